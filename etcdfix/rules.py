@@ -1,10 +1,13 @@
-"""The rules that forbid a change, one word each, and what to do instead."""
+"""The rules that forbid a change, one word each, and what it says to accept one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from etcdfix.errors import RefusedByRule
+from etcdfix.text.safetext import quote_command
 
 
 class Rule(StrEnum):
@@ -24,18 +27,22 @@ class Rule(StrEnum):
     UNDETERMINED = "undetermined"
     NEVER_DELETABLE = "never-deletable"
     MEMBERS_DISAGREE = "members-disagree"
-    MEMBER_UNCHECKED = "member-unchecked"
+    UNCHECKED_MEMBER = "unchecked-member"
     CORRUPT_ALARM = "corrupt-alarm"
     NO_SPACE = "no-space"
     CURABLE_BY_CONFIGURATION = "curable-by-configuration"
     ONLY_COPY = "only-copy"
-    REPAIRABLE = "repairable"
+    VALUE_MOVED = "value-moved"
     NOT_REPAIRABLE = "not-repairable"
     SEVERAL_REPAIRS = "several-repairs"
-    RISK = "risk-not-accepted"
-    NEWER = "newer-than-known"
+    FAILS_LIKE_OTHERS = "fails-like-others"
+    UNPROVEN_DAMAGE = "unproven-damage"
+    UNPROVEN_REPAIR = "unproven-repair"
+    NEWER_THAN_KNOWN = "newer-than-known"
     RELEASE = "release"
+    UNKNOWN_RELEASE = "unknown-release"
     PATTERN = "pattern"
+    MASS_DAMAGE = "mass-damage"
     DECLARATION = "declaration"
     CONFIGURATION_WRONG = "configuration-wrong"
     NO_API_SERVER = "no-api-server"
@@ -43,7 +50,7 @@ class Rule(StrEnum):
     UNKNOWN_CLUSTER = "unknown-cluster"
     OTHER_CLUSTER = "other-cluster"
     OTHER_CLUSTER_ID = "other-cluster-id"
-    PROTECTED = "cluster-breaking"
+    CLUSTER_BREAKING = "cluster-breaking"
     MOVED = "moved"
     NOT_CONFIRMED = "not-confirmed"
     UNLISTED_SOURCE = "unlisted-source"
@@ -53,17 +60,50 @@ class Rule(StrEnum):
     LOGGED_ONLY = "logged-only"
     NOT_READABLE = "not-readable"
     PRESENT = "present"
-    LEASE_EXPIRED = "lease-expired"
+    EXPIRED_LEASE = "expired-lease"
     WRITE_KEY = "write-key"
+    UNDEPLOYED_WRITE_KEY = "undeployed-write-key"
     NOT_HEALABLE = "not-healable"
     NOT_RESCUED = "not-rescued"
-    SERVER_UNCHECKED = "server-unchecked"
+    UNCHECKED_SERVER = "unchecked-server"
     SERVER_REFUSED = "server-refused"
     BACKUP_UNLISTED = "backup-unlisted"
     BACKUP_NOT_OURS = "backup-not-ours"
     BACKUP_OPEN = "backup-open"
     BACKUP_UNDECIDED = "backup-undecided"
-    BACKUP_NOT_APPLIED = "backup-not-applied"
+    NOT_APPLIED = "not-applied"
+
+
+MEANINGS: Final[Mapping[Rule, str]] = {
+    Rule.CLUSTER_BREAKING: "the cluster may depend on it, and you go on all the same",
+    Rule.UNPROVEN_DAMAGE: "its damage is likely and not proven, and you go on all the same",
+    Rule.NEWER_THAN_KNOWN: "a newer release may read it, and you know that yours does not",
+    Rule.MASS_DAMAGE: "something damages many values, and you know what",
+    Rule.ENDS_CACHED_READS: "API servers give up what they hold of the kind, and nobody needs it",
+    Rule.ONLY_COPY: "this state of the object is nowhere else, and you can do without it",
+    Rule.UNPROVEN_REPAIR: "the object may come back with wrong bytes, and you look at it yourself",
+    Rule.UNKNOWN_UID: "nothing shows that the value is of the object at the key, and you know that it is",
+    Rule.UNLISTED_SOURCE: "neither this audit log nor this etcd lists the value, and you have looked at it",
+    Rule.UNKNOWN_CLUSTER: "no uid names the cluster, and you know that it is this one",
+    Rule.OTHER_CLUSTER_ID: "the record is of another etcd, and this one was made from its snapshot or its data",
+    Rule.UNKNOWN_RELEASE: "no Node confirms --kubernetes-version, and you are sure of it",
+    Rule.NO_API_SERVER: "no API server can be asked, not even for permission",
+    Rule.UNDEPLOYED_WRITE_KEY: "nothing shows that API servers hold today's write key, and you know that they do",
+    Rule.EXPIRED_LEASE: "its lease has expired, and you want the value without it",
+    Rule.NOT_APPLIED: "the log says that the change was not made, and you do not need its backup",
+    Rule.UNCHECKED_MEMBER: "the member NAME cannot be asked",
+    Rule.UNCHECKED_SERVER: "the API server at URL does not answer or has loaded another configuration file; if it "
+    "does not have today's write key, it cannot read what is healed",
+}
+"""What it says to accept a rule; no other rule can be accepted."""
+
+NAMED: Final[Mapping[Rule, str]] = {Rule.UNCHECKED_MEMBER: "NAME", Rule.UNCHECKED_SERVER: "URL"}
+"""Rules that are accepted for one thing, which stands behind the word."""
+
+
+def acceptance(rule: Rule, name: str = "") -> str:
+    """Return the option that accepts a rule, for one thing where a name is given."""
+    return quote_command(["--accept", f"{rule}={name}" if name else rule.value])
 
 
 def refuse(rule: Rule, message: str, *, hint: str = "") -> RefusedByRule:

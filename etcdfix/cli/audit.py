@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
@@ -37,6 +38,7 @@ from etcdfix.remediation.audit.record import Link
 from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.reports.tables import table_lines, width_for
+from etcdfix.rules import Rule
 from etcdfix.text.safetext import safe_json, safe_text
 
 VERIFY_EXIT_CODES = {
@@ -176,24 +178,14 @@ def verify_command(
 @main_etcd_options
 @reading_options
 @click.option("--dry-run", is_flag=True, help="Say what would be recorded; change nothing, the log included.")
-@click.option(
-    "--accept-unknown-cluster",
-    is_flag=True,
-    help="Go on where nothing tells whether an intent is about this cluster.",
-)
-@click.option(
-    "--accept-other-cluster-id",
-    is_flag=True,
-    help="Go on where an intent is of another etcd: this one was made from its snapshot or its data.",
-)
+@accept_option(Rule.UNKNOWN_CLUSTER, Rule.OTHER_CLUSTER_ID)
 @syslog_option
 @form_option(("table", "json"), help_text=_FORM)
 def reconcile(
     *,
     log: Path,
     dry_run: bool,
-    accept_unknown_cluster: bool,
-    accept_other_cluster_id: bool,
+    accepted_words: tuple[str, ...],
     syslog: str | None,
     output: str,
     **options: Any,
@@ -225,8 +217,8 @@ def reconcile(
         lambda intents: connect_for_intents(inputs, intents, say=say),
         etcd_user=inputs.etcd_user,
         dry_run=dry_run,
-        accept_unknown_cluster=accept_unknown_cluster,
-        accept_other_cluster_id=accept_other_cluster_id,
+        accept_unknown_cluster=Rule.UNKNOWN_CLUSTER in accepted_words,
+        accept_other_cluster_id=Rule.OTHER_CLUSTER_ID in accepted_words,
         syslog=syslog,
         was_healed=heal_proof(inputs),
     )

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
@@ -24,6 +25,7 @@ from etcdfix.operations.look.backups import (
 )
 from etcdfix.reports.backup_model import BackupPruning
 from etcdfix.reports.formats.backups import FORMATS, Document, write_backups
+from etcdfix.rules import Rule
 
 LIST_EXIT_CODES = {
     0: "listed",
@@ -104,16 +106,7 @@ def verify_command(*, output: str, **options: Any) -> int:
 @click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the audit log.")
 @click.option("--dry-run", is_flag=True, help="Show what would go; remove nothing, record nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for their number to be typed back (for scripts).")
-@click.option(
-    "--accept-only-copy",
-    is_flag=True,
-    help="Remove backups of deletions too, after which the log tells of nothing that was written to the key.",
-)
-@click.option(
-    "--accept-not-applied",
-    is_flag=True,
-    help="Remove backups too of changes that the log calls refused or not-applied.",
-)
+@accept_option(Rule.ONLY_COPY, Rule.NOT_APPLIED)
 @syslog_option
 def prune_command(*, output: str, older_than: str | None, before: str | None, **options: Any) -> int:
     """Remove old backups, with a record of each in the audit log.
@@ -123,6 +116,7 @@ def prune_command(*, output: str, older_than: str | None, before: str | None, **
     """
     from etcdfix.operations.change import prune_backups  # noqa: PLC0415 - grpc is slow to import
     from etcdfix.remediation.backup.prune import PruneRequest  # noqa: PLC0415 - same
+    from etcdfix.remediation.preflight.cluster import Acceptances  # noqa: PLC0415 - same
 
     if (older_than is None) == (before is None):
         raise click.UsageError("name exactly one of --older-than AGE and --before DATE")
@@ -136,8 +130,7 @@ def prune_command(*, output: str, older_than: str | None, before: str | None, **
         else prune_backups.older_than(older_than or "", now=now),
         reason=options["reason"],
         places=record_paths(options),
-        accept_only_copy=options["accept_only_copy"],
-        accept_not_applied=options["accept_not_applied"],
+        accepted=Acceptances(words=options["accepted_words"]),
     )
     dry_run, confirm = options["dry_run"], Terminal(yes=options["yes"]).confirm_number
     try:

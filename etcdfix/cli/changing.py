@@ -27,7 +27,6 @@ from etcdfix.cli.safety import (
     api_access,
     change_options,
     expectation_options,
-    member_options,
     require_reason,
 )
 from etcdfix.examine_all import Progress
@@ -39,9 +38,7 @@ from etcdfix.text.commands import RepeatedOptions
 etcd_options = option_group(target_options, main_etcd_options, reading_options)
 """Which etcd, and how its values are read."""
 
-present_value_options = option_group(
-    change_options, change_output_option, expectation_options, member_options
-)
+present_value_options = option_group(change_options, change_output_option, expectation_options)
 """Of a change to a value that is there."""
 
 

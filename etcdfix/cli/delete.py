@@ -7,17 +7,18 @@ from typing import Any
 
 import click
 
+from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say, say_lines
 from etcdfix.cli.safety import (
+    CLUSTER_RULES,
+    DELETION_RULES,
     EXIT_CODES,
-    accept_risk_option,
     key_lost_option,
     one_key,
-    other_cluster_id_option,
 )
 from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
 from etcdfix.operations.change.preview import after_deletion_lines, preview_lines
@@ -27,8 +28,8 @@ from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.planfile import load_plan
+from etcdfix.rules import Rule, acceptance
 from etcdfix.text.commands import ACKNOWLEDGEMENT
-from etcdfix.verdicts.deletability import DELETION_RISKS
 
 
 @click.command("delete", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
@@ -43,13 +44,12 @@ from etcdfix.verdicts.deletability import DELETION_RISKS
     help="A plan of at most 15 minutes (etcdfix plan -o json) that must list the key as it stands now: refuse where "
     "anything differs.",
 )
-@other_cluster_id_option
 @click.option(
     "--rescued", type=FILE, metavar="DIR",
     help="What etcdfix rescue has saved of other objects: a deletion ends what API servers still hold of its kind.",
 )  # fmt: skip
 @present_value_options
-@accept_risk_option(DELETION_RISKS)
+@accept_option(*DELETION_RULES, Rule.OTHER_CLUSTER_ID, *CLUSTER_RULES)
 @key_lost_option
 @etcd_options
 def command(
@@ -69,9 +69,9 @@ def command(
     """
     if not acknowledged:
         raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
-    if options["accept_other_cluster_id"] and plan is None:
+    if Rule.OTHER_CLUSTER_ID in options["accepted_words"] and plan is None:
         raise click.UsageError(
-            "--accept-other-cluster-id goes with --plan FILE: nothing else here names an etcd"
+            f"{acceptance(Rule.OTHER_CLUSTER_ID)} goes with --plan FILE: nothing else here names an etcd"
         )
     planned: list[DeletionPlan] = []
 

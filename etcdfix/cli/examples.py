@@ -24,7 +24,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     ),
     "get": (
         ("One object, its contents masked where it is a Secret", f"etcdfix get {_KEY} --encryption-config enc.yaml"),
-        ("A list of every Deployment, with what is wrong with each", "etcdfix get deployments.apps -A"),
+        ("A list of every Deployment, with what is wrong with each", "etcdfix get deployments.apps -A -o wide"),
     ),
     "history": (
         ("Every revision that etcd still keeps", f"etcdfix history {_KEY}"),
@@ -131,10 +131,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ("Undo a deletion", 'etcdfix restore /var/lib/etcdfix/backup.json --reason "ticket 4711"'),
         ("An object of etcdfix rescue, over the value whose key is lost",
          (f"etcdfix restore --from-object saved.json {_KEY} --replace-mod-revision 4711 \\\n"
-         f"  --kubeconfig admin.conf --accept-unlisted-source \\\n  {_LOST} --dry-run")),
+         f"  --kubeconfig admin.conf --accept unlisted-source \\\n  {_LOST} --dry-run")),
         ("A value that was overwritten, from etcd's write-ahead log",
          (f"etcdfix restore --from-wal /var/lib/etcd/member/wal {_KEY} \\\n"
-         f"  --replace-mod-revision 4711 --accept-unlisted-source \\\n"
+         f"  --replace-mod-revision 4711 --accept unlisted-source \\\n"
          f"  {_LOST} --dry-run")),
     ),
     "reencrypt": (

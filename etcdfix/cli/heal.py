@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from etcdfix.apiserver.servers import parse_server_url
+from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.change_output import TEXT, change_output_option, tell_run
 from etcdfix.cli.changing import request_fields
 from etcdfix.cli.command import ChangingCommand
@@ -27,11 +27,9 @@ from etcdfix.cli.places import record_paths
 from etcdfix.cli.safety import (
     api_access,
     expectation_options,
-    member_options,
     one_key,
     record_options,
     refuse_namespace,
-    release_option,
     require_reason,
     server_options,
 )
@@ -46,6 +44,7 @@ from etcdfix.operations.change.heal_lines import (
 from etcdfix.operations.change.heal_look import LeftAlone
 from etcdfix.operations.opening import open_cluster
 from etcdfix.reports.saved_report import SavedReport, load_report
+from etcdfix.rules import Rule
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import display
 
@@ -78,16 +77,10 @@ EXIT_CODES = {
     "Its user needs get and patch on the objects, and get on namespace kube-system.",
 )  # fmt: skip
 @server_options
-@click.option(
-    "--accept-unchecked-server", "unchecked_servers", multiple=True, metavar="URL",
-    help="Go on although this API server does not answer, or has loaded another configuration file (may be repeated). "
-    "If it runs without today's write key, what is healed cannot be read by it.",
-)  # fmt: skip
+@accept_option(Rule.UNCHECKED_SERVER, Rule.UNCHECKED_MEMBER, Rule.UNKNOWN_RELEASE)
 @record_options
-@release_option
 @change_output_option
 @expectation_options
-@member_options
 @source_options
 @main_etcd_options
 @reading_options
@@ -97,7 +90,6 @@ def command(
     key_base64: str | None,
     from_report: Path | None,
     saved: Path,
-    unchecked_servers: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Have API servers write anew, from their memory, objects whose encryption key is lost.
@@ -138,7 +130,6 @@ def command(
             lambda: one_key(key, key_base64, options),
             None if from_report is None else load_report(from_report),
             saved,
-            tuple(parse_server_url(url) for url in unchecked_servers),
         ),
         lines=heal_ending_lines,
         report=heal_report,
@@ -151,7 +142,6 @@ def _run(
     named: Callable[[], bytes],
     report: SavedReport | None,
     saved: Path,
-    unchecked_servers: tuple[str, ...],
 ) -> bool:
     keys = (named(),) if report is None else tuple(report.findings)
     api = api_access(options)
@@ -184,7 +174,6 @@ def _run(
                 saved=saved,
                 many=report is not None,
                 report_cluster_uid=(report.source.kube_system_uid or "") if report is not None else "",
-                unchecked_servers=unchecked_servers,
                 again=again,
                 **request_fields(options, inputs, api),
             ),

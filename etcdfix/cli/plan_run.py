@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.change_output import TEXT, change_output_option, tell_run
 from etcdfix.cli.changing import etcd_options, request_fields
 from etcdfix.cli.command import ChangingCommand
@@ -19,11 +20,10 @@ from etcdfix.cli.output import require_output, say, say_lines, show_outcome
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
-    accept_risk_option,
+    CLUSTER_RULES,
+    DELETION_RULES,
     access_options,
     api_access,
-    member_options,
-    other_cluster_id_option,
     place_options,
     reason_options,
     require_reason,
@@ -42,9 +42,9 @@ from etcdfix.operations.change.run_tasks import RunRequest, Task
 from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.reports.planfile import plan_key
+from etcdfix.rules import Rule
 from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import ACKNOWLEDGEMENT
-from etcdfix.verdicts.deletability import AcceptRisk
 
 EXIT_CODES = {
     0: "everything that the plan decides on is done, or would be (dry run)",
@@ -109,9 +109,7 @@ class _Told:
 )  # fmt: skip
 @place_options
 @access_options
-@other_cluster_id_option
-@accept_risk_option(tuple(AcceptRisk), metavar="RISK")
-@member_options
+@accept_option(*DELETION_RULES, Rule.UNPROVEN_REPAIR, Rule.OTHER_CLUSTER_ID, *CLUSTER_RULES)
 @change_output_option
 @etcd_options
 def command(

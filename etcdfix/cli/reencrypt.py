@@ -9,17 +9,19 @@ from typing import Any
 import click
 import msgspec
 
+from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_lines
-from etcdfix.cli.safety import EXIT_CODES, one_key
+from etcdfix.cli.safety import CLUSTER_RULES, EXIT_CODES, one_key
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.operations.change.preview import reencrypt_preview_lines
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
 from etcdfix.operations.opening import Inputs, load_encryption, open_examiner
 from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.rules import Rule
 
 
 @click.command("reencrypt", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
@@ -28,10 +30,7 @@ from etcdfix.remediation.audit.record import Result, Verb
     "--candidate-config", type=FILE, required=True, metavar="FILE",
     help="An EncryptionConfiguration that may open the value: an older one, or one with a key that was found again.",
 )  # fmt: skip
-@click.option(
-    "--accept-undeployed-write-key", is_flag=True,
-    help="Write with today's key although nothing shows that API servers hold it.",
-)  # fmt: skip
+@accept_option(Rule.UNDEPLOYED_WRITE_KEY, *CLUSTER_RULES)
 @present_value_options
 @etcd_options
 def command(*, key: str | None, key_base64: str | None, candidate_config: Path, **options: Any) -> int:
@@ -62,7 +61,6 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
                 examiner,
                 ReencryptRequest(
                     key=change.key,
-                    undeployed_write_key=options["accept_undeployed_write_key"],
                     **change.request,
                 ),
                 change.confirmer,

@@ -6,24 +6,21 @@ from typing import Any
 
 import click
 
+from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.output import say_lines
-from etcdfix.cli.safety import EXIT_CODES, accept_risk_option, one_key
+from etcdfix.cli.safety import CLUSTER_RULES, EXIT_CODES, REPAIR_RULES, one_key
 from etcdfix.operations.change.preview import repair_preview_lines
 from etcdfix.operations.change.repair import RepairRequest, run_repair
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.verdicts.deletability import REPAIR_RISKS
 
 
 @click.command("repair", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.argument("key", required=False)
 @present_value_options
-@accept_risk_option(
-    REPAIR_RISKS,
-    " A value under AES-CBC needs one, since it has no tag, and so does what a newer release may have written.",
-)
+@accept_option(*REPAIR_RULES, *CLUSTER_RULES)
 @etcd_options
 def command(*, key: str | None, key_base64: str | None, **options: Any) -> int:
     """Put the stored bytes of one value right that cannot be read, where something shows how.
@@ -31,7 +28,8 @@ def command(*, key: str | None, key_base64: str | None, **options: Any) -> int:
     One flipped bit is turned back, or up to three of the k8s:enc: prefix; a damaged wrapped data key is taken from
     another value; CR LF becomes LF again. The value must then open with its tag, hold a whole object, and that of its
     key. Of an unencrypted value only the first four bytes, CR LF and bytes behind the object are put right. Nothing is
-    encrypted anew, so no write key is needed; the lease is kept; the old bytes are backed up.
+    encrypted anew, so no write key is needed; the lease is kept; the old bytes are backed up. A value under AES-CBC has
+    no tag: it needs --accept unproven-repair.
     """
     with open_change(Verb.REPAIR, options, lambda: one_key(key, key_base64, options)) as change:
         outcome = run_repair(

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.change_output import change_output_option
 from etcdfix.cli.changing import OpenChange, etcd_options, open_change
 from etcdfix.cli.command import ChangingCommand
@@ -16,14 +17,13 @@ from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_lines
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
+    CLUSTER_RULES,
     EXIT_CODES,
-    accept_risk_option,
+    REPLACING_RULES,
     change_options,
     key_lost_option,
-    member_options,
     named_digest,
     one_key,
-    other_cluster_id_option,
     refuse_namespace,
 )
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
@@ -32,7 +32,7 @@ from etcdfix.operations.change.restore import run_restore
 from etcdfix.operations.change.restore_preview import restore_preview_lines
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
-from etcdfix.verdicts.deletability import RESTORE_RISKS
+from etcdfix.rules import Rule
 
 _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_key")
 
@@ -77,26 +77,20 @@ _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_k
     "or was put there instead of this backup.",
 )  # fmt: skip
 @click.option(
-    "--accept-unlisted-source",
-    is_flag=True,
-    help="Take a value that is neither a backup of this audit log nor an earlier revision of this etcd.",
-)
-@click.option(
-    "--accept-unknown-uid",
-    is_flag=True,
-    help="Go on although nothing shows that the value is of the object that is at the key, or was there last.",
-)
-@click.option(
     "--expect-value-sha256", "candidate_sha256", metavar="sha256:HEX", default="",
     help="Refuse unless the value to put back has this digest. With the digest that the deletion printed, a backup "
     "whose audit log is lost or broken restores by itself.",
 )  # fmt: skip
-@other_cluster_id_option
-@click.option("--without-lease", is_flag=True, help="Put it back without the lease that it had.")
 @change_options
 @change_output_option
-@member_options
-@accept_risk_option(RESTORE_RISKS)
+@accept_option(
+    *REPLACING_RULES,
+    Rule.UNLISTED_SOURCE,
+    Rule.UNKNOWN_UID,
+    Rule.EXPIRED_LEASE,
+    Rule.OTHER_CLUSTER_ID,
+    *CLUSTER_RULES,
+)
 @key_lost_option
 @etcd_options
 def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any) -> int:
@@ -130,10 +124,7 @@ def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any
             RestoreRequest(
                 candidate=candidate,
                 replace_mod_revision=options["replace_mod_revision"],
-                unlisted_source=options["accept_unlisted_source"],
-                unknown_uid=options["accept_unknown_uid"],
                 value_sha256=named_digest(options["candidate_sha256"]),
-                without_lease=options["without_lease"],
                 again=change.again,
                 **change.request,
             ),

@@ -5,7 +5,6 @@ None of them has a variable: what was exported once must not decide tonight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -24,7 +23,6 @@ from etcdfix.rules import Rule, refuse
 from etcdfix.scope import builtin_key, parse_object
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, display
 from etcdfix.text.safetext import key_arguments, quote_command, safe_text
-from etcdfix.verdicts.deletability import RISK_MEANINGS, AcceptRisk
 
 EXIT_CODES = {
     0: "done, or the dry run would be",
@@ -77,17 +75,6 @@ server_options = option_group(
 )  # fmt: skip
 """Which API servers of a kubeconfig to ask."""
 
-release_option = click.option(
-    "--accept-unknown-release", is_flag=True,
-    help="Go on although no Node bears out the --kubernetes-version that was named.",
-)  # fmt: skip
-
-other_cluster_id_option = click.option(
-    "--accept-other-cluster-id", is_flag=True,
-    help="Go on although the record at hand is of another etcd: this one was made from its snapshot or its data.",
-)  # fmt: skip
-"""Where a backup, an intent or a plan is at hand."""
-
 access_options = option_group(
     click.option(
         "--kubeconfig", type=FILE, metavar="FILE",
@@ -95,14 +82,8 @@ access_options = option_group(
         "you may: unsafe-delete-ignore-read-errors and delete.",
     ),
     server_options,
-    click.option(
-        "--accept-no-api-server", is_flag=True,
-        help="Go on although no API server could be asked, for permission neither.",
-    ),
-    click.option("--accept-unknown-cluster", is_flag=True, help="Go on although no uid names the cluster."),
-    release_option,
 )  # fmt: skip
-"""Of every change: which API servers are asked, and what is accepted of the cluster."""
+"""Of every change: which API servers are asked."""
 
 change_options = option_group(record_options, access_options)
 """Of every change."""
@@ -119,32 +100,23 @@ expectation_options = option_group(
 )  # fmt: skip
 """What is expected of the present value."""
 
-member_options = option_group(
-    click.option(
-        "--accept-unchecked-member", "unchecked_members", multiple=True, metavar="NAME",
-        help="Go on although this member could not be asked (may be repeated).",
-    ),
-)  # fmt: skip
-"""Accepts a member which could not be asked."""
+CLUSTER_RULES = (Rule.NO_API_SERVER, Rule.UNKNOWN_CLUSTER, Rule.UNKNOWN_RELEASE, Rule.UNCHECKED_MEMBER)
+"""What can be accepted of the cluster, by every change that etcdfix writes itself."""
 
+REPLACING_RULES = (
+    Rule.CLUSTER_BREAKING,
+    Rule.UNPROVEN_DAMAGE,
+    Rule.NEWER_THAN_KNOWN,
+    Rule.MASS_DAMAGE,
+    Rule.ONLY_COPY,
+)
+"""What can be accepted of a value that goes, or that another one replaces."""
 
-def accept_risk_option(
-    risks: Sequence[AcceptRisk], more: str = "", *, metavar: str | None = None
-) -> Callable[[Any], Any]:
-    """Return the option that accepts one of these risks: of each command only those that it asks about.
+DELETION_RULES = (*REPLACING_RULES, Rule.ENDS_CACHED_READS)
+"""What can be accepted of a value that is deleted."""
 
-    Args:
-        risks: All of them.
-        more: A further sentence of its help.
-        metavar: How the help calls its value; None to list them.
-    """
-    meanings = "; ".join(f"{risk}: {RISK_MEANINGS[risk]}" for risk in risks)
-    return click.option(
-        "--accept-risk", "accept_risks", multiple=True, type=click.Choice([risk.value for risk in risks]),
-        metavar=metavar,
-        help=f"Go on in spite of this one risk (may be repeated).{more} {meanings}.",
-    )  # fmt: skip
-
+REPAIR_RULES = (Rule.CLUSTER_BREAKING, Rule.UNPROVEN_REPAIR, Rule.NEWER_THAN_KNOWN)
+"""What can be accepted of a repair that nothing proves, or that undoes what a newer release may have written."""
 
 key_lost_option = click.option(
     "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]", shell_complete=transformers,
@@ -238,15 +210,15 @@ def acceptances(options: dict[str, Any]) -> Acceptances:
     return Acceptances(
         expect_mod_revision=options.get("expect_mod_revision"),
         expect_value_sha256=named_digest(options.get("expect_value_sha256") or ""),
-        unchecked_members=tuple(options.get("unchecked_members") or ()),
-        unknown_cluster=bool(options.get("accept_unknown_cluster")),
-        other_cluster_id=bool(options.get("accept_other_cluster_id")),
-        unknown_release=bool(options.get("accept_unknown_release")),
-        risks=tuple(map(AcceptRisk, options.get("accept_risks") or ())),
+        words=tuple(map(_normal, options["accepted_words"])),
         key_lost=options.get("key_lost") or "",
-        no_api_server=bool(options.get("accept_no_api_server")),
         at_terminal=is_terminal(),
     )
+
+
+def _normal(word: str) -> str:
+    rule, equals, name = word.partition("=")
+    return f"{rule}{equals}{parse_server_url(name)}" if rule == Rule.UNCHECKED_SERVER else word
 
 
 def api_access(options: dict[str, Any]) -> APIAccess | None:

@@ -36,6 +36,7 @@ from etcdfix.remediation.same_etcd import (
     hold_against_history,
     other_etcd,
 )
+from etcdfix.rules import Rule, acceptance
 from etcdfix.text.safetext import quote_command
 
 
@@ -255,7 +256,7 @@ def refuse_other_cluster(
         raise RemediationRefused(
             f"the kube-system uid of {whose} is unknown: intent {number} may be about another cluster",
             hint="--encryption-config, where namespaces are encrypted; "
-            "--accept-unknown-cluster if you are sure that it is this one",
+            f"{acceptance(Rule.UNKNOWN_CLUSTER)} if you are sure that it is this one",
         )
 
 

@@ -19,10 +19,9 @@ from etcdfix.remediation.audit.record import Intent
 from etcdfix.remediation.backup.file import BackupContent, digest
 from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.preflight.members import KeyReading
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 
-ACCEPT: Final = "--accept-other-cluster-id"
 _UNKNOWN_IDS: Final = frozenset({"", "0"})  # no etcd has the id 0
 
 
@@ -169,7 +168,8 @@ def other_etcd(what: str, why: str, *, instead: str = "name its etcd with --endp
     return refuse(
         Rule.OTHER_CLUSTER_ID,
         f"{what} is of another etcd: {why}",
-        hint=f"{instead}; if this etcd was made from its snapshot or its data, and is to take its place: {ACCEPT}",
+        hint=f"{instead}; if this etcd was made from its snapshot or its data, and is to take its place: "
+        + acceptance(Rule.OTHER_CLUSTER_ID),
     )
 
 

@@ -18,7 +18,7 @@ class CauseSummary(msgspec.Struct, frozen=True, kw_only=True):
         outcomes: Outcomes that it can come with.
         severities: How bad a value with it can be; empty where nothing is proven wrong.
         deletability: How a value with it stands towards its deletion, by its cause alone.
-        accept_risks: What ``--accept-risk`` may have to name before such a value can be deleted.
+        accept: The rules that may have to be accepted before such a value can be deleted.
         curable_by_configuration: Changing the configuration makes the object readable again.
         server_messages: Words of an API server, to be searched for in its log; empty where it has none of its own.
     """
@@ -30,7 +30,7 @@ class CauseSummary(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: list[str]
     severities: list[str]
     deletability: str
-    accept_risks: list[str]
+    accept: list[str]
     curable_by_configuration: bool
     server_messages: list[str]
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from etcdfix.model import GroupResource, ReadableRevision
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.ways import Way, WayKind, risks_to_accept
+from etcdfix.rules import Rule
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, risks_of
+from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
 
 _SECRETS = GroupResource("", "secrets")
@@ -66,7 +67,7 @@ def readable_way(
         return Way(Remedy(other, save, _OTHER_OBJECT + _COMPACTS), WayKind.SAVE)
     # What may only be newer than this tool may be in order; a lease that ran out takes its object with it.
     # What can be repaired is newer than any earlier revision.
-    better = {AcceptRisk.NEWER_THAN_KNOWN, AcceptRisk.ONLY_COPY} & set(risks_of(found))
+    better = {Rule.NEWER_THAN_KNOWN, Rule.ONLY_COPY} & set(risks_of(found))
     unsure = refused or better or readable.leased or again.of_the_past
     if unsure or deletability_of(found) is not Deletability.DELETABLE:
         kept = Remedy(f"Save {which}, before etcd compacts it", save, _SAVED_ONLY + _COMPACTS)

@@ -14,8 +14,8 @@ import msgspec
 from etcdfix.graph.model import RiskReason
 from etcdfix.model import Outcome
 from etcdfix.reports.model import ReportConfiguration, Tool
+from etcdfix.rules import MEANINGS, Rule, acceptance
 from etcdfix.text.safetext import quote_command
-from etcdfix.verdicts.deletability import RISK_MEANINGS, AcceptRisk
 
 
 class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +60,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         recreate_how: What has to be done, and what differs afterwards.
         readable_revision: A revision of etcd at which its newest readable value can be read, 0 where none is known.
         repair: How its own stored bytes can be put right; "" where nothing was found.
-        protected: Why the cluster may depend on it: then the deletion needs ``--accept-risk cluster-breaking``.
+        protected: Why the cluster may depend on it: then the deletion needs ``--accept cluster-breaking``.
         risk: The worst of ``reasons``.
         needs: Flags that its command lacks, and without which it is refused: a person has to type them.
         command: The dry run of its deletion.
@@ -264,16 +264,11 @@ def deletion_waits(entry: PlanEntry) -> bool:
     return declares or bool(entry.refused) or entry.outcome == Outcome.UNDETERMINED
 
 
-def acceptance(risk: AcceptRisk) -> str:
-    """Return the flag that accepts a risk."""
-    return quote_command(["--accept-risk", risk.value])
-
-
-_MEANINGS: Final = {acceptance(risk): words for risk, words in RISK_MEANINGS.items()}
+_MEANINGS: Final = {acceptance(rule): words for rule, words in MEANINGS.items()}
 
 _LOST: Final = (
     "its key is gone for ever, and you are certain of that; with --kubeconfig, so that an API server can contradict, "
-    "or --accept-no-api-server"
+    f"or {acceptance(Rule.NO_API_SERVER)}"
 )
 
 

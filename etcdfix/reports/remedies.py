@@ -16,6 +16,7 @@ from etcdfix.model import (
 from etcdfix.reports.earlier_revision import NOT_TO_KINE, readable_way, revealed
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.ways import Way, WayKind, risks_to_accept
+from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import api_path
 from etcdfix.text.commands import GRANTED, RepeatedOptions, piped
 from etcdfix.text.safetext import is_plain, key_arguments, quote_command
@@ -23,7 +24,6 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
     LOST_KEY,
-    AcceptRisk,
     Deletability,
     deletability_of,
     key_may_be_lost,
@@ -341,7 +341,7 @@ def repair_way(found: Examination, again: RepeatedOptions, *, breaking: bool = F
     )
 
 
-def repair_risks(found: Examination, repair: Repair, *, breaking: bool = False) -> list[AcceptRisk]:
+def repair_risks(found: Examination, repair: Repair, *, breaking: bool = False) -> list[Rule]:
     """Return what has to be accepted before a repair is made: what nothing proves, or a newer release may have written.
 
     Args:
@@ -350,11 +350,11 @@ def repair_risks(found: Examination, repair: Repair, *, breaking: bool = False) 
         breaking: As in :func:`remedies_for`.
     """
     newer = found.verdict.cause is Cause.UNKNOWN_ENVELOPE or repair.kind in _MAY_BE_NEWER
-    risks = [AcceptRisk.NEWER_THAN_KNOWN] if newer else []
+    risks = [Rule.NEWER_THAN_KNOWN] if newer else []
     if repair.proven:
         return risks
     breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
-    return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), AcceptRisk.UNPROVEN_REPAIR, *risks]
+    return [*([Rule.CLUSTER_BREAKING] if breaking else []), Rule.UNPROVEN_REPAIR, *risks]
 
 
 # A newer release may have written another magic, or more behind an object.
@@ -483,7 +483,7 @@ def from_memory(words: Sequence[str], again: RepeatedOptions, *, lost: bool) -> 
 def _deletions(found: Examination, again: RepeatedOptions, beside: Beside, *, breaking: bool) -> list[Remedy]:
     """Return the ways to delete what cannot be read: ours, and, where damage is proven, the API server's own."""
     risks = risks_to_accept(found, breaking=breaking)
-    needs = "".join(f"Needs --accept-risk {risk}. " for risk in risks)
+    needs = "".join(f"Needs {acceptance(risk)}. " for risk in risks)
     if beside.others_lost:
         needs += "First save the objects whose encryption key is lost: etcdfix rescue writes DIR. "
     elif beside.others_lost is None and found.rule:

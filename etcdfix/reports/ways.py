@@ -6,7 +6,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from etcdfix.reports.model import Remedy
-from etcdfix.verdicts.deletability import AcceptRisk, risks_of
+from etcdfix.rules import Rule
+from etcdfix.verdicts.deletability import risks_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
@@ -39,7 +40,7 @@ class Way(NamedTuple):
     kind: WayKind = WayKind.CURE
 
 
-def risks_to_accept(found: Examination, *, breaking: bool = False) -> list[AcceptRisk]:
-    """Return what ``--accept-risk`` has to name before an unreadable value is replaced or deleted."""
+def risks_to_accept(found: Examination, *, breaking: bool = False) -> list[Rule]:
+    """Return the rules to accept before an unreadable value is replaced or deleted."""
     breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
-    return [*([AcceptRisk.CLUSTER_BREAKING] if breaking else []), *risks_of(found)]
+    return [*([Rule.CLUSTER_BREAKING] if breaking else []), *risks_of(found)]

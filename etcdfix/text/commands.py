@@ -132,7 +132,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         Args:
             known_cluster: Something named the cluster of the change; else that has to be accepted again.
         """
-        accepted = () if known_cluster else ("--accept-unknown-cluster",)
+        accepted = () if known_cluster else ("--accept", "unknown-cluster")
         return (*self.source, *self.layout, *self.reading, *self.changing, *accepted, *self.kept.syslog)
 
     def _change(self, words: Sequence[str]) -> str:
@@ -263,7 +263,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
         Args:
             key: Complete key.
-            accepting: What ``--accept-risk`` has to name.
+            accepting: The rules to accept.
             asking: Every API server has to be asked.
             rescued: Others of its kind have lost their encryption key and must be saved first, in ``DIR``.
         """
@@ -296,7 +296,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
         Args:
             key: Complete key.
-            accepting: What ``--accept-risk`` has to name.
+            accepting: The rules to accept.
         """
         return self._dry_run("repair", *key_arguments(key), *_accepting(accepting))
 
@@ -331,14 +331,14 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             words: Which value: the path of a backup, or options and what they take.
             key: Complete key; None for a backup, which names it.
             replacing: mod_revision of the value that is there; 0 where none is.
-            accepting: What ``--accept-risk`` has to name.
+            accepting: The rules to accept.
             unlisted: The source is none that the audit log lists.
         """
         return self._dry_run(
             "restore",
             *words,
             *(key_arguments(key) if key is not None else ()),
-            *(["--accept-unlisted-source"] if unlisted else []),
+            *(["--accept", "unlisted-source"] if unlisted else []),
             *(["--replace-mod-revision", str(replacing)] if replacing else []),
             *_accepting(accepting),
         )
@@ -407,8 +407,8 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         return self._look("explain", *key_arguments(key))
 
 
-def _accepting(risks: Sequence[str]) -> tuple[str, ...]:
-    return tuple(word for risk in risks for word in ("--accept-risk", risk))
+def _accepting(rules: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for rule in rules for word in ("--accept", rule))
 
 
 def piped(first: str, words: Sequence[str]) -> str:

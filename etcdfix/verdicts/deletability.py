@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
 from etcdfix.model import Outcome, RepairKind
+from etcdfix.rules import Rule
 from etcdfix.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
@@ -33,44 +33,6 @@ LOST_KEY: Final = frozenset(
     }
 )
 """A key is missing or has other bytes: curable, until somebody declares it lost for ever."""
-
-
-class AcceptRisk(StrEnum):
-    """What ``--accept-risk`` can name; each lifts its own rule and no other."""
-
-    CLUSTER_BREAKING = "cluster-breaking"
-    UNPROVEN_DAMAGE = "unproven-damage"
-    NEWER_THAN_KNOWN = "newer-than-known"
-    MASS_DAMAGE = "mass-damage"
-    ONLY_COPY = "only-copy"
-    UNPROVEN_REPAIR = "unproven-repair"
-    ENDS_CACHED_READS = "ends-cached-reads"
-
-
-DELETION_RISKS: Final = tuple(risk for risk in AcceptRisk if risk is not AcceptRisk.UNPROVEN_REPAIR)
-"""Those of a deletion."""
-
-RESTORE_RISKS: Final = tuple(risk for risk in DELETION_RISKS if risk is not AcceptRisk.ENDS_CACHED_READS)
-"""Those of what a restore replaces, which is held against the rules of a deletion; nothing goes then."""
-
-REPAIR_RISKS: Final = (
-    AcceptRisk.CLUSTER_BREAKING,
-    AcceptRisk.UNPROVEN_REPAIR,
-    AcceptRisk.NEWER_THAN_KNOWN,
-)
-"""Those of a repair that nothing proves, or that undoes what a newer release may have written."""
-
-
-RISK_MEANINGS: Final[Mapping[AcceptRisk, str]] = {
-    AcceptRisk.CLUSTER_BREAKING: "the cluster may depend on it, and you go on all the same",
-    AcceptRisk.UNPROVEN_DAMAGE: "its damage is likely and not proven, and you go on all the same",
-    AcceptRisk.NEWER_THAN_KNOWN: "a newer release may read it, and you know that yours does not",
-    AcceptRisk.MASS_DAMAGE: "something damages many values, and you know what",
-    AcceptRisk.ENDS_CACHED_READS: "API servers give up what they hold of the kind, and nobody needs it",
-    AcceptRisk.ONLY_COPY: "this state of the object is nowhere else, and you can do without it",
-    AcceptRisk.UNPROVEN_REPAIR: "the object may come back with wrong bytes, and you look at it yourself",
-}
-"""What it says to accept one."""
 
 
 class Deletability(StrEnum):
@@ -164,19 +126,19 @@ def deletability_of_cause(cause: Cause) -> Deletability:
     return Deletability.NEVER if cause in MAY_BE_WHOLE | {Cause.ALLOCATOR_DAMAGED} else Deletability.DELETABLE
 
 
-def risks_of_cause(cause: Cause) -> tuple[AcceptRisk, ...]:
+def risks_of_cause(cause: Cause) -> tuple[Rule, ...]:
     """Return what may have to be accepted before a value with a cause may go; not every value needs it."""
     risks = []
     if cause in _MAYBE_ONLY_LIKELY:
-        risks.append(AcceptRisk.UNPROVEN_DAMAGE)
+        risks.append(Rule.UNPROVEN_DAMAGE)
     if cause in _MAYBE_REPAIRABLE | _MAYBE_BESIDE_A_WHOLE_ONE:
-        risks.append(AcceptRisk.ONLY_COPY)
+        risks.append(Rule.ONLY_COPY)
     if cause in _MAYBE_READ_BY_NEWER:
-        risks.append(AcceptRisk.NEWER_THAN_KNOWN)
+        risks.append(Rule.NEWER_THAN_KNOWN)
     return tuple(risks)
 
 
-def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
+def risks_of(found: Examination) -> tuple[Rule, ...]:
     """Return what has to be accepted before a value may go, whatever others say.
 
     What can be had back whole from its own bytes, or holds a whole object, is the only copy of that; what may be,
@@ -185,11 +147,11 @@ def risks_of(found: Examination) -> tuple[AcceptRisk, ...]:
     verdict = found.verdict
     only_copy = is_repairable(found) or verdict.holds_whole or found.keys_untried
     gone = only_copy and deletability_of(found) is not Deletability.NEVER
-    risks = [AcceptRisk.ONLY_COPY] if gone else []
+    risks = [Rule.ONLY_COPY] if gone else []
     if verdict.damage.is_unproven:
-        risks.append(AcceptRisk.UNPROVEN_DAMAGE)
+        risks.append(Rule.UNPROVEN_DAMAGE)
     if verdict.maybe_newer:
-        risks.append(AcceptRisk.NEWER_THAN_KNOWN)
+        risks.append(Rule.NEWER_THAN_KNOWN)
     return tuple(risks)
 
 

@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from etcdfix.model import Outcome, StoredValue
+from etcdfix.rules import Rule
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION
 from etcdfix.verdicts.deletability import (
     FAILED,
-    AcceptRisk,
     Deletability,
     deletability_of,
     key_may_be_lost,
@@ -133,7 +133,7 @@ def is_lifted(doubt: KeyDoubt, *, lost: bool, mass_damage_accepted: bool) -> boo
     Args:
         doubt: What they say.
         lost: The encryption key was declared lost, and may be.
-        mass_damage_accepted: ``--accept-risk mass-damage`` was given.
+        mass_damage_accepted: ``mass-damage`` was given.
     """
     return doubt is KeyDoubt.NONE or lost or (doubt in NOT_THE_KEY and mass_damage_accepted)
 
@@ -148,7 +148,7 @@ class Needed(msgspec.Struct, frozen=True):
     """
 
     declaration: bool = False
-    risks: tuple[AcceptRisk, ...] = ()
+    risks: tuple[Rule, ...] = ()
     refused: bool = False
 
 
@@ -161,11 +161,11 @@ def needed_for(found: Examination, doubts: Collection[KeyDoubt]) -> Needed:
     """
     risks = risks_of(found)
     if deletability_of(found) is Deletability.DECLARABLE:
-        return Needed(declaration=True, risks=tuple(risk for risk in risks if risk is AcceptRisk.ONLY_COPY))
+        return Needed(declaration=True, risks=tuple(risk for risk in risks if risk is Rule.ONLY_COPY))
     if all(is_lifted(doubt, lost=False, mass_damage_accepted=False) for doubt in doubts):
         return Needed(risks=risks)
     if all(is_lifted(doubt, lost=False, mass_damage_accepted=True) for doubt in doubts):
-        return Needed(risks=(*risks, AcceptRisk.MASS_DAMAGE))
+        return Needed(risks=(*risks, Rule.MASS_DAMAGE))
     lost = key_may_be_lost(found)
     return Needed(declaration=lost, risks=risks, refused=not lost)
 

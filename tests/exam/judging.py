@@ -17,9 +17,10 @@ from etcdfix.examine_all import View, examine_all, no_progress
 from etcdfix.model import Confidence, Outcome
 from etcdfix.remediation.preflight.proof import check_proof
 from etcdfix.remediation.preflight.similar_values import look_at_all
+from etcdfix.rules import MEANINGS
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import FAILED, AcceptRisk, Deletability, deletability_of
+from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.observation import Observation
 from etcdfix.verdicts.ruled_out import ruled_out
@@ -30,7 +31,7 @@ from tests.exam.kinds_of_damage import CauseCase
 from tests.support.memory_source import MemorySource, stored
 
 LEAST_VISIBLE: Final = 16
-_EVERY_RISK: Final = frozenset(AcceptRisk)
+_EVERY_RISK: Final = frozenset(MEANINGS)
 # What shows whatever the key is: too short for its provider, or an envelope that a server rejects by itself.
 _WHATEVER_THE_KEY: Final = frozenset({Cause.VALUE_TRUNCATED, Cause.KMS_ENVELOPE_DAMAGED})
 _ON_PURPOSE: Final = frozenset({BETWEEN})

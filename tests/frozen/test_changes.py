@@ -131,7 +131,7 @@ def wrong_key_of_many(registry: Freezing) -> None:
     keys = registry.secrets("aesgcm", [f"web-{number}" for number in range(12)], WRONG)
     registry.delete_it(keys[0])
     registry.delete_it(keys[0], *EVERY_FLAG)
-    registry.delete_it(keys[0], *declared("aesgcm/v1/key1"))
+    registry.delete_it(keys[0], *declared("aesgcm/v1/key1"), "--accept", "ends-cached-reads")
 
 
 def key_that_opens_others(registry: Freezing) -> None:
@@ -144,7 +144,7 @@ def many_damaged(registry: Freezing) -> None:
     for at in registry.secrets("aesgcm", [f"cut-{number}" for number in range(10)]):
         registry.etcd.put(at, (registry.stored(at) or b"")[:-40])
     registry.delete_it(registry.key("shop/cut-0"))
-    registry.delete_it(registry.key("shop/cut-0"), "--accept-risk", "mass-damage")
+    registry.delete_it(registry.key("shop/cut-0"), "--accept", "mass-damage")
 
 
 def likely_damaged(registry: Freezing) -> None:
@@ -155,7 +155,7 @@ def likely_damaged(registry: Freezing) -> None:
     registry.etcd.put(at, bytes(value))
     registry.secrets("aesgcm", ["later"])
     registry.delete_it(at)
-    registry.delete_it(at, "--accept-risk", "unproven-damage")
+    registry.delete_it(at, "--accept", "unproven-damage")
 
 
 def bound_to_another_prefix(registry: Freezing) -> None:
@@ -169,19 +169,19 @@ def moved(registry: Freezing) -> None:
     registry.etcd.put(copy, seal("aesgcm", secret("home"), home))
     registry.etcd.put(home, seal("aesgcm", secret("home", size=7), home))
     registry.delete_it(copy)
-    registry.delete_it(copy, "--accept-risk", "only-copy")
+    registry.delete_it(copy, "--accept", "only-copy")
 
 
 def newer_than_known(registry: Freezing) -> None:
     at = registry.put("shop/newer", json_object("v1", "Sekret", "newer"))
     registry.delete_it(at)
-    registry.delete_it(at, "--accept-risk", "newer-than-known")
+    registry.delete_it(at, "--accept", "newer-than-known")
 
 
 def protected(registry: Freezing) -> None:
     at = registry.put("shop", namespace_object("shop")[:-9], resource="namespaces")
     registry.delete_it(at)
-    registry.delete_it(at, "--accept-risk", "cluster-breaking")
+    registry.delete_it(at, "--accept", "cluster-breaking")
     backup = str(registry.kept()[0].path)
     registry.put_back(backup)
 
@@ -235,7 +235,7 @@ def unknown_cluster(registry: Freezing) -> None:
     at = registry.cut()
     registry.lose_kube_system()
     registry.delete_it(at)
-    registry.delete_it(at, "--accept-unknown-cluster")
+    registry.delete_it(at, "--accept", "unknown-cluster")
     registry.put_back(str(registry.kept()[0].path))
 
 
@@ -269,9 +269,9 @@ def restored_without_its_log(registry: Freezing) -> None:
         path.unlink()
     backup = str(kept.path)
     registry.put_back(backup)
-    registry.put_back(backup, "--accept-unlisted-source")
+    registry.put_back(backup, "--accept", "unlisted-source")
     digest = ("--expect-value-sha256", kept.content.value_sha256)
-    registry.put_back(backup, "--accept-unlisted-source", *digest)
+    registry.put_back(backup, "--accept", "unlisted-source", *digest)
 
 
 def restored_from_an_earlier_revision(registry: Freezing) -> None:

@@ -160,9 +160,9 @@ def test_member_that_is_down_has_to_be_accepted_by_name(members: EtcdMembers, tm
     try:
         for unchecked in ((), (ODD,), ("member-9",)):
             found = refusal(msgspec.structs.replace(ground, unchecked=unchecked), key)
-            assert found.rule == Rule.MEMBER_UNCHECKED
+            assert found.rule == Rule.UNCHECKED_MEMBER
             assert "member-1" in found.message
-            assert found.hint.endswith("--accept-unchecked-member member-1")
+            assert found.hint.endswith("--accept unchecked-member=member-1")
         # It says nothing for a member that does answer, and differs.
         accepting = msgspec.structs.replace(ground, unchecked=("member-1",))
         assert refusal(accepting, ground.key("differs")).rule == Rule.MEMBERS_DISAGREE
@@ -174,7 +174,7 @@ def test_member_that_is_down_has_to_be_accepted_by_name(members: EtcdMembers, tm
         for _, event in read_records(ground.log)
         if event.annotations.type == RecordType.INTENT
     )
-    assert intent.accepted == '["--accept-unchecked-member member-1"]'
+    assert intent.accepted == '["--accept unchecked-member=member-1"]'
     with reached(ground.through(members.endpoint("member-1"))) as cluster:
         assert stands(cluster, key) is None
     (backup,) = ground.backups()

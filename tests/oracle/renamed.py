@@ -15,6 +15,11 @@ ARGUMENTS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (("--accept-other-cluster-id",), ("--accept", "other-cluster-id")),
     (("--accept-unlisted-source",), ("--accept", "unlisted-source")),
     (("--accept-undeployed-write-key",), ("--accept", "undeployed-write-key")),
+    (("--accept-unknown-uid",), ("--accept", "unknown-uid")),
+    (("--accept-only-copy",), ("--accept", "only-copy")),
+    (("--accept-not-applied",), ("--accept", "not-applied")),
+    (("--without-lease",), ("--accept", "expired-lease")),
+    (("--accept-unchecked-server", "*"), ("--accept", "unchecked-server=*")),
     (("--accept-unchecked-member", "*"), ("--accept", "unchecked-member=*")),
     (("--accept-risk", "*"), ("--accept", "*")),
 )
@@ -22,7 +27,23 @@ ARGUMENTS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
 # Old and new words of values, by the name of their field.
 WORDS: Final[dict[str, dict[str, str]]] = {
     "apiVersion": {"etcdfix/v1alpha2": "etcdfix/v1"},
-    "rule": {"member-unchecked": "unchecked-member"},
+    "rule": {
+        "backup-not-applied": "not-applied",
+        "lease-expired": "expired-lease",
+        "mass-damage": "pattern",
+        "member-unchecked": "unchecked-member",
+        "server-unchecked": "unchecked-server",
+        "undeployed-write-key": "write-key",
+        "unknown-release": "release",
+        # One word, and two others, were for what six words say.
+        "fails-like-others": "risk-not-accepted",
+        "newer-than-known": "risk-not-accepted",
+        "only-copy": "risk-not-accepted",
+        "repairable": "risk-not-accepted",
+        "unproven-damage": "risk-not-accepted",
+        "unproven-repair": "risk-not-accepted",
+        "value-moved": "risk-not-accepted",
+    },
 }
 
 # Old and new names of fields.

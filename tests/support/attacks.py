@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from etcdfix.cli.safety import DELETION_RULES
 from etcdfix.model import StoredValue
+from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.testing import objects as stored_objects
 from etcdfix.testing.protobytes import block, object_meta, unknown
-from etcdfix.verdicts.deletability import DELETION_RISKS, AcceptRisk
 from tests.support import encoders
 from tests.support.change_runs import Ran, Registry
 from tests.support.objects import IDENTITY, configuration_of_rules, provider
@@ -27,10 +28,16 @@ LOCAL = ("aesgcm", "aescbc", "secretbox")
 UID = b"12345678-90ab-cdef-1234-567890abcdef"
 
 
-def every_flag_but(*risks: AcceptRisk, of: Sequence[AcceptRisk] = DELETION_RISKS) -> tuple[str, ...]:
-    """Return all that a deletion may accept, except these risks and that a key is lost."""
-    accepted = [word for risk in of if risk not in risks for word in ("--accept-risk", risk.value)]
-    return (*accepted, "--accept-no-api-server", "--accept-unknown-cluster", "--accept-unknown-release")
+def every_flag_but(*rules: Rule, of: Sequence[Rule] = DELETION_RULES) -> tuple[str, ...]:
+    """Return all that a deletion may accept, except these rules and that a key is lost."""
+    more = (Rule.NO_API_SERVER, Rule.UNKNOWN_CLUSTER, Rule.UNKNOWN_RELEASE)
+    return tuple(word for rule in (*of, *more) if rule not in rules for word in ("--accept", rule.value))
+
+
+def without(flags: Sequence[str], word: str) -> list[str]:
+    """Return flags without the one that accepts a rule."""
+    at = flags.index(word)
+    return [*flags[: at - 1], *flags[at + 1 :]]
 
 
 EVERY_FLAG = every_flag_but()
@@ -148,4 +155,4 @@ class Attacked(Registry):
 
 def declared(name: str) -> tuple[str, ...]:
     """Return the flags that declare a key lost, where no API server is asked."""
-    return ("--accept-no-api-server", "--declare-key-lost", name)
+    return ("--accept", "no-api-server", "--declare-key-lost", name)

@@ -16,6 +16,8 @@ from etcdfix.remediation.backup.prune import PruneRequest, Pruning, Survey, prun
 from etcdfix.remediation.backup.write import keep_second_backup, record_intent
 from etcdfix.remediation.durable import Step, no_step, open_directory
 from etcdfix.remediation.places import RecordPaths
+from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.rules import Rule
 from tests.support.audit_logs import KEY, OPERATOR, STORED, content, entry, own_directory, subject
 
 OLD = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -75,7 +77,9 @@ class Ground:
         return Path(intent.backups[0]).name
 
     def request(self, **changes: object) -> PruneRequest:
-        made = PruneRequest(before=AFTER, reason="aged", places=self.places, accept_only_copy=True)
+        made = PruneRequest(
+            before=AFTER, reason="aged", places=self.places, accepted=Acceptances(words=(Rule.ONLY_COPY,))
+        )
         return msgspec.structs.replace(made, **changes)
 
     def survey(self, **changes: object) -> Survey:
@@ -94,6 +98,9 @@ def prune_all(folder: Path, step: Step = no_step) -> None:
     """Prune every backup in ``one`` and ``two`` below a folder, by the log beside them."""
     places = RecordPaths((folder / "one", folder / "two"), folder / "audit.jsonl")
     request = PruneRequest(
-        before=datetime.now(UTC) + timedelta(days=1), reason="aged", places=places, accept_only_copy=True
+        before=datetime.now(UTC) + timedelta(days=1),
+        reason="aged",
+        places=places,
+        accepted=Acceptances(words=(Rule.ONLY_COPY,)),
     )
     prune_backups(request, survey_backups(request), operator=OPERATOR, step=step)

@@ -29,6 +29,7 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
+from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
@@ -51,7 +52,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         folder: Where the audit log is; backup directories stand beside it.
         directories: Names of the backup directories.
         key_lost: ``--declare-key-lost``.
-        unchecked: ``--accept-unchecked-member``.
+        unchecked: ``--accept unchecked-member=NAME``.
     """
 
     endpoints: tuple[str, ...]
@@ -75,17 +76,17 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def accepted(self) -> Acceptances:
         """What is accepted on this ground."""
+        unchecked = tuple(f"unchecked-member={name}" for name in self.unchecked)
         return Acceptances(
-            key_lost=self.key_lost,
-            unchecked_members=self.unchecked,
-            no_api_server=bool(self.key_lost),
+            key_lost=self.key_lost, words=(*unchecked, Rule.NO_API_SERVER) if self.key_lost else unchecked
         )
 
-    def asked(self, *, dry_run: bool, **accepted: Any) -> dict[str, Any]:
+    def asked(self, *words: str, dry_run: bool) -> dict[str, Any]:
         """What every request on this ground has; more may be accepted."""
+        accepted = self.accepted
         return {
             "reason": REASON,
-            "accepted": msgspec.structs.replace(self.accepted, **accepted),
+            "accepted": msgspec.structs.replace(accepted, words=(*accepted.words, *words)),
             "record_paths": self.places,
             "dry_run": dry_run,
         }
@@ -197,7 +198,7 @@ def delete(
     dry_run: bool = False,
     command_timeout_seconds: float = 10.0,
     confirmer: Yes | None = None,
-    **accepted: Any,
+    words: tuple[str, ...] = (),
 ) -> ChangeOutcome:
     """Delete a key, with everything that belongs to it."""
     with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
@@ -205,7 +206,7 @@ def delete(
             cluster,
             DeleteRequest(
                 key=key,
-                **ground.asked(dry_run=dry_run, **accepted),
+                **ground.asked(*words, dry_run=dry_run),
             ),
             confirmer or Yes(),
             preview=lambda _found: None,
@@ -229,8 +230,10 @@ def restore(
             RestoreRequest(
                 candidate=Candidate.of_backup(read_backup(backup)),
                 replace_mod_revision=replace_mod_revision,
-                unknown_uid=replace_mod_revision is not None,  # what is there was made anew
-                **ground.asked(dry_run=dry_run),
+                # What is there was made anew.
+                **ground.asked(
+                    *([Rule.UNKNOWN_UID] if replace_mod_revision is not None else ()), dry_run=dry_run
+                ),
             ),
             Yes(),
             preview=lambda _shown: None,
@@ -254,8 +257,7 @@ def reencrypt(
             candidate,
             ReencryptRequest(
                 key=key,
-                undeployed_write_key=True,
-                **ground.asked(dry_run=dry_run),
+                **ground.asked(Rule.UNDEPLOYED_WRITE_KEY, dry_run=dry_run),
             ),
             Yes(),
             preview=lambda _shown: None,

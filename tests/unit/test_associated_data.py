@@ -15,11 +15,12 @@ from etcdfix.examine_all import examine_all
 from etcdfix.model import Confidence, KeptRevision, Revision, StoredValue
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
+from etcdfix.rules import Rule
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing import objects as stored_objects
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, risks_of
+from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
 from tests.support.encoders import aesgcm_body
 from tests.support.memory_source import MemorySource
@@ -165,7 +166,7 @@ def test_damage_is_no_unknown_etcd_key_where_an_earlier_revision_opens(damage: C
     assert set(found) == set(NAMES)
     for one in found.values():
         assert standing(one) == (Cause.CIPHERTEXT_DAMAGED, Deletability.DELETABLE)
-        assert set(risks_of(one)) <= {AcceptRisk.UNPROVEN_DAMAGE}
+        assert set(risks_of(one)) <= {Rule.UNPROVEN_DAMAGE}
         assert one.verdict.damage is Damage.PROVEN or one.verdict.shown_by_itself
 
 
@@ -180,7 +181,7 @@ def test_damage_is_no_unknown_etcd_key_among_others_that_open(damage: Callable[.
         other = record(there.key, damage(there.value, random.Random(number)), there.mod_revision)
         (found,) = look([*healthy[:number], other, *healthy[number + 1 :]]).values()
         assert standing(found) == (Cause.CIPHERTEXT_DAMAGED, Deletability.DELETABLE)
-        assert set(risks_of(found)) <= {AcceptRisk.UNPROVEN_DAMAGE}
+        assert set(risks_of(found)) <= {Rule.UNPROVEN_DAMAGE}
 
 
 def test_sixteen_equal_bytes_prove_damage_alone() -> None:
@@ -316,7 +317,7 @@ def test_how_many_others_have_to_open(others: list[StoredValue], damaged: bool) 
     assert standing(found) == expected
     if damaged:
         assert (found.verdict.confidence, found.verdict.damage) == (Confidence.LIKELY, Damage.LIKELY)
-        assert risks_of(found) == (AcceptRisk.UNPROVEN_DAMAGE,)
+        assert risks_of(found) == (Rule.UNPROVEN_DAMAGE,)
 
 
 def test_an_object_of_another_name_is_not_damaged_for_what_others_do() -> None:

@@ -13,11 +13,12 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
 from etcdfix.model import Confidence, GroupResource, Outcome, ServerBehaviour, StoredValue
 from etcdfix.readers import ResourceReaders
+from etcdfix.rules import Rule
 from etcdfix.storagekey import StorageCodec, StorageLayout
 from etcdfix.testing.protobytes import unknown
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, risks_of
+from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination, KeyName
 from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource, stored
@@ -222,7 +223,7 @@ def test_what_the_server_serves_empty(value: bytes, cause: Cause) -> None:
 @pytest.mark.parametrize("minor", [36, None])
 def test_an_unknown_kind_may_be_newer_than_the_tables(minor: int | None) -> None:
     found = look(json_object("v1", "Sekret", "web"), minor=minor)
-    assert risks_of(found) == (AcceptRisk.NEWER_THAN_KNOWN,)
+    assert risks_of(found) == (Rule.NEWER_THAN_KNOWN,)
     assert found.verdict.stated_kind == "v1 Sekret"
 
 
@@ -445,7 +446,7 @@ def test_a_kind_of_a_later_release_is_said_to_be_one() -> None:
     found = look(hpa, key="/registry/horizontalpodautoscalers/shop/web", minor=20)
     assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED)
     assert "1.20 does not register; 1.23 brought it" in found.verdict.message
-    assert risks_of(found) == (AcceptRisk.NEWER_THAN_KNOWN,)
+    assert risks_of(found) == (Rule.NEWER_THAN_KNOWN,)
 
 
 def test_a_kind_that_another_server_owns_is_the_wrong_kind() -> None:

@@ -12,10 +12,11 @@ from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.errors import TransformError
 from etcdfix.examine import Examiner
 from etcdfix.model import Confidence, GroupResource, Outcome
+from etcdfix.rules import Rule
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of, risks_of
+from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
 from tests.support.decoders import shared_decoder
 from tests.support.encoders import aescbc_body
@@ -100,7 +101,7 @@ def test_four_bits_off_is_no_envelope_any_more() -> None:
         Cause.UNKNOWN_ENCODING,
     )
     assert (read.verdict.outcome, read.verdict.cause) == (Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING)
-    assert risks_of(refused) == risks_of(read) == (AcceptRisk.NEWER_THAN_KNOWN,)
+    assert risks_of(refused) == risks_of(read) == (Rule.NEWER_THAN_KNOWN,)
 
 
 @pytest.mark.parametrize("plaintext", [b"\x9d\x01" * 30, b"junk" * 20])
@@ -210,7 +211,7 @@ def test_no_flipped_bit_under_aescbc_is_called_a_wrong_key(key: str, block: int)
             verdict.cause is Cause.MAGIC_DAMAGED
         ):  # one bit off, and the object is whole: a newer magic looks the same
             assert (block, bit < 32) == (0, True)
-            assert set(risks_of(found)) == {AcceptRisk.ONLY_COPY, AcceptRisk.NEWER_THAN_KNOWN}
+            assert set(risks_of(found)) == {Rule.ONLY_COPY, Rule.NEWER_THAN_KNOWN}
             continue
         assert verdict.cause in BROKEN_BY_A_BIT | {None}
         # The bit of the IV that was flipped is flipped in the first block, and nowhere else.
@@ -219,7 +220,7 @@ def test_no_flipped_bit_under_aescbc_is_called_a_wrong_key(key: str, block: int)
         magic = key == SECRET_KEY and block == 0 and bit < 32
         confidence = Confidence.POSSIBLE if magic else Confidence.LIKELY
         assert verdict.cause is not Cause.IV_DAMAGED or verdict.confidence is confidence
-        assert (AcceptRisk.ONLY_COPY in risks_of(found)) == magic
+        assert (Rule.ONLY_COPY in risks_of(found)) == magic
         if verdict.outcome is Outcome.DECODE_FAILURE:
             assert deletability_of(found) is Deletability.DELETABLE
             # Another header looks like a first block that begins as nothing that is known; one word lets it go.
@@ -227,7 +228,7 @@ def test_no_flipped_bit_under_aescbc_is_called_a_wrong_key(key: str, block: int)
             newer = magic or another_start or verdict.cause is Cause.KIND_NOT_REGISTERED
             # Where a tag is hit, nothing comes out but a field that nobody knows.
             if verdict.cause is not Cause.EMPTY_OBJECT:
-                assert (AcceptRisk.NEWER_THAN_KNOWN in risks_of(found)) == newer
+                assert (Rule.NEWER_THAN_KNOWN in risks_of(found)) == newer
 
 
 def test_under_aescbc_a_version_that_nobody_knows_may_be_newer_however_near_it_is_to_a_known_one() -> None:
@@ -240,7 +241,7 @@ def test_under_aescbc_a_version_that_nobody_knows_may_be_newer_however_near_it_i
         assert risks_of(found) or found.verdict.damage is Damage.NONE
     known_later = look(HPA_KEY, aescbc(HPA_V2), CBC, minor=20)
     assert known_later.verdict.cause is Cause.KIND_NOT_REGISTERED
-    assert risks_of(known_later) == (AcceptRisk.NEWER_THAN_KNOWN,)
+    assert risks_of(known_later) == (Rule.NEWER_THAN_KNOWN,)
 
 
 def test_an_empty_object_is_one_unless_aescbc_could_have_garbled_it() -> None:
@@ -266,7 +267,7 @@ def test_a_kind_that_is_not_registered(key: str, value: bytes, minor: int | None
     verdict = found.verdict
     assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED)
     assert words in verdict.message
-    assert risks_of(found) == (AcceptRisk.NEWER_THAN_KNOWN,)
+    assert risks_of(found) == (Rule.NEWER_THAN_KNOWN,)
 
 
 @pytest.mark.parametrize("minor", [17, 36, None])

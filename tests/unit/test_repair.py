@@ -12,10 +12,11 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Examining, examine_all
 from etcdfix.model import Outcome, Repair, RepairKind, RepairProof, StoredValue
 from etcdfix.repair import RepairSearch, unasked
+from etcdfix.rules import Rule
 from etcdfix.sources.pages import paged
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import AcceptRisk, risks_of
+from etcdfix.verdicts.deletability import risks_of
 from etcdfix.verdicts.examination import Examination
 from tests.exam.repairs import TAGGED, TAGLESS, Written, flipped, write
 from tests.support.decoders import shared_decoder
@@ -356,7 +357,7 @@ def test_of_two_objects_one_behind_the_other_none_is_cut_off(
     found, result = search(PLAIN + rest, config)
     assert (result.repair, result.value, found.repair) == (None, b"", None)
     assert found.verdict.cause is Cause.TRAILING_BYTES
-    assert AcceptRisk.ONLY_COPY in risks_of(found)
+    assert Rule.ONLY_COPY in risks_of(found)
 
 
 def test_no_bit_is_searched_in_an_unencrypted_value() -> None:

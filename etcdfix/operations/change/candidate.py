@@ -220,19 +220,13 @@ class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
         candidate: What to put back.
         replace_mod_revision: The present value may be replaced, if it stands at this revision; None: the key must
             be absent.
-        unlisted_source: A source that is no intent of this audit log is accepted.
-        unknown_uid: It is accepted that nothing tells the uid of the object at the key.
         value_sha256: ``sha256:<hex>`` that the value to put back must have, "" for any.
-        without_lease: Leave the lease out.
         again: Options that a command in a refusal must repeat.
     """
 
     candidate: Candidate
     replace_mod_revision: int | None = None
-    unlisted_source: bool = False
-    unknown_uid: bool = False
     value_sha256: str = ""
-    without_lease: bool = False
     again: RepeatedOptions = RepeatedOptions()
 
 

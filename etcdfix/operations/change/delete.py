@@ -51,16 +51,19 @@ _OF_THE_VALUE: Final = frozenset(
         Rule.NEVER_DELETABLE,
         Rule.CURABLE_BY_CONFIGURATION,
         Rule.ONLY_COPY,
-        Rule.RISK,
-        Rule.NEWER,
+        Rule.UNPROVEN_DAMAGE,
+        Rule.NEWER_THAN_KNOWN,
+        Rule.FAILS_LIKE_OTHERS,
+        Rule.MASS_DAMAGE,
+        Rule.VALUE_MOVED,
         Rule.PATTERN,
         Rule.DECLARATION,
-        Rule.PROTECTED,
+        Rule.CLUSTER_BREAKING,
         Rule.ENDS_CACHED_READS,
     }
 )
 """Refusals of a value that cannot be read, for what it is."""
-_LIFTED: Final = frozenset({Rule.RISK, Rule.PROTECTED})
+_LIFTED: Final = frozenset({Rule.UNPROVEN_DAMAGE, Rule.CLUSTER_BREAKING})
 """Those of them that the command to put back an earlier revision lifts."""
 
 
@@ -120,8 +123,7 @@ def run_delete(
             etcd_prefix=cluster.examiner.layout.prefix,
             config_sha256=cluster.config_sha256,
             assumed_release=cluster.examiner.assumed_release,
-            accept_other_cluster_id=request.accepted.other_cluster_id,
-            flags=request.accepted.as_flags(),
+            accepted=request.accepted,
             again=request.again.plan(plan.report.path, request.plan_file),
             now=datetime.now(UTC),
         )
@@ -210,7 +212,7 @@ def _with_ways_out(cluster: Cluster, request: DeleteRequest, refusal: RefusedByR
                 found,
                 readable,
                 request.again,
-                breaking=refusal.rule == Rule.PROTECTED,
+                breaking=refusal.rule == Rule.CLUSTER_BREAKING,
                 refused=refusal.rule not in _LIFTED,
             ).remedy
         )

@@ -68,7 +68,6 @@ class HealRequest(ChangeRequest, frozen=True, kw_only=True):
         many: The keys are those of a report: each that needs no heal is left alone, and the number is typed. Else
             there is one, and it refuses.
         report_cluster_uid: uid of kube-system in the report, "" where it says none.
-        unchecked_servers: Addresses of API servers that need not have an answer.
         again: Options that commands must repeat.
     """
 
@@ -76,7 +75,6 @@ class HealRequest(ChangeRequest, frozen=True, kw_only=True):
     saved: Path
     many: bool = False
     report_cluster_uid: str = ""
-    unchecked_servers: tuple[str, ...] = ()
     again: RepeatedOptions = RepeatedOptions()
 
 
@@ -190,7 +188,7 @@ def run_heal(
         require_servers(fleet)
         if isinstance(cluster.source, KineSource):
             step("check: the file is what the API servers read")
-            check_current(cluster.source, fleet, request.unchecked_servers)
+            check_current(cluster.source, fleet, request.accepted.named(Rule.UNCHECKED_SERVER))
         run = _Run(
             Ground(
                 cluster=cluster,
@@ -200,7 +198,6 @@ def run_heal(
                 again=request.again,
                 copies={key: newest_first(objects) for key, objects in index.by_key().items()},
                 accepted=request.accepted,
-                unchecked_servers=request.unchecked_servers,
                 places=request.record_paths,
                 step=step,
             ),
@@ -327,7 +324,6 @@ class _Run:
                 servers=healable.servers,
                 landmarks=healable.landmarks,
                 replaced=healable,
-                flags=tuple(f"--accept-unchecked-server {url}" for url in request.unchecked_servers),
                 detail=intent_detail(at),
             ),
             confirmer,

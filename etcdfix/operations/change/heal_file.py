@@ -36,7 +36,7 @@ def check_current(source: KineSource, fleet: Fleet, unchecked: Sequence[str]) ->
             if shown and server.address in unchecked:
                 continue
             raise refuse(
-                Rule.SERVER_UNCHECKED,
+                Rule.UNCHECKED_SERVER,
                 f"the API server at {server.address} does not say at which revision it stands ({said.why}), so "
                 f"nothing shows that it reads {source.path}",
                 hint=AGAIN

@@ -10,9 +10,8 @@ from etcdfix.apiserver.objects import Answer, APIObject
 from etcdfix.model import Outcome
 from etcdfix.operations.change.heal_look import Ground
 from etcdfix.rescued import SavedObject, is_whole
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import ResourcePrefix, display
-from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.examination import Examination
 
 _NOTHING: Final = frozenset({Memory.NOT_HELD, Memory.NOT_SERVED, Memory.READ_ERROR, Memory.CACHE_LOST})
@@ -127,9 +126,9 @@ def _check_loaded(ground: Ground, directory: ResourcePrefix) -> None:
     for server, loaded in loaded_by_each(ground.fleet):
         if not loaded or loaded == ours or server.address in ground.unchecked_servers:
             continue
-        accept = quote_command(["--accept-unchecked-server", server.address])
+        accept = acceptance(Rule.UNCHECKED_SERVER, server.address)
         raise refuse(
-            Rule.WRITE_KEY,
+            Rule.UNCHECKED_SERVER,
             f"the API server at {server.address} has loaded another EncryptionConfiguration ({loaded}) than the one "
             f"given here ({ours}), and nothing of {directory.group_resource} is stored under today's write key by "
             "which to see whether it reads that",

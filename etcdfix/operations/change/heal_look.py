@@ -32,10 +32,9 @@ from etcdfix.remediation.preflight.same_object import said_uids
 from etcdfix.remediation.preflight.target import Target, check_writable
 from etcdfix.reports.printers.objects import Viewer
 from etcdfix.rescued import SavedObject, read_saved
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import ResourcePrefix, api_path, display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.deletability import FAILED, LOST_KEY, key_may_be_lost
 from etcdfix.verdicts.examination import Examination
 
@@ -134,7 +133,6 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         copies: What was rescued, by etcd key, the newest resourceVersion first.
         again: Options that commands must repeat.
         accepted: Expectations and acceptances.
-        unchecked_servers: Addresses of servers that need not have an answer.
         places: Where backups and the audit log are.
         step: Told the name of each step before it is taken.
     """
@@ -146,9 +144,13 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     copies: Mapping[bytes, tuple[SavedObject, ...]]
     again: RepeatedOptions
     accepted: Acceptances
-    unchecked_servers: tuple[str, ...]
     places: RecordPaths
     step: Step
+
+    @property
+    def unchecked_servers(self) -> tuple[str, ...]:
+        """Addresses of servers that need not have an answer."""
+        return self.accepted.named(Rule.UNCHECKED_SERVER)
 
     @property
     def rescue(self) -> str:
@@ -313,10 +315,10 @@ def check_answers(thing: APIObject, answers: tuple[ServerAnswer, ...], unchecked
                 hint="compare with that server's --etcd-servers and --etcd-prefix",
             )
         may = can_i("get", thing.group, thing.resource, thing.namespace, thing.name)
-        accept = quote_command(["--accept-unchecked-server", said.server])
+        accept = acceptance(Rule.UNCHECKED_SERVER, said.server)
         again = AGAIN if said.passing else "let it answer"
         raise refuse(
-            Rule.SERVER_UNCHECKED,
+            Rule.UNCHECKED_SERVER,
             f"the API server at {said.server} does not say whether it reads {thing} ({said.detail or said.answer}), "
             "and nothing shows whether it has today's write key",
             hint=f"have the user allowed: {may}"

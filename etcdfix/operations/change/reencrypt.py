@@ -40,7 +40,7 @@ from etcdfix.remediation.preflight.target import (
     require_alive,
     require_write_key,
 )
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import piped
 from etcdfix.text.safetext import quote_command
@@ -55,11 +55,9 @@ class ReencryptRequest(ChangeRequest, frozen=True, kw_only=True):
 
     Attributes:
         key: Complete etcd key.
-        undeployed_write_key: Nothing of the resource needs to be stored under today's write key yet.
     """
 
     key: bytes
-    undeployed_write_key: bool = False
 
 
 class ReencryptPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,11 +137,11 @@ def run_reencrypt(
     refuse_unencrypted(sealed)
     paths = request.record_paths
     proof = find_proof(cluster, today, identity, directories=paths.directories, audit_log=paths.log_path)
-    if not proof and not request.undeployed_write_key:
+    if not proof and not request.accepted.accepts(Rule.UNDEPLOYED_WRITE_KEY):
         raise refuse(
-            Rule.WRITE_KEY,
+            Rule.UNDEPLOYED_WRITE_KEY,
             unproven_message(today, sealed),
-            hint=f"{how_to_prove(today)}. Or, if you are sure: --accept-undeployed-write-key",
+            hint=f"{how_to_prove(today)}. Or, if you are sure: {acceptance(Rule.UNDEPLOYED_WRITE_KEY)}",
         )
     step("check: API servers")
     servers = check_api_servers(today, identity, request.api, request.accepted)
@@ -174,7 +172,6 @@ def run_reencrypt(
             servers=servers,
             landmarks=landmarks,
             replaced=shown,
-            flags=() if proof else ("--accept-undeployed-write-key",),
             value=sealed.data,
             lease=stored.lease,
             detail=f"from {found.transformer} to {sealed.transformer}, {digest(sealed.data)}",

@@ -29,7 +29,7 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.api_servers import check_api_servers
-from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.noencryption import encrypted, looks_enveloped
 from etcdfix.remediation.preflight.similar_values import Alike
@@ -43,12 +43,11 @@ from etcdfix.remediation.preflight.target import (
 )
 from etcdfix.repair import RepairSearch
 from etcdfix.reports.remedies import repair_risks
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_arguments, quote_command
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
@@ -146,7 +145,7 @@ def run_repair(
     search = cluster.examiner.search_repair(found)
     repair, repaired = _require_repair(found, search)
     same_start.check(found, repair)
-    _check_proof(found, repair, accepted.risks)
+    _check_proof(found, repair, accepted)
     step("check: object")
     _check_object(cluster, reading, found, repaired)
     step("check: API servers")
@@ -242,31 +241,33 @@ def _require_repair(found: Examination, search: RepairSearch) -> tuple[Repair, E
     )
 
 
-def _check_proof(found: Examination, repair: Repair, risks: tuple[AcceptRisk, ...]) -> None:
+def _check_proof(found: Examination, repair: Repair, accepted: Acceptances) -> None:
     """Refuse what nothing proves, unless that is accepted; of what the cluster depends on, that as well."""
     for risk in repair_risks(found, repair):
-        if risk in risks:
+        if accepted.accepts(risk):
             continue
-        key, hint = display(found.stored.key), f"if that is understood: --accept-risk {risk}"
-        if risk is AcceptRisk.CLUSTER_BREAKING:
+        key, hint = display(found.stored.key), f"if that is understood: {acceptance(risk)}"
+        if risk is Rule.CLUSTER_BREAKING:
             why = protected_reason(found.directory.group_resource, found.namespace)
-            raise refuse(Rule.PROTECTED, f"{why}; wrong bytes in {key} may break the cluster", hint=hint)
-        if risk is AcceptRisk.NEWER_THAN_KNOWN:
             raise refuse(
-                Rule.RISK,
+                Rule.CLUSTER_BREAKING, f"{why}; wrong bytes in {key} may break the cluster", hint=hint
+            )
+        if risk is Rule.NEWER_THAN_KNOWN:
+            raise refuse(
+                risk,
                 f"{key}: {repair.words}, and an object of this etcd key comes out; but a newer API server may have "
                 "written the value as it is",
                 hint=f"find out whether one of the cluster is newer than this etcdfix knows; {hint}",
             )
         if repair.kind is RepairKind.NAME:
             raise refuse(
-                Rule.RISK,
+                risk,
                 f"{key}: {repair.words}, and an object of this etcd key comes out; but nothing proves that its name is "
                 "damaged: another key may have that name, or this one had it",
                 hint=f"give the key that wrote it its name back in the configuration; {hint}",
             )
         raise refuse(
-            Rule.RISK,
+            risk,
             f"{key}: {repair.words}, and an object of this etcd key comes out; but AES-CBC has no tag, so nothing "
             "proves that its contents are those that were written",
             hint=f"an earlier revision, a snapshot or an API server's memory may have it whole; {hint}",
@@ -304,7 +305,7 @@ class _SameStart:
         """Refuse where another value begins in the same way, and does not read either."""
         if repair.kind is RepairKind.MAGIC and self._same_magic is not None:
             raise refuse(
-                Rule.NEWER,
+                Rule.FAILS_LIKE_OTHERS,
                 f"{display(found.stored.key)} begins with the same four bytes as {display(self._same_magic)}, which "
                 f"does not read either: that may be a newer encoding, and then it is {NOT_THE_OBJECT}",
                 hint="use an etcdfix that knows the cluster's release",

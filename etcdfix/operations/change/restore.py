@@ -61,7 +61,7 @@ from etcdfix.remediation.preflight.target import (
     check_members,
     require_space,
 )
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
@@ -186,7 +186,7 @@ def run_restore(
     step("check: space")
     require_space(cluster.client)
     step("check: lease")
-    lease = _lease(cluster, candidate, without=request.without_lease)
+    lease = _lease(cluster, candidate, without=request.accepted.accepts(Rule.EXPIRED_LEASE))
     step("check: places")
     warnings += place_warnings(request.record_paths, backup=replaced is not None)
     if source.intent is None:
@@ -229,7 +229,7 @@ def run_restore(
             replaced=replaced,
             counts=unreadable.alike.counts if unreadable is not None else {},
             declared_lost=replaced is not None and replaced.declared_lost,
-            flags=(*source.flags, *_further_flags(request)),
+            flags=(f"--expect-value-sha256 {request.value_sha256}",) if request.value_sha256 else (),
             value=candidate.stored.value,
             value_sha256=digest(candidate.stored.value),
             lease=lease,
@@ -239,11 +239,6 @@ def run_restore(
         preview=lambda: preview(shown),
         step=step,
     )
-
-
-def _further_flags(request: RestoreRequest) -> list[str]:
-    flags = [f"--expect-value-sha256 {request.value_sha256}"] if request.value_sha256 else []
-    return flags + (["--without-lease"] if request.without_lease and request.candidate.stored.lease else [])
 
 
 def _rests_on(candidate: Candidate, unreadable: Preflight | None) -> Landmark | None:
@@ -325,7 +320,7 @@ def _check_own(
 def _check_release(cluster: Cluster, request: RestoreRequest, step: Step) -> None:
     """Hold the release against the Nodes; where a value is replaced as one is deleted, the check of that does it."""
     step("check: release")
-    check_release(cluster.source, cluster.examiner, accept_unknown=request.accepted.unknown_release)
+    check_release(cluster.source, cluster.examiner, request.accepted)
 
 
 def _as_named(request: RestoreRequest) -> Acceptances:
@@ -366,7 +361,7 @@ def _lease(cluster: Cluster, candidate: Candidate, *, without: bool) -> int:
     if read_lease(cluster.client, lease).alive:
         return lease
     raise refuse(
-        Rule.LEASE_EXPIRED,
+        Rule.EXPIRED_LEASE,
         f"the value had the lease {lease & 0xFFFFFFFFFFFFFFFF:x}, which has expired: etcd would have deleted it by now",
-        hint="to put it back for good: --without-lease",
+        hint=f"to put it back for good: {acceptance(Rule.EXPIRED_LEASE)}",
     )

@@ -215,7 +215,7 @@ def run_plan(
         etcd_prefix=cluster.examiner.layout.prefix,
         config_sha256=cluster.config_sha256,
         assumed_release=cluster.examiner.assumed_release,
-        accept_other_cluster_id=request.accepted.other_cluster_id,
+        accepted=request.accepted,
         again=again,
         now=datetime.now(UTC),
         most_age=MOST_AGE_OF_A_RUN,
@@ -364,7 +364,7 @@ class _Work:
                     intent,
                     operator,
                     cluster=identity,
-                    accept_unknown_cluster=self._request.accepted.unknown_cluster,
+                    accept_unknown_cluster=self._request.accepted.accepts(Rule.UNKNOWN_CLUSTER),
                 )
             except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
                 self._told.say(refusal.message)
@@ -475,12 +475,12 @@ class _Work:
 
     def _change(self, cluster: Cluster, task: Task, log: AuditLog) -> Ran:
         request, entry = self._request, task.entry
-        risks = tuple(risk for risk in request.accepted.risks if task.needs_risk(risk))
+        words = tuple(word for word in request.accepted.words if task.heeds(word))
         accepted = msgspec.structs.replace(
             request.accepted,
             expect_mod_revision=None,
             expect_value_sha256="",
-            risks=risks,
+            words=words,
             key_lost=task.declared,
         )
         common: dict[str, Any] = {

@@ -25,15 +25,16 @@ from etcdfix.reports.plan_model import (
     meaning,
 )
 from etcdfix.reports.planfile import plan_key
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_word, quote_command, safe_text
 from etcdfix.text.words import counted
-from etcdfix.verdicts.deletability import AcceptRisk
 
-_NOT_OF_AN_ENTRY: Final = frozenset({AcceptRisk.ENDS_CACHED_READS, AcceptRisk.UNPROVEN_REPAIR})
-"""Risks of which an entry of a plan cannot tell."""
+_OF_AN_ENTRY: Final = frozenset(
+    {Rule.UNPROVEN_DAMAGE, Rule.NEWER_THAN_KNOWN, Rule.MASS_DAMAGE, Rule.ONLY_COPY}
+)
+"""Rules of which an entry of a plan says whether they have to be accepted."""
 
 
 class RunRequest(ChangeRequest, frozen=True, kw_only=True):
@@ -90,11 +91,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         entry = self.entry
         return safe_text(f"{entry.resource}.{entry.group}" if entry.group else entry.resource)
 
-    def needs_risk(self, risk: AcceptRisk) -> bool:
-        """Say whether a risk that was accepted counts here: one of which the plan says nothing is a surprise."""
-        if risk is AcceptRisk.CLUSTER_BREAKING:
+    def heeds(self, word: str) -> bool:
+        """Say whether a word that was accepted counts here: one of which the plan says nothing is a surprise."""
+        if word == Rule.CLUSTER_BREAKING:
             return bool(self.protected)
-        return risk in _NOT_OF_AN_ENTRY or f"--accept-risk {risk}" in self.entry.needs
+        return word not in _OF_AN_ENTRY or f"--accept {word}" in self.entry.needs
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,17 +177,17 @@ def _names_of_its_key(entry: PlanEntry) -> list[str]:
 
 def _task(entry: PlanEntry, what: Decision, key: bytes, request: RunRequest) -> Task:
     needs = entry.needs if what is not Decision.REPAIR else []
-    risks, declared = request.accepted.risks, ""
+    declared = ""
     if needs and _wants_declaration(entry):
         declared = next((name for name in _names_of_its_key(entry) if name in request.key_lost), "")
     protected = entry.protected
     if not protected and entry.risk == Risk.CLUSTER_BREAKING:
         protected = entry.reasons[0].text if entry.reasons else "the cluster may depend on it"
-    if protected and AcceptRisk.CLUSTER_BREAKING not in risks:
-        raise _needs(key, f"--accept-risk {AcceptRisk.CLUSTER_BREAKING}", what)
+    if protected and not request.accepted.accepts(Rule.CLUSTER_BREAKING):
+        raise _needs(key, acceptance(Rule.CLUSTER_BREAKING), what)
     for need in needs:
-        option, _, risk = need.partition(" ")
-        given = declared if option == DECLARE_KEY_LOST else risk in risks
+        option, _, word = need.partition(" ")
+        given = declared if option == DECLARE_KEY_LOST else word in request.accepted.words
         if not given:
             raise _needs(key, need, what)
     return Task(entry=entry, decision=what, key=key, declared=declared, protected=protected)

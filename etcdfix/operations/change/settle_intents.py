@@ -22,8 +22,8 @@ from etcdfix.remediation.reconcile import (
     reconcile_intent,
     refuse_other_store,
 )
-from etcdfix.remediation.same_etcd import ACCEPT
 from etcdfix.reports.model import API_VERSION
+from etcdfix.rules import Rule
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -209,7 +209,7 @@ def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iter
     intent = item.intent
     if item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
         same = again.after_change(known_cluster=intent.cluster.is_known)
-        more = [ACCEPT] if item.other_etcd else []
+        more = ["--accept", Rule.OTHER_CLUSTER_ID] if item.other_etcd else []
         words = [
             "etcdfix",
             "restore",

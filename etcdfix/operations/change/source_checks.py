@@ -39,19 +39,16 @@ from etcdfix.remediation.preflight.same_object import (
     uid_of,
 )
 from etcdfix.remediation.same_etcd import Recorded, differing_id, hold_against_history, other_etcd
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
-from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
 _BY_ITSELF: Final = (
-    "a backup restores by itself with --accept-unlisted-source and --expect-value-sha256, the digest that the deletion "
-    "printed"
+    f"a backup restores by itself with {acceptance(Rule.UNLISTED_SOURCE)} and --expect-value-sha256, the digest that "
+    "the deletion printed"
 )
 _ANOTHER_LOG: Final = f"keep it as it is, and begin a new one with --audit-log; {_BY_ITSELF}"
-_UNLISTED: Final = "--accept-unlisted-source"
-_UNKNOWN_UID: Final = "--accept-unknown-uid"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +60,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         same_object: It is of the object that is at the key, or was there last: etcd, or its uid, says so.
         by_itself: Why no audit log speaks for the backup, where it restores by itself; else "".
         doubts: Whether a backup is of this etcd at all: what was accepted, or is compacted. One sentence each.
-        flags: What had to be accepted.
     """
 
     intent: Intent | None = None
@@ -71,7 +67,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     same_object: bool = False
     by_itself: str = ""
     doubts: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
 
 
 def check_same_cluster(candidate: Candidate, identity: ClusterIdentity, accepted: Acceptances) -> None:
@@ -90,12 +85,12 @@ def check_same_cluster(candidate: Candidate, identity: ClusterIdentity, accepted
             f"holds the cluster with {identity.describe()}",
             hint="name the etcd of that cluster with --endpoints",
         )
-    if same is None and not accepted.unknown_cluster:
+    if same is None and not accepted.accepts(Rule.UNKNOWN_CLUSTER):
         why = f": {candidate.unnamed}" if candidate.unnamed else ""
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
             f"the {candidate.origin} does not say which cluster it comes from, in a way that can be compared here{why}",
-            hint="if you are sure that it is this one: --accept-unknown-cluster",
+            hint=f"if you are sure that it is this one: {acceptance(Rule.UNKNOWN_CLUSTER)}",
         )
 
 
@@ -148,13 +143,12 @@ def check_source(
         held = hold_against_history(cluster.now, recorded, reading)
         another_past = held.contradiction
         other = differing_id(recorded, identity, reading) or another_past
-        if other and not request.accepted.other_cluster_id:
+        if other and not request.accepted.accepts(Rule.OTHER_CLUSTER_ID):
             raise other_etcd(f"the {candidate.origin}", other)
         accepted = f"the backup is of another etcd, as accepted: {other}" if other else ""
         doubts = tuple(filter(None, (accepted, held.unseen)))
     if intent is not None and not another_past and _leads_back(intent, candidate, log, reading.stored):
         return Source(intent=intent, doubts=doubts)
-    flags = [] if candidate.revision or intent is not None else [_UNLISTED]
     if found.verdict.outcome is not Outcome.READABLE:
         if another_past:
             raise refuse(
@@ -164,9 +158,9 @@ def check_source(
             )
         if intent is None:
             by_itself = _check_unread(found, request, identity, reading.stored)
-            return Source(by_itself=by_itself, doubts=doubts, flags=tuple(flags))
+            return Source(by_itself=by_itself, doubts=doubts)
         # It is asked for once it is known that what is there may be replaced at all: check_unknown_uid
-        return Source(listed=True, doubts=doubts, flags=(_UNKNOWN_UID,))
+        return Source(listed=True, doubts=doubts)
     step("check: same object")
     same = bool(candidate.revision) and check_same_object(cluster, reading, found)
     same = same or check_uid(cluster, reading, found, identity, request.record_paths)
@@ -178,8 +172,7 @@ def check_source(
         same = _was_last(cluster, candidate, reading)
     if not same:
         check_unknown_uid(request, found)
-        flags.append(_UNKNOWN_UID)
-    return Source(listed=intent is not None, same_object=same, doubts=doubts, flags=tuple(flags))
+    return Source(listed=intent is not None, same_object=same, doubts=doubts)
 
 
 def _was_last(cluster: Cluster, candidate: Candidate, reading: KeyReading) -> bool:
@@ -238,15 +231,11 @@ def check_absent(request: RestoreRequest, found: Examination) -> None:
         RefusedByRule: It is protected, and that is not accepted.
     """
     reason = protected_reason(found.directory.group_resource, found.namespace)
-    if (
-        request.candidate.file is not None
-        and reason
-        and AcceptRisk.CLUSTER_BREAKING not in request.accepted.risks
-    ):
+    if request.candidate.file is not None and reason and not request.accepted.accepts(Rule.CLUSTER_BREAKING):
         raise refuse(
-            Rule.PROTECTED,
+            Rule.CLUSTER_BREAKING,
             f"{reason}; a file that may have been edited would be put in place of it",
-            hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
+            hint=f"if that is understood: {acceptance(Rule.CLUSTER_BREAKING)}",
         )
 
 
@@ -281,14 +270,14 @@ def _leads_back(intent: Intent, candidate: Candidate, log: Path, present: Stored
 
 
 def _check_unlisted(request: RestoreRequest) -> None:
-    if not request.unlisted_source:
+    if not request.accepted.accepts(Rule.UNLISTED_SOURCE):
         origin, log = request.candidate.origin, request.record_paths.log_path
         raise refuse(
             Rule.UNLISTED_SOURCE,
             f"the {origin} is no backup that this audit log ({log}) knows",
-            hint="name the log that was used then with --audit-log, or --accept-unlisted-source"
+            hint=f"name the log that was used then with --audit-log, or {acceptance(Rule.UNLISTED_SOURCE)}"
             if request.candidate.backup is not None
-            else "look at what it holds; if it is the right one: --accept-unlisted-source",
+            else f"look at what it holds; if it is the right one: {acceptance(Rule.UNLISTED_SOURCE)}",
         )
 
 
@@ -298,14 +287,14 @@ def check_unknown_uid(request: RestoreRequest, found: Examination) -> None:
     Raises:
         RefusedByRule: It is not.
     """
-    if not request.unknown_uid:
+    if not request.accepted.accepts(Rule.UNKNOWN_UID):
         uid = uid_of(found)
         raise refuse(
             Rule.UNKNOWN_UID,
             f"nothing that etcd keeps, and no backup, shows that the value of {request.candidate.origin} is of the "
             f"object that is at {display(found.stored.key)}, or was there last",
             hint=f"find out whether that had {f'the uid {uid}' if uid else 'no uid either'} (owner references to it, "
-            "logs, other snapshots); if it had: --accept-unknown-uid",
+            f"logs, other snapshots); if it had: {acceptance(Rule.UNKNOWN_UID)}",
         )
 
 
@@ -387,11 +376,11 @@ def _check_by_itself(
             hint="name the audit log that knows it with --audit-log",
         )
     reason = protected_reason(found.directory.group_resource, found.namespace)
-    if reason and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
+    if reason and not accepted.accepts(Rule.CLUSTER_BREAKING):
         raise refuse(
-            Rule.PROTECTED,
+            Rule.CLUSTER_BREAKING,
             f"{reason}; no audit log says that this value was there",
-            hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
+            hint=f"if that is understood: {acceptance(Rule.CLUSTER_BREAKING)}",
         )
 
 

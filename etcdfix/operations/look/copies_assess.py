@@ -29,6 +29,7 @@ from etcdfix.reports.earlier_revision import readable_way, save_command
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.remedies import repair_way
 from etcdfix.reports.ways import WayKind
+from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import key_arguments, key_base64
@@ -252,7 +253,7 @@ class Assessor:
         if over.mod_revision is None:
             return "", over.note
         if graded.proves_uid and unlisted:
-            words = (*words, "--accept-unknown-uid")
+            words = (*words, "--accept", Rule.UNKNOWN_UID)
         if sought.found is not None and sought.found.verdict.damage is Damage.POSSIBLE:
             words = (*words, *again.asking)
         command = again.restore_from(
@@ -306,9 +307,9 @@ class Assessor:
         proof = ""
         if graded.place.kind is not PlaceKind.BACKUP:
             if graded.proves_uid:
-                proof = "That it is the same object, its revisions show (--accept-unknown-uid)."
+                proof = f"Its revisions show that it is the same object ({acceptance(Rule.UNKNOWN_UID)})."
             elif graded.uid_fits is Fit.UNKNOWN:
-                proof = "If it was the same object, add --accept-unknown-uid: restore finds nothing that shows it."
+                proof = f"If it was the same object, add {acceptance(Rule.UNKNOWN_UID)}: nothing shows it."
         return " ".join(part for part in (doubt, proof, note, leased, gone, granted) if part)
 
     def _next(self, sought: Sought, copies: Sequence[SurvivingCopy]) -> Remedy | None:

@@ -78,7 +78,7 @@ def cause_summary(cause: Cause) -> CauseSummary:
         outcomes=[outcome.value for outcome in info.outcomes],
         severities=[severity.value for severity in severities_of_cause(cause)],
         deletability=deletability_of_cause(cause).value,
-        accept_risks=[risk.value for risk in risks_of_cause(cause)],
+        accept=[risk.value for risk in risks_of_cause(cause)],
         curable_by_configuration=info.curable_by_configuration,
         server_messages=list(SERVER_MESSAGES[cause]),
     )

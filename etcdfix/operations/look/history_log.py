@@ -19,6 +19,7 @@ from etcdfix.operations.look.replacing import replacing
 from etcdfix.reports.finding import finding_from
 from etcdfix.reports.history_model import Event, HistoryLog, LoggedRevision
 from etcdfix.reports.model import ValueKind
+from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
@@ -175,7 +176,7 @@ class KeyLog(Closing):
         directory = self._history.directory_of(write.entry_index)
         words = ["--from-wal", str(directory), "--entry", str(write.entry_index)]
         command = again.restore_from(
-            words if shown else [*words, "--accept-unknown-uid"],
+            words if shown else [*words, "--accept", Rule.UNKNOWN_UID],
             write.key,
             replacing=over.mod_revision,
             accepting=over.accepting,
@@ -225,4 +226,5 @@ def _reads(one: LoggedRevision) -> bool:
 def _unknown(one: LoggedRevision) -> str:
     """Return what has to be found out before a value goes back of which etcd does not tell whose it is."""
     uid = f"the uid {one.uid}" if one.uid else "no uid either"
-    return f"etcd keeps nothing that tells which object was there last: see that it had {uid} (--accept-unknown-uid)."
+    add = acceptance(Rule.UNKNOWN_UID)
+    return f"etcd keeps nothing that tells which object was there last: see that it had {uid} ({add})."

@@ -43,6 +43,7 @@ from etcdfix.reports.remedies import (
     ways_out,
 )
 from etcdfix.reports.ways import Way, WayKind, risks_to_accept
+from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import quote_command
@@ -444,7 +445,7 @@ class _NamespacePlan:
         assert node is not None  # what is kept was examined, so the index has it
         collection = collect(self._index, node)
         reason = self._breaking(found)
-        words = f"The deletion also needs --accept-risk cluster-breaking: {reason}. " if reason else ""
+        words = f"The deletion also needs {acceptance(Rule.CLUSTER_BREAKING)}: {reason}. " if reason else ""
         if _is_claim(collection.removed):
             volumes = {e.source for e in self._index.users(node) if e.use.role is Role.BOUND_CLAIM}
             names = ", ".join(sorted(str(self._index.ref(volume)) for volume in volumes))

@@ -45,13 +45,13 @@ from etcdfix.reports.plan_model import (
     PlanMaker,
     PlanReport,
     PlanSource,
-    acceptance,
     decision_on,
     declaration,
 )
 from etcdfix.reports.planfile import sealed
 from etcdfix.reports.rows import Rows
 from etcdfix.reports.saved_report import SavedReport
+from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Indexed, Source
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command, safe_text
@@ -59,7 +59,6 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
     IDENTITY,
-    AcceptRisk,
     Deletability,
     deletability_of,
     is_repairable,
@@ -379,9 +378,7 @@ class _Writer(msgspec.Struct, frozen=True):
             repair=found.repair.words if found.repair is not None and is_repairable(found) else "",
         )
         if is_breaking(entry):
-            entry = msgspec.structs.replace(
-                entry, needs=[*entry.needs, acceptance(AcceptRisk.CLUSTER_BREAKING)]
-            )
+            entry = msgspec.structs.replace(entry, needs=[*entry.needs, acceptance(Rule.CLUSTER_BREAKING)])
         if _is_plain_ascii(entry):
             return entry
         printable: PlanEntry = _printable(entry)

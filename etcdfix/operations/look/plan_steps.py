@@ -34,7 +34,7 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Rank
 
 _MOST_NAMED: Final = 5
-_ACCEPT: Final = "--accept-risk "
+_ACCEPT: Final = "--accept "
 _UNDETERMINED: Final = "undetermined"
 
 
@@ -345,7 +345,7 @@ def is_guess(entry: PlanEntry) -> bool:
 
 
 def is_breaking(entry: PlanEntry) -> bool:
-    """Say whether the cluster may depend on an object, so that its deletion needs ``--accept-risk``."""
+    """Say whether the cluster may depend on an object, so that its deletion needs ``--accept cluster-breaking``."""
     return bool(entry.protected) or entry.risk == Risk.CLUSTER_BREAKING
 
 

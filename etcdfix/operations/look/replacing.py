@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from etcdfix.reports.ways import risks_to_accept
+from etcdfix.rules import Rule
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
+from etcdfix.verdicts.deletability import Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 
 
@@ -15,7 +16,7 @@ class Replacing(NamedTuple):
     """What a restore replaces: its mod_revision, 0 for nothing, None where it may not be; what it accepts; a note."""
 
     mod_revision: int | None
-    accepting: Sequence[AcceptRisk] = ()
+    accepting: Sequence[Rule] = ()
     note: str = ""
 
 

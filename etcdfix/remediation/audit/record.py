@@ -158,7 +158,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         backup_sha256: ``content_sha256`` of these files; "" for none.
         result: What became of it; None for an intent.
         detail: One sentence that a person would want to read.
-        accepted: Safety flags that were given and what they accepted (``--accept-risk cluster-breaking``).
+        accepted: Safety flags that were given and what they accepted (``--accept cluster-breaking``).
         grounds: What the change rests on; None where nothing is changed (a reveal, a torn line).
         intent: Sequence of the intent that an outcome belongs to.
         audit_id: The same for an intent and its outcome; "" makes a new one.

@@ -62,8 +62,9 @@ from etcdfix.remediation.durable import (
     refuse_foreign_file,
 )
 from etcdfix.remediation.places import RecordPaths
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.reconcile import Reconciliation
-from etcdfix.rules import Rule
+from etcdfix.rules import Rule, acceptance
 
 _UNDONE: Final = frozenset({Result.NOT_APPLIED, Result.REFUSED})
 _GONE: Final = frozenset({Result.DELETED, Result.APPLIED_OR_GONE})
@@ -77,20 +78,13 @@ class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
         before: Backups that were made earlier.
         reason: For the record.
         places: Which directories, which log, and where its head is told.
-        accept_only_copy: Remove what may be the only copy of an object too.
-        accept_not_applied: Remove backups of changes that were not made too.
+        accepted: What may be the only copy of an object, or of a change that was not made, may go too.
     """
 
     before: datetime
     reason: str
     places: RecordPaths
-    accept_only_copy: bool = False
-    accept_not_applied: bool = False
-
-    def as_flags(self) -> tuple[str, ...]:
-        """Return what was accepted, for the record."""
-        flags = {"--accept-only-copy": self.accept_only_copy, "--accept-not-applied": self.accept_not_applied}
-        return tuple(flag for flag, given in flags.items() if given)
+    accepted: Acceptances = Acceptances()
 
 
 class Prunable(msgspec.Struct, frozen=True, kw_only=True):
@@ -344,12 +338,16 @@ def _why_kept(
     ended = f"intent {number} ended as {listed.result}"
     if listed.result is Result.ANOMALY:
         return Rule.BACKUP_UNDECIDED, f"{ended}: it may be the only copy of what was there"
-    if listed.result in _UNDONE and not request.accept_not_applied:
-        return Rule.BACKUP_NOT_APPLIED, f"{ended}: --accept-not-applied removes it too"
-    if listed.result in _GONE and not account.written_since(listed) and not request.accept_only_copy:
+    if listed.result in _UNDONE and not request.accepted.accepts(Rule.NOT_APPLIED):
+        return Rule.NOT_APPLIED, f"{ended}: {acceptance(Rule.NOT_APPLIED)} removes it too"
+    if (
+        listed.result in _GONE
+        and not account.written_since(listed)
+        and not request.accepted.accepts(Rule.ONLY_COPY)
+    ):
         told = (
             f"{ended}, and the log does not say that this value was put back: it may be the only copy of that "
-            "object; --accept-only-copy removes it too"
+            f"object; {acceptance(Rule.ONLY_COPY)} removes it too"
         )
         return Rule.ONLY_COPY, told
     return None
@@ -377,7 +375,7 @@ def _prune(
             backups=backup.paths,
             backup_sha256=backup.listed.content_sha256,
             detail=f"the backup of intent {of.link.sequence} ({of.verb.purpose}), made {backup.listed.at}",
-            accepted=request.as_flags(),
+            accepted=request.accepted.as_flags(),
         )
     )
     intent = log.intent(link.sequence)

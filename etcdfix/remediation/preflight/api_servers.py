@@ -7,7 +7,7 @@ from etcdfix.apiserver.objects import Answer, Foretold
 from etcdfix.apiserver.servers import APIAccess, ServerAnswers, ask_servers
 from etcdfix.model import ClusterIdentity, ServerBehaviour
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
@@ -25,11 +25,12 @@ def require_api(api: APIAccess | None, accepted: Acceptances, *, always: str = "
         RefusedByRule: None was named, and that is not accepted.
     """
     needs = "--declare-key-lost" if accepted.key_lost else always
-    if needs and api is None and not accepted.no_api_server:
+    if needs and api is None and not accepted.accepts(Rule.NO_API_SERVER):
         raise refuse(
             Rule.NO_API_SERVER,
             f"{needs}: no API server is asked whether it has the key and reads the object",
-            hint="--kubeconfig FILE; only if there is none that could be asked: --accept-no-api-server",
+            hint="--kubeconfig FILE; only if there is none that could be asked: "
+            + acceptance(Rule.NO_API_SERVER),
         )
 
 
@@ -110,7 +111,7 @@ def check_api_servers(
         # Where nothing rests on the object being unreadable, it does not matter how a server fails.
         foretold=foretold_of(found) if held and not readable_is_fine else None,
     )
-    if servers.authorization is None and not accepted.no_api_server:
+    if servers.authorization is None and not accepted.accepts(Rule.NO_API_SERVER):
         said = "; ".join(f"{asked.server}: {asked.detail}" for asked in servers.answers)
         may = can_i("get", directory.group, directory.resource, found.namespace, found.name)
         denied = any(asked.answer is Answer.DENIED for asked in servers.answers)
@@ -119,7 +120,7 @@ def check_api_servers(
             Rule.NO_API_SERVER,
             f"no API server could say whether it reads {display(found.stored.key)} ({said})",
             hint=f"{granted}name another one: --server URL; only if there is none that could be asked: "
-            "--accept-no-api-server",
+            + acceptance(Rule.NO_API_SERVER),
         )
     return servers
 

@@ -26,16 +26,16 @@ from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rescued import SavedObject, is_whole, read_index
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.words import counted
-from etcdfix.verdicts.deletability import AcceptRisk, Deletability, deletability_of
+from etcdfix.verdicts.deletability import Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 
 _MOST_EXAMPLES: Final = 3
 _NO_ANSWER: Final = Remembered(word=Memory.NO_ANSWER, detail="it does not answer in time")
 _LOST: Final = frozenset({Memory.CACHE_LOST, Memory.READ_ERROR, Memory.NOT_SERVED})
-_ACCEPT: Final = f"--accept-risk {AcceptRisk.ENDS_CACHED_READS}"
+_ACCEPT: Final = acceptance(Rule.ENDS_CACHED_READS)
 _SAVE_FIRST: Final = (
     "save them first: etcdfix rescue --from-report FILE --kubeconfig FILE --save-dir DIR --reveal, then --rescued DIR "
     "here; or have them healed: etcdfix heal"
@@ -141,7 +141,7 @@ def check_cached_reads(
         api: Which servers to ask; None for none.
         servers: What they said of the value itself.
         cluster: Which cluster etcd holds.
-        accepted: Says whether it is accepted, or that no server could be asked.
+        accepted: Says whether it is accepted.
 
     Raises:
         RefusedByRule: A server has them, or may have, and that is not accepted.
@@ -153,17 +153,14 @@ def check_cached_reads(
     ends = (
         f"{kin.describe()}: API servers that still hold them in memory give all of them up with this deletion"
     )
-    if AcceptRisk.ENDS_CACHED_READS in accepted.risks:
+    if accepted.accepts(Rule.ENDS_CACHED_READS):
         return [ends]
     asked = api is not None and any(answer.answer is not Answer.NO_ANSWER for answer in servers.answers)
     if api is None or not asked:
-        if accepted.no_api_server:
-            return [f"{ends}; none was asked"]
         raise refuse(
             Rule.ENDS_CACHED_READS,
             f"{ends}; no API server was asked whether it holds them",
-            hint=f"--kubeconfig FILE; {_SAVE_FIRST}; only if no API server runs: --accept-no-api-server; if that is "
-            f"understood: {_ACCEPT}",
+            hint=f"--kubeconfig FILE; {_SAVE_FIRST}; if that is understood: {_ACCEPT}",
         )
     with open_fleet(api, cluster) as fleet:
         holding = list(_holding(fleet, kin.thing))

@@ -17,14 +17,13 @@ from etcdfix.model import ClusterIdentity, Outcome
 from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.datastore import Datastore, EtcdNow, KineNow
 from etcdfix.remediation.identify import identify
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.kine import KineSource
 from etcdfix.sources.live import LiveSource
 from etcdfix.verdicts.damage import PEEK_CHECKS
-from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts
 
@@ -41,42 +40,29 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         expect_mod_revision: None for any.
         expect_value_sha256: ``sha256:<hex>`` of the stored bytes, "" for any.
-        unchecked_members: Names or ids of members that need not be asked.
-        unknown_cluster: Go on where no uid names the cluster.
-        other_cluster_id: Go on where the backup or plan at hand is of another etcd, from which this one was made.
-        unknown_release: Go on where no Node bears out the release that was named.
-        risks: What ``--accept-risk`` names; each lifts its own rule.
+        words: Each with its name where it has one; a word lifts its own rule.
         key_lost: ``TRANSFORMER[/KEY-ID]`` that was declared lost for ever, or "".
-        no_api_server: Go on where no API server could be asked.
         at_terminal: What is declared has to be typed back; without a terminal it only stands in the command.
     """
 
     expect_mod_revision: int | None = None
     expect_value_sha256: str = ""
-    unchecked_members: tuple[str, ...] = ()
-    unknown_cluster: bool = False
-    other_cluster_id: bool = False
-    unknown_release: bool = False
-    risks: tuple[AcceptRisk, ...] = ()
+    words: tuple[str, ...] = ()
     key_lost: str = ""
-    no_api_server: bool = False
     at_terminal: bool = False
+
+    def accepts(self, rule: Rule) -> bool:
+        """Say whether a rule is accepted; not one that is accepted for one thing."""
+        return rule.value in self.words
+
+    def named(self, rule: Rule) -> tuple[str, ...]:
+        """Return the things for which a rule is accepted."""
+        return tuple(word.partition("=")[2] for word in self.words if word.startswith(f"{rule}="))
 
     def as_flags(self) -> tuple[str, ...]:
         """Return the flags that lift a refusal, for the record."""
-        flags = [f"--accept-unchecked-member {name}" for name in self.unchecked_members]
-        if self.unknown_cluster:
-            flags.append("--accept-unknown-cluster")
-        if self.other_cluster_id:
-            flags.append("--accept-other-cluster-id")
-        if self.unknown_release:
-            flags.append("--accept-unknown-release")
-        flags += [f"--accept-risk {risk}" for risk in self.risks]
-        if self.key_lost:
-            flags.append(f"--declare-key-lost {self.key_lost}")
-        if self.no_api_server:
-            flags.append("--accept-no-api-server")
-        return tuple(flags)
+        flags = [f"--accept {word}" for word in self.words]
+        return (*flags, f"--declare-key-lost {self.key_lost}") if self.key_lost else tuple(flags)
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -227,12 +213,12 @@ def check_cluster(
     identity = find_cluster(cluster, backup_directories)
     if identity.is_known:
         return identity
-    if not accepted.unknown_cluster:
+    if not accepted.accepts(Rule.UNKNOWN_CLUSTER):
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
             "there is no namespace kube-system here, so it is not certain which cluster this is",
             hint="where its main etcd is another one: --main-endpoints LIST, or --manifest FILE; else "
-            "--accept-unknown-cluster",
+            + acceptance(Rule.UNKNOWN_CLUSTER),
         )
     if not _has_namespace(cluster):
         # Anything may lie under a prefix of which nothing says that an API server stores there.

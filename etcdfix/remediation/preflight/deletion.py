@@ -48,12 +48,12 @@ from etcdfix.remediation.preflight.target import (
     require_space,
     require_there,
 )
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import FAILED, AcceptRisk, Deletability, deletability_of, risks_of
+from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
@@ -161,7 +161,7 @@ def check_deletion(
         step("check: plan")
         expected.check_stored(stored, identity)
     step("check: release")
-    release_proven = check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
+    release_proven = check_release(cluster.source, cluster.examiner, accepted)
     step("check: everything else")
     kin = Kin(found, copies, identity) if copies is not None else None
     alike, assessment = _look_around(cluster, reading, found, progress, kin)
@@ -178,7 +178,7 @@ def check_deletion(
         found,
         alike,
         declared=accepted.key_lost,
-        risks=accepted.risks,
+        risks=accepted.words,
         release_proven=release_proven,
         again=again,
     )
@@ -198,11 +198,11 @@ def check_deletion(
         warnings += check_cached_reads(kin, api, servers, identity, accepted)
     step("check: protected")
     protected = protected_reason(found.directory.group_resource, found.namespace) or _breaking(assessment)
-    if protected and AcceptRisk.CLUSTER_BREAKING not in accepted.risks:
+    if protected and not accepted.accepts(Rule.CLUSTER_BREAKING):
         raise refuse(
-            Rule.PROTECTED,
+            Rule.CLUSTER_BREAKING,
             f"{protected}; {act} may break the cluster",
-            hint=f"if that is understood: --accept-risk {AcceptRisk.CLUSTER_BREAKING}",
+            hint=f"if that is understood: {acceptance(Rule.CLUSTER_BREAKING)}",
         )
     step("check: lease")
     lease = read_lease(cluster.client, stored.lease) if stored.lease else None
@@ -298,7 +298,7 @@ def check_moved(cluster: Cluster, found: Examination, accepted: Acceptances) -> 
     name = f"{display(stored.key)} holds a value of {display(home)}"
     there = cluster.now.read_key(home).stored
     only_here = refuse(
-        Rule.ONLY_COPY,
+        Rule.VALUE_MOVED,
         f"{name}, and that key does not hold the same object: these bytes may be the only copy",
         hint=f"save them, and put the object back under {display(home)}, before anything is deleted",
     )
@@ -316,11 +316,11 @@ def check_moved(cluster: Cluster, found: Examination, accepted: Acceptances) -> 
     same_uid = bool(uid) and same.decoded is not None and same.decoded.uid == uid
     if not same_uid or there.mod_revision <= stored.mod_revision:
         raise only_here
-    if AcceptRisk.ONLY_COPY not in accepted.risks:
+    if not accepted.accepts(Rule.ONLY_COPY):
         raise refuse(
-            Rule.RISK,
+            Rule.ONLY_COPY,
             f"{name}, and that key holds the same object in a later state: this state is only here",
-            hint=f"if that is understood: --accept-risk {AcceptRisk.ONLY_COPY}",
+            hint=f"if that is understood: {acceptance(Rule.ONLY_COPY)}",
         )
     return Landmark(home, there.create_revision, there.mod_revision)
 

@@ -12,6 +12,7 @@ import msgspec
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.same_etcd import older_state, other_etcd, other_id
 from etcdfix.reports.plan_model import DECLARE_KEY_LOST, DeletionPlan, PlanEntry, meaning
 from etcdfix.reports.planfile import plan_key, time_of
@@ -108,8 +109,7 @@ def expectation_of(
     etcd_prefix: str,
     config_sha256: str,
     assumed_release: str,
-    accept_other_cluster_id: bool,
-    flags: Collection[str],
+    accepted: Acceptances,
     again: str,
     now: datetime,
 ) -> Expectation:
@@ -123,8 +123,7 @@ def expectation_of(
         etcd_prefix: Storage prefix.
         config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
         assumed_release: ``1.36``, or "" for every known release.
-        accept_other_cluster_id: As for :func:`check_fits`.
-        flags: What the operator accepts and declares, as given.
+        accepted: What the operator accepts and declares.
         again: The command that makes a new plan.
         now: With a time zone.
 
@@ -138,7 +137,7 @@ def expectation_of(
         etcd_prefix=etcd_prefix,
         config_sha256=config_sha256,
         assumed_release=assumed_release,
-        accept_other_cluster_id=accept_other_cluster_id,
+        accepted=accepted,
         again=again,
         now=now,
     )
@@ -152,7 +151,7 @@ def expectation_of(
         raise refuse_plan(f"the plan lists {display(key)} more than once", again)
     (entry,) = entries
     for need in entry.needs:
-        if not _is_given(need, flags):
+        if not _is_given(need, accepted.as_flags()):
             raise refuse(
                 Rule.PLAN,
                 f"the plan says that the deletion of {display(key)} needs {need}",
@@ -189,7 +188,7 @@ def check_fits(
     etcd_prefix: str,
     config_sha256: str,
     assumed_release: str,
-    accept_other_cluster_id: bool,
+    accepted: Acceptances,
     again: str,
     now: datetime,
     most_age: timedelta = MOST_AGE,
@@ -203,7 +202,7 @@ def check_fits(
         etcd_prefix: Storage prefix.
         config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
         assumed_release: ``1.36``, or "" for every known release.
-        accept_other_cluster_id: A plan that names its cluster may be of another etcd, from which this one was made.
+        accepted: A plan that names its cluster may be of another etcd, from which this one was made.
         again: The command that makes a new plan.
         now: With a time zone.
         most_age: An older plan is refused.
@@ -220,7 +219,7 @@ def check_fits(
     )
     if other and not plan.kube_system_uid:
         raise refuse_plan(f"the plan is of another etcd: {other}", again)
-    if other and not accept_other_cluster_id:
+    if other and not accepted.accepts(Rule.OTHER_CLUSTER_ID):
         raise other_etcd("the plan", other, instead=f"make a new plan: {again}")
 
 

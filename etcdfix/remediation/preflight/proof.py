@@ -1,6 +1,6 @@
 """Is the value proven wrong, or may it be the configuration, the release, or the tool? The rules that no plan can lift.
 
-Counted live, always. ``--declare-key-lost`` speaks of one encryption key; each ``--accept-risk`` of one rule.
+Counted live, always. ``--declare-key-lost`` speaks of one encryption key; each ``--accept`` of one rule.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from etcdfix.model import Outcome, RepairProof
 from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.reports.plan_model import declaration
 from etcdfix.reports.remedies import repair_risks
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_arguments, quote_command
@@ -23,7 +23,6 @@ from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
     FAILED,
     IDENTITY,
-    AcceptRisk,
     Deletability,
     deletability_of,
     is_repairable,
@@ -31,7 +30,7 @@ from etcdfix.verdicts.deletability import (
     risks_of,
 )
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import KeyCounts, KeyDoubt, doubt_about, is_lifted
+from etcdfix.verdicts.key_loss import NOT_THE_KEY, KeyCounts, KeyDoubt, doubt_about, is_lifted
 
 _ANYWHERE: Final = RepeatedOptions()
 
@@ -51,7 +50,7 @@ def check_proof(
         found: The value, after everything else was seen.
         alike: What the others do.
         declared: ``TRANSFORMER[/KEY-ID]`` that was declared lost, or "".
-        risks: What ``--accept-risk`` names.
+        risks: What is accepted.
         release_proven: No API server is older than the release that was named.
         again: What a command must repeat.
 
@@ -62,15 +61,15 @@ def check_proof(
         RefusedByRule: With what would convince us.
     """
     # Of what no flag lets go, none is offered.
-    asks_for_copy = AcceptRisk.ONLY_COPY not in risks and deletability_of(found) in _LIFTABLE
+    asks_for_copy = Rule.ONLY_COPY not in risks and deletability_of(found) in _LIFTABLE
     if asks_for_copy and is_repairable(found):
         raise _repairable(found, again)
     if asks_for_copy and found.verdict.holds_whole:
         raise refuse(
-            Rule.RISK,
+            Rule.ONLY_COPY,
             f"{display(found.stored.key)}: a whole object may be found in it, so it is not proven damaged "
             f"({found.verdict.message})",
-            hint=f"get --raw saves it; {_accept(AcceptRisk.ONLY_COPY)}",
+            hint=f"get --raw saves it; {_accept(Rule.ONLY_COPY)}",
         )
     lost = _declaration_fits(found, alike, declared)
     _check_own_verdict(found, again, lost=lost)
@@ -79,14 +78,14 @@ def check_proof(
     _check_newer(found, alike, release_proven=release_proven)
     needed = _check_key(found, alike.counts, risks, lost=lost)
     for risk in risks_of(found):
-        excused = risk is AcceptRisk.NEWER_THAN_KNOWN and release_proven and in_our_tables(found)
+        excused = risk is Rule.NEWER_THAN_KNOWN and release_proven and in_our_tables(found)
         if risk not in risks and not excused:
             why = _ONLY_POSSIBLE if found.verdict.damage is Damage.POSSIBLE else _WHY[risk]
             text = f"{display(found.stored.key)}: {why} ({found.verdict.message})"
             hint = _accept(risk)
-            if risk is AcceptRisk.UNPROVEN_DAMAGE and not found.verdict.key_proven:
+            if risk is Rule.UNPROVEN_DAMAGE and not found.verdict.key_proven:
                 hint = f"{_ASK_FIRST}; {hint}"
-            raise refuse(Rule.RISK, text, hint=hint)
+            raise refuse(risk, text, hint=hint)
     return needed
 
 
@@ -97,9 +96,9 @@ def _repairable(found: Examination, again: RepeatedOptions) -> RefusedByRule:
     assert found.repair is not None  # else it is not
     can, how = _BACK[found.repair.proof]
     return refuse(
-        Rule.REPAIRABLE,
+        Rule.ONLY_COPY,
         f"{display(found.stored.key)} {can} be had back whole: {found.repair.words}, {how}",
-        hint=f"{_repair_it(found, again)}{_accept(AcceptRisk.ONLY_COPY)}",
+        hint=f"{_repair_it(found, again)}{_accept(Rule.ONLY_COPY)}",
     )
 
 
@@ -117,10 +116,10 @@ _BACK: Final = {
 }
 
 _WHY: Final = {
-    AcceptRisk.ONLY_COPY: "more data keys of its KMS provider opened values than could be tried on it, so that it may "
+    Rule.ONLY_COPY: "more data keys of its KMS provider opened values than could be tried on it, so that it may "
     "yet be had back whole",
-    AcceptRisk.UNPROVEN_DAMAGE: "the damage is likely and not proven",
-    AcceptRisk.NEWER_THAN_KNOWN: "the cluster may be newer than this etcdfix, or than the release that was named",
+    Rule.UNPROVEN_DAMAGE: "the damage is likely and not proven",
+    Rule.NEWER_THAN_KNOWN: "the cluster may be newer than this etcdfix, or than the release that was named",
 }
 
 
@@ -132,8 +131,8 @@ _ASK_FIRST: Final = (
 )
 
 
-def _accept(risk: AcceptRisk) -> str:
-    return f"if that is understood: --accept-risk {risk}"
+def _accept(risk: Rule) -> str:
+    return f"if that is understood: {acceptance(risk)}"
 
 
 def not_deletable(found: Examination) -> RefusedByRule:
@@ -202,7 +201,7 @@ def _check_newer(found: Examination, alike: Alike, *, release_proven: bool) -> N
         return
     if alike.similar.points_at_us:
         raise refuse(
-            Rule.NEWER,
+            Rule.FAILS_LIKE_OTHERS,
             f"{display(found.stored.key)}: {alike.similar}: that is {NOT_THE_OBJECT}",
             hint="use an etcdfix that knows the cluster's release; name the release with --kubernetes-version",
         )
@@ -215,14 +214,15 @@ def _check_key(
     needed = False
     for name, tally in counts.items():
         doubt = doubt_about(tally, found.verdict)
-        accepted = AcceptRisk.MASS_DAMAGE in risks
+        accepted = Rule.MASS_DAMAGE in risks
         if is_lifted(doubt, lost=False, mass_damage_accepted=accepted):
             continue
         if is_lifted(doubt, lost=lost, mass_damage_accepted=accepted):
             needed = True
             continue
+        rule = Rule.MASS_DAMAGE if doubt in NOT_THE_KEY else Rule.PATTERN
         text, hint = _pattern(found, tally, doubt)
-        raise refuse(Rule.PATTERN, f"under {_shown(name)} {text}", hint=hint)
+        raise refuse(rule, f"under {_shown(name)} {text}", hint=hint)
     return needed
 
 
@@ -230,7 +230,7 @@ def _pattern(found: Examination, tally: KeyCounts, doubt: KeyDoubt) -> tuple[str
     """Return what the values under a key point at, and what to do about it."""
     said = f"{tally.failed} values fail and {tally.opened} do not"
     gone = declaration(found.transformer, found.kms_key_id_sha256)
-    find_out = f"find out what happened to them; {_accept(AcceptRisk.MASS_DAMAGE)}"
+    find_out = f"find out what happened to them; {_accept(Rule.MASS_DAMAGE)}"
     match doubt:
         case KeyDoubt.MASS_DAMAGE:
             return (

@@ -13,7 +13,8 @@ from typing import Final
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
-from etcdfix.rules import Rule, refuse
+from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.base import Source
 
 MOST_SKEW: Final = 3
@@ -46,13 +47,13 @@ def newest_kubelet(source: Source, examiner: Examiner) -> int | None:
     return max(minors, default=None)
 
 
-def check_release(source: Source, examiner: Examiner, *, accept_unknown: bool) -> bool:
+def check_release(source: Source, examiner: Examiner, accepted: Acceptances) -> bool:
     """Hold a release that was named against the Nodes; say whether they bear it out.
 
     Args:
         source: Where the Nodes are.
         examiner: Assumes the release.
-        accept_unknown: ``--accept-unknown-release`` was given.
+        accepted: Says whether a release that no Node confirms is accepted.
 
     Returns:
         Whether the API servers are of that release or a newer one, so that what it dropped they cannot read: it is
@@ -67,12 +68,12 @@ def check_release(source: Source, examiner: Examiner, *, accept_unknown: bool) -
         return False
     newest = newest_kubelet(source, examiner)
     if newest is None:
-        if accept_unknown:
+        if accepted.accepts(Rule.UNKNOWN_RELEASE):
             return False
         raise refuse(
-            Rule.RELEASE,
+            Rule.UNKNOWN_RELEASE,
             f"no Node can be read, so nothing shows that the API servers are of release {examiner.assumed_release}",
-            hint="leave --kubernetes-version out, or if you are sure of it: --accept-unknown-release",
+            hint=f"leave --kubernetes-version out, or if you are sure of it: {acceptance(Rule.UNKNOWN_RELEASE)}",
         )
     minor = int(examiner.assumed_release.partition(".")[2])
     if not newest <= minor <= newest + MOST_SKEW:

@@ -25,11 +25,10 @@ from etcdfix.remediation.preflight.members import (
     survey_members,
 )
 from etcdfix.remediation.preflight.release import check_release
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import quote_command
 
 
 def require_configuration(cluster: Cluster) -> None:
@@ -147,7 +146,7 @@ def check_members(
     survey = survey_members(cluster.client, key)
     if survey.reading.stored != reading.stored:
         raise moved_meanwhile(key)
-    judgement = judge_copies(survey, accepted=accepted.unchecked_members)
+    judgement = judge_copies(survey, accepted=accepted.named(Rule.UNCHECKED_MEMBER))
     if judgement.agreement is Agreement.DISAGREE:
         who = "; ".join(copy.describe() for copy in judgement.differing)
         raise refuse(
@@ -167,27 +166,29 @@ def check_members(
         who = "; ".join(copy.describe() for copy in judgement.unchecked)
         name = judgement.unchecked[0].name or f"{judgement.unchecked[0].member_id:x}"
         raise refuse(
-            Rule.MEMBER_UNCHECKED,
+            Rule.UNCHECKED_MEMBER,
             f"not every member could be asked: {who}",
-            hint="start it, name its address in --endpoints, or "
-            + quote_command(["--accept-unchecked-member", name]),
+            hint="start it, name its address in --endpoints, or " + acceptance(Rule.UNCHECKED_MEMBER, name),
         )
     voters, read = len(survey.copies), len(survey.copies) - len(judgement.accepted)
     if 2 * read <= voters:
         raise refuse(
-            Rule.MEMBER_UNCHECKED,
+            Rule.UNCHECKED_MEMBER,
             f"only {read} of {voters} voting members could be asked: no majority, whatever is accepted",
             hint="start the others, or name their addresses in --endpoints",
         )
     warnings = [f"member {copy.label} was not asked, as accepted" for copy in judgement.accepted]
-    unused = set(accepted.unchecked_members) - {
+    unused = set(accepted.named(Rule.UNCHECKED_MEMBER)) - {
         name for copy in judgement.accepted for name in (copy.name, f"{copy.member_id:x}")
     }
     return warnings + _not_needed(unused)
 
 
 def _not_needed(names: Iterable[str]) -> list[str]:
-    return [f"--accept-unchecked-member {name} was not needed, or fits no member" for name in sorted(names)]
+    return [
+        f"{acceptance(Rule.UNCHECKED_MEMBER, name)} was not needed, or fits no member"
+        for name in sorted(names)
+    ]
 
 
 def check_alarms(cluster: Cluster) -> list[str]:
@@ -219,7 +220,7 @@ def require_alive(cluster: Cluster, stored: StoredValue) -> LeaseState | None:
     lease = read_lease(cluster.client, stored.lease) if stored.lease else None
     if lease is not None and not lease.alive:
         raise refuse(
-            Rule.LEASE_EXPIRED,
+            Rule.EXPIRED_LEASE,
             f"the lease of {display(stored.key)} has expired: etcd is about to delete the key",
             hint="look again in a moment",
         )
@@ -307,7 +308,7 @@ def check_writable(
         SourceError: etcd could not be asked.
     """
     if cluster.is_kine:
-        warnings = _not_needed(accepted.unchecked_members)
+        warnings = _not_needed(accepted.named(Rule.UNCHECKED_MEMBER))
     else:
         step("check: members")
         warnings = check_members(cluster, target.stored.key, target.reading, accepted)
@@ -317,5 +318,5 @@ def check_writable(
     step("check: cluster")
     identity = check_cluster(cluster, accepted, backup_directories)
     step("check: release")
-    check_release(cluster.source, cluster.examiner, accept_unknown=accepted.unknown_release)
+    check_release(cluster.source, cluster.examiner, accepted)
     return identity, warnings

@@ -23,9 +23,9 @@ _LABELS: Final = {
     "deletable": "yes, as the last resort: one key at a time, backed up and recorded",
 }
 _RISKS: Final = {
-    "unproven-damage": "where the damage is only likely, with `--accept-risk unproven-damage`",
-    "only-copy": "where it can be repaired, with `--accept-risk only-copy`",
-    "newer-than-known": "where a newer release may read it, with `--accept-risk newer-than-known`",
+    "unproven-damage": "where the damage is only likely, with `--accept unproven-damage`",
+    "only-copy": "where it can be repaired, with `--accept only-copy`",
+    "newer-than-known": "where a newer release may read it, with `--accept newer-than-known`",
 }
 _SEVERITIES: Final = {
     "breaks-now": "LIST and WATCH of its type fail",
@@ -53,7 +53,7 @@ def head_lines(about: CauseSummary) -> list[str]:
 
 def deletion_of(about: CauseSummary) -> str:
     """Return whether a value with a cause may be deleted, as a clause."""
-    risks = [_RISKS[risk] for risk in about.accept_risks]
+    risks = [_RISKS[risk] for risk in about.accept]
     return "; ".join([_LABELS[about.deletability], *risks])
 
 

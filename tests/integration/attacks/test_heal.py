@@ -186,8 +186,8 @@ def test_a_server_that_has_loaded_another_file(cluster: LostKeyCluster) -> None:
     report = ["--from-report", str(cluster.report())]
     with beside(cluster, THIRD) as p2:
         refusal = _refused(cluster, *report, rule="write-key", says=f"{p2.url} has loaded another")
-        assert f"--accept-unchecked-server {p2.url}" in str(refusal["next_step"])
-        told = cluster.told(*report, "--accept-unchecked-server", p2.url, code=3)
+        assert f"--accept unchecked-server={p2.url}" in str(refusal["next_step"])
+        told = cluster.told(*report, "--accept", f"unchecked-server={p2.url}", code=3)
     assert [one["result"] for one in told["objects"]] == ["healed"]  # it is the test, and shows it
 
 
@@ -238,12 +238,12 @@ def test_another_cluster(cluster: LostKeyCluster) -> None:
 def test_a_server_that_does_not_answer_has_to_be_accepted(cluster: LostKeyCluster) -> None:
     with beside(cluster, NEW) as p2:
         gone = p2.url
-    refusal = _refused(cluster, rule="server-unchecked", says=gone)
-    assert f"--accept-unchecked-server {gone}" in str(refusal["next_step"])
-    told = cluster.told("one", "--accept-unchecked-server", gone)
+    refusal = _refused(cluster, rule="unchecked-server", says=gone)
+    assert f"--accept unchecked-server={gone}" in str(refusal["next_step"])
+    told = cluster.told("one", "--accept", f"unchecked-server={gone}")
     assert told["objects"][0]["result"] == "healed"
     assert any(
-        f"--accept-unchecked-server {gone}" in event.annotations.accepted for event in cluster.events()
+        f"--accept unchecked-server={gone}" in event.annotations.accepted for event in cluster.events()
     )
 
 
@@ -263,7 +263,7 @@ def test_a_server_that_has_too_much_to_do(
 ) -> None:
     monkeypatch.setattr(holders_module, "sleep", lambda _seconds: None)
     cluster.p1.behaviour.instead["/api/v1/namespaces/shop/secrets/one"] = answer
-    refusal = _refused(cluster, rule="server-unchecked", says=f"it answered {answer.status}")
+    refusal = _refused(cluster, rule="unchecked-server", says=f"it answered {answer.status}")
     assert "run the same again in a moment" in str(refusal["next_step"])
     assert "allowed" not in str(refusal["next_step"])
 
@@ -296,7 +296,7 @@ def test_no_server_says_what_it_has_in_memory_for_now(
 def test_a_server_that_answers_cannot_be_accepted_unread(cluster: LostKeyCluster) -> None:
     report = cluster.report()
     with beside(cluster, THIRD) as p2:
-        told = cluster.told("--from-report", str(report), "--accept-unchecked-server", p2.url, code=3)
+        told = cluster.told("--from-report", str(report), "--accept", f"unchecked-server={p2.url}", code=3)
     assert len(told["objects"]) == 1
 
 
@@ -304,14 +304,14 @@ def test_a_server_of_another_etcd(cluster: LostKeyCluster) -> None:
     with StandIn(cluster.p1.authority, configuration=NEW) as p2:
         uid = {"kind": "Namespace", "metadata": {"name": "kube-system", "uid": cluster.p1.uid}}
         p2.behaviour.instead["/api/v1/namespaces/kube-system"] = Answer(200, json.dumps(uid).encode())
-        flags = ["--server", p2.url, "--accept-unchecked-server", p2.url]
+        flags = ["--server", p2.url, "--accept", f"unchecked-server={p2.url}"]
         _refused(cluster, "one", *flags, rule="other-cluster", says=p2.url)
 
 
 @pytest.mark.parametrize("verb", ["patch", "get"])
 def test_without_the_right_no_request_is_sent(cluster: LostKeyCluster, verb: str) -> None:
     cluster.p1.behaviour.denied.add((verb, "secrets"))
-    _refused(cluster, rule="server-unchecked" if verb == "get" else None)
+    _refused(cluster, rule="unchecked-server" if verb == "get" else None)
 
 
 # What is not to be healed.
@@ -387,7 +387,7 @@ def test_nothing_names_the_cluster(cluster: LostKeyCluster) -> None:
     cluster.etcd.compact()
     refusal = _refused(cluster, "one", rule="unknown-cluster", says="nothing in etcd names the cluster")
     assert "--main-endpoints" in str(refusal["next_step"])
-    assert "--accept-unknown-cluster" not in str(refusal["next_step"]), "heal has no such option"
+    assert "--accept unknown-cluster" not in str(refusal["next_step"]), "heal has no such option"
 
 
 def test_a_name_that_no_request_can_carry(cluster: LostKeyCluster) -> None:
@@ -951,10 +951,10 @@ def test_an_open_heal_is_not_settled_by_another_change(cluster: LostKeyCluster) 
     key = cluster.key("shop/one")
     cluster.place(cluster.key("shop/good"), cluster.sealed("good", uid=OTHER))
     cluster.place(key, cluster.sealed("one", uid=OTHER)[:-21])
-    ran = cluster.delete(key, "--accept-no-api-server", "--accept-risk", "ends-cached-reads", "--dry-run")
+    ran = cluster.delete(key, "--accept", "no-api-server", "--accept", "ends-cached-reads", "--dry-run")
     assert ran.code == 0, ran
     assert "stays open" in ran.err + ran.out
-    ran = cluster.delete(key, "--accept-no-api-server", "--accept-risk", "ends-cached-reads")
+    ran = cluster.delete(key, "--accept", "no-api-server", "--accept", "ends-cached-reads")
     assert ran.code == 0, ran
     assert cluster.outcomes()[-2:] == ["unknown", "deleted"]
     assert "applied-or-gone" in _reconciled(cluster).out  # the key is gone: nothing will ever tell
@@ -973,8 +973,8 @@ def test_the_unreadable_bytes_never_come_back_over_what_was_healed(cluster: Lost
     key = cluster.key("shop/one")
     with cluster.unwritten():
         ran = cluster.restore(
-            str(backup.path), "--replace-mod-revision", str(cluster.mod_revision(key)), "--accept-unlisted-source",
-            "--accept-no-api-server",
+            str(backup.path), "--replace-mod-revision", str(cluster.mod_revision(key)), "--accept", "unlisted-source",
+            "--accept", "no-api-server",
         )  # fmt: skip
     assert ran.code == 4, ran
     assert "readable" in ran.err

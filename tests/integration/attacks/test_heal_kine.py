@@ -100,10 +100,10 @@ def test_writes_of_others_are_no_surprise(cluster: LostKeyKineCluster) -> None:
 def test_a_server_that_does_not_say_where_it_stands(cluster: LostKeyKineCluster, status: int) -> None:
     for path in (NAMESPACES, LEASES):
         cluster.p1.behaviour.instead[path] = Answer(status, b'{"kind": "Status"}')
-    refusal = _refused(cluster, rule="server-unchecked", says="at which revision it stands")
+    refusal = _refused(cluster, rule="unchecked-server", says="at which revision it stands")
     assert "list namespaces" in str(refusal["next_step"])
-    accepted = "--accept-unchecked-server", cluster.p1.url
-    _refused(cluster, *accepted, rule="server-unchecked", says="at which revision it stands")
+    accepted = "--accept", f"unchecked-server={cluster.p1.url}"
+    _refused(cluster, *accepted, rule="unchecked-server", says="at which revision it stands")
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_server_that_has_too_much_to_do_to_say_it(cluster: LostKeyKineCluster, slept: list[int]) -> None:
     for path in (NAMESPACES, LEASES):
         cluster.p1.behaviour.instead[path] = Answer(429, b"too many", headers=(("Retry-After", "2"),))
-    refusal = _refused(cluster, rule="server-unchecked", says="answered with 429")
+    refusal = _refused(cluster, rule="unchecked-server", says="answered with 429")
     assert (refusal["next_step"], slept) == ("run the same again in a moment", [2, 2])
 
 
@@ -139,8 +139,8 @@ def test_one_of_two_that_need_not_say_it(cluster: LostKeyKineCluster) -> None:
     with beside(cluster, NEW) as p2:
         for path in (NAMESPACES, LEASES):
             p2.behaviour.instead[path] = Answer(403, b'{"kind": "Status"}')
-        _refused(cluster, rule="server-unchecked", says=p2.url)
-        told = cluster.told("one", "--accept-unchecked-server", p2.url)
+        _refused(cluster, rule="unchecked-server", says=p2.url)
+        told = cluster.told("one", "--accept", f"unchecked-server={p2.url}")
     assert told["objects"][0]["result"] == "healed"
 
 
@@ -222,7 +222,7 @@ def test_a_file_that_does_not_name_its_cluster(cluster: LostKeyKineCluster) -> N
     cluster.store.writer.compact(cluster.store.writer.newest)
     refusal = _refused(cluster, rule="unknown-cluster", says="nothing in kine names the cluster")
     assert "--etcd-prefix" in str(refusal["next_step"])
-    for other in ("--main-endpoints", "--accept-unknown-cluster"):
+    for other in ("--main-endpoints", "--accept", "unknown-cluster"):
         assert other not in str(refusal["next_step"])
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from etcdfix.encryption.providers.aescbc import AESCBCCipher
 from etcdfix.model import Attempt
-from etcdfix.verdicts.deletability import AcceptRisk
+from etcdfix.rules import Rule
 from tests.support.attacks import (
     EVERY_FLAG,
     LOCAL,
@@ -31,6 +31,8 @@ from tests.support.attacks import (
 from tests.support.objects import IDENTITY, provider
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+ENDS = ("--accept", "ends-cached-reads")
 
 NAMES = [f"db-{number}" for number in range(12)]
 
@@ -90,7 +92,7 @@ def test_key_replaced_in_place(registry: Attacked, kind: str) -> None:
     registry.keyed(kind, WRONG)
     registry.refuses(old, *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="fix the configuration")
     # Every one that opens is newer, so that nothing speaks against a loss, but only the flag that names the key helps.
-    assert registry.delete(old[0], *declared(f"{kind}/v1/key1"), "--dry-run").code == 0
+    assert registry.delete(old[0], *declared(f"{kind}/v1/key1"), *ENDS, "--dry-run").code == 0
 
 
 @pytest.mark.parametrize("kind", LOCAL)
@@ -122,8 +124,8 @@ def test_bytes_that_changed_for_a_while(registry: Attacked, kind: str) -> None:
         hint=f"find the bytes that it had then; only if they are gone for ever: --declare-key-lost {lost}",
     )  # fmt: skip
     registry.refuses(
-        between, *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE), *declared(lost),
-        says=["the damage is likely and not proven"], hint="if that is understood: --accept-risk unproven-damage",
+        between, *every_flag_but(Rule.UNPROVEN_DAMAGE), *declared(lost),
+        says=["the damage is likely and not proven"], hint="if that is understood: --accept unproven-damage",
     )  # fmt: skip
     for at in between:
         ran = registry.delete(at, *EVERY_FLAG, *declared(lost), "--dry-run")
@@ -131,8 +133,8 @@ def test_bytes_that_changed_for_a_while(registry: Attacked, kind: str) -> None:
     # A single one cannot be told from one whose nonce was overwritten; that needs a person's word, and no more.
     registry.etcd.delete(between[1])
     registry.refuses(
-        between[:1], *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE),
-        says=["the damage is likely and not proven"], hint="if that is understood: --accept-risk unproven-damage",
+        between[:1], *every_flag_but(Rule.UNPROVEN_DAMAGE),
+        says=["the damage is likely and not proven"], hint="if that is understood: --accept unproven-damage",
     )  # fmt: skip
 
 

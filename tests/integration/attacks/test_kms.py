@@ -14,8 +14,8 @@ import pytest
 
 from etcdfix.cli import safety
 from etcdfix.model import key_id_digest
+from etcdfix.rules import Rule
 from etcdfix.testing.certificates import CertificateAuthority
-from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support import encoders
 from tests.support.attacks import EVERY_FLAG, Attacked, declared, every_flag_but, secret
 from tests.support.kms_plugin import ANNOTATION, V1, V2, KMSPlugin, Refusal
@@ -127,8 +127,8 @@ def test_key_replaced_behind_its_id_and_put_back(registry: Attacked, plugin: KMS
     plugin.keks = dict(KEKS)
     store(registry, plugin, "later")
     registry.refuses(
-        between, *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE),
-        says=["the damage is likely and not proven"], hint="--accept-risk unproven-damage",
+        between, *every_flag_but(Rule.UNPROVEN_DAMAGE),
+        says=["the damage is likely and not proven"], hint="--accept unproven-damage",
     )  # fmt: skip
 
 
@@ -164,11 +164,11 @@ def test_newest_value_whose_wrapped_key_is_damaged(
     )
     registry.refuses([at], *EVERY_FLAG, says=["its damage is only possible"], hint="--kubeconfig FILE")
     asking = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
-    ran = registry.delete(at, "--accept-risk", "unproven-damage", *asking, "--dry-run")
+    ran = registry.delete(at, "--accept", "unproven-damage", *asking, "--dry-run")
     assert ran.code == 0, ran.err
     assert "kms-envelope-damaged" in ran.err
     store(registry, plugin, "later")
-    ran = registry.delete(at, "--accept-risk", "unproven-damage", "--dry-run")
+    ran = registry.delete(at, "--accept", "unproven-damage", "--dry-run")
     assert ran.code == 0, ran.err
 
 
@@ -334,10 +334,10 @@ def test_envelope_that_a_newer_server_may_accept(
         keys.append(at)
         if len(keys) == 1:
             registry.refuses(
-                keys, *every_flag_but(AcceptRisk.NEWER_THAN_KNOWN),
-                says=["the cluster may be newer than this etcdfix"], hint="--accept-risk newer-than-known",
+                keys, *every_flag_but(Rule.NEWER_THAN_KNOWN),
+                says=["the cluster may be newer than this etcdfix"], hint="--accept newer-than-known",
             )  # fmt: skip
-            assert registry.delete(at, "--accept-risk", "newer-than-known", "--dry-run").code == 0
+            assert registry.delete(at, "--accept", "newer-than-known", "--dry-run").code == 0
     registry.refuses(
         keys[:3],
         *EVERY_FLAG,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from etcdfix.reports.planfile import load_plan
-from etcdfix.verdicts.deletability import AcceptRisk
+from etcdfix.rules import Rule
 from tests.integration.cli.test_delete_plan import planned
 from tests.support.attacks import (
     EVERY_FLAG,
@@ -109,7 +109,7 @@ def test_one_whose_key_is_there_among_those_whose_key_is_not(
         refused(registry.delete(found.healthy, *every, *more))
     # The last one may have been written under either of two keys of one name, and the other one opens something.
     for at in found.lost[: -1 if how == "under the same name" else None]:
-        ran = registry.delete(at, *lost, "--accept-risk", "unproven-damage", "--plan", str(plan))
+        ran = registry.delete(at, *lost, "--accept", "unproven-damage", "--plan", str(plan))
         assert (ran.code, registry.stored(at)) == (0, None), ran.err
         # With each that goes it looks more like the rest.
         refused(registry.delete(found.healthy, *every, "--plan", str(plan)))
@@ -206,7 +206,7 @@ def test_one_that_can_be_repaired_among_those_of_a_lost_key(
     plan = planned(registry)
     for more in ((), ("--plan", str(plan))):
         with registry.nothing_changes():
-            ran = registry.delete(found.healthy, *every_flag_but(AcceptRisk.ONLY_COPY), *lost, *more)
+            ran = registry.delete(found.healthy, *every_flag_but(Rule.ONLY_COPY), *lost, *more)
         refused(ran)
         assert "repair" in ran.err
     for at in found.lost:
@@ -277,13 +277,13 @@ def test_a_reencryption_among_many(registry: Attacked, tmp_path: Path, how: str)
     candidate = candidate_config(tmp_path, provider("aesgcm", key1=TRUE))
     with registry.nothing_changes():
         for at in found.lost[:2]:
-            refused(registry.reencrypt(at, candidate, "--accept-no-api-server"), "candidate")
+            refused(registry.reencrypt(at, candidate, "--accept", "no-api-server"), "candidate")
         if how == "under the same name":
-            ran = registry.reencrypt(found.healthy, candidate, "--accept-no-api-server")
+            ran = registry.reencrypt(found.healthy, candidate, "--accept", "no-api-server")
             registry.refused(ran, "today's configuration opens", hint="kubectl replace")
     if how == "nowhere":
         kept = [registry.stored(at) for at in found.lost]
-        ran = registry.reencrypt(found.healthy, candidate, "--accept-no-api-server")
+        ran = registry.reencrypt(found.healthy, candidate, "--accept", "no-api-server")
         assert ran.code == 0, ran.err
         assert [registry.stored(at) for at in found.lost] == kept
         refused(

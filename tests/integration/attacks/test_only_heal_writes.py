@@ -47,8 +47,8 @@ def _delete(cluster: LostKeyCluster) -> Iterator[Ran]:
     more = [*_api(cluster), "--declare-key-lost", "aescbc/v1/key1"]
     yield cluster.delete(lost, *_api(cluster))
     yield cluster.delete(lost, *more)
-    yield cluster.delete(lost, *more, "--accept-risk", "ends-cached-reads", "--dry-run", yes=False)
-    yield cluster.delete(lost, *more, "--accept-risk", "ends-cached-reads")
+    yield cluster.delete(lost, *more, "--accept", "ends-cached-reads", "--dry-run", yes=False)
+    yield cluster.delete(lost, *more, "--accept", "ends-cached-reads")
 
 
 def _restore(cluster: LostKeyCluster) -> Iterator[Ran]:
@@ -72,9 +72,10 @@ def _restore_object(cluster: LostKeyCluster) -> Iterator[Ran]:
         str(cluster.mod_revision(lost)),
         "--declare-key-lost",
         "aescbc/v1/key1",
-        "--accept-unlisted-source",
+        "--accept",
+        "unlisted-source",
     ]
-    words += ["--accept-unknown-uid", *_api(cluster)]
+    words += ["--accept", "unknown-uid", *_api(cluster)]
     yield cluster.restore(*words, "--dry-run", yes=False)
     yield cluster.restore(*words)
 
@@ -90,7 +91,15 @@ def _restore_key(cluster: LostKeyCluster) -> Iterator[Ran]:
     moved = cluster.put("shop/moved", value)
     cluster.etcd.delete(home)
     cluster.p1.requests.clear()
-    words = ["--from-key", moved.decode(), home.decode(), "--accept-unlisted-source", "--accept-unknown-uid"]
+    words = [
+        "--from-key",
+        moved.decode(),
+        home.decode(),
+        "--accept",
+        "unlisted-source",
+        "--accept",
+        "unknown-uid",
+    ]
     yield cluster.restore(*words, *_api(cluster), "--dry-run", yes=False)
     yield cluster.restore(*words, *_api(cluster))
 
@@ -160,7 +169,7 @@ def _plan_run(cluster: LostKeyCluster) -> Iterator[Ran]:
         decision["decision"] = "delete" if decision["key"] == lost.decode() else "none"
     plan.write_text(json.dumps(document))
     words = ["plan", "--run", str(plan), ACKNOWLEDGED, *_api(cluster), "--declare-key-lost", "aescbc/v1/key1"]
-    words += ["--accept-risk", "ends-cached-reads", *cluster.common()]
+    words += ["--accept", "ends-cached-reads", *cluster.common()]
     yield cluster.run(*words)
     yield cluster.run(*words, "--dry-run")
     yield cluster.run(*words, "--yes", "--expect-plan", decided_digest(load_plan(plan)))
@@ -342,7 +351,7 @@ def test_a_look_writes_nothing(logged: Registry, name: str) -> None:
 @pytest.mark.parametrize("name", sorted(REPLACING))
 def test_a_restore_from_a_log_is_one_transaction(logged: Registry, name: str) -> None:
     asked = Asked()
-    words = [*_filled(logged, REPLACING[name]), "--accept-unlisted-source", "--accept-unknown-uid"]
+    words = [*_filled(logged, REPLACING[name]), "--accept", "unlisted-source", "--accept", "unknown-uid"]
     words += ["--replace-mod-revision", str(logged.mod_revision(logged.key("shop/lost")))]
     with EtcdProxy(logged.etcd.endpoint, before=asked) as proxy:
         logged.endpoints = proxy.endpoint

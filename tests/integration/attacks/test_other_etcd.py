@@ -25,7 +25,7 @@ from tests.support.plan_runs import not_written
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
-OTHER_ID = "--accept-other-cluster-id"
+OTHER_ID = "--accept=other-cluster-id"
 PREFIX = b"/registry/"
 ANOTHER_UID = b"99999999-2222-3333-4444-555555555555"
 
@@ -103,7 +103,15 @@ def test_an_accepted_id_does_not_make_another_past_a_true_undo(
     production.etcd.delete(key)
     for _ in range(20):
         production.put("shop/later", aescbc(secret("later")))
-    accepted = (OTHER_ID, "--accept-unlisted-source", "--accept-unknown-uid", "--accept-unknown-cluster")
+    accepted = (
+        OTHER_ID,
+        "--accept",
+        "unlisted-source",
+        "--accept",
+        "unknown-uid",
+        "--accept",
+        "unknown-cluster",
+    )
     digest = ("--expect-value-sha256", backup.content.value_sha256)
     for more in ((), digest):
         with production.untouched():
@@ -128,7 +136,7 @@ def test_a_copied_data_directory(production: Registry, restored: Restored, liste
         production.put("shop/later", aescbc(secret("later")))
     if not listed:
         production.log = own_directory(production.folder / "another") / "audit.jsonl"
-    given = ("--accept-unlisted-source", "--expect-value-sha256", backup.content.value_sha256)
+    given = ("--accept", "unlisted-source", "--expect-value-sha256", backup.content.value_sha256)
     with production.untouched():
         assert refusal(undo(production, backup.path, *given)) == Rule.OTHER_CLUSTER_ID
 
@@ -153,7 +161,7 @@ def test_a_cluster_that_came_back_from_its_own_snapshot(production: Registry, re
     assert ran.code == 0, ran.err
     assert "of another etcd, as accepted: its etcd has the cluster id" in ran.err
     assert again.stored(again.key("shop/broken")) == BROKEN
-    assert OTHER_ID in str(again.events()[-2].annotations.accepted)
+    assert "--accept other-cluster-id" in str(again.events()[-2].annotations.accepted)
 
 
 @pytest.mark.parametrize("same_object", [True, False])
@@ -163,7 +171,7 @@ def test_a_readable_value_of_another_etcd_goes_the_road_of_every_source(
     """Its key was found since. Accepted or not, its uid must be that of the object that was here."""
     key = production.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
     staging = restored(production, bump=5)
-    lost = ("--declare-key-lost", "aescbc/v1/key2", "--accept-no-api-server")
+    lost = ("--declare-key-lost", "aescbc/v1/key2", "--accept", "no-api-server")
     backup = staging.deleted("shop/old", *lost)
     production.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
     if not same_object:
@@ -244,7 +252,7 @@ def test_an_intent_of_the_other_etcd_is_not_settled_as_of_this_one(
         assert (document["intents"], len(document["refused"])) == ([], 1)
     assert production.log.read_bytes() == before
     assert len(verify(production.log).open_intents) == 1
-    assert OTHER_ID in reconcile(production).out
+    assert "--accept other-cluster-id" in reconcile(production).out
     # The etcd that it is about settles it.
     ran = reconcile(staging, "-o", "json")
     assert (ran.code, json.loads(ran.out)["intents"][0]["outcome"]) == (0, Result.APPLIED_OR_GONE)

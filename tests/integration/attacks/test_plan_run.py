@@ -234,11 +234,11 @@ def test_a_protected_object_is_typed_by_itself(planned: Planned, monkeypatch: py
     keys = planned.furnish("a", "b")
     key = protected(planned)
     planned.make_plan(all="delete")
-    accepted = (*DECLARED, "--accept-risk", "cluster-breaking")
+    accepted = (*DECLARED, "--accept", "cluster-breaking")
     with planned.nothing_changes():
-        refused(planned.work(*DECLARED), "needs --accept-risk cluster-breaking", "--leave-out")
+        refused(planned.work(*DECLARED), "needs --accept cluster-breaking", "--leave-out")
         with typing(monkeypatch, LOST, "3", key.decode()):
-            refused(planned.work(*DECLARED, reviewed=False), "needs --accept-risk cluster-breaking")
+            refused(planned.work(*DECLARED, reviewed=False), "needs --accept cluster-breaking")
         with typing(monkeypatch, LOST, "2", key.decode()):
             refused(planned.work(*accepted, reviewed=False), "3, the number")
         with typing(monkeypatch, LOST, "3", key.decode().upper()):
@@ -254,7 +254,7 @@ def test_a_protected_object_in_a_script(planned: Planned) -> None:
     keys = planned.furnish("a", "b")
     key = protected(planned)
     planned.make_plan(all="delete")
-    assert planned.work(*DECLARED, "--accept-risk", "cluster-breaking").code == 0
+    assert planned.work(*DECLARED, "--accept", "cluster-breaking").code == 0
     assert planned.there([*keys, key]) == [False, False, False]
 
 
@@ -265,7 +265,7 @@ def test_a_protected_object_that_is_left_out(planned: Planned) -> None:
     assert planned.work(*DECLARED, "--leave-out", key.decode()).code == 0
     assert planned.there([*keys, key]) == [False, False, True]
     with planned.nothing_changes():  # it was left out of that run, and the plan still decides on it
-        refused(planned.work(*DECLARED), "needs --accept-risk cluster-breaking")
+        refused(planned.work(*DECLARED), "needs --accept cluster-breaking")
 
 
 # -- the plan
@@ -641,7 +641,7 @@ def test_a_dry_run_tells_of_repairs_that_nothing_proves(planned: Planned) -> Non
     planned.put("shop/healthy-2", aescbc(secret("healthy-2"), KEY_1, "key1"))
     planned.make_plan(all="delete")
     with planned.nothing_changes():
-        ran = planned.work("--dry-run", "--accept-risk", "unproven-damage", "--accept-no-api-server")
+        ran = planned.work("--dry-run", "--accept", "unproven-damage", "--accept", "no-api-server")
     assert ran.code == 0, ran
     assert "DRY RUN: delete of " + key.decode() in ran.out
     assert "May repair: " in ran.out
@@ -679,7 +679,7 @@ def test_a_dependent_that_makes_a_key_protected_in_the_middle(
         return "a webhook of everything needs it" if done == 2 else look(assessment)  # type: ignore[arg-type]
 
     monkeypatch.setattr(deletion, "_breaking", breaking)
-    accepted = ("--accept-risk", "cluster-breaking")
+    accepted = ("--accept", "cluster-breaking")
     ran = planned.work(*DECLARED, *accepted, "-o", "json")
     assert ran.code == 4, ran
     document = json.loads(ran.out)
@@ -857,7 +857,7 @@ def test_hostile_names_of_keys(planned: Planned) -> None:
         (planned.key(f"shop/{name}"), aescbc(secret(name), KEY_2, hostile)) for name in ("a", "b")
     )
     planned.make_plan(all="delete")
-    ran = planned.work("--accept-no-api-server")
+    ran = planned.work("--accept", "no-api-server")
     assert ran.code in {2, 4}, ran
     assert "\x1b" not in ran.out + ran.err
 

@@ -74,7 +74,7 @@ def test_what_was_done_before_a_snapshot_was_restored_is_looked_at_again(
     assert planned.outcomes()["a"] == "deleted"
     second = etcd_servers.start(snapshot=snapshot, token="other" if later == "another id" else "put-back")
     planned.etcd, planned.endpoints = second, second.endpoint
-    accepted = ("--accept-other-cluster-id",) if later == "another id" else ()
+    accepted = ("--accept", "other-cluster-id") if later == "another id" else ()
     if "gone on" in later:
         for turn in range(40):
             second.put(b"elsewhere", str(turn).encode())

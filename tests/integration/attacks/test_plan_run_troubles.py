@@ -200,7 +200,7 @@ def test_a_repair_of_which_two_would_do(planned: Planned) -> None:
     plan = sealed(msgspec.structs.replace(plan, entries=[entry, forged], decisions=[decision, more]))
     with planned.plan.open("wb") as stream:
         write_plan_json(stream, plan)
-    ran = planned.work("--accept-risk", "unproven-repair", "-o", "json")
+    ran = planned.work("--accept", "unproven-repair", "-o", "json")
     assert ran.code == 4, ran
     document = json.loads(ran.out)
     assert document["refusal"]["rule"] == "several-repairs", document["refusal"]["message"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.verdicts.deletability import AcceptRisk
+from etcdfix.rules import Rule
 from tests.support.attacks import EVERY_FLAG, LOCAL, TRUE, Attacked, every_flag_but, seal, secret
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import IDENTITY
@@ -113,8 +113,8 @@ def test_damage_is_deletable_and_can_be_undone(registry: Attacked, sealer: Seale
         registry.etcd.put(at, after)
         accepted: tuple[str, ...] = ()
         if what == "one bit of the data":  # which has the whole object back, so that nobody has to delete it
-            accepted = ("--accept-risk", "only-copy")
-            flags = every_flag_but(AcceptRisk.ONLY_COPY)
+            accepted = ("--accept", "only-copy")
+            flags = every_flag_but(Rule.ONLY_COPY)
             registry.refuses([at], *flags, says=["can be had back whole"], hint="etcdfix repair")
         ran = registry.delete(at, *accepted)
         if what == ZEROES and "no damage is found" in ran.err:
@@ -164,16 +164,16 @@ def test_likely_damage_needs_a_word(registry: Attacked, sealer: Sealer, kind: st
             out[begin - 12 + offset] ^= 0x3C + offset
     for key, value in (before, (at[0], bytes(out)), later):
         registry.etcd.put(key, value)
-    flags = every_flag_but(AcceptRisk.UNPROVEN_DAMAGE)
+    flags = every_flag_but(Rule.UNPROVEN_DAMAGE)
     registry.refuses(
-        [at[0]], *flags, says=["the damage is likely and not proven"], hint="--accept-risk unproven-damage"
+        [at[0]], *flags, says=["the damage is likely and not proven"], hint="--accept unproven-damage"
     )
     # Under AES-CBC no tag says that the key is right, so that noise may be an encoding which is newer.
     words = ["unproven-damage", *(["newer-than-known"] if kind == "aescbc" else [])]
-    ran = registry.delete(at[0], *(word for each in words for word in ("--accept-risk", each)))
+    ran = registry.delete(at[0], *(word for each in words for word in ("--accept", each)))
     assert ran.code == 0, ran.err
     accepted = json.loads(registry.events()[0].annotations.accepted)
-    assert accepted == [f"--accept-risk {each}" for each in words]
+    assert accepted == [f"--accept {each}" for each in words]
 
 
 @pytest.mark.parametrize("kind", PROVIDERS)
@@ -199,12 +199,12 @@ def test_mass_damage_needs_a_word(registry: Attacked, sealer: Sealer, kind: str)
         at, value = sealer(f"cut-{number}")
         registry.etcd.put(at, value[:-40])
         keys.append(at)
-    flags = every_flag_but(AcceptRisk.MASS_DAMAGE)
+    flags = every_flag_but(Rule.MASS_DAMAGE)
     registry.refuses(
         keys[:2], *flags, says=["10 values fail and 0 do not", "damages many values"],
-        hint="--accept-risk mass-damage",
+        hint="--accept mass-damage",
     )  # fmt: skip
-    assert registry.delete(keys[0], "--accept-risk", "mass-damage", "--dry-run").code == 0
+    assert registry.delete(keys[0], "--accept", "mass-damage", "--dry-run").code == 0
     # Nine of them, and one that is not proven: it may be the key after all.
     registry.etcd.put(keys[9], seal(kind, secret("cut-9"), keys[9], TRUE[::-1]))
     registry.refuses(
@@ -226,7 +226,7 @@ def test_two_flipped_bits_are_found_where_nothing_opens(registry: Attacked, kind
         registry.etcd.put(at, stored[:-40] + bytes([stored[-40] ^ 1]) + stored[-39:])
     registry.refuses(keys, says=["can be had back whole"], hint="etcdfix repair")
     for at in keys:
-        ran = registry.delete(at, "--accept-risk", "only-copy")
+        ran = registry.delete(at, "--accept", "only-copy")
         assert (ran.code, registry.stored(at)) == (0, None), ran.err
 
 

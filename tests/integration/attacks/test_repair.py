@@ -121,7 +121,7 @@ def refuses(
 
 
 EVERY_RISK = (
-    "--accept-risk", "unproven-repair", "--accept-risk", "cluster-breaking", "--accept-risk", "newer-than-known",
+    "--accept", "unproven-repair", "--accept", "cluster-breaking", "--accept", "newer-than-known",
 )  # fmt: skip
 
 
@@ -241,8 +241,8 @@ def test_a_renamed_key_is_no_damaged_prefix(registry: Attacked) -> None:
     # Where the other one reads, this one alone has that name; its key may have had it all the same.
     registry.etcd.put(keys[1], seal("aesgcm", secret("b"), keys[1], TRUE, "key3"))
     refuses(
-        registry, keys[0], "risk-not-accepted", "nothing proves that its name is damaged",
-        hint="--accept-risk unproven-repair",
+        registry, keys[0], "unproven-repair", "nothing proves that its name is damaged",
+        hint="--accept unproven-repair",
     )  # fmt: skip
     refused = ["the configuration alone can cure this"]
     for hint in ("etcdfix repair ", "the key is there"):
@@ -327,12 +327,12 @@ def test_aescbc_needs_a_word_and_what_is_written_is_said_to_be_unproven(registry
     at = body_of(value) + 16 + 32 + 3  # within ObjectMeta
     for bit in range(at * 8, at * 8 + 8):
         registry.etcd.put(key, flipped(value, bit))
-        refuses(registry, key, "risk-not-accepted", "no tag", hint="--accept-risk unproven-repair")
-    ran = registry.repair(key, "--accept-risk", "unproven-repair")
+        refuses(registry, key, "unproven-repair", "no tag", hint="--accept unproven-repair")
+    ran = registry.repair(key, "--accept", "unproven-repair")
     assert ran.code == 0, ran.err
     assert "AND ITS CONTENTS MAY BE WRONG" in ran.err
     assert registry.stored(key) == value
-    assert registry.events()[0].annotations.accepted == '["--accept-risk unproven-repair"]'
+    assert registry.events()[0].annotations.accepted == '["--accept unproven-repair"]'
 
 
 def test_a_deletion_names_a_repair_that_nothing_proves_and_is_not_refused_for_it(registry: Attacked) -> None:
@@ -347,7 +347,7 @@ def test_a_deletion_names_a_repair_that_nothing_proves_and_is_not_refused_for_it
     (line,) = (line for line in ran.err.splitlines() if line.startswith("May repair "))
     assert line.endswith(": an object of this etcd key comes out, and nothing proves its contents")
     (command,) = (line for line in ran.err.splitlines() if line.startswith("     etcdfix repair "))
-    assert "--accept-risk unproven-repair" in command
+    assert "--accept unproven-repair" in command
     assert "nothing proves it" in ran.err
 
 
@@ -357,7 +357,7 @@ def test_an_unproven_repair_of_what_the_cluster_depends_on_needs_two_words(regis
     meta = object_meta(b"token", b"kube-system", UID)
     value = seal("aescbc", unknown(b"v1", b"Secret", block(1, meta)), key)
     registry.etcd.put(key, flipped(value, (body_of(value) + 16 + 35) * 8))
-    refuses(registry, key, "cluster-breaking", flags=EVERY_RISK[:2], hint="--accept-risk cluster-breaking")
+    refuses(registry, key, "cluster-breaking", flags=EVERY_RISK[:2], hint="--accept cluster-breaking")
     assert registry.repair(key, *EVERY_RISK, "--dry-run").code == 0
 
 
@@ -366,7 +366,7 @@ PLAIN = {
     "CR LF": lambda value: value.replace(b"\n", b"\r\n"),
     "trailing": lambda value: value + b"\x00" * 7,
 }
-NEWER = ("--accept-risk", "newer-than-known")
+NEWER = ("--accept", "newer-than-known")
 
 
 @pytest.fixture(scope="module")
@@ -402,9 +402,9 @@ def test_an_unencrypted_value(plain: Attacked, what: str) -> None:
     # A deletion says the same, and names the repair.
     ran = registry.delete(key, "--no-encryption", "-o", "json", configured=False)
     refusal = json.loads(ran.out)["refusal"]
-    assert (ran.code, refusal["rule"]) == (4, "repairable")
+    assert (ran.code, refusal["rule"]) == (4, "only-copy")
     assert "etcdfix repair" in refusal["next_step"]
-    assert "--accept-risk only-copy" in refusal["next_step"]
+    assert "--accept only-copy" in refusal["next_step"]
     ran = registry.repair(key, "--no-encryption", *accepted, configured=False)
     assert ran.code == 0, ran.err
     assert registry.stored(key) == value
@@ -430,7 +430,7 @@ def test_magic_that_none_of_its_kind_has_may_be_a_newer_encoding(plain: Attacked
     for key in keys:
         with registry.nothing_changes():
             ran = registry.repair(key, "--no-encryption", *EVERY_RISK, "-o", "json", configured=False)
-        refused(ran, "newer-than-known", "not the object", hint="use an etcdfix that knows")
+        refused(ran, "fails-like-others", "not the object", hint="use an etcdfix that knows")
     # Where others begin in other ways, this one is damaged.
     registry.etcd.put(keys[1], b"k8t\x00" + config_map("b")[4:])
     registry.etcd.put(registry.key("shop/c", "configmaps"), config_map("c"))
@@ -448,18 +448,19 @@ def test_a_deletion_names_the_repair_with_what_it_has_to_accept(registry: Attack
     registry.etcd.put(key, value.replace(b"\n", b"\r\n"))
     ran = registry.delete(key, "-o", "json")
     refusal = json.loads(ran.out)["refusal"]
-    assert (ran.code, refusal["rule"]) == (4, "repairable")
+    assert (ran.code, refusal["rule"]) == (4, "only-copy")
     assert "may be had back whole" in refusal["message"]
     assert "nothing proves it" in refusal["message"]
     command = refusal["next_step"].partition("repair it: ")[2].partition(";")[0]
-    assert "--accept-risk unproven-repair" in command
+    assert "--accept unproven-repair" in command
     words = command.replace("REASON", "x").split()
     places = [
         "--backup-dir",
         str(registry.backups),
         "--audit-log",
         str(registry.log),
-        "--accept-no-api-server",
+        "--accept",
+        "no-api-server",
     ]
     assert registry.run(*words[1:], *places).code == 0
 
@@ -479,8 +480,8 @@ def test_an_envelope_that_not_every_data_key_was_tried_on(
         wrapped = plug.encrypt(source, "")
         registry.etcd.put(at, plug.stored_v2(secret(name), at, source_type=1, source=source, wrapped=wrapped))
     refuses(registry, key, "not-repairable", "not searched: not all data keys", flags=EVERY_RISK)
-    registry.refuses([key], says=["more data keys of its KMS provider"], hint="--accept-risk only-copy")
-    assert registry.delete(key, "--accept-risk", "only-copy", "--dry-run").code == 0
+    registry.refuses([key], says=["more data keys of its KMS provider"], hint="--accept only-copy")
+    assert registry.delete(key, "--accept", "only-copy", "--dry-run").code == 0
 
 
 def test_no_encryption_over_an_encrypted_value(registry: Attacked) -> None:
@@ -542,7 +543,7 @@ def test_a_lease_is_kept_and_an_expired_one_refused(
     with monkeypatch.context() as patched:
         gone = LeaseState(lease=7, alive=False, remaining_seconds=0)
         patched.setattr(target, "read_lease", lambda *_: gone)
-        refuses(registry, key, "lease-expired", "has expired")
+        refuses(registry, key, "expired-lease", "has expired")
     ran = registry.repair(key)
     assert ran.code == 0, ran.err
     assert f"Lease        {int(lease, 16):x}, kept" in ran.err
@@ -561,7 +562,7 @@ def test_expectations_snapshots_and_names(registry: Attacked, tmp_path: Path) ->
     refuses(registry, registry.key("shop"), "not-one-key")
     ran = registry.run("repair", key.decode(), "--snapshot", str(tmp_path), "--reason", "x")
     assert ran.code in {2, 4}
-    ran = registry.repair(key, "--accept-risk", "only-copy")
+    ran = registry.repair(key, "--accept", "only-copy")
     assert ran.code == 2
     ran = registry.repair(key, reason=" ")
     assert ran.code == 2
@@ -583,7 +584,7 @@ def test_a_deletion_is_refused_and_a_word_lifts_that(registry: Attacked) -> None
     damaged = flipped(seal("aesgcm", secret("web"), key), 900)
     registry.etcd.put(key, damaged)
     registry.refuses([key], says=["can be had back whole", "bit 4 of byte"], hint="etcdfix repair")
-    ran = registry.delete(key, "--accept-risk", "only-copy")
+    ran = registry.delete(key, "--accept", "only-copy")
     assert ran.code == 0, ran.err
     assert "Repair it: one bit is turned back, its tag proves it" in ran.err
     assert registry.stored(key) is None

@@ -17,7 +17,7 @@ from tests.support.objects import aescbc, config_map, secret
 
 pytestmark = pytest.mark.etcd
 
-ACCEPTED = ("--accept-unlisted-source", "--accept-unknown-uid")
+ACCEPTED = ("--accept", "unlisted-source", "--accept", "unknown-uid")
 THERE = aescbc(secret("lost").replace(b"never-to-be-shown", b"of-the-clone-only"))
 
 
@@ -86,7 +86,7 @@ def test_the_log_of_a_clone(parted: Parted, how: str, times: int, tmp_path: Path
     """It has the same kube-system uid and cluster id, and its own snap/db agrees with it."""
     wal = _left(parted, how, tmp_path)
     parted.go_on(times)
-    more = ("--accept-unknown-cluster",) if how == "copied" else ()
+    more = ("--accept", "unknown-cluster") if how == "copied" else ()
     with parted.registry.untouched():
         ran = parted.restore(*more, wal=wal)
     if how == "stopped" and times > 1:  # what is stored here tells it of the whole file
@@ -104,7 +104,7 @@ def test_the_log_of_what_was_before_a_restore(parted: Parted, how: str, tmp_path
     wal = _left(parted, how, tmp_path)
     parted.go_on(0)
     with parted.registry.untouched():
-        ran = parted.restore("--accept-unknown-cluster", key=parted.broken, wal=wal)
+        ran = parted.restore("--accept", "unknown-cluster", key=parted.broken, wal=wal)
     parted.registry.refused(ran, "nothing", hint="--entry")
 
 
@@ -120,7 +120,7 @@ def test_an_entry_of_a_running_clone(parted: Parted) -> None:
     assert re.search(rf"\b{entry}\b", looked.out), looked.out
     with parted.registry.untouched():
         ran = parted.restore("--entry", entry)
-    parted.registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
+    parted.registry.refused(ran, "does not say which cluster it comes from", hint="--accept unknown-cluster")
 
 
 @pytest.mark.parametrize("size", [0, 20000])
@@ -134,8 +134,8 @@ def test_a_database_beside_that_is_no_database(parted: Parted, size: int, tmp_pa
     database.write_bytes(b"\xff" * size)
     with parted.registry.untouched():
         ran = parted.restore(wal="copy/member/wal")
-    parted.registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
-    ran = parted.restore("--accept-unknown-cluster", wal="copy/member/wal")
+    parted.registry.refused(ran, "does not say which cluster it comes from", hint="--accept unknown-cluster")
+    ran = parted.restore("--accept", "unknown-cluster", wal="copy/member/wal")
     assert ran.code == 0, ran.err
     assert "not read beside it: " in ran.err
 

@@ -11,15 +11,27 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix.cli.safety import REPLACING_RULES
 from etcdfix.encryption.config_mark import mark_of
 from etcdfix.errors import RefusedByRule
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.restore import run_restore
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rescued import FORMAT, INDEX_NAME, digest_of, file_name
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.protobytes import block, object_meta, unknown
-from etcdfix.verdicts.deletability import RESTORE_RISKS
-from tests.support.attacks import OTHER, TRUE, UID, WRONG, Attacked, config_map, every_flag_but, seal, secret
+from tests.support.attacks import (
+    OTHER,
+    TRUE,
+    UID,
+    WRONG,
+    Attacked,
+    config_map,
+    every_flag_but,
+    seal,
+    secret,
+    without,
+)
 from tests.support.change_runs import Agreeing, Ran
 from tests.support.kubernetes_api import KubernetesAPI, status_answer
 from tests.support.object_files import json_secret, saved
@@ -27,7 +39,7 @@ from tests.support.objects import IDENTITY, KUBE_SYSTEM_UID, namespace_object, p
 
 pytestmark = pytest.mark.etcd
 
-EVERYTHING = (*every_flag_but(of=RESTORE_RISKS), "--accept-unlisted-source", "--accept-unknown-uid")
+EVERYTHING = (*every_flag_but(of=REPLACING_RULES), "--accept", "unlisted-source", "--accept", "unknown-uid")
 ANOTHER_UID = "99999999-2222-3333-4444-555555555555"
 OBJECT_PATH = "/api/v1/namespaces/shop/secrets/target"
 
@@ -101,21 +113,21 @@ def test_a_server_that_reads_it(registry: Attacked, api: KubernetesAPI) -> None:
 
 def test_nobody_to_ask(registry: Attacked) -> None:
     target(registry, damaged(registry))
-    accepted = [word for word in EVERYTHING if word != "--accept-no-api-server"]
+    accepted = without(EVERYTHING, "no-api-server")
     with registry.nothing_changes():
         ran = over(registry, object_for(registry), *accepted)
-    registry.refused(ran, "--from-object: no API server is asked", hint="--accept-no-api-server")
+    registry.refused(ran, "--from-object: no API server is asked", hint="--accept no-api-server")
 
 
 def test_a_server_that_does_not_answer(registry: Attacked, api: KubernetesAPI) -> None:
     target(registry, damaged(registry))
     api.instead[OBJECT_PATH] = status_answer(403)
-    accepted = [word for word in EVERYTHING if word != "--accept-no-api-server"]
+    accepted = without(EVERYTHING, "no-api-server")
     with registry.nothing_changes():
         ran = over(
             registry, object_for(registry), "--kubeconfig", str(api.kubeconfig(registry.folder)), *accepted
         )
-    registry.refused(ran, "no API server could say whether it reads", hint="--accept-no-api-server")
+    registry.refused(ran, "no API server could say whether it reads", hint="--accept no-api-server")
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -128,7 +140,7 @@ def test_a_write_key_that_is_not_deployed(registry: Attacked, there: bool) -> No
     registry.refused(
         ran, "nothing shows that the API servers hold the key of aesgcm/v1/next", hint="create a new one"
     )
-    assert "--accept-undeployed-write-key" not in ran.err
+    assert "--accept undeployed-write-key" not in ran.err
 
 
 @pytest.mark.parametrize("declared", [(), ("--declare-key-lost", "aesgcm/v1/key1")])
@@ -180,7 +192,7 @@ def test_an_object_of_another_generation(registry: Attacked) -> None:
 
 def test_a_uid_that_nothing_tells(registry: Attacked) -> None:
     target(registry, damaged(registry))
-    accepted = [word for word in EVERYTHING if word != "--accept-unknown-uid"]
+    accepted = without(EVERYTHING, "unknown-uid")
     with registry.nothing_changes():
         ran = over(registry, object_for(registry), *accepted)
     registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=f"the uid {UID.decode()}")
@@ -391,11 +403,11 @@ def test_what_the_cluster_depends_on(registry: Attacked) -> None:
     registry.put("others", namespace_object("others", "u-5"), "namespaces")
     key = registry.key("shop", "namespaces")
     value = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop", "uid": "u-4"}}
-    accepted = ("--accept-unlisted-source", "--accept-unknown-uid", "--accept-no-api-server")
+    accepted = ("--accept", "unlisted-source", "--accept", "unknown-uid", "--accept", "no-api-server")
     with registry.nothing_changes():
         ran = over(registry, value, *accepted, at=key)
-    registry.refused(ran, "a file that may have been edited", hint="--accept-risk cluster-breaking")
-    ran = over(registry, value, *accepted, "--accept-risk", "cluster-breaking", at=key)
+    registry.refused(ran, "a file that may have been edited", hint="--accept cluster-breaking")
+    ran = over(registry, value, *accepted, "--accept", "cluster-breaking", at=key)
     assert ran.code == 0, ran.err
 
 
@@ -440,8 +452,7 @@ def test_another_key_that_changes_before_the_transaction(registry: Attacked, cha
                 candidate=Candidate.of_key(msgspec.structs.replace(cluster, configured=True), at, other),
                 reason="r",
                 record_paths=registry.places,
-                unlisted_source=True,
-                unknown_uid=True,
+                accepted=Acceptances(words=("unlisted-source", "unknown-uid")),
             ),
             Agreeing(),
             preview=lambda _shown: None,

@@ -12,10 +12,11 @@ import msgspec
 import pytest
 
 import etcdfix
+from etcdfix.cli.safety import CLUSTER_RULES, DELETION_RULES, REPLACING_RULES
 from etcdfix.remediation.audit.grounds import Grounds
+from etcdfix.rules import Rule
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
-from etcdfix.verdicts.deletability import DELETION_RISKS, RESTORE_RISKS, AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,
     LOCAL,
@@ -115,17 +116,17 @@ def _two_objects(registry: Attacked) -> bytes:
 
 
 Prepare = Callable[[Attacked], bytes]
-LIFTED: dict[str, tuple[Prepare, AcceptRisk]] = {
-    "namespace": (_cut_namespace, AcceptRisk.CLUSTER_BREAKING),
-    "kube-system": (_cut_in_kube_system, AcceptRisk.CLUSTER_BREAKING),
-    "likely damage": (_nonce, AcceptRisk.UNPROVEN_DAMAGE),
-    "newer": (_newer, AcceptRisk.NEWER_THAN_KNOWN),
-    "mass damage": (_many, AcceptRisk.MASS_DAMAGE),
-    "moved": (_moved, AcceptRisk.ONLY_COPY),
-    "repairable": (_one_bit, AcceptRisk.ONLY_COPY),
-    "CR LF": (_text_mode, AcceptRisk.ONLY_COPY),
-    "trailing bytes": (_trailing, AcceptRisk.ONLY_COPY),
-    "two objects": (_two_objects, AcceptRisk.ONLY_COPY),
+LIFTED: dict[str, tuple[Prepare, Rule]] = {
+    "namespace": (_cut_namespace, Rule.CLUSTER_BREAKING),
+    "kube-system": (_cut_in_kube_system, Rule.CLUSTER_BREAKING),
+    "likely damage": (_nonce, Rule.UNPROVEN_DAMAGE),
+    "newer": (_newer, Rule.NEWER_THAN_KNOWN),
+    "mass damage": (_many, Rule.MASS_DAMAGE),
+    "moved": (_moved, Rule.ONLY_COPY),
+    "repairable": (_one_bit, Rule.ONLY_COPY),
+    "CR LF": (_text_mode, Rule.ONLY_COPY),
+    "trailing bytes": (_trailing, Rule.ONLY_COPY),
+    "two objects": (_two_objects, Rule.ONLY_COPY),
 }
 
 
@@ -133,13 +134,13 @@ LIFTED: dict[str, tuple[Prepare, AcceptRisk]] = {
 def test_each_risk_lifts_its_own_rule_and_no_other(registry: Attacked, case: str) -> None:
     prepare, risk = LIFTED[case]
     at = prepare(registry)
-    hint = f"--accept-risk {risk}"
+    hint = f"--accept {risk}"
     registry.refuses([at], hint=hint)
     registry.refuses([at], *every_flag_but(risk), hint=hint)
-    for other in set(DELETION_RISKS) - {risk}:
-        registry.refuses([at], "--accept-risk", other.value, hint=hint)
+    for other in {*DELETION_RULES, *CLUSTER_RULES} - {Rule.UNCHECKED_MEMBER, risk}:
+        registry.refuses([at], "--accept", other.value, hint=hint)
     with registry.nothing_changes():
-        ran = registry.delete(at, "--accept-risk", risk.value, "--dry-run")
+        ran = registry.delete(at, "--accept", risk.value, "--dry-run")
     assert ran.code == 0, ran.err
 
 
@@ -151,9 +152,9 @@ def test_two_risks_need_two_words(registry: Attacked) -> None:
     value[23:29] = b"\xff" * 6
     registry.etcd.put(at, bytes(value))
     registry.secrets("aesgcm", ["later"])
-    registry.refuses([at], "--accept-risk", "cluster-breaking", hint="--accept-risk unproven-damage")
-    registry.refuses([at], "--accept-risk", "unproven-damage", hint="--accept-risk cluster-breaking")
-    both = ("--accept-risk", "cluster-breaking", "--accept-risk", "unproven-damage")
+    registry.refuses([at], "--accept", "cluster-breaking", hint="--accept unproven-damage")
+    registry.refuses([at], "--accept", "unproven-damage", hint="--accept cluster-breaking")
+    both = ("--accept", "cluster-breaking", "--accept", "unproven-damage")
     assert registry.delete(at, *both, "--dry-run").code == 0
 
 
@@ -237,14 +238,14 @@ def test_a_restore_over_it_is_refused_in_the_same_words(registry: Attacked, case
     registry.etcd.put(at, seal("aesgcm", secret(name, size=3), at))
     earlier = registry.mod_revision(at)
     registry.etcd.put(at, now)
-    replace = ("--replace-mod-revision", str(registry.mod_revision(at)), "--accept-unlisted-source")
+    replace = ("--replace-mod-revision", str(registry.mod_revision(at)), "--accept", "unlisted-source")
     with registry.nothing_changes():
         ran = registry.restore(
             at.decode(),
             "--from-revision",
             str(earlier),
             *replace,
-            *every_flag_but(of=RESTORE_RISKS),
+            *every_flag_but(of=REPLACING_RULES),
             yes=True,
         )
     registry.refused(ran, says, hint=hint)
@@ -300,10 +301,19 @@ def test_declaration_is_no_answer_to_anything_else(registry: Attacked) -> None:
     system = registry.key("kube-system/web")
     registry.etcd.put(system, seal("aesgcm", secret("web"), system))
     lost = declared("aesgcm/v1/key1")
-    registry.refuses([system], *lost, says=["may break the cluster"], hint="--accept-risk cluster-breaking")
-    registry.refuses([at], *lost[1:], says=["no API server is asked"], hint="--accept-no-api-server")
+    registry.refuses(
+        [system],
+        *lost,
+        "--accept",
+        "ends-cached-reads",
+        says=["may break the cluster"],
+        hint="--accept cluster-breaking",
+    )
+    registry.refuses([at], *lost[2:], says=["no API server is asked"], hint="--accept no-api-server")
     registry.refuses([at], *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="--declare-key-lost")
-    registry.refuses([at], *lost, says=["typed back"], hint="--yes", yes=False)
+    registry.refuses(
+        [at], *lost, "--accept", "ends-cached-reads", says=["typed back"], hint="--yes", yes=False
+    )
 
 
 def test_one_that_opens_contradicts_a_loss(registry: Attacked) -> None:
@@ -312,7 +322,9 @@ def test_one_that_opens_contradicts_a_loss(registry: Attacked) -> None:
     (at,) = registry.secrets("aesgcm", ["second"], WRONG)
     registry.secrets("aesgcm", ["third"], WRONG)
     lost = declared("aesgcm/v1/key1")
-    assert registry.delete(at, *lost, "--dry-run").code == 0  # the third fails too, and later than what opens
+    assert (
+        registry.delete(at, *lost, "--accept", "ends-cached-reads", "--dry-run").code == 0
+    )  # the third fails too, and later than what opens
     registry.etcd.delete(registry.key("shop/third"))
     registry.refuses([at], *lost, says=["opens under the same key"], hint="not lost then")
 
@@ -342,9 +354,9 @@ def test_reencryption_without_a_proof_that_the_servers_hold_the_key(registry: At
             registry.etcd.put(other, seal("aesgcm", config_map("newest"), other, WRONG))
     candidate = candidate_config(registry.folder, provider("aesgcm", old=TRUE))
     with registry.nothing_changes():
-        ran = registry.reencrypt(at, candidate, "--accept-no-api-server", "--accept-unknown-cluster")
+        ran = registry.reencrypt(at, candidate, "--accept", "no-api-server", "--accept", "unknown-cluster")
     registry.refused(
-        ran, "nothing shows that the API servers hold the key of", hint="--accept-undeployed-write-key"
+        ran, "nothing shows that the API servers hold the key of", hint="--accept undeployed-write-key"
     )
 
 
@@ -352,7 +364,7 @@ def test_reencryption_of_what_today_reads(registry: Attacked) -> None:
     (at,) = registry.secrets("aesgcm", ["web"])
     candidate = candidate_config(registry.folder, provider("aesgcm", key1=TRUE))
     with registry.nothing_changes():
-        ran = registry.reencrypt(at, candidate, "--accept-undeployed-write-key")
+        ran = registry.reencrypt(at, candidate, "--accept", "undeployed-write-key")
     registry.refused(ran, "today's configuration opens", hint="kubectl replace")
 
 
@@ -404,7 +416,7 @@ def test_what_a_deletion_rested_on(
         guarded.etcd.put(whole, seal("aesgcm", secret("whole"), whole))
         given = (
             "--insecure-skip-tls-verify", "--kubeconfig", str(api.kubeconfig(tmp_path)),
-            "--kubernetes-version", "1.34", "--accept-risk", "only-copy",
+            "--kubernetes-version", "1.34", "--accept", "only-copy",
         )  # fmt: skip
         for at in (one, two):
             ran = guarded.delete(at, *given)

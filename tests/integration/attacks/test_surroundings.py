@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from etcdfix.rules import Rule
 from etcdfix.testing.protobytes import block, object_meta, unknown
-from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,
     UID,
@@ -20,6 +20,7 @@ from tests.support.attacks import (
     node,
     seal,
     secret,
+    without,
 )
 from tests.support.etcd_proxy import EtcdProxy
 from tests.support.lossy_etcd import TXN
@@ -81,8 +82,8 @@ def test_one_that_was_written_through_a_proxy_for_a_while(registry: Attacked) ->
     )
     registry.secrets("aesgcm", ["latest"])
     registry.refuses(
-        [at], *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE),
-        says=["the damage is likely and not proven"], hint="--accept-risk unproven-damage",
+        [at], *every_flag_but(Rule.UNPROVEN_DAMAGE),
+        says=["the damage is likely and not proven"], hint="--accept unproven-damage",
     )  # fmt: skip
 
 
@@ -132,10 +133,10 @@ def test_moved_value_whose_home_is_newer(registry: Attacked) -> None:
     home, copy = moved(registry)
     registry.etcd.put(home, seal("aesgcm", secret("home", size=9), home))
     registry.refuses(
-        [copy], *every_flag_but(AcceptRisk.ONLY_COPY),
-        says=["holds the same object in a later state"], hint="--accept-risk only-copy",
+        [copy], *every_flag_but(Rule.ONLY_COPY),
+        says=["holds the same object in a later state"], hint="--accept only-copy",
     )  # fmt: skip
-    assert registry.delete(copy, "--accept-risk", "only-copy", "--dry-run").code == 0
+    assert registry.delete(copy, "--accept", "only-copy", "--dry-run").code == 0
 
 
 def test_moved_value_whose_home_holds_it(registry: Attacked) -> None:
@@ -210,16 +211,16 @@ def test_release_that_no_node_bears_out(registry: Attacked) -> None:
     registry.keyed("aesgcm")
     registry.put("node-0", node("node-0", "v1.34.1")[:-9], resource="minions")
     at = registry.put("shop/gpu", claim("v1alpha2"), resource="resourceclaims")
-    flags = [flag for flag in EVERY_FLAG if flag != "--accept-unknown-release"]
+    flags = without(EVERY_FLAG, "unknown-release")
     registry.refuses(
         [at], *flags, "--kubernetes-version", "1.34",
-        says=["no Node can be read, so nothing shows"], hint="--accept-unknown-release",
+        says=["no Node can be read, so nothing shows"], hint="--accept unknown-release",
     )  # fmt: skip
     # Accepted, but not proven: the value may still be newer than the release that was named.
-    others = every_flag_but(AcceptRisk.NEWER_THAN_KNOWN)
+    others = every_flag_but(Rule.NEWER_THAN_KNOWN)
     registry.refuses(
         [at], *others, "--kubernetes-version", "1.34",
-        says=["the cluster may be newer"], hint="--accept-risk newer-than-known",
+        says=["the cluster may be newer"], hint="--accept newer-than-known",
     )  # fmt: skip
 
 
@@ -254,10 +255,10 @@ def test_cluster_that_is_newer(registry: Attacked, case: str) -> None:
     registry.keyed("aesgcm")
     at = registry.put("shop/new-0", value(registry, 0), resource=resource)
     registry.refuses(
-        [at], *every_flag_but(AcceptRisk.NEWER_THAN_KNOWN),
-        says=["the cluster may be newer than this etcdfix"], hint="--accept-risk newer-than-known",
+        [at], *every_flag_but(Rule.NEWER_THAN_KNOWN),
+        says=["the cluster may be newer than this etcdfix"], hint="--accept newer-than-known",
     )  # fmt: skip
-    assert registry.delete(at, "--accept-risk", "newer-than-known", "--dry-run").code == 0
+    assert registry.delete(at, "--accept", "newer-than-known", "--dry-run").code == 0
     keys = [at, *(registry.put(f"shop/new-{n}", value(registry, n), resource=resource) for n in range(1, 12))]
     for flags in ((), EVERY_FLAG):
         registry.refuses(
@@ -365,9 +366,9 @@ def test_kube_system_that_is_not_there(registry: Attacked) -> None:
     registry.keyed("aesgcm")
     at = registry.put("shop/cut", secret("cut")[:-9])
     registry.etcd.delete(registry.key("kube-system", "namespaces"))
-    flags = [flag for flag in EVERY_FLAG if flag != "--accept-unknown-cluster"]
+    flags = without(EVERY_FLAG, "unknown-cluster")
     registry.refuses(
-        [at], *flags, says=["there is no namespace kube-system"], hint="--accept-unknown-cluster"
+        [at], *flags, says=["there is no namespace kube-system"], hint="--accept unknown-cluster"
     )
     # No Namespace at all: that is no cluster, whatever is accepted.
     registry.refuses([at], *EVERY_FLAG, says=["no Namespace can be read under"], hint="--etcd-prefix")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from etcdfix.rules import Rule
 from etcdfix.testing.certificates import CertificateAuthority
-from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.attacks import (
     EVERY_FLAG,
     LOCAL,
@@ -56,8 +56,8 @@ def test_the_newest_value_alone(registry: Attacked, api: KubernetesAPI, kind: st
     registry.refuses([at], *EVERY_FLAG, *asking, says=[f"the API server at {api.url} reads"], hint="compare")
     api.reads = False
     registry.refuses(
-        [at], *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE), *asking,
-        says=["the damage is possible and not proven"], hint="--accept-risk unproven-damage",
+        [at], *every_flag_but(Rule.UNPROVEN_DAMAGE), *asking,
+        says=["the damage is possible and not proven"], hint="--accept unproven-damage",
     )  # fmt: skip
     # One that is listed and does not answer may be the one that wrote it.
     api.listed = [("127.0.0.1", api.port), ("127.0.0.1", 9)]
@@ -65,7 +65,7 @@ def test_the_newest_value_alone(registry: Attacked, api: KubernetesAPI, kind: st
     api.listed = None
     registry.refuses([at], *EVERY_FLAG, *asking, says=[POSSIBLE, "is not known"], hint="each API server")
     api.listed = [("127.0.0.1", api.port)]
-    ran = registry.delete(at, "--accept-risk", "unproven-damage", *asking, "--dry-run")
+    ran = registry.delete(at, "--accept", "unproven-damage", *asking, "--dry-run")
     assert ran.code == 0, ran.err
 
 
@@ -108,7 +108,7 @@ def test_a_kept_revision_goes_over_the_newest_value_only_with_the_word_of_every_
     registry.secrets("aesgcm", OLDER)
     registry.etcd.put(at, seal("aesgcm", secret("web"), at, WRONG))
     words = ("--from-revision", str(kept), "--replace-mod-revision", str(registry.mod_revision(at)))
-    risk = ("--accept-risk", "unproven-damage")
+    risk = ("--accept", "unproven-damage")
     refused = registry.restore(*words, at.decode(), *risk)
     registry.refused(refused, POSSIBLE, hint="--kubeconfig FILE")
     asking = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
@@ -163,15 +163,13 @@ def test_two_bytes_are_damage_and_the_kept_revision_goes_back(registry: Attacked
     kept, whole = registry.mod_revision(at), seal("aesgcm", secret("web"), at)
     registry.etcd.put(at, whole[:-60] + bytes(byte ^ 0x41 for byte in whole[-60:-58]) + whole[-58:])
     registry.refuses(
-        [at], *every_flag_but(AcceptRisk.UNPROVEN_DAMAGE),
-        says=["an earlier revision of this etcd key opens"], hint="--accept-risk unproven-damage",
+        [at], *every_flag_but(Rule.UNPROVEN_DAMAGE),
+        says=["an earlier revision of this etcd key opens"], hint="--accept unproven-damage",
     )  # fmt: skip
-    risk = ("--accept-risk", "unproven-damage")
+    risk = ("--accept", "unproven-damage")
     assert registry.delete(at, *risk, "--dry-run").code == 0
     words = ("--from-revision", str(kept), "--replace-mod-revision", str(registry.mod_revision(at)))
-    registry.refused(
-        registry.restore(*words, at.decode()), "not proven", hint="--accept-risk unproven-damage"
-    )
+    registry.refused(registry.restore(*words, at.decode()), "not proven", hint="--accept unproven-damage")
     ran = registry.restore(*words, at.decode(), *risk)
     assert ran.code == 0, ran.err
     assert registry.stored(at) == whole

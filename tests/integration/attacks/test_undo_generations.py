@@ -14,8 +14,8 @@ from tests.support.objects import IDENTITY, KEY_1, KEY_2, UID, aescbc, provider,
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
-UNKNOWN_UID = "--accept-unknown-uid"
-UNLISTED = "--accept-unlisted-source"
+UNKNOWN_UID = "--accept=unknown-uid"
+UNLISTED = "--accept=unlisted-source"
 ANOTHER_UID = b"99999999-2222-3333-4444-555555555555"
 NEWER = aescbc(secret("broken").replace(UID, ANOTHER_UID))
 
@@ -67,7 +67,7 @@ def test_over_a_newer_object_that_reads(registry: Registry) -> None:
 def test_over_a_newer_object_once_the_key_is_found(registry: Registry, known: bool) -> None:
     """What was deleted reads again: its uid is held against that of the object that was made since."""
     key = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
-    lost = ("--declare-key-lost", "aescbc/v1/key2", "--accept-no-api-server")
+    lost = ("--declare-key-lost", "aescbc/v1/key2", "--accept", "no-api-server")
     backup = registry.deleted("shop/old", *lost)
     registry.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
     if known:
@@ -86,7 +86,7 @@ def test_over_a_newer_object_once_the_key_is_found(registry: Registry, known: bo
 def test_over_the_same_object_made_again(registry: Registry) -> None:
     """A restore makes a new generation of the same object: by its uid, where that is known."""
     key = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
-    lost = ("--declare-key-lost", "aescbc/v1/key2", "--accept-no-api-server")
+    lost = ("--declare-key-lost", "aescbc/v1/key2", "--accept", "no-api-server")
     backup = registry.deleted("shop/old", *lost)
     registry.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
     registry.etcd.put(key, aescbc(secret("old")))

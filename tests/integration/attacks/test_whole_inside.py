@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import pytest
 
+from etcdfix.rules import Rule
 from etcdfix.testing.servers import EtcdServer
-from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support import encoders
 from tests.support.attacks import EVERY_FLAG, LOCAL, TRUE, Attacked, every_flag_but, seal, secret
 from tests.support.kms_plugin import KMSPlugin
@@ -164,7 +164,7 @@ def test_none_goes_without_a_word(ground: Ground) -> None:
     registry = ground.registry
     for name in ("before", "more"):
         ground.put(name, ground.object(name))
-    both = (AcceptRisk.ONLY_COPY, AcceptRisk.NEWER_THAN_KNOWN)
+    both = (Rule.ONLY_COPY, Rule.NEWER_THAN_KNOWN)
     for what, shape in shapes_of(ground.kind).items():
         at = ground.put("w-0", shape(ground.object("w-0")))
         ground.put("zz", ground.object("zz"))
@@ -175,7 +175,7 @@ def test_none_goes_without_a_word(ground: Ground) -> None:
             refusal = json.loads(ran.out)["refusal"]
             if not flags:
                 continue
-            named = [risk for risk in both if f"--accept-risk {risk}" in refusal["next_step"]]
+            named = [risk for risk in both if f"--accept {risk}" in refusal["next_step"]]
             assert named or refusal["rule"] == "readable", (what, registry.verdict(at), refusal)
             assert "never-to-be-shown" not in ran.out + ran.err
 
@@ -230,7 +230,7 @@ def test_eight_of_eight_in_one_unknown_encoding_stay(
         ran = registry.delete(keys[1], *EVERY_FLAG, "-o", "json")
     assert ran.code == 4, (registry.verdict(keys[1]), ran)
     # What looks like noise is shown by no tag to be under the right key.
-    assert json.loads(ran.out)["refusal"]["rule"] in {"newer-than-known", "curable-by-configuration"}, ran
+    assert json.loads(ran.out)["refusal"]["rule"] in {"fails-like-others", "curable-by-configuration"}, ran
     registry.make_plan()
     assert not {"delete"} & {decision["decision"] for decision in registry.document()["decisions"]}
 
@@ -270,10 +270,10 @@ def test_annotations_by_a_rule_that_is_not_ours(
     annotated("before", {})
     at = annotated("w-0", annotations)
     annotated("zz", {})
-    hint = f"--accept-risk {AcceptRisk.NEWER_THAN_KNOWN}"
+    hint = f"--accept {Rule.NEWER_THAN_KNOWN}"
     registry.refuses([at], hint=hint)
-    registry.refuses([at], *every_flag_but(AcceptRisk.NEWER_THAN_KNOWN), hint=hint)
-    ran = registry.delete(at, "--accept-risk", AcceptRisk.NEWER_THAN_KNOWN.value, "--dry-run")
+    registry.refuses([at], *every_flag_but(Rule.NEWER_THAN_KNOWN), hint=hint)
+    ran = registry.delete(at, "--accept", Rule.NEWER_THAN_KNOWN.value, "--dry-run")
     assert ran.code == 0, ran.err
 
 
@@ -290,14 +290,14 @@ def test_what_is_unknown_below_an_unknown_envelope(
     annotated("before", {})
     at = annotated("w-0", **envelope, shape=shape)
     annotated("zz", {})
-    newer = AcceptRisk.NEWER_THAN_KNOWN
-    registry.refuses([at], hint=f"--accept-risk {newer}")
-    registry.refuses([at], *every_flag_but(newer), hint=f"--accept-risk {newer}")
-    ran = registry.delete(at, "--accept-risk", newer.value, "--dry-run")
+    newer = Rule.NEWER_THAN_KNOWN
+    registry.refuses([at], hint=f"--accept {newer}")
+    registry.refuses([at], *every_flag_but(newer), hint=f"--accept {newer}")
+    ran = registry.delete(at, "--accept", newer.value, "--dry-run")
     assert ran.code == 0, ran.err
     keys = [at, *(annotated(f"w-{number}", **envelope, shape=shape) for number in range(1, 8))]
     for ran in registry.refuses(keys[:2], *EVERY_FLAG, hint="use an etcdfix that knows"):
-        assert json.loads(ran.out)["refusal"]["rule"] == "newer-than-known"
+        assert json.loads(ran.out)["refusal"]["rule"] == "fails-like-others"
 
 
 REPAIRED: dict[str, Callable[[Ground, bytes], bytes]] = {
@@ -316,23 +316,23 @@ def test_what_a_newer_release_may_have_written_is_not_undone_without_a_word(
     ground.put("more", ground.object("more"))
     at = ground.key("w-0")
     registry.etcd.put(at, REPAIRED[what](ground, at))
-    hint = f"--accept-risk {AcceptRisk.NEWER_THAN_KNOWN}"
-    others = ("--accept-risk", "unproven-repair", "--accept-risk", "cluster-breaking")
+    hint = f"--accept {Rule.NEWER_THAN_KNOWN}"
+    others = ("--accept", "unproven-repair", "--accept", "cluster-breaking")
     for flags in ((), others):
         with registry.nothing_changes():
             ran = registry.repair(at, *flags, "-o", "json")
         assert ran.code == 4, ran
         refusal = json.loads(ran.out)["refusal"]
-        assert refusal["rule"] == "risk-not-accepted", refusal
+        assert refusal["rule"] == "newer-than-known", refusal
         assert hint in refusal["next_step"], refusal
     # The command that a refused deletion prints goes through.
     refusal = json.loads(registry.delete(at, "-o", "json").out)["refusal"]
-    assert refusal["rule"] == "repairable", refusal
+    assert refusal["rule"] == "only-copy", refusal
     command = refusal["next_step"].partition("repair it: ")[2].partition(";")[0]
     assert hint in command
     command = command.replace("--dry-run", "--yes").replace("REASON", "x")
     places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log)]
-    ran = registry.run(*command.split()[1:], *places, "--accept-no-api-server")
+    ran = registry.run(*command.split()[1:], *places, "--accept", "no-api-server")
     assert ran.code == 0, ran.err
     assert registry.stored(at) is not None
     assert registry.delete(at, *EVERY_FLAG).code == 4  # it reads

@@ -31,7 +31,7 @@ from tests.support.objects import (
 TRUE, WRONG, OTHER = KEY_1, KEY_2, b"another-rules-ke"
 NAMES = [f"db-{number}" for number in range(12)]
 DECLARED = ("--declare-key-lost", "aesgcm/v1/key1")
-EVERYTHING = (*DECLARED, "--accept-no-api-server", "--accept-risk", "cluster-breaking")
+EVERYTHING = (*DECLARED, "--accept", "no-api-server", "--accept", "cluster-breaking")
 
 pytestmark = pytest.mark.etcd
 
@@ -71,7 +71,7 @@ def writers(registry: Registry, name: str, *arguments: str) -> Iterator[tuple[st
     yield (
         "restore",
         registry.restore(
-            key.decode(), "--from-revision", str(present - 1), "--accept-unlisted-source",
+            key.decode(), "--from-revision", str(present - 1), "--accept", "unlisted-source",
             "--replace-mod-revision", str(present), *arguments,
         ),
     )  # fmt: skip
@@ -79,13 +79,13 @@ def writers(registry: Registry, name: str, *arguments: str) -> Iterator[tuple[st
     yield (
         "restore --from-object",
         registry.restore(
-            key.decode(), "--from-object", str(file), "--accept-unlisted-source", "--accept-unknown-uid",
+            key.decode(), "--from-object", str(file), "--accept", "unlisted-source", "--accept", "unknown-uid",
             "--replace-mod-revision", str(present), *arguments,
         ),
     )  # fmt: skip
     candidate = candidate_config(registry.folder, provider("aesgcm", key1=TRUE))
-    declared = [word for word in arguments if word not in {*DECLARED, "--accept-risk", "cluster-breaking"}]
-    yield "reencrypt", registry.reencrypt(key, candidate, "--accept-undeployed-write-key", *declared)
+    declared = [word for word in arguments if word not in {*DECLARED, "--accept", "cluster-breaking"}]
+    yield "reencrypt", registry.reencrypt(key, candidate, "--accept", "undeployed-write-key", *declared)
 
 
 def test_every_writer_refuses_whatever_is_declared(registry: Registry, api: KubernetesAPI) -> None:
@@ -131,5 +131,5 @@ def test_a_declaration_that_nobody_could_contradict(registry: Registry) -> None:
             ran = registry.delete(key, *DECLARED)
             registry.refused(ran, "--declare-key-lost: no API server is asked", hint="--kubeconfig FILE")
             earlier = ("--from-revision", str(registry.mod_revision(key) - 1))
-            ran = registry.restore(key.decode(), *earlier, "--accept-unlisted-source", *DECLARED)
-            registry.refused(ran, "--declare-key-lost: no API server is asked", hint="--accept-no-api-server")
+            ran = registry.restore(key.decode(), *earlier, "--accept", "unlisted-source", *DECLARED)
+            registry.refused(ran, "--declare-key-lost: no API server is asked", hint="--accept no-api-server")

@@ -127,8 +127,8 @@ def test_reconcile_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, recon
     written = path.read_bytes()
     code, out, _ = reconcile()
     assert (code, path.read_bytes()) == (4, written)
-    assert "--accept-other-cluster-id" in out
-    code, out, _ = reconcile("--accept-other-cluster-id")
+    assert "--accept other-cluster-id" in out
+    code, out, _ = reconcile("--accept", "other-cluster-id")
     assert code == 3
     assert ": anomaly" in out
     layout = prefix.decode().rstrip("/")
@@ -163,7 +163,7 @@ def test_reconcile_where_the_cluster_is_unknown(
     code, out, _ = reconcile()
     assert code == 4
     assert "the kube-system uid of this etcd is unknown" in out
-    assert reconcile("--accept-unknown-cluster")[0] == 0
+    assert reconcile("--accept", "unknown-cluster")[0] == 0
 
 
 @pytest.mark.etcd

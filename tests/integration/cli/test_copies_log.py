@@ -169,7 +169,7 @@ def test_the_log_of_a_clone_is_neither_told_nor_restored(
     """Every command judges a log in the same way."""
     part(logged, start_local_etcd, tmp_path)
     wal, key = str(tmp_path / "clone" / "member" / "wal"), logged.key("shop/s-1").decode()
-    given = ("--accept-unlisted-source", "--accept-unknown-uid", "--dry-run")
+    given = ("--accept", "unlisted-source", "--accept", "unknown-uid", "--dry-run")
     restored = logged.restore("--from-wal", wal, key, *given)
     told = logged.run("history", key, "--wal", wal, *logged.common(places=False, reason=None))
     for ran in (restored, told):
@@ -183,13 +183,13 @@ def test_the_log_of_a_clone_that_went_on_alone(
     """The API servers are down, so nothing that is stored here contradicts it; its db is newer than what is here."""
     part(logged, start_local_etcd, tmp_path, idle=True)
     wal, key = str(tmp_path / "clone" / "member" / "wal"), logged.key("shop/s-1").decode()
-    given = ("--accept-unlisted-source", "--accept-unknown-uid")
+    given = ("--accept", "unlisted-source", "--accept", "unknown-uid")
     with logged.untouched():
         ran = logged.restore("--from-wal", wal, key, *given)
         logged.refused(ran, "nothing shows that etcd applied it", hint="--entry")
         (entry,) = re.findall(r"is entry (\d+),", ran.err)
         ran = logged.restore("--from-wal", wal, key, "--entry", entry, *given)
-    logged.refused(ran, "which is newer than what is read", hint="--accept-unknown-cluster")
+    logged.refused(ran, "which is newer than what is read", hint="--accept unknown-cluster")
 
 
 @pytest.mark.parametrize("beside", [True, False])

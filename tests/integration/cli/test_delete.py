@@ -355,23 +355,21 @@ def test_allocator_is_never_deleted(registry: Registry) -> None:
 def test_kind_that_may_be_newer_than_the_tool(registry: Registry) -> None:
     key = registry.put("shop/new", json_object("v1", "Sekret", "new"))
     # A release that was named proves nothing of a kind that stands in no table, whoever bears it out.
-    release = ("--kubernetes-version", "1.36", "--accept-unknown-release")
+    release = ("--kubernetes-version", "1.36", "--accept", "unknown-release")
     for named in ((), release):
         with registry.untouched():
             ran = registry.delete(key, *named)
-        registry.refused(
-            ran, "the cluster may be newer than this etcdfix", hint="--accept-risk newer-than-known"
-        )
-    ran = registry.delete(key, "--accept-risk", "newer-than-known")
+        registry.refused(ran, "the cluster may be newer than this etcdfix", hint="--accept newer-than-known")
+    ran = registry.delete(key, "--accept", "newer-than-known")
     assert ran.code == 0, ran.err
-    assert registry.events()[0].annotations.accepted == '["--accept-risk newer-than-known"]'
+    assert registry.events()[0].annotations.accepted == '["--accept newer-than-known"]'
 
 
 def test_kind_of_which_nothing_reads_is_newer_than_the_tool(registry: Registry) -> None:
     key = registry.put("shop/new", json_object("v1", "Sekret", "new"))
     registry.put("shop/newer", json_object("v1", "Sekret", "newer"))
     with registry.untouched():
-        ran = registry.delete(key, "--accept-risk", "newer-than-known")
+        ran = registry.delete(key, "--accept", "newer-than-known")
     registry.refused(
         ran,
         "2 values like it (v1 Sekret of secrets) fail and none can be read",
@@ -382,7 +380,7 @@ def test_kind_of_which_nothing_reads_is_newer_than_the_tool(registry: Registry) 
 def test_release_that_no_node_bears_out(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"), "--kubernetes-version", "1.36")
-    registry.refused(ran, "no Node can be read, so nothing shows", hint="--accept-unknown-release")
+    registry.refused(ran, "no Node can be read, so nothing shows", hint="--accept unknown-release")
 
 
 # Another value than expected.
@@ -448,11 +446,11 @@ def test_what_the_configuration_can_cure(
         f"the configuration alone can cure this ({cause}: ",
         hint=f"fix the configuration; only if that key is gone for ever: --declare-key-lost {transformer}",
     )
-    ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", transformer)
+    ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", transformer)
     assert ran.code == 0, ran.err
     assert "declared lost for ever" in ran.err
     assert registry.events()[0].annotations.accepted == (
-        f'["--declare-key-lost {transformer}","--accept-no-api-server"]'
+        f'["--declare-key-lost {transformer}","--accept", "no-api-server"]'
     )
 
 
@@ -493,7 +491,7 @@ def test_a_key_that_stands_elsewhere_is_not_lost(
     )
     assert "declare-key-lost" not in ran.err
     with registry.untouched():
-        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", transformer)
+        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", transformer)
     registry.refused(
         ran,
         f"--declare-key-lost {transformer} does not name a key of {key.decode()} that could be lost",
@@ -511,7 +509,7 @@ def test_a_key_that_opened_what_came_before_was_not_lost(registry: Registry) -> 
         hint="only if that key is gone for ever: --declare-key-lost aescbc/v1/key1",
     )
     with registry.untouched():
-        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key1")
+        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "aescbc/v1/key1")
     registry.refused(
         ran,
         f"a value that was written before {key.decode()}, and after all others that do not open",
@@ -527,7 +525,7 @@ def test_plaintext_that_identity_would_read_has_no_key_to_be_lost(registry: Regi
     registry.refused(ran, "can cure this (plaintext-not-allowed: ", hint="fix the configuration")
     assert "declare-key-lost" not in ran.err
     with registry.untouched():
-        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "identity")
+        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "identity")
     registry.refused(
         ran,
         "does not name a key of",
@@ -546,7 +544,7 @@ def test_custom_resource_whose_version_the_crd_lost_is_never_deleted(registry: R
         ran = registry.delete(key)
     registry.refused(ran, "can cure this (crd-version-missing: ", hint="fix the configuration")
     with registry.untouched():
-        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key1")
+        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "aescbc/v1/key1")
     registry.refused(
         ran,
         "does not name a key of",
@@ -577,7 +575,7 @@ def _lose(registry: Registry, *, lost: int, kept: int, damaged: int = 0) -> byte
     return pairs[0][0]
 
 
-LOST_KEY = ("--accept-no-api-server", "--declare-key-lost", "aesgcm/v1/gone")
+LOST_KEY = ("--accept", "no-api-server", "--declare-key-lost", "aesgcm/v1/gone")
 
 
 @pytest.mark.parametrize(("lost", "kept"), [(1, 0), (2, 0), (9, 9), (10, 10)])
@@ -606,7 +604,7 @@ def test_pattern(registry: Registry, lost: int, kept: int) -> None:
     """A value that is damaged for itself stays while so many others under its key fail that it may be the key."""
     key = _lose(registry, damaged=1, lost=lost, kept=kept)
     with registry.untouched():
-        ran = registry.delete(key, "--accept-risk", "mass-damage")
+        ran = registry.delete(key, "--accept", "mass-damage")
     registry.refused(
         ran,
         f"under aesgcm/v1/gone of secrets {lost + 1} values fail and {kept} do not: that is the encryption key",
@@ -628,7 +626,7 @@ def test_no_pattern(registry: Registry, damaged: int, lost: int, kept: int) -> N
             ran = registry.delete(key)
         assert ran.code == 4
         assert "no API server was asked whether it holds them" in ran.err
-    ran = registry.delete(key, *(["--accept-risk", "ends-cached-reads"] if lost else []))
+    ran = registry.delete(key, *(["--accept", "ends-cached-reads"] if lost else []))
     assert ran.code == 0, ran.err
     assert "declared lost" not in ran.err
 
@@ -640,11 +638,11 @@ def test_many_that_are_each_proven_damaged(registry: Registry, damaged: int, kep
         ran = registry.delete(key)
     registry.refused(
         ran, f"{damaged} values fail and {kept} do not: something damages many values",
-        hint="find out what happened to them; if that is understood: --accept-risk mass-damage",
+        hint="find out what happened to them; if that is understood: --accept mass-damage",
     )  # fmt: skip
-    ran = registry.delete(key, "--accept-risk", "mass-damage")
+    ran = registry.delete(key, "--accept", "mass-damage")
     assert ran.code == 0, ran.err
-    assert registry.events()[0].annotations.accepted == '["--accept-risk mass-damage"]'
+    assert registry.events()[0].annotations.accepted == '["--accept mass-damage"]'
 
 
 @pytest.mark.parametrize(
@@ -657,7 +655,7 @@ def test_many_that_are_each_proven_damaged(registry: Registry, damaged: int, kep
 def test_declaration_of_another_key(registry: Registry, declared: str) -> None:
     key = _lose(registry, lost=2, kept=0)
     with registry.untouched():
-        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", declared)
+        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", declared)
     registry.refused(
         ran,
         f"--declare-key-lost {declared} does not name the key of",
@@ -668,7 +666,7 @@ def test_declaration_of_another_key(registry: Registry, declared: str) -> None:
 def test_declaration_that_is_not_needed_must_fit_too(registry: Registry) -> None:
     key = registry.key("shop/broken")
     with registry.untouched():
-        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key9")
+        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "aescbc/v1/key9")
     registry.refused(ran, "does not name the key", hint="aescbc/v1/key1")
 
 
@@ -676,7 +674,7 @@ def test_declared_key_is_typed_back_at_a_terminal_even_with_yes(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = _lose(registry, lost=2, kept=0)
-    declared = ("--accept-no-api-server", "--declare-key-lost", "aesgcm/v1/gone")
+    declared = ("--accept", "no-api-server", "--declare-key-lost", "aesgcm/v1/gone")
     with registry.untouched(), typing(monkeypatch, "yes"):
         ran = registry.delete(key, *declared)
     assert ran.code == 4
@@ -721,13 +719,13 @@ def test_kms_key_that_the_plugin_does_not_know(registry: Registry, plugin: KMSPl
     registry.refused(ran, "nothing is proven against the value", hint="find out more: etcdfix explain")
     # Another key id of the provider opens: the name of the provider alone would say too much.
     with registry.untouched():
-        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov")
+        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov")
     registry.refused(ran, "does not name the key", hint=f"it was written under kms/v2/prov/{digest}")
     for wrong in ("kms/v2/prov/kek-2", "kms/v2/prov/", "kms/v2/other"):
         with registry.untouched():
-            ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", wrong)
+            ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", wrong)
         registry.refused(ran, "does not name the key", hint=digest)
-    ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
+    ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
     assert ran.code == 0, ran.err
     assert "Verdict      NOT PROVEN (kms-key-unknown)" in ran.err
     assert registry.kept()[0].content.verdict.outcome == "undetermined"
@@ -739,7 +737,7 @@ def test_kms_key_id_by_its_digest(registry: Registry, plugin: KMSPlugin) -> None
     (key,) = _behind(registry, plugin, "dead", key_id="kek-1")
     del plugin.keks["kek-1"]
     declared = f"kms/v2/prov/sha256:{hashlib.sha256(b'kek-1').hexdigest()}"
-    assert registry.delete(key, "--accept-no-api-server", "--declare-key-lost", declared).code == 0
+    assert registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", declared).code == 0
 
 
 def test_whole_kms_provider_that_is_dead(
@@ -754,15 +752,15 @@ def test_whole_kms_provider_that_is_dead(
         ran = registry.delete(one)
     registry.refused(ran, "nothing is proven against the value", hint="find out more")
     # While nobody answers, others of its key ids may be in order: the one that is lost has to be named.
-    ran = registry.delete(one, "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov")
+    ran = registry.delete(one, "--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov")
     registry.refused(ran, "does not name the key", hint="kms/v2/prov/sha256:")
     # An outage looks the same: a script does not decide that, a person who types it may.
     name = f"kms/v2/prov/{key_id_digest('kek-1')}"
     with registry.untouched():
-        ran = registry.delete(one, "--accept-no-api-server", "--declare-key-lost", name)
+        ran = registry.delete(one, "--accept", "no-api-server", "--declare-key-lost", name)
     registry.refused(ran, "which is what an outage looks like", hint="--kubeconfig")
     with typing(monkeypatch, name):
-        ran = registry.delete(one, "--accept-no-api-server", "--declare-key-lost", name)
+        ran = registry.delete(one, "--accept", "no-api-server", "--declare-key-lost", name)
     assert ran.code == 0, ran.err
     assert (
         f"kms/v2/prov of secrets ({key_id_digest('kek-1')}): 0 open, 0 fail, 2 undetermined (this one included)"
@@ -783,7 +781,7 @@ def test_declaration_does_not_make_a_readable_kms_value_deletable(
 ) -> None:
     (key,) = _behind(registry, plugin, "one", key_id="kek-1")
     with registry.untouched():
-        ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
+        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
     registry.refused(ran, "the object is readable", hint=API_OF)
 
 
@@ -795,12 +793,12 @@ def test_unknown_cluster(registry: Registry) -> None:
     key = registry.key("shop/broken")
     with registry.untouched():
         ran = registry.delete(key)
-    registry.refused(ran, "there is no namespace kube-system here", hint="--accept-unknown-cluster")
-    ran = registry.delete(key, "--accept-unknown-cluster")
+    registry.refused(ran, "there is no namespace kube-system here", hint="--accept unknown-cluster")
+    ran = registry.delete(key, "--accept", "unknown-cluster")
     assert ran.code == 0, ran.err
     assert "kube-system uid unknown (accepted)" in ran.err
     assert registry.kept()[0].content.cluster.kube_system_uid is None
-    assert "--accept-unknown-cluster" in registry.events()[0].annotations.accepted
+    assert "--accept unknown-cluster" in registry.events()[0].annotations.accepted
 
 
 @pytest.mark.parametrize("others", [{}, {"shop": b"k8s\x00\x0a\xff", "default": b"{}"}])
@@ -810,7 +808,7 @@ def test_unknown_cluster_without_any_namespace(registry: Registry, others: dict[
     for name, value in others.items():
         registry.put(name, value, resource="namespaces")
     with registry.untouched():
-        ran = registry.delete(registry.key("shop/broken"), "--accept-unknown-cluster")
+        ran = registry.delete(registry.key("shop/broken"), "--accept", "unknown-cluster")
     registry.refused(ran, f"no Namespace can be read under {registry.prefix}/", hint="--etcd-prefix")
 
 
@@ -837,17 +835,17 @@ def test_floor(registry: Registry, resource: str, name: str) -> None:
     key = registry.put(name, b"k8s\x00\x0a\xff", resource=resource)
     with registry.untouched():
         ran = registry.delete(key)
-    registry.refused(ran, "deleting this key may break the cluster", hint="--accept-risk cluster-breaking")
+    registry.refused(ran, "deleting this key may break the cluster", hint="--accept cluster-breaking")
     with registry.untouched():
-        ran = registry.delete(key, "--accept-risk", "cluster-breaking", "--dry-run")
+        ran = registry.delete(key, "--accept", "cluster-breaking", "--dry-run")
     assert ran.code == 0, ran.err
     assert "CLUSTER-BREAKING, as accepted" in ran.err
 
 
 def test_accepted_risk_is_recorded(registry: Registry) -> None:
     key = registry.put("shop", b"k8s\x00\x0a\xff", resource="namespaces")
-    assert registry.delete(key, "--accept-risk", "cluster-breaking").code == 0
-    assert registry.events()[0].annotations.accepted == '["--accept-risk cluster-breaking"]'
+    assert registry.delete(key, "--accept", "cluster-breaking").code == 0
+    assert registry.events()[0].annotations.accepted == '["--accept cluster-breaking"]'
 
 
 def test_kube_system_itself_names_the_cluster_by_a_kept_revision_when_it_is_broken(
@@ -855,7 +853,7 @@ def test_kube_system_itself_names_the_cluster_by_a_kept_revision_when_it_is_brok
 ) -> None:
     key = registry.put("kube-system", namespace_object("kube-system")[:-3], resource="namespaces")
     with registry.untouched():
-        ran = registry.delete(key, "--accept-risk", "cluster-breaking", "--dry-run")
+        ran = registry.delete(key, "--accept", "cluster-breaking", "--dry-run")
     assert ran.code == 0, ran.err
     assert f"kube-system uid {UID}, from its revision" in ran.err
 
@@ -906,7 +904,7 @@ def test_nothing_is_waited_for_while_others_fail(registry: Registry, api: Kubern
     api.instead[SECRETS] = status_answer(500)
     ran = registry.delete(
         registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder)),
-        "--accept-risk", "unproven-damage",
+        "--accept", "unproven-damage",
     )  # fmt: skip
     assert ran.code == 0, ran.err
     assert "1 other value of secrets cannot be read without fault" in ran.out
@@ -989,7 +987,7 @@ def test_what_is_no_read_error_of_this_value_is_no_answer(
         registry.refused(
             registry.delete(broken, *asked),
             "no API server could say whether it reads",
-            hint="--accept-no-api-server",
+            hint="--accept no-api-server",
         )
     says = "the stored data was shorter than the required size"
     for fails in (read_error(), read_error(says), read_error(says, reason=None)):
@@ -1009,14 +1007,14 @@ def test_nobody_answers(registry: Registry, api: KubernetesAPI) -> None:
         ran,
         "no API server could say whether it reads",
         f"({api.url}: it does not know the kubeconfig's user (401))",
-        hint="--server URL; only if there is none that could be asked: --accept-no-api-server",
+        hint="--server URL; only if there is none that could be asked: --accept no-api-server",
     )
-    ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept-no-api-server")
+    ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept", "no-api-server")
     assert ran.code == 0, ran.err
     assert "Allowed by   nobody: no API server answered, as accepted" in ran.err
     assert f"API server   {api.url} may not be asked: it does not know the kubeconfig's user (401)" in ran.err
     intent = registry.events()[0].annotations
-    assert (intent.authorization, intent.accepted) == ("none", '["--accept-no-api-server"]')
+    assert (intent.authorization, intent.accepted) == ("none", '["--accept", "no-api-server"]')
 
 
 def test_who_may_not_get_the_object_is_told_how_to_ask_for_it(registry: Registry, api: KubernetesAPI) -> None:
@@ -1053,11 +1051,11 @@ def test_the_flag_lifts_no_answer_that_was_given(registry: Registry, api: Kubern
     broken, kubeconfig = registry.key("shop/broken"), str(api.kubeconfig(registry.folder))
     api.denied = {"delete"}
     with registry.untouched():
-        ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept-no-api-server")
+        ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept", "no-api-server")
     registry.refused(ran, "denies the permission", hint="auth can-i")
     api.reads = True
     with registry.untouched():
-        ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept-no-api-server")
+        ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept", "no-api-server")
     registry.refused(
         ran,
         f"the API server at {api.url} reads secrets shop/broken",
@@ -1103,7 +1101,7 @@ def test_a_declaration_without_an_api_server(registry: Registry, dry_run: tuple[
     registry.refused(
         ran,
         "--declare-key-lost: no API server is asked whether it has the key",
-        hint="--kubeconfig FILE; only if there is none that could be asked: --accept-no-api-server",
+        hint="--kubeconfig FILE; only if there is none that could be asked: --accept no-api-server",
     )
 
 
@@ -1148,7 +1146,7 @@ def test_authorization_in_an_unknown_cluster(registry: Registry, api: Kubernetes
     kubeconfig = str(api.kubeconfig(registry.folder))
     with registry.untouched():
         ran = registry.delete(
-            registry.key("shop/broken"), "--kubeconfig", kubeconfig, "--accept-unknown-cluster"
+            registry.key("shop/broken"), "--kubeconfig", kubeconfig, "--accept", "unknown-cluster"
         )
     registry.refused(ran, "nothing in etcd names the cluster")
 

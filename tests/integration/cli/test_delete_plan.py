@@ -144,7 +144,7 @@ def test_a_grade_in_a_plan_permits_nothing(registry: Registry) -> None:
     registry.refused(
         dry(registry, plan, key.encode()),
         "the garbage collector deletes 100 dependents",
-        hint="--accept-risk cluster-breaking",
+        hint="--accept cluster-breaking",
     )
 
 
@@ -159,7 +159,7 @@ def test_what_came_since_the_plan_counts(registry: Registry) -> None:
     registry.refused(
         dry(registry, plan, key.encode()),
         "the garbage collector deletes 100 dependents",
-        hint="--accept-risk cluster-breaking",
+        hint="--accept cluster-breaking",
     )
 
 
@@ -240,11 +240,9 @@ def test_a_key_that_the_plan_leaves_out_or_does_not_know(registry: Registry) -> 
 
 def test_a_flag_that_the_plan_asks_for(registry: Registry) -> None:
     plan = planned(registry)
-    risk = ("--accept-risk", "cluster-breaking")
+    risk = ("--accept", "cluster-breaking")
     rewrite(plan, lambda p: {"entries": [replace(e, needs=[" ".join(risk)]) for e in p.entries]})
-    registry.refused(
-        dry(registry, plan), "needs --accept-risk cluster-breaking", hint="add it, if the cluster"
-    )
+    registry.refused(dry(registry, plan), "needs --accept cluster-breaking", hint="add it, if the cluster")
     assert dry(registry, plan, None, *risk).code == 0
 
 
@@ -293,7 +291,7 @@ def test_a_cluster_that_nobody_can_name(registry: Registry) -> None:
     plan = planned(registry)
     (entry,) = load_plan(plan).entries
     assert "--plan" not in entry.command
-    ran = dry(registry, plan, None, "--accept-unknown-cluster")
+    ran = dry(registry, plan, None, "--accept", "unknown-cluster")
     not_fitting(registry, ran, "the plan is of the cluster unknown, this one is unknown")
 
 
@@ -302,8 +300,8 @@ def test_a_clone_of_the_cluster(registry: Registry) -> None:
     plan = planned(registry)
     rewrite(plan, lambda p: {"source": replace(p.source, cluster_id="abc")})
     not_fitting(registry, dry(registry, plan), "the plan is of another etcd: its etcd has the cluster id abc")
-    assert "--accept-other-cluster-id" in dry(registry, plan).err
-    assert dry(registry, plan, None, "--accept-other-cluster-id").code == 0
+    assert "--accept other-cluster-id" in dry(registry, plan).err
+    assert dry(registry, plan, None, "--accept", "other-cluster-id").code == 0
 
 
 def test_another_storage_prefix(registry: Registry) -> None:
@@ -364,7 +362,7 @@ def test_a_plan_that_asked_no_plugin_knows_another_verdict(registry: Registry, p
         "needs --declare-key-lost kms/v2/prov/sha256:",
         hint="add it, if its key is gone",
     )
-    declared = ("--accept-no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
+    declared = ("--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
     ran = dry(registry, plan, key, *declared)
     registry.refused(ran, "the plan has it as undetermined (kms-unreachable)", hint="--from-report")
 
@@ -372,7 +370,7 @@ def test_a_plan_that_asked_no_plugin_knows_another_verdict(registry: Registry, p
 def test_a_plan_that_asked_the_plugin_fits(registry: Registry, plugin: KMSPlugin) -> None:
     key = behind(registry, plugin)
     plan = planned(registry)
-    declared = ("--accept-no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
+    declared = ("--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
     ran = dry(registry, plan, key, *declared)
     assert ran.code == 0, ran.err
 
@@ -389,5 +387,5 @@ def test_a_plan_that_asked_no_plugin_says_nothing_of_the_risk(registry: Registry
     registry.refused(
         dry(registry, plan, key.encode()),
         "the garbage collector deletes 100 dependents",
-        hint="--accept-risk cluster-breaking",
+        hint="--accept cluster-breaking",
     )

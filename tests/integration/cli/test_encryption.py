@@ -179,7 +179,7 @@ def test_the_commands_of_try_run_as_they_are_pasted(registry: Registry, tmp_path
     program, *words = shlex.split(group["next"]["command"])
     assert program == "etcdfix"
     words += ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
-    again = registry.run(*words, "--accept-no-api-server", "--accept-unknown-release")
+    again = registry.run(*words, "--accept", "no-api-server", "--accept", "unknown-release")
     assert again.code == 0, again.err
 
 

@@ -144,8 +144,8 @@ def test_what_is_printed_runs_as_it_is(logged: Logged, kept: str) -> None:
         logged.etcd.compact()
     store.close()
     write = told(logged, key, logged.wal)[first]
-    assert ("--accept-unknown-uid" in write["restore"]) is (kept == "")
-    assert ("--accept-unknown-uid" in write["restore_note"]) is (kept == "")
+    assert ("--accept unknown-uid" in write["restore"]) is (kept == "")
+    assert ("--accept unknown-uid" in write["restore_note"]) is (kept == "")
     if kept == "tombstone":
         assert (write["kept"], write["restore"]) == (True, "")
         return

@@ -42,10 +42,10 @@ def test_the_whole_name_is_declared_lost(registry: Registry) -> None:
     key = registry.key("shop/rotated-0")
     for name in (OTHER, ONE.partition(":")[0]):
         with registry.untouched():
-            ran = registry.delete(key, "--declare-key-lost", f"aescbc/v1/{name}", "--accept-no-api-server")
+            ran = registry.delete(key, "--declare-key-lost", f"aescbc/v1/{name}", "--accept", "no-api-server")
         assert ran.code == 4, ran.err
     ran = registry.delete(
-        key, "--declare-key-lost", f"aescbc/v1/{ONE}", "--accept-no-api-server", "--dry-run"
+        key, "--declare-key-lost", f"aescbc/v1/{ONE}", "--accept", "no-api-server", "--dry-run"
     )
     assert ran.code == 0, ran.err
 
@@ -63,7 +63,7 @@ def test_a_name_of_the_candidate_is_whole(registry: Registry) -> None:
     key = registry.put("shop/odd", aescbc(secret("odd"), KEY_2, "a:b"))
     candidate = candidate_config(registry.folder, provider("aescbc", **{"a:b": KEY_2}))
     registry.configure(provider("aescbc", key1=KEY_1), IDENTITY)
-    ran = registry.reencrypt(key, candidate, "--accept-undeployed-write-key")
+    ran = registry.reencrypt(key, candidate, "--accept", "undeployed-write-key")
     assert ran.code == 0, ran.err
     grounds = json.loads(registry.events()[-1].annotations.grounds)
     assert grounds["transformer"] in {"", "aescbc/v1/a:b"}

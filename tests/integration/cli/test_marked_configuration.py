@@ -60,7 +60,7 @@ def test_every_command_that_changes_something_refuses_it(
         lambda: registry.restore(str(backup)),
         lambda: registry.restore("--from-revision", "1", key.decode()),
         lambda: registry.reencrypt(old, candidate),
-        lambda: registry.reencrypt(old, candidate, "--accept-undeployed-write-key"),
+        lambda: registry.reencrypt(old, candidate, "--accept", "undeployed-write-key"),
     ]
     with registry.untouched():
         for attempt in attempts:

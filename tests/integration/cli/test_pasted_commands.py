@@ -227,9 +227,9 @@ def test_every_printed_command_goes_through(
     assert printed
     for command in printed:
         pasted(shell, command)
-        if _is(command, "delete") and "--accept-risk" in command:
+        if _is(command, "delete") and "--accept" in command:
             # Without the words that accept something it is refused, and what the refusal prints goes through, too.
-            done = shell.paste(re.sub(r" --accept-risk [a-z-]+", "", filled(command, shell)))
+            done = shell.paste(re.sub(r" --accept [a-z-]+", "", filled(command, shell)))
             assert done.returncode == 4, command
             others = re.findall(r"etcdfix (?:repair|restore|get) [^;\n]+", done.stderr)
             assert others

@@ -75,7 +75,7 @@ def test_commands_work_once_the_flags_are_added_that_the_plan_names(
         "dead": [f"--declare-key-lost kms/v2/prov/{key_id_digest('kek-1')}"],
         "lost-0": ["--declare-key-lost aescbc/v1/lost"],
         "lost-1": ["--declare-key-lost aescbc/v1/lost"],
-        "bootstrap-token-abcdef": ["--declare-key-lost aescbc/v1/lost", "--accept-risk cluster-breaking"],
+        "bootstrap-token-abcdef": ["--declare-key-lost aescbc/v1/lost", "--accept cluster-breaking"],
     }
     advice = {group.transformer: group.advice for group in plan.groups}
     assert advice[dead.transformer].endswith(found["dead"][0])
@@ -83,8 +83,8 @@ def test_commands_work_once_the_flags_are_added_that_the_plan_names(
         flags = found[entry.name]
         for missing in flags:
             rest = [flag for flag in flags if flag != missing]
-            assert paste(registry, entry, "--accept-no-api-server", *rest).code == 4, entry.name
-        ran = paste(registry, entry, "--accept-no-api-server", *flags)
+            assert paste(registry, entry, "--accept", "no-api-server", *rest).code == 4, entry.name
+        ran = paste(registry, entry, "--accept", "no-api-server", *flags)
         assert ran.code == 0, (entry.name, ran.err)
 
 

@@ -110,7 +110,7 @@ def test_a_refused_deletion(registry: Registry) -> None:
     ran = registry.delete(key)
     assert ran.code == 4
     (shown,) = restores(ran.err)
-    assert "--accept-risk cluster-breaking" in shown
+    assert "--accept cluster-breaking" in shown
     assert paste(registry, shown).code == 0
     other = registry.put("shop/other", aescbc(secret("other")))
     registry.etcd.put(other, aescbc(secret("other"), KEY_2))

@@ -251,12 +251,12 @@ def test_write_key_that_the_newest_other_object_does_not_open_under(
         ran,
         "nothing shows that the API servers hold the key of aescbc/v1/key1: the newest value of configmaps must be "
         "another object's, written by an API server, and open under it",
-        hint="--accept-undeployed-write-key",
+        hint="--accept undeployed-write-key",
     )
-    ran = registry.reencrypt(key, path, "--accept-undeployed-write-key")
+    ran = registry.reencrypt(key, path, "--accept", "undeployed-write-key")
     assert ran.code == 0, ran.err
     assert "nothing shows that API servers hold that key, as accepted" in ran.err
-    assert registry.events()[0].annotations.accepted == '["--accept-undeployed-write-key"]'
+    assert registry.events()[0].annotations.accepted == '["--accept", "undeployed-write-key"]'
 
 
 @pytest.mark.parametrize("lacking", [True, False])
@@ -269,7 +269,7 @@ def test_ciphertext_is_never_turned_into_plaintext(
     else:
         registry.configure(IDENTITY, provider("aescbc", key1=KEY_1))
     with registry.untouched():
-        ran = registry.reencrypt(key, candidate, "--accept-undeployed-write-key")
+        ran = registry.reencrypt(key, candidate, "--accept", "undeployed-write-key")
     registry.refused(ran, "would leave its contents unencrypted", hint="that the API servers use today")
     assert not registry.log.exists()
 
@@ -277,13 +277,13 @@ def test_ciphertext_is_never_turned_into_plaintext(
 def test_what_we_wrote_ourselves_proves_nothing(registry: Registry, key: bytes, candidate: Path) -> None:
     for name in ("shop/good-0", "shop/good-1"):
         registry.etcd.delete(registry.key(name))
-    ran = registry.reencrypt(key, candidate, "--accept-undeployed-write-key")
+    ran = registry.reencrypt(key, candidate, "--accept", "undeployed-write-key")
     assert ran.code == 0, ran.err
     second = registry.put("shop/second", aescbc(secret("second"), KEY_2, "key2"))
     with registry.untouched():
         ran = registry.reencrypt(second, candidate)
     registry.refused(
-        ran, "nothing shows that the API servers hold the key of", hint="--accept-undeployed-write-key"
+        ran, "nothing shows that the API servers hold the key of", hint="--accept undeployed-write-key"
     )
     # An API server writes the first one anew.
     registry.put("shop/old", aescbc(secret("old")))
@@ -368,7 +368,7 @@ def test_no_space(registry: Registry, key: bytes, candidate: Path) -> None:
             found.alarms.append(message("AlarmMember")(memberID=5, alarm=kind))
         return bytes(found.SerializeToString())
 
-    backup = registry.deleted("shop/broken", "--accept-risk", "ends-cached-reads")
+    backup = registry.deleted("shop/broken", "--accept", "ends-cached-reads")
     with LossyProxy(registry.etcd.endpoint) as lossy:
         lossy.rewrite = alarm
         registry.endpoints = lossy.endpoint
@@ -382,7 +382,7 @@ def test_no_space(registry: Registry, key: bytes, candidate: Path) -> None:
         assert len(registry.events()) == records
         # A deletion is what makes room.
         broken = registry.put("shop/broken", BROKEN)
-        ran = registry.delete(broken, "--accept-risk", "ends-cached-reads")
+        ran = registry.delete(broken, "--accept", "ends-cached-reads")
         assert ran.code == 0, ran.err
         assert "NOSPACE" in ran.err
 
@@ -390,7 +390,7 @@ def test_no_space(registry: Registry, key: bytes, candidate: Path) -> None:
 def test_standard_output_may_be_closed(
     registry: Registry, key: bytes, candidate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backup = registry.deleted("shop/broken", "--accept-risk", "ends-cached-reads")
+    backup = registry.deleted("shop/broken", "--accept", "ends-cached-reads")
     arguments = [*registry.common(), "--yes"]
     monkeypatch.setattr("sys.stdout", None)
     with registry.untouched():
@@ -450,8 +450,8 @@ def test_unknown_cluster(registry: Registry, key: bytes, candidate: Path) -> Non
     registry.lose_kube_system()
     with registry.untouched():
         ran = registry.reencrypt(key, candidate)
-    registry.refused(ran, "there is no namespace kube-system here", hint="--accept-unknown-cluster")
-    ran = registry.reencrypt(key, candidate, "--accept-unknown-cluster")
+    registry.refused(ran, "there is no namespace kube-system here", hint="--accept unknown-cluster")
+    ran = registry.reencrypt(key, candidate, "--accept", "unknown-cluster")
     assert ran.code == 0, ran.err
 
 

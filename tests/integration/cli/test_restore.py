@@ -44,7 +44,7 @@ def api(tmp_path: Path) -> Iterator[KubernetesAPI]:
 
 # A backup by itself: its log is lost, broken, or another one.
 
-_ALONE = ("--accept-unlisted-source", "--expect-value-sha256")
+_ALONE = ("--accept", "unlisted-source", "--expect-value-sha256")
 
 
 def _printed(registry: Registry) -> str:
@@ -87,7 +87,7 @@ def test_backup_whose_log_is_lost_restores_by_itself(registry: Registry, configu
     backup = str(registry.kept()[0].path)
     _lose(registry.log)
     # Neither the acceptance nor the digest is enough, and no refusal says what the digest would be.
-    for given in ([], ["--expect-value-sha256", digest], ["--accept-unlisted-source"]):
+    for given in ([], ["--expect-value-sha256", digest], ["--accept", "unlisted-source"]):
         with registry.untouched():
             ran = registry.restore(backup, *given, configured=configured)
         assert ran.code == 4
@@ -106,7 +106,7 @@ def test_backup_whose_log_is_lost_restores_by_itself(registry: Registry, configu
     assert "by itself: its own digests fit, and the one that was given" in ran.err
     assert registry.stored(registry.key("shop/broken")) == BROKEN
     intent = registry.events()[1].annotations
-    assert json.loads(intent.accepted) == ["--accept-unlisted-source", f"--expect-value-sha256 {digest}"]
+    assert json.loads(intent.accepted) == ["--accept", "unlisted-source", f"--expect-value-sha256 {digest}"]
     assert f"by itself, for its audit log {registry.log} does not list it, {digest}" in intent.detail
     assert verify(registry.log).state is ChainState.WHOLE
 
@@ -199,13 +199,13 @@ def test_by_itself_only_in_the_cluster_that_it_names(registry: Registry) -> None
     _lose(registry.log)
     registry.lose_kube_system()
     with registry.untouched():
-        ran = registry.restore(str(kept.path), *_ALONE, digest, "--accept-unknown-cluster")
+        ran = registry.restore(str(kept.path), *_ALONE, digest, "--accept", "unknown-cluster")
     registry.refused(
         ran, "only in the cluster that it names; that cannot be read here", hint="--encryption-config"
     )
     registry.put("kube-system", namespace_object("kube-system", uid="another"), "namespaces")
     with registry.untouched():
-        ran = registry.restore(str(kept.path), *_ALONE, digest, "--accept-unknown-cluster")
+        ran = registry.restore(str(kept.path), *_ALONE, digest, "--accept", "unknown-cluster")
     registry.refused(ran, "comes from the cluster with kube-system uid", hint="--endpoints")
     registry.put("kube-system", namespace_object("kube-system"), "namespaces")
     nameless = registry.folder / "nameless.json"
@@ -213,19 +213,19 @@ def test_by_itself_only_in_the_cluster_that_it_names(registry: Registry) -> None
     content = encode_content(msgspec.structs.replace(kept.content, cluster=cluster))
     nameless.write_bytes(encode_document(content, kept.intent))
     with registry.untouched():
-        ran = registry.restore(str(nameless), *_ALONE, digest, "--accept-unknown-cluster")
+        ran = registry.restore(str(nameless), *_ALONE, digest, "--accept", "unknown-cluster")
     registry.refused(ran, "it names none", hint="--audit-log")
 
 
 def test_protected_kind_by_itself_needs_the_risk_accepted(registry: Registry) -> None:
     key = registry.put("kube-system/broken", BROKEN)
-    assert registry.delete(key, "--accept-risk", "cluster-breaking").code == 0
+    assert registry.delete(key, "--accept", "cluster-breaking").code == 0
     (kept,) = registry.kept()
     _lose(registry.log)
     given = (str(kept.path), *_ALONE, kept.content.value_sha256)
     with registry.untouched():
         ran = registry.restore(*given)
-    registry.refused(ran, "may be part of the control plane", hint="--accept-risk cluster-breaking")
+    registry.refused(ran, "may be part of the control plane", hint="--accept cluster-breaking")
     # Under another storage prefix the same key would be no object, and so unprotected.
     registry.etcd.put(f"{registry.prefix}x/namespaces/kube-system".encode(), namespace_object("kube-system"))
     real, registry.prefix = registry.prefix, f"{registry.prefix}x"
@@ -233,9 +233,9 @@ def test_protected_kind_by_itself_needs_the_risk_accepted(registry: Registry) ->
         ran = registry.restore(*given)
     registry.prefix = real
     registry.refused(ran, "holds no object of the API", hint="--etcd-prefix")
-    ran = registry.restore(*given, "--accept-risk", "cluster-breaking")
+    ran = registry.restore(*given, "--accept", "cluster-breaking")
     assert ran.code == 0, ran.err
-    assert "--accept-risk cluster-breaking" in registry.events()[0].annotations.accepted
+    assert "--accept cluster-breaking" in registry.events()[0].annotations.accepted
 
 
 def test_digest_opens_no_other_source(registry: Registry) -> None:
@@ -326,8 +326,8 @@ def test_replacing_what_is_broken_keeps_it_first(registry: Registry) -> None:
     registry.refused(ran, "no encryption configuration was given", hint="--encryption-config FILE")
     with registry.untouched():
         ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there))
-    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept-unknown-uid")
-    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there), "--accept-unknown-uid")
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
+    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there), "--accept", "unknown-uid")
     assert ran.code == 0, ran.err
     assert f"There now    28 bytes at mod_revision {there}, decrypt-failure, value-truncated" in ran.err
     assert registry.stored(key) == BROKEN
@@ -354,7 +354,7 @@ def test_lost_key_of_what_is_replaced_is_typed_back_too(
     registry.etcd.put(key, aescbc(secret("broken"), KEY_2, "key2"))
     given = (
         str(backup.path), "--replace-mod-revision", str(registry.mod_revision(key)),
-        "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key2", "--accept-unknown-uid",
+        "--accept", "no-api-server", "--declare-key-lost", "aescbc/v1/key2", "--accept", "unknown-uid",
     )  # fmt: skip
     with registry.untouched(), typing(monkeypatch, key.decode()):
         ran = registry.restore(*given)
@@ -418,7 +418,7 @@ def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI
 def test_backup_of_another_log_is_a_source_like_any_other(registry: Registry) -> None:
     """Nothing of the first machine is there but the file."""
     key = registry.put("shop/found", aescbc(secret("found"), KEY_2, "key2"))
-    ran = registry.delete(key, "--accept-no-api-server", "--declare-key-lost", "aescbc/v1/key2")
+    ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "aescbc/v1/key2")
     assert ran.code == 0, ran.err
     taken = registry.folder / "from-another-machine.json"
     registry.kept()[0].path.rename(taken)
@@ -427,21 +427,21 @@ def test_backup_of_another_log_is_a_source_like_any_other(registry: Registry) ->
     with registry.untouched():
         ran = registry.restore(str(taken))
     registry.refused(
-        ran, f"is no backup that this audit log ({registry.log}) knows", hint="or --accept-unlisted-source"
+        ran, f"is no backup that this audit log ({registry.log}) knows", hint="or --accept unlisted-source"
     )
     with registry.untouched():
-        ran = registry.restore(str(taken), "--accept-unlisted-source")
+        ran = registry.restore(str(taken), "--accept", "unlisted-source")
     registry.refused(ran, "is decrypt-failure: ", hint="give the --encryption-config that reads it")
     with registry.untouched():
-        ran = registry.restore(str(taken), "--accept-unlisted-source", configured=False)
+        ran = registry.restore(str(taken), "--accept", "unlisted-source", configured=False)
     registry.refused(ran, "is undetermined: ", hint="give the --encryption-config that reads it")
     registry.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
-    ran = registry.restore(str(taken), "--accept-unlisted-source")
+    ran = registry.restore(str(taken), "--accept", "unlisted-source")
     assert ran.code == 0, ran.err
     assert "NOT a backup that this audit log knows, as accepted" in ran.err
     assert "Object       v1 Secret shop/found" in ran.err
     assert registry.stored(key) == aescbc(secret("found"), KEY_2, "key2")
-    assert registry.events()[0].annotations.accepted == '["--accept-unlisted-source"]'
+    assert registry.events()[0].annotations.accepted == '["--accept", "unlisted-source"]'
     assert not holds(taken.read_bytes())
 
 
@@ -451,7 +451,7 @@ def test_log_that_knows_other_backups_only(registry: Registry) -> None:
     assert registry.delete(registry.put("shop/second", BROKEN)).code == 0
     with registry.untouched():
         ran = registry.restore(str(backup.path))
-    registry.refused(ran, "is no backup that this audit log", hint="--accept-unlisted-source")
+    registry.refused(ran, "is no backup that this audit log", hint="--accept unlisted-source")
 
 
 def test_backup_of_another_cluster(registry: Registry) -> None:
@@ -459,7 +459,7 @@ def test_backup_of_another_cluster(registry: Registry) -> None:
     other = "11111111-0000-0000-0000-000000000000"
     registry.put("kube-system", namespace_object("kube-system", other), resource="namespaces")
     with registry.untouched():
-        ran = registry.restore(str(backup.path), "--accept-unlisted-source")
+        ran = registry.restore(str(backup.path), "--accept", "unlisted-source")
     registry.refused(
         ran, f"comes from the cluster with kube-system uid {UID}", f"holds the cluster with kube-system uid {other}",
         hint="name the etcd of that cluster with --endpoints",
@@ -471,21 +471,21 @@ def test_unknown_cluster(registry: Registry) -> None:
     registry.lose_kube_system()
     with registry.untouched():
         ran = registry.restore(str(backup.path))
-    registry.refused(ran, "there is no namespace kube-system here", hint="--accept-unknown-cluster")
-    ran = registry.restore(str(backup.path), "--accept-unknown-cluster")
+    registry.refused(ran, "there is no namespace kube-system here", hint="--accept unknown-cluster")
+    ran = registry.restore(str(backup.path), "--accept", "unknown-cluster")
     assert ran.code == 0, ran.err
     assert "kube-system uid unknown (accepted)" in ran.err
 
 
 def test_backup_that_does_not_name_its_cluster(registry: Registry) -> None:
     registry.lose_kube_system()
-    assert registry.delete(registry.key("shop/broken"), "--accept-unknown-cluster").code == 0
+    assert registry.delete(registry.key("shop/broken"), "--accept", "unknown-cluster").code == 0
     backup = registry.kept()[0]
     registry.put("kube-system", namespace_object("kube-system"), resource="namespaces")
     with registry.untouched():
         ran = registry.restore(str(backup.path))
-    registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
-    assert registry.restore(str(backup.path), "--accept-unknown-cluster").code == 0
+    registry.refused(ran, "does not say which cluster it comes from", hint="--accept unknown-cluster")
+    assert registry.restore(str(backup.path), "--accept", "unknown-cluster").code == 0
 
 
 @pytest.mark.parametrize(
@@ -526,12 +526,14 @@ def test_lease_that_expired(registry: Registry) -> None:
     registry.etcd.etcdctl("lease", "revoke", lease)
     with registry.untouched():
         ran = registry.restore(str(backup.path))
-    registry.refused(ran, f"had the lease {lease.lstrip('0')}, which has expired", hint="--without-lease")
-    ran = registry.restore(str(backup.path), "--without-lease")
+    registry.refused(
+        ran, f"had the lease {lease.lstrip('0')}, which has expired", hint="--accept expired-lease"
+    )
+    ran = registry.restore(str(backup.path), "--accept", "expired-lease")
     assert ran.code == 0, ran.err
     assert "Lease        is left out, as accepted" in ran.err
     assert registry.lease(key) == 0
-    assert registry.events()[-2].annotations.accepted == '["--without-lease"]'
+    assert registry.events()[-2].annotations.accepted == '["--accept", "expired-lease"]'
 
 
 # A snapshot, an earlier revision.
@@ -551,8 +553,8 @@ def test_from_snapshot(registry: Registry, saved: Path) -> None:
     given = ("--from-snapshot", str(saved), key)
     with registry.untouched():
         ran = registry.restore(*given)
-    registry.refused(ran, f"the snapshot {saved} is no backup", hint="--accept-unlisted-source")
-    ran = registry.restore(*given, "--accept-unlisted-source")
+    registry.refused(ran, f"the snapshot {saved} is no backup", hint="--accept unlisted-source")
+    ran = registry.restore(*given, "--accept", "unlisted-source")
     assert ran.code == 0, ran.err
     assert f"From         snapshot {saved}" in ran.err
     assert "Object       v1 Secret shop/good-0" in ran.err
@@ -568,7 +570,7 @@ def test_from_snapshot_as_it_was_then(registry: Registry) -> None:
     registry.etcd.etcdctl("snapshot", "save", path)
     registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
     given = (
-        "--from-snapshot", str(path), key.decode(), "--accept-unlisted-source",
+        "--from-snapshot", str(path), key.decode(), "--accept", "unlisted-source",
         "--replace-mod-revision", str(registry.mod_revision(key)),
     )  # fmt: skip
     with registry.untouched():
@@ -590,7 +592,7 @@ def test_from_snapshot_of_another_object(registry: Registry, saved: Path) -> Non
     registry.etcd.put(key, BROKEN)
     with registry.untouched():
         ran = registry.restore(
-            "--from-snapshot", str(saved), key.decode(), "--accept-unlisted-source", "--accept-unknown-uid",
+            "--from-snapshot", str(saved), key.decode(), "--accept", "unlisted-source", "--accept", "unknown-uid",
             "--replace-mod-revision", str(registry.mod_revision(key)),
         )  # fmt: skip
     registry.refused(ran, f"has uid {OTHER_UID.decode()}", hint="anew through the API")
@@ -600,7 +602,7 @@ def test_from_snapshot_of_another_cluster(registry: Registry, saved: Path) -> No
     registry.put("kube-system", namespace_object("kube-system", "other"), resource="namespaces")
     with registry.untouched():
         ran = registry.restore(
-            "--from-snapshot", str(saved), registry.key("shop/good-0").decode(), "--accept-unlisted-source"
+            "--from-snapshot", str(saved), registry.key("shop/good-0").decode(), "--accept", "unlisted-source"
         )
     registry.refused(ran, f"comes from the cluster with kube-system uid {UID}", hint="--endpoints")
 
@@ -615,7 +617,7 @@ def test_from_snapshot_what_is_broken_there_too(registry: Registry, saved: Path)
     registry.etcd.delete(registry.key("shop/broken"))
     with registry.untouched():
         ran = registry.restore(
-            "--from-snapshot", str(saved), registry.key("shop/broken").decode(), "--accept-unlisted-source"
+            "--from-snapshot", str(saved), registry.key("shop/broken").decode(), "--accept", "unlisted-source"
         )
     registry.refused(ran, "is decrypt-failure", hint="only a readable value may come from elsewhere")
 
@@ -626,11 +628,17 @@ def test_from_snapshot_without_kube_system(registry: Registry) -> None:
     registry.etcd.etcdctl("snapshot", "save", path)
     registry.etcd.delete(registry.key("shop/good-0"))
     registry.put("kube-system", namespace_object("kube-system"), resource="namespaces")
-    given = ("--from-snapshot", str(path), registry.key("shop/good-0").decode(), "--accept-unlisted-source")
+    given = (
+        "--from-snapshot",
+        str(path),
+        registry.key("shop/good-0").decode(),
+        "--accept",
+        "unlisted-source",
+    )
     with registry.untouched():
         ran = registry.restore(*given)
-    registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
-    assert registry.restore(*given, "--accept-unknown-cluster").code == 0
+    registry.refused(ran, "does not say which cluster it comes from", hint="--accept unknown-cluster")
+    assert registry.restore(*given, "--accept", "unknown-cluster").code == 0
 
 
 def test_from_revision(registry: Registry) -> None:
@@ -685,7 +693,7 @@ def test_from_revision_of_the_object_before_the_last(registry: Registry) -> None
     then = registry.etcd.revision()
     registry.etcd.delete(key)
     newer = registry.etcd.put(key, of_another("good-0"))
-    given = ("--from-revision", str(then), key.decode(), "--accept-unlisted-source")
+    given = ("--from-revision", str(then), key.decode(), "--accept", "unlisted-source")
     registry.etcd.put(key, BROKEN)
     with registry.untouched():
         ran = registry.restore(*given, "--replace-mod-revision", str(registry.mod_revision(key)))
@@ -713,11 +721,11 @@ def test_from_revision_where_the_present_object_is_not_known(registry: Registry)
     )
     with registry.untouched():
         ran = registry.restore(*given)
-    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept-unknown-uid")
-    ran = registry.restore(*given, "--accept-unknown-uid")
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
+    ran = registry.restore(*given, "--accept", "unknown-uid")
     assert ran.code == 0, ran.err
     assert "perhaps of ANOTHER OBJECT" in ran.err
-    assert registry.events()[0].annotations.accepted == '["--accept-unknown-uid"]'
+    assert registry.events()[0].annotations.accepted == '["--accept", "unknown-uid"]'
 
 
 def test_from_revision_of_the_present_value(registry: Registry) -> None:
@@ -771,11 +779,9 @@ def test_from_revision_with_a_protected_kind(registry: Registry) -> None:
     )
     with registry.untouched():
         ran = registry.restore(*given)
-    registry.refused(
-        ran, "putting another value over this key may break", hint="--accept-risk cluster-breaking"
-    )
+    registry.refused(ran, "putting another value over this key may break", hint="--accept cluster-breaking")
     assert "deleting" not in ran.err
-    ran = registry.restore(*given, "--accept-risk", "cluster-breaking")
+    ran = registry.restore(*given, "--accept", "cluster-breaking")
     assert ran.code == 0, ran.err
     assert "CLUSTER-BREAKING, as accepted" in ran.err
     assert registry.stored(key) == namespace_object("shop", "u-4")
@@ -800,8 +806,8 @@ def test_from_revision_without_kube_system(registry: Registry) -> None:
     given = ("--from-revision", str(then), key.decode())
     with registry.untouched():
         ran = registry.restore(*given)
-    registry.refused(ran, "there is no namespace kube-system here", hint="--accept-unknown-cluster")
-    assert registry.restore(*given, "--accept-unknown-cluster").code == 0
+    registry.refused(ran, "there is no namespace kube-system here", hint="--accept unknown-cluster")
+    assert registry.restore(*given, "--accept", "unknown-cluster").code == 0
 
 
 def test_from_revision_that_does_not_hold_it(registry: Registry) -> None:
@@ -819,7 +825,7 @@ def test_from_revision_with_a_moved_value(registry: Registry) -> None:
     then = registry.etcd.put(key, aesgcm(secret("moved"), "/registry/secrets/shop/moved"))
     registry.etcd.delete(key)
     with registry.untouched():
-        ran = registry.restore("--from-revision", str(then), key.decode(), "--accept-unlisted-source")
+        ran = registry.restore("--from-revision", str(then), key.decode(), "--accept", "unlisted-source")
     registry.refused(ran, "is decrypt-failure", hint="only a readable value")
 
 

@@ -14,8 +14,8 @@ from tests.support.objects import UID, aescbc, secret
 
 pytestmark = pytest.mark.etcd
 
-UNLISTED = "--accept-unlisted-source"
-UNKNOWN_UID = "--accept-unknown-uid"
+UNLISTED = "--accept=unlisted-source"
+UNKNOWN_UID = "--accept=unknown-uid"
 WHOLE = aescbc(secret("lost"))
 OTHER_UID = b"99999999-2222-3333-4444-555555555555"
 
@@ -64,7 +64,7 @@ def test_what_is_compacted_comes_back_byte_for_byte(registry: Registry, data: Pa
     key = lose(registry, deleted=deleted)
     with registry.untouched():
         ran = from_wal(registry, data)
-    registry.refused(ran, "of the write-ahead log in", "is no backup", hint=UNLISTED)
+    registry.refused(ran, "of the write-ahead log in", "is no backup", hint="--accept unlisted-source")
     # Of the generation that is there, or was there last, the log shows that the value is of it: it has all of its life.
     ran = from_wal(registry, data, UNLISTED)
     assert ran.code == 0, ran.err
@@ -106,11 +106,11 @@ def test_a_log_that_does_not_show_the_last_life(
         registry.etcd.delete(key)
     write_on(registry, 8)
     registry.etcd.compact()
-    given = ("--accept-unknown-cluster",) if copied.exists() else ()
+    given = ("--accept", "unknown-cluster") if copied.exists() else ()
     wal = copied / "wal" if copied.exists() else data / "member" / "wal"
     with registry.untouched():
         ran = registry.restore("--from-wal", str(wal), key.decode(), UNLISTED, *given)
-    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=UNKNOWN_UID)
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
 
 
 def test_another_life_that_etcd_still_keeps(registry: Registry, data: Path, tmp_path: Path) -> None:
@@ -122,14 +122,14 @@ def test_another_life_that_etcd_still_keeps(registry: Registry, data: Path, tmp_
     write_on(registry, 7)
     copied = tmp_path / "copy" / "member"
     shutil.copytree(data / "member", copied)
-    given = ("--from-wal", str(copied / "wal"), key.decode(), UNLISTED, "--accept-unknown-cluster")
+    given = ("--from-wal", str(copied / "wal"), key.decode(), UNLISTED, "--accept", "unknown-cluster")
     ran = registry.restore(*given, "--dry-run")
     assert ran.code == 0, ran.err
     registry.etcd.put(key, BROKEN)
     registry.etcd.delete(key)
     with registry.untouched():
         ran = registry.restore(*given)
-    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=UNKNOWN_UID)
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
 
 
 def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_certain_write_of_the_generation_before(registry: Registry, data: Path
     lose(registry, first=BROKEN)
     with registry.untouched():
         ran = from_wal(registry, data, UNLISTED)
-    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=UNKNOWN_UID)
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
     ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--dry-run")
     assert "certain" in ran.err
 
@@ -230,7 +230,7 @@ def test_a_log_of_another_history(
         ran = registry.restore(
             "--from-wal", str(tmp_path / "other" / "member" / "wal"), registry.key("shop/lost").decode(),
             "--replace-mod-revision", str(registry.mod_revision(registry.key("shop/lost"))),
-            UNLISTED, UNKNOWN_UID, "--accept-unknown-cluster",
+            UNLISTED, UNKNOWN_UID, "--accept", "unknown-cluster",
         )  # fmt: skip
     assert ran.code == 5, ran
     assert "nothing shows that this log is of the history of what is stored now" in ran.err
@@ -246,8 +246,8 @@ def test_a_log_without_its_database(registry: Registry, data: Path, tmp_path: Pa
     )  # fmt: skip
     with registry.untouched():
         ran = registry.restore(*given)
-    registry.refused(ran, "does not say which cluster it comes from", hint="--accept-unknown-cluster")
-    ran = registry.restore(*given, "--accept-unknown-cluster")
+    registry.refused(ran, "does not say which cluster it comes from", hint="--accept unknown-cluster")
+    ran = registry.restore(*given, "--accept", "unknown-cluster")
     assert ran.code == 0, ran.err
     assert registry.stored(key) == WHOLE
 

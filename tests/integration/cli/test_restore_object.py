@@ -35,9 +35,9 @@ from tests.support.sample_objects import samples
 
 pytestmark = pytest.mark.etcd
 
-NO_SERVER = "--accept-no-api-server"
-UNLISTED = "--accept-unlisted-source"
-UNKNOWN_UID = "--accept-unknown-uid"
+NO_SERVER = "--accept=no-api-server"
+UNLISTED = "--accept=unlisted-source"
+UNKNOWN_UID = "--accept=unknown-uid"
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_over_a_value_that_is_broken(registry: Registry, api: KubernetesAPI) -> 
     assert stored is not None
     assert stored.startswith(b"k8s:enc:aescbc:v1:key1:")
     intent = registry.events()[-2].annotations
-    assert json.loads(intent.accepted) == [UNLISTED, UNKNOWN_UID]
+    assert json.loads(intent.accepted) == ["--accept unlisted-source", "--accept unknown-uid"]
     assert intent.detail == f"from object in {registry.folder / 'object.json'}, {digest(stored)}"
 
 
@@ -125,7 +125,7 @@ def test_where_nothing_is(registry: Registry, api: KubernetesAPI) -> None:
     )
     assert "it is of the object that is at the key, or was there last" in ran.err
     assert served(registry, "shop/good-0")["metadata"]["uid"] == json_secret()["metadata"]["uid"]
-    assert json.loads(registry.events()[-2].annotations.accepted) == [UNLISTED]
+    assert json.loads(registry.events()[-2].annotations.accepted) == ["--accept unlisted-source"]
 
 
 @pytest.mark.parametrize(
@@ -305,8 +305,8 @@ def test_a_definition(registry: Registry) -> None:
     )
     with registry.untouched():
         ran = registry.restore(*given)
-    registry.refused(ran, "a file that may have been edited", hint="--accept-risk cluster-breaking")
-    ran = registry.restore(*given, "--accept-risk", "cluster-breaking")
+    registry.refused(ran, "a file that may have been edited", hint="--accept cluster-breaking")
+    ran = registry.restore(*given, "--accept", "cluster-breaking")
     assert ran.code == 0, ran.err
     stored = registry.stored(key)
     assert stored is not None
@@ -329,10 +329,10 @@ def test_a_moved_value_goes_home(registry: Registry) -> None:
     given = ("--from-key", other.decode(), home.decode())
     with registry.untouched():
         ran = registry.restore(*given)
-    registry.refused(ran, f"the etcd key {other.decode()} is no backup", hint=UNLISTED)
+    registry.refused(ran, f"the etcd key {other.decode()} is no backup", hint="--accept unlisted-source")
     with registry.untouched():
         ran = registry.restore(*given, UNLISTED)
-    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint=UNKNOWN_UID)
+    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
     ran = registry.restore(*given, UNLISTED, UNKNOWN_UID)
     assert ran.code == 0, ran.err
     assert f"{other.decode()} is left as it is" in ran.err

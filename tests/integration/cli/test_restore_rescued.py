@@ -67,7 +67,7 @@ class Ground(Registry):
     def put_back(self, key: bytes, file: Path, *arguments: str) -> Ran:
         ran = self.restore(
             "--from-object", str(file), key.decode(), "--replace-mod-revision", str(self.mod_revision(key)),
-            "--kubeconfig", str(self.kubeconfig), "--accept-unlisted-source", "--accept-unknown-uid", *arguments,
+            "--kubeconfig", str(self.kubeconfig), "--accept", "unlisted-source", "--accept", "unknown-uid", *arguments,
         )  # fmt: skip
         assert CONTENTS not in ran.out + ran.err
         return ran

@@ -132,7 +132,7 @@ def test_servers_that_are_asked(registry: Registry, api: KubernetesAPI, prepared
 @pytest.mark.parametrize("prepared", CHANGES)
 def test_a_cluster_that_has_no_name(registry: Registry, prepared: Prepared) -> None:
     registry.lose_kube_system()
-    undone(registry, prepared, "--accept-unknown-cluster")
+    undone(registry, prepared, "--accept", "unknown-cluster")
 
 
 @pytest.mark.parametrize("prepared", [delete, restore])

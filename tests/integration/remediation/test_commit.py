@@ -205,7 +205,7 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert annotations.backup_sha256 == second.content_sha256
     assert not list(registry.backups.glob("*.unconfirmed"))
     # What was really there can be put back as the first backup could be: by the word of the log, unread.
-    ran = registry.restore(str(second.path), "--without-lease", configured=False)
+    ran = registry.restore(str(second.path), "--accept", "expired-lease", configured=False)
     assert ran.code == 0, ran.err
     assert "a true undo" in ran.err
     assert registry.stored(key) == OTHER
@@ -440,7 +440,9 @@ def test_bytes_of_somebody_else_are_not_ours(registry: Registry, lossy: LossyPro
         return Refusal("UNAVAILABLE", "Socket closed")
 
     lossy.before = lose
-    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision), "--accept-unknown-uid")
+    ran = registry.restore(
+        str(backup.path), "--replace-mod-revision", str(revision), "--accept", "unknown-uid"
+    )
     assert (ran.code, ran.out.startswith("APPLIED-OR-GONE: ")) == (3, True)
     assert "could arrive later" not in ran.out
     assert registry.stored(key) == fixed
@@ -458,7 +460,9 @@ def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry
         record.value, record.mod_revision, record.version = BROKEN, revision + 1, 2
 
     _look_otherwise(lossy, key, change)
-    ran = registry.restore(str(backup.path), "--replace-mod-revision", str(revision), "--accept-unknown-uid")
+    ran = registry.restore(
+        str(backup.path), "--replace-mod-revision", str(revision), "--accept", "unknown-uid"
+    )
     assert ran.code == 3
     assert ran.out.startswith("ANOMALY: ")
     assert registry.events()[-1].annotations.outcome == "anomaly"
@@ -691,8 +695,8 @@ def test_rehearsal_refuses_where_the_change_would(registry: Registry) -> None:
     for arguments in (["--dry-run"], []):
         with registry.untouched():
             ran = registry.delete(registry.key("shop/broken"), *arguments)
-        registry.refused(ran, words, hint="--accept-unknown-cluster")
-    ran = registry.delete(registry.key("shop/broken"), "--dry-run", "--accept-unknown-cluster")
+        registry.refused(ran, words, hint="--accept unknown-cluster")
+    ran = registry.delete(registry.key("shop/broken"), "--dry-run", "--accept", "unknown-cluster")
     assert ran.code == 0, ran.err
 
 

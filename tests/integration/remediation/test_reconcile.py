@@ -315,7 +315,7 @@ def stays_open(etcd: EtcdServer, path: Path, intent: Intent, why: str, *, cluste
         with pytest.raises(RefusedByRule, match=why):
             reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster)
     assert caught.value.rule == Rule.OTHER_CLUSTER_ID
-    assert "--accept-other-cluster-id" in caught.value.hint
+    assert "--accept other-cluster-id" in caught.value.hint
     assert path.read_bytes() == written
 
 
@@ -622,7 +622,7 @@ def test_unknown_cluster_must_be_accepted(
     with connected(etcd.endpoint) as client:
         with pytest.raises(RemediationRefused, match=whose) as caught:
             predict(EtcdNow(client), intent, cluster=ClusterIdentity.by_uid(live))
-        assert "--accept-unknown-cluster" in caught.value.hint
+        assert "--accept unknown-cluster" in caught.value.hint
         found = predict(
             EtcdNow(client), intent, cluster=ClusterIdentity.by_uid(live), accept_unknown_cluster=True
         )

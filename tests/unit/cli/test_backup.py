@@ -313,7 +313,7 @@ class TestPrune:
         typed = iter(["1", "2"])
         monkeypatch.setattr(confirm, "is_terminal", lambda: True)
         monkeypatch.setattr("click.prompt", lambda *_, **__: next(typed))
-        words = ["prune", *AGED, "--accept-only-copy"]
+        words = ["prune", *AGED, "--accept", "only-copy"]
         code, _, err = backup(capfd, ground, *words)
         assert (code, len(ground.files())) == (4, 4)
         assert "not typed back" in err
@@ -328,9 +328,11 @@ class TestPrune:
     ) -> None:
         monkeypatch.setattr(confirm, "is_terminal", lambda: False)
         ground.change()
-        code, found = document(capfd, ground, "backup-pruning", "prune", *AGED, "--accept-only-copy")
+        code, found = document(capfd, ground, "backup-pruning", "prune", *AGED, "--accept", "only-copy")
         assert (code, found["refusal"]["rule"], found["exit_code"]) == (4, "not-confirmed", 4)
-        code, found = document(capfd, ground, "backup-pruning", "prune", *AGED, "--accept-only-copy", "--yes")
+        code, found = document(
+            capfd, ground, "backup-pruning", "prune", *AGED, "--accept", "only-copy", "--yes"
+        )
         assert (code, found["refusal"], len(found["pruned"])) == (0, None, 1)
         assert found["pruned"][0]["record"] == found["audit_log_head"]
         assert found["pruned"][0]["removed"] == found["pruned"][0]["paths"]
@@ -340,12 +342,12 @@ class TestPrune:
         ground.log.write_bytes(ground.log.read_bytes() + b'{"torn')
         before = {path: path.read_bytes() for path in ground.folder.rglob("*") if path.is_file()}
         code, found = document(
-            capfd, ground, "backup-pruning", "prune", *AGED, "--accept-only-copy", "--dry-run"
+            capfd, ground, "backup-pruning", "prune", *AGED, "--accept", "only-copy", "--dry-run"
         )
         assert (code, found["dry_run"], len(found["pruned"]), found["audit_log_head"]) == (0, True, 1, None)
         assert (
             "DRY RUN: 1 backup would"
-            in backup(capfd, ground, "prune", *AGED, "--accept-only-copy", "--dry-run")[1]
+            in backup(capfd, ground, "prune", *AGED, "--accept", "only-copy", "--dry-run")[1]
         )
         assert {path: path.read_bytes() for path in ground.folder.rglob("*") if path.is_file()} == before
 
@@ -374,7 +376,7 @@ class TestPrune:
             raise NotDurable("the disk is gone", path=ground.log)
 
         monkeypatch.setattr(prune, "_remove", fail)
-        code, out, _ = backup(capfd, ground, "prune", *AGED, "--accept-only-copy", "--yes")
+        code, out, _ = backup(capfd, ground, "prune", *AGED, "--accept", "only-copy", "--yes")
         assert code == 3
         assert "0 backups removed" in out
         assert out.count("the disk is gone") == 2
@@ -382,7 +384,7 @@ class TestPrune:
 
     def test_a_syslog(self, capfd: Captured, ground: Ground, tmp_path: Path) -> None:
         ground.change()
-        words = ["prune", *AGED, "--accept-only-copy", "--yes", "--audit-syslog"]
+        words = ["prune", *AGED, "--accept", "only-copy", "--yes", "--audit-syslog"]
         with PlayedSyslog(tmp_path / "socket") as syslog:
             code, _, _ = backup(capfd, ground, *words, str(syslog.path))
             assert (code, len(syslog.heads())) == (0, 2)
@@ -408,9 +410,9 @@ class TestPrune:
     def test_ages(self, capfd: Captured, ground: Ground) -> None:
         ground.change()
         for age in ("1d", "2w", "36h"):
-            words = ["prune", "--older-than", age, "--reason", "x", "--accept-only-copy", "--dry-run"]
+            words = ["prune", "--older-than", age, "--reason", "x", "--accept", "only-copy", "--dry-run"]
             assert len(document(capfd, ground, "backup-pruning", *words)[1]["pruned"]) == 1
-        words = ["prune", "--older-than", "9999w", "--reason", "x", "--accept-only-copy", "--dry-run"]
+        words = ["prune", "--older-than", "9999w", "--reason", "x", "--accept", "only-copy", "--dry-run"]
         assert document(capfd, ground, "backup-pruning", *words)[1]["younger"] == 2
 
 

@@ -194,7 +194,7 @@ def test_the_namespace_object_itself(namespace: Runner) -> None:
     report = namespace(cluster, "shop", "-o", "json").document
     assert (report["frozen"], report["plan"][0]["key"]) == (True, key)
     (delete,) = deletions(report)
-    assert "--accept-risk cluster-breaking" in delete["note"]
+    assert "--accept cluster-breaking" in delete["note"]
     assert "cleaned up" not in delete["note"]
     after = report["plan"].index(delete) + 1
     assert_both_ways(report["plan"][after : after + 2])
@@ -293,10 +293,10 @@ def test_a_deletion_says_which_risk_it_takes_and_what_goes_with_it(namespace: Ru
     plain = cluster.break_(cluster.secret("plain"))
     steps = deletions(namespace(cluster, "shop", "-o", "json").document)
     notes = {step["key"]: step["note"] for step in steps}
-    assert "--accept-risk cluster-breaking" in notes[claim]
+    assert "--accept cluster-breaking" in notes[claim]
     assert "its volume (persistentvolumes pv-7) and the data on it go too" in notes[claim]
-    assert "--accept-risk cluster-breaking" in notes[binding]
-    assert "--accept-risk" not in notes[plain]
+    assert "--accept cluster-breaking" in notes[binding]
+    assert "--accept" not in notes[plain]
     assert "volume" not in notes[binding] + notes[plain]
     del cluster.values["/registry/persistentvolumes/pv-7"]
     steps = deletions(namespace(cluster, "shop", "-o", "json").document)

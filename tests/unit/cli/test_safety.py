@@ -20,13 +20,8 @@ from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.verdicts.deletability import (
-    DELETION_RISKS,
-    REPAIR_RISKS,
-    RESTORE_RISKS,
-    RISK_MEANINGS,
-    AcceptRisk,
-)
+from etcdfix.rules import MEANINGS, NAMED, Rule
+from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.objects import KMS_V2, configuration_yaml
 
 
@@ -137,32 +132,25 @@ def test_empty_reason(reason: str) -> None:
 
 
 def test_acceptances() -> None:
-    assert acceptances({}) == Acceptances()
+    assert acceptances({"accepted_words": ()}) == Acceptances()
     given = acceptances(
         {
             "expect_mod_revision": 7,
             "expect_value_sha256": "ab",
-            "unchecked_members": ("m1", "m2"),
-            "accept_unknown_cluster": True,
-            "accept_other_cluster_id": True,
-            "accept_unknown_release": True,
-            "accept_risks": ("cluster-breaking", "only-copy"),
+            "accepted_words": ("unchecked-member=m1", "only-copy", "unchecked-server=https://one:6443/"),
             "key_lost": "aescbc/v1/key1",
-            "accept_no_api_server": True,
         }
     )
     assert given.expect_value_sha256 == "sha256:ab"
     assert given.as_flags() == (
-        "--accept-unchecked-member m1",
-        "--accept-unchecked-member m2",
-        "--accept-unknown-cluster",
-        "--accept-other-cluster-id",
-        "--accept-unknown-release",
-        "--accept-risk cluster-breaking",
-        "--accept-risk only-copy",
+        "--accept unchecked-member=m1",
+        "--accept only-copy",
+        "--accept unchecked-server=https://one:6443",
         "--declare-key-lost aescbc/v1/key1",
-        "--accept-no-api-server",
     )
+    assert given.accepts(Rule.ONLY_COPY)
+    assert not given.accepts(Rule.UNCHECKED_MEMBER)
+    assert given.named(Rule.UNCHECKED_MEMBER) == ("m1",)
     assert Acceptances().as_flags() == ()
 
 
@@ -209,20 +197,56 @@ def test_exit_code(result: Result | None, code: int, *, head: bool) -> None:
     assert change_exit_code(ChangeOutcome(result=result, detail="", audit_log=Path("log"), head=link)) == code
 
 
-@pytest.mark.parametrize(
-    ("name", "risks"), [("delete", DELETION_RISKS), ("restore", RESTORE_RISKS), ("repair", REPAIR_RISKS)]
-)
-def test_each_command_offers_the_risks_that_it_asks_about(
-    capfd: pytest.CaptureFixture[str], name: str, risks: tuple[AcceptRisk, ...]
+_CLUSTER = {"no-api-server", "unknown-cluster", "unknown-release", "unchecked-member=NAME"}
+_REPLACED = {"cluster-breaking", "unproven-damage", "newer-than-known", "mass-damage", "only-copy"}
+_DELETED = {*_REPLACED, "ends-cached-reads", "other-cluster-id"}
+WORDS: dict[str, tuple[list[str], set[str]]] = {
+    "delete": (["delete", "/x", ACKNOWLEDGEMENT, "--reason", "x"], {*_DELETED, *_CLUSTER}),
+    "restore": (
+        ["restore", "b", "--reason", "x"],
+        {*_REPLACED, "unlisted-source", "unknown-uid", "expired-lease", "other-cluster-id", *_CLUSTER},
+    ),
+    "repair": (
+        ["repair", "/x", "--reason", "x"],
+        {"cluster-breaking", "unproven-repair", "newer-than-known", *_CLUSTER},
+    ),
+    "reencrypt": (
+        ["reencrypt", "/x", "--candidate-config", "c", "--reason", "x"],
+        {"undeployed-write-key", *_CLUSTER},
+    ),
+    "heal": (
+        ["heal", "/x", "--saved", "d", "--kubeconfig", "k", "--reason", "x"],
+        {"unchecked-server=URL", "unchecked-member=NAME", "unknown-release"},
+    ),
+    "plan --run": (
+        ["plan", "--run", "p", ACKNOWLEDGEMENT, "--reason", "x"],
+        {*_DELETED, "unproven-repair", *_CLUSTER},
+    ),
+    "audit reconcile": (["audit", "reconcile", "l"], {"unknown-cluster", "other-cluster-id"}),
+    "backup prune": (
+        ["backup", "prune", "--older-than", "9d", "--reason", "x"],
+        {"only-copy", "not-applied"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_word_that_no_check_of_a_command_asks_for_is_a_usage_error(
+    capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
-    assert run([name, "--help"]) == 0
-    told = "".join(capfd.readouterr().out.split())  # a line may end within a word
-    for risk in AcceptRisk:
-        assert (f"{risk}:{RISK_MEANINGS[risk]}".replace(" ", "") in told) is (risk in risks), risk
-        if risk not in risks:
-            assert run([name, "/x", "--reason", "x", "--accept-risk", risk]) == 2
-            assert "is not one of" in capfd.readouterr().err
+    arguments, known = WORDS[name]
+    every = {f"{rule}={NAMED[rule]}" if rule in NAMED else rule.value for rule in MEANINGS}
+    wrong = {*(every - known), "all", "", "*", *(f"{word}=x" for word in known if "=" not in word)}
+    wrong |= {word.partition("=")[0] for word in known if "=" in word}
+    wrong |= {word.partition("=")[0] + "=" for word in known if "=" in word} | {Rule.READABLE.value}
+    for word in wrong:
+        assert run([*arguments, "--accept", word]) == 2
+        (line,) = [told for told in capfd.readouterr().err.splitlines() if told.startswith("Error")]
+        assert line.startswith(f"Error: Invalid value for '--accept': {word!r} is not a word of this command")
+        assert set(line.rpartition("which knows ")[2].removesuffix(".").split(", ")) == known
 
 
-def test_a_restore_ends_no_cached_reads() -> None:
-    assert AcceptRisk.ENDS_CACHED_READS not in RESTORE_RISKS
+def test_each_word_lifts_a_rule_and_says_what_it_means() -> None:
+    assert set(NAMED) < set(MEANINGS)
+    offered = {word.partition("=")[0] for _arguments, known in WORDS.values() for word in known}
+    assert offered == {rule.value for rule in MEANINGS}

@@ -31,7 +31,8 @@ ALLOWED = {
 CHANGING = {"delete", "restore", "reencrypt", "repair", "heal", "audit reconcile", "backup prune"}
 # What lifts a rule, says yes for somebody, or shows what is hidden: once exported, it would decide every night.
 SAFETY = re.compile(
-    r"--(yes|reason|dry-run|audit-syslog|declare-.*|expect-.*|accept-.*|ignore-.*|reveal.*|replace-.*|without-lease)"
+    r"--(yes|reason|dry-run|audit-syslog|accept|declare-.*|expect-.*|ignore-.*|reveal.*|decrypted-raw|replace-.*"
+    r"|run|plan|leave-out|confirm-.*|from-(snapshot|revision|wal|object|key)|entry)"
 )
 NEEDED = {
     "delete": ["/k", "--reason", "x", ACKNOWLEDGEMENT],
@@ -98,9 +99,32 @@ def test_a_run_over_a_plan_listens_to_the_list_alone() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_safety_flag_has_a_variable_anywhere(name: str) -> None:
-    for long, option in options_of(COMMANDS[name]).items():
-        assert option.envvar is None or SAFETY.fullmatch(long) is None, long
+def test_the_variable_of_a_safety_option_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = [COMMANDS[name], *([run_command] if name == "plan" else [])]
+    for command in commands:
+        options = {long: option for long, option in options_of(command).items() if SAFETY.fullmatch(long)}
+        for long in options:
+            monkeypatch.setenv("ETCDFIX_" + long[2:].replace("-", "_").upper(), "1")
+        context = click.Context(command)
+        for long, option in options.items():
+            assert option.value_from_envvar(context) is None, long
+            assert option.consume_value(context, {})[1] is not ParameterSource.ENVIRONMENT, long
+
+
+def test_the_safety_options_are_all_here() -> None:
+    """An option that a command loses or gains shows; what is no safety option is on no list of ours."""
+    found = {long for command in (*COMMANDS.values(), run_command) for long in options_of(command)}
+    assert {
+        "--yes",
+        ACKNOWLEDGEMENT,
+        "--reason",
+        "--accept",
+        "--declare-key-lost",
+        "--run",
+        "--reveal",
+    } <= found
+    assert {long for long in found if long.startswith("--accept")} == {"--accept"}
+    assert SAFETY.fullmatch(ACKNOWLEDGEMENT)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -21,8 +21,8 @@ from etcdfix.remediation.preflight.similar_values import look_at_all
 from etcdfix.reports.model import Summary
 from etcdfix.reports.next_steps import next_steps
 from etcdfix.reports.plan_model import DECLARE_KEY_LOST
+from etcdfix.rules import MEANINGS, Rule
 from etcdfix.verdicts.deletability import IDENTITY as UNENCRYPTED
-from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import base, examiner_of, request_for, scan_to
 from tests.support.objects import IDENTITY, KEY_1, aesgcm, configuration, provider
@@ -109,11 +109,11 @@ def test_they_agree(name: str, tmp_path: Path) -> None:
             assert key_looks_lost <= (bool(declared) or bool(entry.refused)), entry.name
         deletable = deletion(cluster, CONFIG, entry.key)
         if entry.refused:
-            assert not deletable(f"{entry.transformer}", set(AcceptRisk))
+            assert not deletable(f"{entry.transformer}", set(MEANINGS))
             continue
         assert deletable(declared, risks), entry.name
         if declared:
-            assert not deletable("", set(AcceptRisk)), entry.name
+            assert not deletable("", set(MEANINGS)), entry.name
         for fewer in combinations(sorted(risks), max(len(risks) - 1, 0)):
             if risks:
                 assert not deletable(declared, set(fewer)), entry.name
@@ -134,7 +134,7 @@ def lost_by(report: dict[str, Any]) -> set[str]:
 
 def deletion(
     cluster: Cluster, config: EncryptionConfiguration, key: str
-) -> Callable[[str, set[str] | set[AcceptRisk]], bool]:
+) -> Callable[[str, set[str] | set[Rule]], bool]:
     """Return what says whether a deletion finds its proof, with a declaration and accepted risks."""
     source = cluster.source()
     examiner = examiner_of(cluster, source, config)
@@ -144,7 +144,7 @@ def deletion(
     target = alike.target
     assert target is not None
 
-    def passes(declared: str, risks: set[str] | set[AcceptRisk]) -> bool:
+    def passes(declared: str, risks: set[str] | set[Rule]) -> bool:
         try:
             check_proof(
                 target, alike, declared=declared, risks={str(risk) for risk in risks}, release_proven=False

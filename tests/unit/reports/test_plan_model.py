@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import shlex
 
-from etcdfix.reports.plan_model import acceptance, declaration, meaning
-from etcdfix.verdicts.deletability import AcceptRisk
+from etcdfix.reports.plan_model import declaration, meaning
+from etcdfix.rules import MEANINGS, Rule, acceptance
 
 LOST = "aescbc/v1/lost"
 
@@ -15,8 +15,8 @@ def test_a_declaration_names_the_key_id_of_kms() -> None:
 
 
 def test_each_flag_says_something_else() -> None:
-    flags = [declaration(LOST, ""), *map(acceptance, AcceptRisk)]
+    flags = [declaration(LOST, ""), *map(acceptance, MEANINGS)]
     assert len({meaning(flag) for flag in flags}) == len(flags)
     assert "gone for ever" in meaning(declaration(LOST, ""))
-    assert "the cluster may depend on it" in meaning("--accept-risk cluster-breaking")
-    assert acceptance(AcceptRisk.NEWER_THAN_KNOWN) == "--accept-risk newer-than-known"
+    assert "the cluster may depend on it" in meaning("--accept cluster-breaking")
+    assert acceptance(Rule.NEWER_THAN_KNOWN) == "--accept newer-than-known"

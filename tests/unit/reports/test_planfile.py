@@ -18,6 +18,7 @@ import pytest
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.plan import build_plan
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.expectation import Expectation, expectation_of
 from etcdfix.reports import planfile
 from etcdfix.reports.formats.machine import write_plan_json
@@ -56,6 +57,9 @@ def made(tmp_path: Path) -> tuple[Path, StoredValue]:
     return write(tmp_path / "plan.json", plan), value
 
 
+OTHER_ETCD = Acceptances(words=(Rule.OTHER_CLUSTER_ID,), key_lost=LOST)
+
+
 def write(path: Path, plan: DeletionPlan) -> Path:
     with path.open("wb") as stream:
         write_plan_json(stream, plan)
@@ -70,12 +74,19 @@ def asked(plan: DeletionPlan, key: bytes, **other: Any) -> Expectation:
         "etcd_prefix": "/registry",
         "config_sha256": CONFIGURATION.sha256,
         "assumed_release": "",
-        "accept_other_cluster_id": False,
-        "flags": (f"--declare-key-lost {LOST}",),
+        "accepted": Acceptances(key_lost=LOST),
         "again": "etcdfix plan AGAIN",
         "now": NOON + timedelta(minutes=15),
     }
     return expectation_of(plan, key, **(settings | other))
+
+
+def accepting(*flags: str) -> Acceptances:
+    given = [flag.partition(" ") for flag in flags]
+    lost = next((value for option, _, value in given if option == "--declare-key-lost"), "")
+    return Acceptances(
+        key_lost=lost, words=tuple(value for option, _, value in given if option == "--accept")
+    )
 
 
 def refused(plan: DeletionPlan, key: bytes, **other: Any) -> RefusedByRule:
@@ -152,10 +163,10 @@ def test_a_plan_of_another_etcd(made: tuple[Path, StoredValue], other: dict[str,
         asked(plan, value.key, **other)
     assert caught.value.rule == Rule.OTHER_CLUSTER_ID
     assert "etcdfix plan AGAIN; " in caught.value.hint
-    assert "--accept-other-cluster-id" in caught.value.hint
-    assert asked(plan, value.key, accept_other_cluster_id=True, **other)
+    assert "--accept other-cluster-id" in caught.value.hint
+    assert asked(plan, value.key, accepted=OTHER_ETCD, **other)
     nameless = rewritten(path, lambda _: {"kube_system_uid": None})
-    assert reason in refused(nameless, value.key, accept_other_cluster_id=True, **other).message
+    assert reason in refused(nameless, value.key, accepted=OTHER_ETCD, **other).message
 
 
 def test_a_revision_that_is_not_known_says_nothing(made: tuple[Path, StoredValue]) -> None:
@@ -200,15 +211,15 @@ def test_a_key_that_the_plan_leaves_out(made: tuple[Path, StoredValue]) -> None:
     ("flags", "needs", "missing"),
     [
         ((), (f"--declare-key-lost {LOST}",), f"--declare-key-lost {LOST}"),
-        (("--accept-risk cluster-breaking",), (f"--declare-key-lost {LOST}",), f"--declare-key-lost {LOST}"),
-        ((f"--declare-key-lost {LOST}",), ("--accept-risk cluster-breaking",), "--accept-risk cluster-breaking"),
-        (("--accept-risk mass-damage",), ("--accept-risk cluster-breaking",), "--accept-risk cluster-breaking"),
+        (("--accept cluster-breaking",), (f"--declare-key-lost {LOST}",), f"--declare-key-lost {LOST}"),
+        ((f"--declare-key-lost {LOST}",), ("--accept cluster-breaking",), "--accept cluster-breaking"),
+        (("--accept mass-damage",), ("--accept cluster-breaking",), "--accept cluster-breaking"),
         (
             (f"--declare-key-lost {LOST}",),
-            (f"--declare-key-lost {LOST}", "--accept-risk cluster-breaking"),
-            "--accept-risk cluster-breaking",
+            (f"--declare-key-lost {LOST}", "--accept cluster-breaking"),
+            "--accept cluster-breaking",
         ),
-        (("--accept-unknown-cluster",), ("--what-nobody-knows",), "--what-nobody-knows"),
+        (("--accept unknown-cluster",), ("--accept what-nobody-knows",), "--accept what-nobody-knows"),
     ],
 )  # fmt: skip
 def test_a_flag_that_the_plan_asks_for(
@@ -218,16 +229,16 @@ def test_a_flag_that_the_plan_asks_for(
     plan = rewritten(
         path, lambda p: {"entries": [msgspec.structs.replace(e, needs=list(needs)) for e in p.entries]}
     )
-    error = refused(plan, value.key, flags=flags)
+    error = refused(plan, value.key, accepted=accepting(*flags))
     assert error.message == f"the plan says that the deletion of {value.key.decode()} needs {missing}"
     assert error.hint.startswith("add it, if ")
-    assert asked(plan, value.key, flags=needs)
+    assert asked(plan, value.key, accepted=accepting(*needs))
 
 
 def test_a_lost_key_may_be_named_in_another_way(made: tuple[Path, StoredValue]) -> None:
     """Whether it names the key of the value, the deletion looks at itself."""
     path, value = made
-    assert asked(load_plan(path), value.key, flags=("--declare-key-lost kms/v2/prov/kek-1",))
+    assert asked(load_plan(path), value.key, accepted=Acceptances(key_lost="kms/v2/prov/kek-1"))
 
 
 # ------------------------------------------------------------------------------------------------ files not to trust

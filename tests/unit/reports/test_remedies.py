@@ -180,7 +180,7 @@ def test_a_moved_value_points_at_the_key_that_it_belongs_to() -> None:
     found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a b")
     back, look, *rest = remedies_for(found)
     assert back.command.startswith(
-        "etcdfix restore --from-key /registry/secrets/shop/web '/registry/secrets/shop/a b' --accept-unlisted-source"
+        "etcdfix restore --from-key /registry/secrets/shop/web '/registry/secrets/shop/a b' --accept unlisted-source"
     )
     assert back.command.endswith("--reason REASON --dry-run")
     assert look.command == "etcdfix scan '/registry/secrets/shop/a b'"
@@ -229,7 +229,7 @@ def test_a_readable_revision_is_put_back_by_a_command_that_accepts_what_it_must(
     words = shlex.split(remedy.command)
     assert words[:4] == ["etcdfix", "restore", "--from-revision", "11"]
     assert words[words.index("--replace-mod-revision") + 1] == str(examination().stored.mod_revision)
-    assert ["--accept-unlisted-source" in words, "--accept-risk" in words] == [False, False]
+    assert "--accept" not in words
     assert words[-1] == "--dry-run"
     assert "--revision 11" in remedy.note
     assert "compact" in remedy.note
@@ -270,12 +270,12 @@ def test_what_is_protected_is_accepted_in_the_command_and_said(
     found = examination(key, cause=Cause.VALUE_TRUNCATED)
     remedies = remedies_for(found, readable=NOW, **settings)
     words = shlex.split(kept(remedies).command)
-    assert [words[at + 1] for at, word in enumerate(words) if word == "--accept-risk"] == risks
+    assert [words[at + 1] for at, word in enumerate(words) if word == "--accept"] == risks
     assert all(risk in kept(remedies).note for risk in risks)
     ours = next(remedy for remedy in remedies if remedy.action.startswith("Last: delete it on"))
-    assert ("--accept-risk cluster-breaking" in ours.note) == bool(risks)
+    assert ("--accept cluster-breaking" in ours.note) == bool(risks)
     words = shlex.split(ours.command)
-    assert [words[at + 1] for at, word in enumerate(words) if word == "--accept-risk"] == risks
+    assert [words[at + 1] for at, word in enumerate(words) if word == "--accept"] == risks
 
 
 @pytest.mark.parametrize("cause", [Cause.WRONG_KEY, Cause.KEY_RENAMED, Cause.ENVELOPE_DAMAGED])
@@ -345,7 +345,7 @@ def test_a_deletion_accepts_what_has_to_be_accepted_and_says_so(
     assert any("ignoreStoreReadError" in remedy.command for remedy in remedies) is not likely
     assert ours.note.startswith(ONLY_ONE) is likely
     assert [word for word in needs if word in ours.note] == needs
-    assert ours.command.partition(" --dry-run")[2] == "".join(f" --accept-risk {risk}" for risk in needs)
+    assert ours.command.partition(" --dry-run")[2] == "".join(f" --accept {risk}" for risk in needs)
 
 
 def test_a_deletion_beside_lost_keys_names_the_directory_of_what_was_rescued() -> None:
@@ -414,7 +414,7 @@ def test_a_kind_that_may_be_newer_asks_for_the_release_first() -> None:
     found = examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED, maybe_newer=True)
     remedies = remedies_for(found)
     assert "--kubernetes-version X.Y" in remedies[0].command
-    assert remedies[-2].note.startswith("Needs --accept-risk newer-than-known. ")
+    assert remedies[-2].note.startswith("Needs --accept newer-than-known. ")
     named = RepeatedOptions(reading=("--kubernetes-version", "1.36"))
     assert not any("X.Y" in remedy.command for remedy in remedies_for(found, named))
 
@@ -603,7 +603,7 @@ def test_a_repair_says_what_proves_it_and_what_it_accepts() -> None:
     system = with_repair(UNPROVEN, "/registry/secrets/kube-system/web")
     (remedy,) = [w.remedy for w in ways_out(system) if w.kind is WayKind.REPAIR]
     assert "nothing proves it" in remedy.action
-    assert "--accept-risk cluster-breaking --accept-risk unproven-repair" in remedy.command
+    assert "--accept cluster-breaking --accept unproven-repair" in remedy.command
     assert "It accepts what must be accepted: cluster-breaking, unproven-repair." in remedy.note
     assert "--no-encryption holds only where nothing is encrypted" in remedy.note
 
@@ -614,7 +614,7 @@ def test_a_deletion_of_what_can_be_repaired_says_what_it_needs() -> None:
         for way in ways_out(with_repair(TAG, cause=Cause.CIPHERTEXT_DAMAGED))
         if way.kind is WayKind.DELETE
     ]
-    assert ours.note.startswith("Needs --accept-risk only-copy.")
+    assert ours.note.startswith("Needs --accept only-copy.")
     published = msgspec.to_builtins(ours)
     assert set(published) == {"action", "command", "note"}
 
@@ -682,7 +682,7 @@ def test_what_is_not_proven_is_printed_with_all_that_it_needs(damage: Damage) ->
     ways = ways_out(found, again, readable=NOW)
     for kind in (WayKind.DELETE, WayKind.PUT_BACK):
         command = next(way.remedy.command for way in ways if way.kind is kind)
-        assert ("--accept-risk unproven-damage" in command) is (damage is not Damage.PROVEN)
+        assert ("--accept unproven-damage" in command) is (damage is not Damage.PROVEN)
         assert ("--kubeconfig FILE" in command) is (damage is Damage.POSSIBLE)
     # Which API servers were asked is repeated.
     asked = msgspec.structs.replace(again, servers=("--kubeconfig", "admin.conf"))

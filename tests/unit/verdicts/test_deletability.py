@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from etcdfix.model import Outcome, Repair, RepairKind, RepairProof
+from etcdfix.rules import Rule
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
     FAILED,
     KMS_DOUBTS,
     LOST_KEY,
-    AcceptRisk,
     Deletability,
     deletability_of,
     is_repairable,
@@ -130,15 +130,15 @@ def test_of_what_is_never_deleted_no_copy_can_be_given_up() -> None:
     ("change", "risks"),
     [
         ({"damage": Damage.PROVEN}, ()),
-        ({"damage": Damage.LIKELY}, (AcceptRisk.UNPROVEN_DAMAGE,)),
-        ({"damage": Damage.PROVEN, "maybe_newer": True}, (AcceptRisk.NEWER_THAN_KNOWN,)),
+        ({"damage": Damage.LIKELY}, (Rule.UNPROVEN_DAMAGE,)),
+        ({"damage": Damage.PROVEN, "maybe_newer": True}, (Rule.NEWER_THAN_KNOWN,)),
         (
             {"damage": Damage.LIKELY, "maybe_newer": True},
-            (AcceptRisk.UNPROVEN_DAMAGE, AcceptRisk.NEWER_THAN_KNOWN),
+            (Rule.UNPROVEN_DAMAGE, Rule.NEWER_THAN_KNOWN),
         ),
     ],
 )
-def test_what_has_to_be_accepted(change: dict[str, Any], risks: tuple[AcceptRisk, ...]) -> None:
+def test_what_has_to_be_accepted(change: dict[str, Any], risks: tuple[Rule, ...]) -> None:
     assert risks_of(examination(KEY, cause=Cause.NONCE_DAMAGED, **change)) == risks
 
 
@@ -157,8 +157,8 @@ def test_what_has_to_be_accepted(change: dict[str, Any], risks: tuple[AcceptRisk
 def test_what_can_be_had_back_whole_is_the_only_copy(repair: Repair | None, repairable: bool) -> None:
     found = msgspec.structs.replace(examination(KEY, cause=Cause.CIPHERTEXT_DAMAGED), repair=repair)
     assert is_repairable(found) is repairable
-    assert (AcceptRisk.ONLY_COPY in risks_of(found)) is repairable
+    assert (Rule.ONLY_COPY in risks_of(found)) is repairable
     lost = msgspec.structs.replace(examination(KEY, cause=Cause.KEY_NAME_MISSING), repair=repair)
     needed = needed_for(lost, {KeyDoubt.NONE})
     assert needed.declaration
-    assert needed.risks == ((AcceptRisk.ONLY_COPY,) if repairable else ())
+    assert needed.risks == ((Rule.ONLY_COPY,) if repairable else ())

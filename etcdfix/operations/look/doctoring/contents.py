@@ -11,9 +11,11 @@ from etcdfix.errors import DecodeError, RefusedByRule, SourceDenied, SourceUnrea
 from etcdfix.examine import Examiner
 from etcdfix.operations.look.doctoring.check import fail as failed
 from etcdfix.operations.look.doctoring.check import ok, unknown, warn
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.release import check_release, newest_kubelet
 from etcdfix.reports.base import fit
 from etcdfix.reports.doctor_model import Check
+from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -41,7 +43,7 @@ def check_identity(uid: str | None) -> Check:
         "cluster",
         "namespace kube-system cannot be read, or is not there: nothing names this cluster",
         "check --encryption-config and --etcd-prefix; a change will look for the uid in earlier revisions and "
-        "backups, and else needs --accept-unknown-cluster",
+        f"backups, and else needs {acceptance(Rule.UNKNOWN_CLUSTER)}",
     )
 
 
@@ -66,11 +68,11 @@ def check_kubernetes(source: Source, examiner: Examiner, newest_known: int) -> I
         yield warn(
             "version",
             f"Kubernetes: release {named} was named, and no Node can be read that would bear it out",
-            "leave --kubernetes-version out, or a change needs --accept-unknown-release",
+            f"leave --kubernetes-version out, or a change needs {acceptance(Rule.UNKNOWN_RELEASE)}",
         )
     else:
         try:
-            check_release(source, examiner, accept_unknown=True)
+            check_release(source, examiner, Acceptances())
         except RefusedByRule as exc:
             yield failed("version", f"Kubernetes: {exc.message}", exc.hint)
         else:

@@ -44,7 +44,7 @@ def test_dry_run_walks_the_same_road_up_to_the_question(registry: Registry) -> N
 
 def test_lost_key_is_asked_for_before_the_key(registry: Registry) -> None:
     key = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
-    accepted = Acceptances(key_lost="aescbc/v1/key2", no_api_server=True)
+    accepted = Acceptances(key_lost="aescbc/v1/key2", words=("no-api-server",))
     confirmer = Agreeing(yes=False)
     with registry.untouched(), pytest.raises(RefusedByRule, match="the lost key was not typed back"):
         _run(registry, confirmer, [], key, accepted=accepted)

@@ -12,7 +12,7 @@ from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
 from etcdfix.operations.change.restore import run_restore
 from etcdfix.remediation.preflight import target as target_module
-from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import LeaseState
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import UID, Agreeing, Registry, candidate_config
@@ -68,7 +68,7 @@ def test_proof_is_a_value_that_reads_under_the_very_key(registry: Registry) -> N
         registry.etcd.put(newest, value)
         with registry.untouched():
             ran = registry.reencrypt(key, path)
-        registry.refused(ran, WITHOUT_PROOF, hint="--accept-undeployed")
+        registry.refused(ran, WITHOUT_PROOF, hint="--accept undeployed-write-key")
     proof = registry.key("shop/gcm-good")
     registry.etcd.put(proof, aesgcm(secret("gcm-good"), proof.decode(), KEY_1, "fresh"))
     ran = registry.reencrypt(key, path)
@@ -107,7 +107,7 @@ def test_an_older_value_is_no_proof_where_the_target_is_the_newest(registry: Reg
     registry.refused(
         ran, "nothing shows that the API servers hold the key of aescbc/v1/key1", hint="undeployed-write-key"
     )
-    assert registry.reencrypt(key, path, "--accept-undeployed-write-key").code == 0
+    assert registry.reencrypt(key, path, "--accept", "undeployed-write-key").code == 0
 
 
 def _other_log(registry: Registry) -> None:
@@ -119,7 +119,7 @@ def test_what_another_log_says_we_wrote_is_no_proof(registry: Registry, damaged:
     second = registry.put("shop/second", aescbc(secret("second"), KEY_2, "key2"))
     first = registry.put("shop/old", OLD)
     path = candidate_config(registry.folder)
-    assert registry.reencrypt(first, path, "--accept-undeployed-write-key").code == 0
+    assert registry.reencrypt(first, path, "--accept", "undeployed-write-key").code == 0
     _other_log(registry)
     if damaged:
         (backup,) = registry.backups.glob("*.json")
@@ -221,7 +221,7 @@ def test_candidate_that_opens_what_no_definition_claims(registry: Registry) -> N
         configuration_yaml(provider("aescbc", key2=KEY_2), resources=("widgets.example.com", definitions))
     )
     with registry.untouched():
-        ran = registry.reencrypt(key, path, "--accept-undeployed-write-key")
+        ran = registry.reencrypt(key, path, "--accept", "undeployed-write-key")
     registry.refused(
         ran, "is readable: parses; no readable CustomResourceDefinition claims", hint="find the configuration"
     )
@@ -232,7 +232,7 @@ def test_value_that_opens_once_and_not_again(registry: Registry, monkeypatch: py
     key = registry.put("shop/old", OLD)
     monkeypatch.setattr(Examiner, "plaintext", lambda *_: None)
     with registry.untouched():
-        ran = registry.reencrypt(key, candidate_config(registry.folder), "--accept-undeployed-write-key")
+        ran = registry.reencrypt(key, candidate_config(registry.folder), "--accept", "undeployed-write-key")
     registry.refused(ran, "under the candidate configuration", hint="find the configuration")
 
 
@@ -240,7 +240,7 @@ def test_nothing_but_what_we_wrote_is_no_proof(registry: Registry) -> None:
     for name in ("broken", "good-0", "good-1"):
         registry.etcd.delete(registry.key(f"shop/{name}"))
     key = registry.put("shop/old", OLD)
-    ran = registry.reencrypt(key, candidate_config(registry.folder), "--accept-undeployed-write-key")
+    ran = registry.reencrypt(key, candidate_config(registry.folder), "--accept", "undeployed-write-key")
     assert ran.code == 0, ran.err
     # The write key is changed, and the only value of the resource is ours.
     registry.configure(provider("aesgcm", fresh=KEY_2), IDENTITY)
@@ -263,7 +263,7 @@ def _put_back_and_die(cluster: Cluster, registry: Registry, key: bytes) -> None:
     request = RestoreRequest(
         candidate=Candidate(stored=stored, origin="elsewhere", cluster=None),
         reason="r",
-        unlisted_source=True,
+        accepted=Acceptances(words=("unlisted-source",)),
         record_paths=registry.places,
     )
     with pytest.raises(KeyboardInterrupt):
@@ -290,10 +290,10 @@ def test_backup_says_where_the_value_came_from(registry: Registry, known: bool) 
     registry.put("shop/good-0", aescbc(secret("good-0")))
     if not known:
         registry.lose_kube_system()
-    ran = registry.reencrypt(key, candidate_config(registry.folder), "--accept-unknown-cluster")
+    ran = registry.reencrypt(key, candidate_config(registry.folder), "--accept", "unknown-cluster")
     assert ran.code == 0, ran.err
     (backup,) = registry.kept()
     assert backup.content.cluster.kube_system_uid == (UID if known else None)
     assert backup.content.cluster.endpoints == (registry.endpoints,)
     accepted = registry.events()[0].annotations.accepted
-    assert "--accept-undeployed-write-key" not in accepted
+    assert "--accept undeployed-write-key" not in accepted

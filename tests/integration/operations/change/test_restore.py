@@ -27,6 +27,8 @@ from tests.support.objects import IDENTITY, KEY_1, KEY_2, KUBE_SYSTEM_UID, aescb
 
 pytestmark = pytest.mark.etcd
 
+UNKNOWN_UID = Acceptances(words=("unknown-uid",))
+
 
 def _run(
     registry: Registry,
@@ -87,7 +89,7 @@ def test_without_a_log_nothing_is_listed(registry: Registry) -> None:
         _run(registry, candidate, [])
     assert caught.value.rule == "unlisted-source"
     with registry.untouched(), pytest.raises(RefusedByRule) as caught:
-        _run(registry, candidate, [], unlisted_source=True)
+        _run(registry, candidate, [], accepted=Acceptances(words=("unlisted-source",)))
     assert caught.value.rule == "not-readable"
     assert "restores by itself with" in caught.value.hint
 
@@ -121,7 +123,13 @@ def test_what_we_wrote_is_shown_as_such(registry: Registry) -> None:
     backup = registry.deleted()
     key = registry.put("shop/broken", b"k8s:enc:aescbc:v1:key1:other")
     there = registry.mod_revision(key)
-    _run(registry, Candidate.of_backup(backup), [], replace_mod_revision=there, unknown_uid=True)
+    _run(
+        registry,
+        Candidate.of_backup(backup),
+        [],
+        replace_mod_revision=there,
+        accepted=UNKNOWN_UID,
+    )
     shown: list[RestorePreview] = []
     candidate = Candidate.of_backup(registry.kept()[-1])
     _run(registry, candidate, shown, replace_mod_revision=registry.mod_revision(key), dry_run=True)
@@ -145,8 +153,7 @@ def test_what_is_replaced_is_kept_with_what_is_known_of_it(registry: Registry, k
         [],
         confirmer=confirmer,
         replace_mod_revision=registry.mod_revision(key),
-        unknown_uid=True,
-        accepted=Acceptances(unknown_cluster=True),
+        accepted=Acceptances(words=("unknown-cluster", "unknown-uid")),
     )
     assert confirmer.asked == [key]  # and no lost key: none was declared
     content = registry.kept()[-1].content
@@ -178,14 +185,14 @@ def test_home_of_a_moved_value_goes_before_that_is_replaced(registry: Registry) 
             [],
             step=lose_home,
             replace_mod_revision=registry.mod_revision(key),
-            unlisted_source=True,
+            accepted=Acceptances(words=("unlisted-source",)),
         )
     assert registry.stored(key) == aesgcm(secret("home"), home.decode())
 
 
 @pytest.mark.parametrize(
     ("leased", "without", "accepted"),
-    [(True, True, '["--without-lease"]'), (True, False, ""), (False, True, "")],
+    [(True, True, '["--accept", "expired-lease"]'), (True, False, ""), (False, True, "")],
 )
 def test_lease_that_is_left_out_is_recorded(
     registry: Registry, leased: bool, without: bool, accepted: str
@@ -226,7 +233,7 @@ def test_default_directory_must_last_where_something_goes_there(
             shown,
             record_paths=places,
             replace_mod_revision=registry.mod_revision(key),
-            unknown_uid=True,
+            accepted=UNKNOWN_UID,
         )
     assert shown == []
 
@@ -241,7 +248,13 @@ def test_what_a_named_log_says_of_the_backup_today(registry: Registry, begun_ane
         registry.deleted("shop/second")
     first, registry.log = registry.log, own_directory(registry.folder / "anew") / "audit.jsonl"
     shown: list[RestorePreview] = []
-    _run(registry, candidate, shown, unlisted_source=True, value_sha256=digest(BROKEN))
+    _run(
+        registry,
+        candidate,
+        shown,
+        accepted=Acceptances(words=("unlisted-source",)),
+        value_sha256=digest(BROKEN),
+    )
     says = "does not list it" if begun_anew else "lists it, but another one was named"
     assert shown[0].source.by_itself == f"its audit log {first} {says}"
 
@@ -257,8 +270,7 @@ def test_lost_key_of_what_is_replaced_is_asked_for(registry: Registry) -> None:
             [],
             confirmer=confirmer,
             replace_mod_revision=registry.mod_revision(key),
-            unknown_uid=True,
-            accepted=Acceptances(key_lost="aescbc/v1/key2", no_api_server=True),
+            accepted=Acceptances(key_lost="aescbc/v1/key2", words=("no-api-server", "unknown-uid")),
         )
     assert confirmer.asked == ["aescbc/v1/key2"]
 
@@ -287,7 +299,7 @@ def _moved(survey: MemberSurvey) -> MemberSurvey:
 
 @pytest.mark.parametrize(
     ("change", "rule"),
-    [(_differing, "members-disagree"), (_unchecked, "member-unchecked"), (_moved, "moved")],
+    [(_differing, "members-disagree"), (_unchecked, "unchecked-member"), (_moved, "moved")],
 )
 def test_members_are_asked_before_what_we_wrote_goes(
     registry: Registry,
@@ -298,7 +310,13 @@ def test_members_are_asked_before_what_we_wrote_goes(
     backup = registry.deleted()
     key = registry.put("shop/broken", b"k8s:enc:aescbc:v1:key1:other")
     there = registry.mod_revision(key)
-    _run(registry, Candidate.of_backup(backup), [], replace_mod_revision=there, unknown_uid=True)
+    _run(
+        registry,
+        Candidate.of_backup(backup),
+        [],
+        replace_mod_revision=there,
+        accepted=UNKNOWN_UID,
+    )
     candidate = Candidate.of_backup(registry.kept()[-1])
 
     def survey(client: EtcdClient, asked: bytes) -> MemberSurvey:
@@ -311,7 +329,7 @@ def test_members_are_asked_before_what_we_wrote_goes(
     assert caught.value.rule == rule
     if change is _unchecked:
         shown: list[RestorePreview] = []
-        accepted = Acceptances(unchecked_members=("bob",))
+        accepted = Acceptances(words=("unchecked-member=bob",))
         _run(registry, candidate, shown, replace_mod_revision=there, accepted=accepted)
         assert shown[0].warnings == ("member bob (b0b) was not asked, as accepted",)
 

@@ -12,11 +12,11 @@ import pytest
 from etcdfix.apiserver.client import Reply, Server
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
+from etcdfix.cli.safety import DELETION_RULES
 from etcdfix.remediation.preflight import cached_reads
 from etcdfix.rescued import INDEX_NAME, read_index
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
-from etcdfix.verdicts.deletability import DELETION_RISKS
 from tests.support.apiserver import Answer, EtcdStore, StandIn
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import Ran, Registry
@@ -28,7 +28,7 @@ LOST = "aescbc/v1/key1"
 OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY)
 NEW = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY)
 CONTENTS = "bmV2ZXIgc2hvd24gYW55d2hlcmU="
-ACCEPTED = ("--accept-risk", "ends-cached-reads")
+ACCEPTED = ("--accept", "ends-cached-reads")
 
 
 class Ground(Registry):
@@ -56,7 +56,7 @@ class Ground(Registry):
 
     def lost(self, key: bytes, *arguments: str | Path, api: bool = True) -> Ran:
         given = ["--declare-key-lost", LOST, *map(str, arguments)]
-        given += ["--kubeconfig", str(self.kubeconfig)] if api else ["--accept-no-api-server"]
+        given += ["--kubeconfig", str(self.kubeconfig)] if api else ["--accept", "no-api-server"]
         ran = self.delete(key, *given)
         assert CONTENTS not in ran.out + ran.err
         return ran
@@ -66,7 +66,7 @@ class Ground(Registry):
             ran = self.lost(key, *arguments)
         assert ran.code == 4, ran
         assert "whose encryption key is lost" in ran.err
-        assert "--accept-risk ends-cached-reads" in ran.err
+        assert "--accept ends-cached-reads" in ran.err
         return ran
 
     def rescue(self, *, log: Path | None = None, code: int = 0) -> None:
@@ -119,25 +119,26 @@ def test_once_they_are_saved_one_may_go(ground: Ground) -> None:
 
 def test_no_other_flag_lifts_it(ground: Ground) -> None:
     others = [
-        word
-        for risk in DELETION_RISKS
-        if risk.value not in ACCEPTED
-        for word in ("--accept-risk", risk.value)
+        word for risk in DELETION_RULES if risk.value not in ACCEPTED for word in ("--accept", risk.value)
     ]
-    ground.refused_for_others(ground.keys[0], *others, "--accept-no-api-server", "--accept-unknown-cluster")
+    ground.refused_for_others(
+        ground.keys[0], *others, "--accept", "no-api-server", "--accept", "unknown-cluster"
+    )
 
 
 def test_accepted_it_is_a_warning_and_on_record(ground: Ground) -> None:
     ran = ground.lost(ground.keys[0], *ACCEPTED)
     assert ran.code == 0, ran.err
     assert "give all of them up with this deletion" in ran.err
-    assert "--accept-risk ends-cached-reads" in ground.events()[0].annotations.accepted
+    assert "--accept ends-cached-reads" in ground.events()[0].annotations.accepted
 
 
-def test_where_no_api_server_runs_it_is_a_warning(ground: Ground) -> None:
+def test_that_no_api_server_can_be_asked_is_another_rule(ground: Ground) -> None:
     ran = ground.lost(ground.keys[0], api=False)
+    assert ran.code == 4
+    assert "no API server was asked whether it holds them" in ran.err
+    ran = ground.lost(ground.keys[0], *ACCEPTED, api=False)
     assert ran.code == 0, ran.err
-    assert "none was asked" in ran.err
 
 
 def test_the_last_of_its_kind_ends_nothing(ground: Ground) -> None:
@@ -249,7 +250,8 @@ def test_another_cause_does_not_make_the_deletion_harmless(ground: Ground) -> No
         ran = ground.delete(broken)
     assert ran.code == 4
     assert "no API server was asked whether it holds them" in ran.err
-    assert ground.delete(broken, "--accept-no-api-server").code == 0
+    assert ground.delete(broken, "--accept", "no-api-server").code == 4
+    assert ground.delete(broken, *ACCEPTED).code == 0
 
 
 # What is saved, and is no copy that counts.

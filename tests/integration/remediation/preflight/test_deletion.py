@@ -29,13 +29,12 @@ from etcdfix.remediation.preflight.deletion import check_deletion, check_moved
 from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, survey_members
 from etcdfix.remediation.preflight.target import check_members, require_there
-from etcdfix.rules import Rule
+from etcdfix.rules import MEANINGS, Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.spool import Spool
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import AcceptRisk
 from etcdfix.verdicts.examination import Examination
 from etcdfix.wire.etcd import ALARM, STATUS, message
 from tests.support.change_runs import BROKEN, UID, Registry
@@ -135,26 +134,26 @@ def _unchecked(survey: MemberSurvey) -> MemberSurvey:
 def test_half_of_the_members_is_not_enough(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     _surveyed(monkeypatch, _half_unchecked)
     with registry.untouched():
-        ran = registry.delete(registry.key("shop/broken"), "--accept-unchecked-member", "bob")
+        ran = registry.delete(registry.key("shop/broken"), "--accept", "unchecked-member=bob")
     registry.refused(ran, "only 1 of 2 voting members could be asked: no majority", hint="start the others")
 
 
 def test_member_that_cannot_be_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     _surveyed(monkeypatch, _unchecked)
     key = registry.key("shop/broken")
-    for accepted in ((), ("--accept-unchecked-member", "alice")):
+    for accepted in ((), ("--accept", "unchecked-member=alice")):
         with registry.untouched():
             ran = registry.delete(key, *accepted)
         registry.refused(
             ran, "not every member could be asked: bob (b0b): not checked: nobody answers",
-            hint="name its address in --endpoints, or --accept-unchecked-member bob",
+            hint="name its address in --endpoints, or --accept unchecked-member=bob",
         )  # fmt: skip
-    ran = registry.delete(key, "--accept-unchecked-member", "bob", "--accept-unchecked-member", "carol")
+    ran = registry.delete(key, "--accept", "unchecked-member=bob", "--accept", "unchecked-member=carol")
     assert ran.code == 0, ran.err
     assert "member bob (b0b) was not asked, as accepted" in ran.err
-    assert "--accept-unchecked-member carol was not needed, or fits no member" in ran.err
+    assert "--accept unchecked-member=carol was not needed, or fits no member" in ran.err
     assert registry.events()[0].annotations.accepted == (
-        '["--accept-unchecked-member bob","--accept-unchecked-member carol"]'
+        '["--accept unchecked-member=bob","--accept unchecked-member=carol"]'
     )
 
 
@@ -169,8 +168,8 @@ def test_member_without_a_name(registry: Registry, monkeypatch: pytest.MonkeyPat
     key = registry.key("shop/broken")
     with registry.untouched():
         ran = registry.delete(key)
-    registry.refused(ran, "not every member could be asked", hint="--accept-unchecked-member b0b")
-    assert registry.delete(key, "--accept-unchecked-member", "b0b").code == 0
+    registry.refused(ran, "not every member could be asked", hint="--accept unchecked-member=b0b")
+    assert registry.delete(key, "--accept", "unchecked-member=b0b").code == 0
 
 
 def test_written_while_members_were_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,14 +319,14 @@ class Moved:
     def put_home(self, value: bytes) -> None:
         self.registry.etcd.put(self.home, aesgcm(value, self.home.decode()))
 
-    def check(self, *risks: AcceptRisk) -> Landmark:
+    def check(self, *risks: Rule) -> Landmark:
         with self.registry.cluster() as cluster:
             stored = cluster.now.read_key(self.copy).stored
             assert stored is not None
             found = with_verdict(cluster.examiner.examine(stored), belongs_to=self.home)
-            return check_moved(cluster, found, Acceptances(risks=risks))
+            return check_moved(cluster, found, Acceptances(words=risks))
 
-    def refused(self, *risks: AcceptRisk) -> Rule:
+    def refused(self, *risks: Rule) -> Rule:
         with self.registry.untouched(), pytest.raises(RefusedByRule) as caught:
             self.check(*risks)
         return Rule(caught.value.rule)
@@ -358,21 +357,21 @@ def test_a_moved_value_is_found_where_it_belongs(moved: Moved) -> None:
 )
 def test_a_moved_value_that_may_be_the_only_copy(moved: Moved, copy: bytes, home: bytes | None) -> None:
     moved.put(copy, home)
-    assert moved.refused(*AcceptRisk) == Rule.ONLY_COPY
+    assert moved.refused(*MEANINGS) == Rule.VALUE_MOVED
 
 
 def test_two_objects_without_a_uid_are_not_the_same(moved: Moved) -> None:
     meta = block(1, object_meta(b"home", b"shop"))
     moved.put(unknown(b"v1", b"Secret", meta + block(3, b"Opaque")))
     moved.put_home(unknown(b"v1", b"Secret", meta))
-    assert moved.refused(*AcceptRisk) == Rule.ONLY_COPY
+    assert moved.refused(*MEANINGS) == Rule.VALUE_MOVED
 
 
 def test_a_moved_value_whose_home_holds_a_later_state(moved: Moved) -> None:
     moved.put(secret("home").replace(b"never", b"early"))
     moved.put_home(secret("home"))
-    assert moved.refused() == Rule.RISK
-    assert moved.check(AcceptRisk.ONLY_COPY).key == moved.home
+    assert moved.refused() == Rule.ONLY_COPY
+    assert moved.check(Rule.ONLY_COPY).key == moved.home
 
 
 def test_what_cannot_be_decrypted_a_second_time_is_not_the_same(
@@ -381,7 +380,7 @@ def test_what_cannot_be_decrypted_a_second_time_is_not_the_same(
     """A plugin may go away between two looks."""
     moved.put(secret("home"), home=secret("home"))
     monkeypatch.setattr(Examiner, "plaintext", lambda *_: None)
-    assert moved.refused(*AcceptRisk) == Rule.ONLY_COPY
+    assert moved.refused(*MEANINGS) == Rule.VALUE_MOVED
 
 
 def test_a_deletion_of_a_moved_value_looks_where_it_belongs(moved: Moved) -> None:
@@ -422,8 +421,8 @@ def test_what_is_found_to_break_the_cluster_needs_the_same_word(
     with registry.cluster() as cluster:
         with pytest.raises(RefusedByRule, match="a hundred objects hang on it") as caught:
             check_deletion(cluster, registry.key("shop/broken"), Acceptances())
-        assert caught.value.rule == Rule.PROTECTED
-        accepted = Acceptances(risks=(AcceptRisk.CLUSTER_BREAKING,))
+        assert caught.value.rule == Rule.CLUSTER_BREAKING
+        accepted = Acceptances(words=(Rule.CLUSTER_BREAKING,))
         assert (
             check_deletion(cluster, registry.key("shop/broken"), accepted).protected
             == "a hundred objects hang on it"
@@ -436,7 +435,7 @@ def test_the_floor_stands_without_an_assessment(registry: Registry, monkeypatch:
     with registry.cluster() as cluster:
         with pytest.raises(RefusedByRule, match="kube-system may be part of the control plane") as caught:
             check_deletion(cluster, key, Acceptances())
-        assert caught.value.rule == Rule.PROTECTED
+        assert caught.value.rule == Rule.CLUSTER_BREAKING
         assert check_deletion(cluster, registry.key("shop/broken"), Acceptances()).protected == ""
 
 
@@ -470,9 +469,9 @@ def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path
         registry.refused(
             registry.delete(key.encode(), "--dry-run"),
             "the garbage collector deletes 100 dependents",
-            hint="--accept-risk cluster-breaking",
+            hint="--accept cluster-breaking",
         )
-        ran = registry.delete(key.encode(), "--dry-run", "--accept-risk", "cluster-breaking")
+        ran = registry.delete(key.encode(), "--dry-run", "--accept", "cluster-breaking")
         assert (ran.code, "RISK CLUSTER-BREAKING: " in ran.err) == (0, True)
         ran = registry.delete(registry.key("shop/broken"), "--dry-run")
         assert (ran.code, "Users: 100 objects, 100 references" in ran.err) == (0, True)
@@ -523,7 +522,7 @@ class Plugins:
         return nullcontext()
 
 
-DECLARED = Acceptances(key_lost="kms/v2/prov", no_api_server=True)
+DECLARED = Acceptances(key_lost="kms/v2/prov", words=("no-api-server",))
 
 
 def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> None:
@@ -531,7 +530,7 @@ def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> 
         {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere.sock"}}, {"identity": {}}
     )
     key = registry.put("shop/kms", b"k8s:enc:kms:v2:prov:x")
-    ran = registry.delete(key, "--no-kms", "--accept-no-api-server", "--declare-key-lost", "kms/v2/prov")
+    ran = registry.delete(key, "--no-kms", "--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov")
     registry.refused(ran, "no plugin was asked", hint="leave --no-kms out")
     with registry.cluster() as cluster:
         cluster.examiner.plugins = Plugins()
@@ -548,7 +547,7 @@ def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> 
 def test_a_declaration_has_to_meet_an_api_server(
     key_lost: str, api: APIAccess | None, *, no_api_server: bool
 ) -> None:
-    accepted = Acceptances(key_lost=key_lost, no_api_server=no_api_server)
+    accepted = Acceptances(key_lost=key_lost, words=("no-api-server",) if no_api_server else ())
     if key_lost and api is None and not no_api_server:
         with pytest.raises(RefusedByRule) as caught:
             require_api(api, accepted)
@@ -570,7 +569,7 @@ def test_damage_that_is_only_possible_needs_every_api_server(
     key = registry.put("shop/newest", aesgcm(secret("newest"), "/elsewhere", b"0" * 16))
     said = ServerAnswers(answers=(ServerAnswer(server="a", answer=answer),), all_known=all_known)
     monkeypatch.setattr(preflight, "check_api_servers", lambda *_args, **_named: said)
-    accepted = Acceptances(risks=(AcceptRisk.UNPROVEN_DAMAGE,), no_api_server=True)
+    accepted = Acceptances(words=(Rule.UNPROVEN_DAMAGE, Rule.NO_API_SERVER))
     api = APIAccess(Path("kubeconfig"))
     with registry.cluster() as cluster:
         if answer is Answer.READ_ERROR and all_known:

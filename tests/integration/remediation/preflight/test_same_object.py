@@ -162,9 +162,12 @@ def test_the_uid_of_a_backup_that_the_log_lists(registry: Registry, cluster: Clu
     registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
     file = saved(registry.folder, json_secret("web", uid=UID.decode()))
     given = (
-        "--accept-unlisted-source",
-        "--accept-unknown-uid",
-        "--accept-no-api-server",
+        "--accept",
+        "unlisted-source",
+        "--accept",
+        "unknown-uid",
+        "--accept",
+        "no-api-server",
         "--replace-mod-revision",
     )
     ran = registry.restore("--from-object", str(file), key.decode(), *given, str(registry.mod_revision(key)))

@@ -30,7 +30,7 @@ def test_what_is_open_is_settled_as_after_a_single_change() -> None:
     lines = list(account(Result.UNKNOWN, unknown_cluster=True).last_lines())
     assert lines == [
         "Audit log: /log, head 3:ab",
-        "Settle it when etcd answers again: etcdfix audit reconcile --endpoints e:2379 --accept-unknown-cluster /log",
+        "Settle it when etcd answers again: etcdfix audit reconcile --endpoints e:2379 --accept unknown-cluster /log",
         "Look again: etcdfix scan --endpoints e:2379",
     ]
 

@@ -225,7 +225,7 @@ def test_what_was_not_done_needs_no_undo(result: Result) -> None:
 
 def test_what_was_accepted_is_shown() -> None:
     assert "Accepted " not in _text(_checked())
-    flags = ("--accept-risk newer-than-known", "--accept-unchecked-member etcd-2")
+    flags = ("--accept newer-than-known", "--accept unchecked-member=etcd-2")
     assert f"\nAccepted     {flags[0]}, {flags[1]}\n" in _text(_checked(accepted=flags))
 
 

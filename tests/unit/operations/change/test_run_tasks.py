@@ -14,7 +14,7 @@ from etcdfix.operations.change.run_tasks import RunRequest, Workload, paired, wo
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanEntry, decision_on
-from etcdfix.verdicts.deletability import AcceptRisk
+from etcdfix.rules import MEANINGS, Rule
 from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_for, scan_to
 from tests.support.plan_entries import entry
 
@@ -44,9 +44,9 @@ def plan_of(empty: DeletionPlan, *entries: PlanEntry, decide: str = "", **by_ord
     return msgspec.structs.replace(empty, entries=list(entries), decisions=decisions)
 
 
-def asked(*risks: AcceptRisk, **change: Any) -> RunRequest:
+def asked(*risks: Rule, **change: Any) -> RunRequest:
     settings: dict[str, Any] = {"reason": "x", "plan_file": Path("plan.json")}
-    return RunRequest(accepted=Acceptances(risks=risks), **(settings | change))
+    return RunRequest(accepted=Acceptances(words=risks), **(settings | change))
 
 
 def work(plan: DeletionPlan, request: RunRequest) -> Workload:
@@ -93,7 +93,7 @@ def test_what_is_left_out_is_left_alone(empty: DeletionPlan) -> None:
 
 
 def test_what_is_done_needs_nothing_any_more_and_may_be_left_out(empty: DeletionPlan) -> None:
-    plan = plan_of(empty, entry(1, needs=["--accept-risk only-copy"]), decide="delete")
+    plan = plan_of(empty, entry(1, needs=["--accept only-copy"]), decide="delete")
     done = [msgspec.structs.replace(plan.decisions[0], outcome="deleted")]
     plan = msgspec.structs.replace(plan, decisions=done)
     found = work(plan, asked(leave_out=(b"/registry/secrets/shop/web-1",)))
@@ -149,21 +149,21 @@ def test_a_decision_that_its_entry_does_not_allow(
 
 
 def test_each_need_has_to_be_accepted(empty: DeletionPlan) -> None:
-    needs = ["--accept-risk only-copy", "--accept-risk mass-damage"]
+    needs = ["--accept only-copy", "--accept mass-damage"]
     plan = plan_of(empty, entry(1, needs=needs, readable_revision=4), decide="delete")
-    assert "the deletion of /registry/secrets/shop/web-1 needs --accept-risk only-copy" in refused(
-        plan, asked(AcceptRisk.MASS_DAMAGE)
+    assert "the deletion of /registry/secrets/shop/web-1 needs --accept only-copy" in refused(
+        plan, asked(Rule.MASS_DAMAGE)
     )
-    said = refused(plan, asked(AcceptRisk.ONLY_COPY))
-    assert "needs --accept-risk mass-damage" in said
+    said = refused(plan, asked(Rule.ONLY_COPY))
+    assert "needs --accept mass-damage" in said
     assert "--leave-out /registry/secrets/shop/web-1" in said
-    assert len(work(plan, asked(AcceptRisk.ONLY_COPY, AcceptRisk.MASS_DAMAGE)).tasks) == 1
+    assert len(work(plan, asked(Rule.ONLY_COPY, Rule.MASS_DAMAGE)).tasks) == 1
     restored = plan_of(empty, *plan.entries, decide="restore")
     assert "the restore of" in refused(restored, asked())
 
 
 def test_a_repair_needs_nothing_of_what_a_deletion_needs(empty: DeletionPlan) -> None:
-    needs = [DECLARE, "--accept-risk only-copy"]
+    needs = [DECLARE, "--accept only-copy"]
     (task,) = work(plan_of(empty, entry(1, needs=needs, repair="a bit"), decide="repair"), asked()).tasks
     assert (task.decision, task.declared) == (Decision.REPAIR, "")
     # Nor does a declaration speak of it, where it is given for others.
@@ -197,16 +197,14 @@ def test_a_declaration_of_what_no_entry_waits_for(empty: DeletionPlan, wrong: st
     plan = plan_of(empty, entry(1, needs=[DECLARE]), decide="delete")
     assert "names no encryption key" in refused(plan, asked(key_lost=(LOST, wrong)))
     # Whose deletion does not wait for it, its key is none of those.
-    plan = plan_of(empty, entry(1, needs=["--accept-risk only-copy"]), decide="none")
+    plan = plan_of(empty, entry(1, needs=["--accept only-copy"]), decide="none")
     assert "names no encryption key" in refused(plan, asked(key_lost=(LOST,)))
 
 
 def test_a_declaration_counts_only_for_whom_the_plan_says_needs_it(empty: DeletionPlan) -> None:
     """Of one encryption key, one waits for it and another does not, as what is proven damaged."""
-    plan = plan_of(
-        empty, entry(1, needs=["--accept-risk only-copy"]), entry(2, needs=[DECLARE]), decide="delete"
-    )
-    first, second = work(plan, asked(AcceptRisk.ONLY_COPY, key_lost=(LOST,))).tasks
+    plan = plan_of(empty, entry(1, needs=["--accept only-copy"]), entry(2, needs=[DECLARE]), decide="delete")
+    first, second = work(plan, asked(Rule.ONLY_COPY, key_lost=(LOST,))).tasks
     assert (first.declared, second.declared) == ("", LOST)
 
 
@@ -233,21 +231,20 @@ def test_what_the_cluster_may_depend_on(
     empty: DeletionPlan, change: dict[str, Any], why: str, decision: str
 ) -> None:
     plan = plan_of(empty, entry(1, repair="a bit", readable_revision=3, **change), decide=decision)
-    assert "needs --accept-risk cluster-breaking" in refused(plan, asked(AcceptRisk.ONLY_COPY))
-    (task,) = work(plan, asked(AcceptRisk.CLUSTER_BREAKING)).tasks
+    assert "needs --accept cluster-breaking" in refused(plan, asked(Rule.ONLY_COPY))
+    (task,) = work(plan, asked(Rule.CLUSTER_BREAKING)).tasks
     assert task.protected == why
 
 
 def test_a_risk_counts_only_for_whom_the_plan_says_needs_it(empty: DeletionPlan) -> None:
     def counts(**change: Any) -> set[str]:
         plan = plan_of(empty, entry(1, **change), decide="delete")
-        (task,) = work(plan, asked(*AcceptRisk, key_lost=())).tasks
-        return {risk.value for risk in AcceptRisk if task.needs_risk(risk)}
+        (task,) = work(plan, asked(*MEANINGS, key_lost=())).tasks
+        return {rule.value for rule in MEANINGS if task.heeds(rule)}
 
-    always = {"ends-cached-reads", "unproven-repair"}  # no plan can know who needs these
+    of_an_entry = {"cluster-breaking", "unproven-damage", "newer-than-known", "mass-damage", "only-copy"}
+    always = set(MEANINGS) - of_an_entry  # no plan can know who needs these
     assert counts() == always
-    assert counts(needs=["--accept-risk only-copy"]) == {*always, "only-copy"}
-    assert (
-        counts(needs=["--accept-risk cluster-breaking"]) == always
-    )  # who is protected is confirmed one by one
+    assert counts(needs=["--accept only-copy"]) == {*always, "only-copy"}
+    assert counts(needs=["--accept cluster-breaking"]) == always  # who is protected is confirmed one by one
     assert counts(protected="it is in kube-system") == {*always, "cluster-breaking"}

@@ -228,7 +228,7 @@ class TestOlderSnapshots:
         newest, older = one.copies
         assert (newest.mod_revision, newest.later_writes, newest.uid_fits) == (5, 1, Fit.SAME)
         assert f"--from-snapshot {old}" in newest.put_back
-        assert "--accept-unlisted-source" in newest.put_back
+        assert "--accept unlisted-source" in newest.put_back
         assert older.put_back == ""
         assert older.save.startswith(f"etcdfix get --snapshot {old} --revision 4")
         assert "same history" in table(report)

@@ -132,8 +132,8 @@ def test_what_restore_will_ask_for_is_told(kind: PlaceKind) -> None:
     again = copy(uid="u-1", create_revision=4, path="wal", entry=3)
     (found,) = assess(again, kind=kind, sought=present(uid="")).copies
     assert found.grade is Grade.DOUBTFUL
-    assert "--accept-unknown-uid" not in found.put_back  # a person says it, not we
-    assert ("add --accept-unknown-uid" in found.note) is (kind is PlaceKind.LOG)
+    assert "--accept unknown-uid" not in found.put_back  # a person says it, not we
+    assert ("add --accept unknown-uid" in found.note) is (kind is PlaceKind.LOG)
 
 
 def test_the_newest_good_one_comes_first_and_the_rest_is_counted() -> None:
@@ -169,6 +169,6 @@ def test_nothing_is_put_over_what_may_not_be_replaced() -> None:
 
 def test_what_shows_the_object_where_restore_does_not_look_is_said() -> None:
     (found,) = assess(copy(newest=True, uid="u-1"), sought=present(uid="")).copies
-    assert "--accept-unknown-uid" in found.put_back
+    assert "--accept unknown-uid" in found.put_back
     (found,) = assess(copy(newest=True)).copies
-    assert "--accept-unknown-uid" not in found.put_back
+    assert "--accept unknown-uid" not in found.put_back

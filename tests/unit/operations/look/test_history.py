@@ -203,7 +203,7 @@ def test_in_a_file_only_the_newest_value_goes_back() -> None:
     report = history(WHOLE, web(), again=FILE)
     newest, older = report.revisions
     assert newest.restore.startswith("etcdfix restore --from-snapshot s.db /registry/secrets/shop/web ")
-    assert "--accept-unlisted-source" in newest.restore
+    assert "--accept unlisted-source" in newest.restore
     assert older.restore == ""
     assert older.save
     assert restores(history(WHOLE, again=RepeatedOptions(source=(*FILE.source, "--salvage")))) == [False]

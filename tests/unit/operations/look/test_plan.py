@@ -166,7 +166,7 @@ def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
     ]
     assert "The first 2 turns are one of each: delete that much" in large.steps[5].text
     assert f"--declare-key-lost {LOST} for 1200 objects" in large.steps[8].text
-    assert "--accept-risk" not in large.steps[8].text
+    assert "--accept cluster-breaking" not in large.steps[8].text
     rescue, heal = large.steps[1].commands
     assert rescue.startswith("etcdfix rescue --from-report ")
     assert heal.startswith("etcdfix heal --from-report ")
@@ -272,9 +272,7 @@ def test_what_a_deletion_would_refuse_whatever_is_declared_is_left_out(tmp_path:
     path = scan_to(tmp_path / "report.json", cluster, config=only)
     source = cluster.source()
     plan = build_plan(source, examiner_of(cluster, source, only), request_for(path, only))
-    assert [(entry.name, entry.needs) for entry in plan.entries] == [
-        ("newer", ["--accept-risk newer-than-known"])
-    ]
+    assert [(entry.name, entry.needs) for entry in plan.entries] == [("newer", ["--accept newer-than-known"])]
     assert {left.key.rpartition("/")[2]: left.why for left in plan.left_out} == {
         "in-the-clear": "curable-by-configuration",
         "called-else": "inconsistent",
@@ -374,7 +372,7 @@ def test_what_may_be_two_objects_is_the_only_copy_of_each(tmp_path: Path) -> Non
     cluster.values[one] += b"rest" * 10
     cluster.values[three] += cluster.values[two]
     needs = {entry.name: (entry.cause, entry.needs) for entry in plan_of(cluster, tmp_path).entries}
-    assert needs["three"] == ("trailing-bytes", ["--accept-risk only-copy"])
+    assert needs["three"] == ("trailing-bytes", ["--accept only-copy"])
 
 
 UNLOOKED = "it was not looked at: the plan ended early"
@@ -525,8 +523,8 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     assert "cluster-breaking" in row
     assert last.reasons[0].text in row
     assert "  [1] [2]  " in row
-    assert "[2]: its command works with --accept-risk cluster-breaking only" in out.getvalue().decode()
-    assert "--accept-risk cluster-breaking for 1 object (" in plan.steps[-3].text
+    assert "[2]: its command works with --accept cluster-breaking only" in out.getvalue().decode()
+    assert "--accept cluster-breaking for 1 object (" in plan.steps[-3].text
 
 
 def test_what_goes_with_an_owner_is_counted(tmp_path: Path) -> None:
@@ -714,7 +712,7 @@ def test_damage_in_numbers_has_to_be_accepted(tmp_path: Path) -> None:
     plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
     (group,) = plan.groups
     assert (group.cause, group.pattern, group.declaration) == ("value-truncated", True, "")
-    assert {tuple(entry.needs) for entry in plan.entries} == {("--accept-risk mass-damage",)}
+    assert {tuple(entry.needs) for entry in plan.entries} == {("--accept mass-damage",)}
 
 
 def test_a_key_that_had_other_bytes_for_a_time(tmp_path: Path) -> None:
@@ -732,7 +730,7 @@ def test_a_key_that_had_other_bytes_for_a_time(tmp_path: Path) -> None:
     assert group.advice == (
         f"the key may have had other bytes for a time: find them; only if it is gone for ever: {flag}"
     )
-    assert {tuple(entry.needs) for entry in plan.entries} == {(flag, "--accept-risk unproven-damage")}
+    assert {tuple(entry.needs) for entry in plan.entries} == {(flag, "--accept unproven-damage")}
 
 
 def test_a_moved_value_is_left_out_for_the_key_that_it_belongs_to(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.operations.look.plan_steps import in_order, steps_for
-from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, acceptance, declaration
+from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, declaration
+from etcdfix.rules import Rule, acceptance
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.verdicts.deletability import AcceptRisk
 from tests.support.plan_entries import entry
 
 
@@ -37,13 +37,13 @@ def test_flags_that_only_a_person_types_are_counted() -> None:
         [
             lost(1),
             lost(1, key="/b", name="b"),
-            lost(2, acceptance(AcceptRisk.CLUSTER_BREAKING), risk="cluster-breaking"),
+            lost(2, acceptance(Rule.CLUSTER_BREAKING), risk="cluster-breaking"),
         ]
     )
     step = found["Decisions only you can make"]
     assert "--declare-key-lost aescbc/v1/lost-1 for 2 objects (its key is gone for ever" in step.text
     assert "--declare-key-lost aescbc/v1/lost-2 for 1 object (" in step.text
-    assert "--accept-risk cluster-breaking for 1 object (the cluster may depend on it" in step.text
+    assert "--accept cluster-breaking for 1 object (the cluster may depend on it" in step.text
     titles = list(found)
     assert titles.index(step.title) < titles.index(
         "Delete in the order of this plan, one key after the other"
@@ -190,8 +190,8 @@ def test_an_earlier_revision_is_put_back_by_a_command_that_works_as_it_is() -> N
     # Where every API server has to be asked before it may go, that holds before it is replaced too.
     asking = entry(1, readable_revision=5, command="etcdfix delete /registry/x --kubeconfig FILE --dry-run")
     assert "--kubeconfig FILE" in earlier(asking)
-    breaking = entry(1, readable_revision=5, needs=[acceptance(AcceptRisk.CLUSTER_BREAKING)])
-    assert "--accept-risk cluster-breaking" in earlier(breaking)
+    breaking = entry(1, readable_revision=5, needs=[acceptance(Rule.CLUSTER_BREAKING)])
+    assert "--accept cluster-breaking" in earlier(breaking)
     # Where its key may turn up, a value makes no room: another one comes first, or it is saved.
     assert "web-2" in earlier(lost(1, readable_revision=5), entry(2, readable_revision=6))
     assert earlier(lost(1, readable_revision=5)).startswith("etcdfix get --revision 5 ")

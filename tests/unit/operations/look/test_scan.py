@@ -161,7 +161,7 @@ def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | Non
     assert finding.cause == "kind-not-registered"
     assert any("--kubernetes-version X.Y" in r.command for r in finding.remedies) is (minor is None)
     (delete,) = [r for r in finding.remedies if "etcdfix delete" in r.command]
-    assert delete.command.endswith(" --dry-run --accept-risk newer-than-known")
+    assert delete.command.endswith(" --dry-run --accept newer-than-known")
 
 
 def test_a_source_lost_before_the_first_key_examined_nothing() -> None:

@@ -170,7 +170,7 @@ def test_grounds_that_are_none(told: str) -> None:
 )
 def test_an_outcome_belongs_to_its_intent(result: Result, status: str, code: int) -> None:
     draft = draft_entry(
-        entry(accepted=("--accept-risk cluster-breaking",), backups=("/b/1.json",)), BEGINNING, at=NOON
+        entry(accepted=("--accept cluster-breaking",), backups=("/b/1.json",)), BEGINNING, at=NOON
     )
     intent = parse_intent(draft.line)
     closing = intent.closed_by(result, operator=OPERATOR, detail="so it went", header_revision=80)
@@ -187,7 +187,7 @@ def test_an_outcome_belongs_to_its_intent(result: Result, status: str, code: int
     assert notes["etcdfix.io/header-revision"] == "80"
     assert notes["etcdfix.io/previous"] == f"sha256:{hash_of(draft.line)}"
     assert notes["etcdfix.io/backups"] == '["/b/1.json"]'
-    assert notes["etcdfix.io/accepted"] == '["--accept-risk cluster-breaking"]'
+    assert notes["etcdfix.io/accepted"] == '["--accept cluster-breaking"]'
 
 
 def test_reconciled_with_a_second_backup() -> None:

@@ -30,6 +30,7 @@ from etcdfix.remediation.backup.directory import FoundFile, look_through
 from etcdfix.remediation.backup.file import encode_content, encode_document, read_backup
 from etcdfix.remediation.backup.prune import judge_prune
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule
 from tests.support.audit_logs import OPERATOR, own_directory
 from tests.support.backups import AFTER, OLD, Ground
@@ -54,6 +55,9 @@ def records(ground: Ground) -> list[tuple[str, str, str]]:
         (event.verb, event.annotations.type, event.annotations.outcome)
         for _, event in read_records(ground.log)
     ]
+
+
+BOTH = Acceptances(words=(Rule.ONLY_COPY, Rule.NOT_APPLIED))
 
 
 class TestWhatGoes:
@@ -82,7 +86,7 @@ class TestWhatGoes:
         notes = event.annotations
         assert name in notes.backups
         assert notes.reason == "aged"
-        assert notes.accepted == '["--accept-only-copy"]'
+        assert notes.accepted == '["--accept only-copy"]'
         assert notes.detail == "the backup of intent 1 (delete), made 2026-01-05T12:00:00.000000Z"
         assert (event.object_ref.name if event.object_ref else "") == "db"
 
@@ -123,7 +127,7 @@ class TestWhatGoes:
     @pytest.mark.parametrize("verb", [Verb.RESTORE, Verb.REENCRYPT, Verb.REPAIR])
     def test_what_a_put_replaced_is_no_only_copy(self, ground: Ground, verb: Verb) -> None:
         ground.change(_DONE[verb], verb=verb)
-        assert len(ground.survey(accept_only_copy=False).prunable) == 1
+        assert len(ground.survey(accepted=Acceptances()).prunable) == 1
 
 
 class TestWhatStays:
@@ -138,18 +142,18 @@ class TestWhatStays:
     @pytest.mark.parametrize("result", [Result.DELETED, Result.APPLIED_OR_GONE])
     def test_the_only_copy(self, ground: Ground, result: Result) -> None:
         ground.change(result)
-        assert self.rules(ground, accept_only_copy=False) == [Rule.ONLY_COPY] * 2
+        assert self.rules(ground, accepted=Acceptances()) == [Rule.ONLY_COPY] * 2
 
     def test_a_key_that_was_written_again_has_another(self, ground: Ground) -> None:
         ground.change()
         ground.change(Result.RESTORED, verb=Verb.RESTORE, key=OTHER)
-        assert [one.listed.intent.subject.key for one in ground.survey(accept_only_copy=False).prunable] == [
+        assert [one.listed.intent.subject.key for one in ground.survey(accepted=Acceptances()).prunable] == [
             OTHER
         ]
         ground.change(Result.RESTORED, verb=Verb.RESTORE)
-        assert len(ground.survey(accept_only_copy=False).prunable) == 3
+        assert len(ground.survey(accepted=Acceptances()).prunable) == 3
         ground.change()  # and deleted once more
-        kept = ground.survey(accept_only_copy=False).kept
+        kept = ground.survey(accepted=Acceptances()).kept
         assert [item.rule for item in kept] == [Rule.ONLY_COPY] * 2
 
     def test_what_nobody_knows(self, ground: Ground) -> None:
@@ -193,13 +197,13 @@ class TestWhatStays:
 
     def test_an_anomaly_and_what_came_back_then(self, ground: Ground) -> None:
         ground.change(Result.ANOMALY)
-        assert self.rules(ground, accept_not_applied=True) == [Rule.BACKUP_UNDECIDED] * 4
+        assert self.rules(ground, accepted=BOTH) == [Rule.BACKUP_UNDECIDED] * 4
 
     @pytest.mark.parametrize("result", [Result.REFUSED, Result.NOT_APPLIED])
     def test_what_was_not_done(self, ground: Ground, result: Result) -> None:
         ground.change(result)
-        assert self.rules(ground) == [Rule.BACKUP_NOT_APPLIED] * 2
-        assert len(ground.survey(accept_not_applied=True).prunable) == 1
+        assert self.rules(ground) == [Rule.NOT_APPLIED] * 2
+        assert len(ground.survey(accepted=BOTH).prunable) == 1
 
     def test_a_marker(self, ground: Ground) -> None:
         name = ground.change()

@@ -48,7 +48,7 @@ def test_who_must_be_asked(key_lost: str, always: str) -> None:
     accepted = Acceptances(key_lost=key_lost)
     named = APIAccess(Path("kubeconfig"))
     require_api(named, accepted, always=always)
-    require_api(None, Acceptances(key_lost=key_lost, no_api_server=True), always=always)
+    require_api(None, Acceptances(key_lost=key_lost, words=("no-api-server",)), always=always)
     if not (key_lost or always):
         require_api(None, accepted, always=always)
         return

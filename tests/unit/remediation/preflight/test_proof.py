@@ -13,16 +13,16 @@ from etcdfix.maybe_newer import SimilarCounts, Similarity
 from etcdfix.model import Outcome, Repair, RepairKind, RepairProof
 from etcdfix.remediation.preflight.proof import check_proof, not_deletable
 from etcdfix.remediation.preflight.similar_values import Alike
-from etcdfix.rules import Rule
+from etcdfix.rules import MEANINGS, Rule
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import KMS_DOUBTS, LOST_KEY, AcceptRisk
+from etcdfix.verdicts.deletability import KMS_DOUBTS, LOST_KEY
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import KeyCounts
 from tests.support.examinations import examination, readable
 
 KEY1 = "aesgcm/v1/key1"
-ALL_RISKS = tuple(AcceptRisk)
+ALL_RISKS = tuple(MEANINGS)
 ALONE = KeyCounts(failed=1, damaged=1)
 LIKENESS = Similarity("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")
 
@@ -183,7 +183,7 @@ def test_a_moved_value_is_looked_at_further() -> None:
 )
 @pytest.mark.parametrize("risks", [(), ALL_RISKS])
 def test_where_so_much_fails_it_is_the_key(
-    counts: KeyCounts, risks: tuple[AcceptRisk, ...], *, refused: bool
+    counts: KeyCounts, risks: tuple[Rule, ...], *, refused: bool
 ) -> None:
     """No risk that is accepted lifts that."""
     found = broken()
@@ -222,18 +222,18 @@ def test_where_the_key_is_there_nothing_lifts_the_pattern(declared: str) -> None
 def test_damage_in_numbers_has_its_own_word() -> None:
     found = broken()
     around = alike(found, KeyCounts(opened=3, failed=12, damaged=12))
-    for risks in ((), tuple(risk for risk in AcceptRisk if risk is not AcceptRisk.MASS_DAMAGE)):
+    for risks in ((), tuple(risk for risk in MEANINGS if risk is not Rule.MASS_DAMAGE)):
         error = refusal(found, around, risks=risks)
-        assert error.rule == Rule.PATTERN
+        assert error.rule == Rule.MASS_DAMAGE
         assert "each of them is proven damaged" in error.message
-        assert error.hint.endswith("--accept-risk mass-damage")
-    assert proven(found, around, risks=(AcceptRisk.MASS_DAMAGE,)) is False
+        assert error.hint.endswith("--accept mass-damage")
+    assert proven(found, around, risks=(Rule.MASS_DAMAGE,)) is False
 
 
 def test_a_key_that_had_other_bytes_for_a_time() -> None:
     found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY)
     around = alike(found, KeyCounts(opened=30, failed=2, unexplained=2))
-    error = refusal(found, around, risks=tuple(AcceptRisk))
+    error = refusal(found, around, risks=tuple(MEANINGS))
     assert error.rule == Rule.PATTERN
     assert error.message.endswith(
         "under aesgcm/v1/key1 of secrets 2 values do not open, and nothing proves that they are damaged: "
@@ -241,9 +241,9 @@ def test_a_key_that_had_other_bytes_for_a_time() -> None:
     )
     lost = f"find the bytes that it had then; only if they are gone for ever: --declare-key-lost {KEY1}"
     assert error.hint == lost
-    risks = (AcceptRisk.UNPROVEN_DAMAGE,)
+    risks = (Rule.UNPROVEN_DAMAGE,)
     assert proven(found, around, declared=KEY1, risks=risks) is True
-    assert refusal(found, around, declared=KEY1).hint.endswith("--accept-risk unproven-damage")
+    assert refusal(found, around, declared=KEY1).hint.endswith("--accept unproven-damage")
     alone = alike(found, KeyCounts(opened=30, failed=2, damaged=1, unexplained=1))
     assert proven(found, alone, risks=risks) is False
 
@@ -251,7 +251,7 @@ def test_a_key_that_had_other_bytes_for_a_time() -> None:
 def test_two_in_between_are_declared_although_what_opens_lies_between_them() -> None:
     found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY)
     between = KeyCounts(opened=30, failed=2, unexplained=2, last_failing=20, last_opened=30)
-    risks = (AcceptRisk.UNPROVEN_DAMAGE,)
+    risks = (Rule.UNPROVEN_DAMAGE,)
     assert proven(found, alike(found, between), declared=KEY1, risks=risks) is True
 
 
@@ -273,7 +273,7 @@ def test_a_plugin_that_was_not_asked_is_named() -> None:
         (Cause.NONCE_DAMAGED, Damage.LIKELY, KeyCounts(failed=2, unexplained=2)),
     ):
         found = broken(cause, damage=damage, not_asked="kms/v2/elsewhere")
-        hint = refusal(found, alike(found, counts), risks=tuple(AcceptRisk)).hint
+        hint = refusal(found, alike(found, counts), risks=tuple(MEANINGS)).hint
         assert hint.startswith("the plugin of kms/v2/elsewhere did not answer whether it opens it")
 
 
@@ -283,7 +283,7 @@ def test_who_is_to_be_asked_before_likely_damage_is_accepted() -> None:
     right = broken(Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY, key_proven=True)
     newer = broken(Cause.KIND_NOT_REGISTERED, maybe_newer=True)
     for found in (right, newer):
-        assert refusal(found).hint.startswith("if that is understood: --accept-risk")
+        assert refusal(found).hint.startswith("if that is understood: --accept ")
 
 
 def test_many_whose_key_is_right_say_nothing_of_the_key() -> None:
@@ -295,19 +295,19 @@ def test_many_whose_key_is_right_say_nothing_of_the_key() -> None:
 def test_values_under_a_key_that_is_right_which_were_written_in_another_way_for_a_time() -> None:
     found = broken(Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY, key_proven=True)
     around = alike(found, KeyCounts(opened=30, failed=2, unfitting=2))
-    error = refusal(found, around, risks=(AcceptRisk.UNPROVEN_DAMAGE,))
-    assert error.rule == Rule.PATTERN
+    error = refusal(found, around, risks=(Rule.UNPROVEN_DAMAGE,))
+    assert error.rule == Rule.MASS_DAMAGE
     assert "2 values do not open although the key is right" in error.message
     assert "written with other associated data for a time" in error.message
-    assert error.hint.endswith("--accept-risk mass-damage")
-    assert refusal(found, around, risks=(AcceptRisk.MASS_DAMAGE,)).hint.endswith("unproven-damage")
-    assert proven(found, around, risks=(AcceptRisk.UNPROVEN_DAMAGE, AcceptRisk.MASS_DAMAGE)) is False
+    assert error.hint.endswith("--accept mass-damage")
+    assert refusal(found, around, risks=(Rule.MASS_DAMAGE,)).hint.endswith("unproven-damage")
+    assert proven(found, around, risks=(Rule.UNPROVEN_DAMAGE, Rule.MASS_DAMAGE)) is False
 
 
 def test_that_word_does_not_lift_what_points_at_the_key() -> None:
     found = broken()
     around = alike(found, KeyCounts(opened=3, failed=12, damaged=11))
-    assert refusal(found, around, risks=(AcceptRisk.MASS_DAMAGE,)).rule == Rule.PATTERN
+    assert refusal(found, around, risks=(Rule.MASS_DAMAGE,)).rule == Rule.PATTERN
 
 
 def test_each_key_of_a_name_is_looked_at() -> None:
@@ -353,13 +353,13 @@ OPENS = KeyCounts(opened=100, failed=1)
 
 def test_what_may_be_newer_has_to_be_accepted() -> None:
     found = broken(**NEWER)
-    others = tuple(risk for risk in AcceptRisk if risk is not AcceptRisk.NEWER_THAN_KNOWN)
+    others = tuple(risk for risk in MEANINGS if risk is not Rule.NEWER_THAN_KNOWN)
     for risks in ((), others):
         error = refusal(found, alike(found, OPENS), risks=risks)
-        assert error.rule == Rule.RISK
+        assert error.rule == Rule.NEWER_THAN_KNOWN
         assert "the cluster may be newer than this etcdfix" in error.message
-        assert error.hint.endswith("--accept-risk newer-than-known")
-    assert proven(found, alike(found, OPENS), risks=(AcceptRisk.NEWER_THAN_KNOWN,)) is False
+        assert error.hint.endswith("--accept newer-than-known")
+    assert proven(found, alike(found, OPENS), risks=(Rule.NEWER_THAN_KNOWN,)) is False
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_where_a_whole_kind_fails_it_is_the_tool_and_no_flag_lifts_that(
     around = alike(found, OPENS, likes_failed=failed, likes_read=read)
     if refused:
         error = refusal(found, around, risks=ALL_RISKS)
-        assert error.rule == Rule.NEWER
+        assert error.rule == Rule.FAILS_LIKE_OTHERS
         assert f"{failed} values like it (v1 Sekret of secrets) fail and none can be read" in error.message
     else:
         assert proven(found, around, risks=ALL_RISKS) is False
@@ -394,14 +394,16 @@ def test_the_nodes_vouch_for_what_our_tables_know(cause: Cause, similar: int, ke
     found = broken(key=key, **(NEWER | {"cause": cause}))
     around = alike(found, OPENS, likes_failed=similar)
     assert proven(found, around, release_proven=True) is False
-    assert refusal(found, around, release_proven=False).rule == (Rule.RISK if similar == 1 else Rule.NEWER)
+    assert refusal(found, around, release_proven=False).rule == (
+        Rule.NEWER_THAN_KNOWN if similar == 1 else Rule.FAILS_LIKE_OTHERS
+    )
 
 
 def test_the_nodes_do_not_vouch_for_damage() -> None:
     found = broken(**(NEWER | {"cause": Cause.VERSION_REMOVED, "damage": Damage.LIKELY}))
     error = refusal(found, alike(found, OPENS), release_proven=True)
-    assert error.rule == Rule.RISK
-    assert error.hint.endswith(AcceptRisk.UNPROVEN_DAMAGE)
+    assert error.rule == Rule.UNPROVEN_DAMAGE
+    assert error.hint.endswith(Rule.UNPROVEN_DAMAGE)
 
 
 @pytest.mark.parametrize(
@@ -419,14 +421,18 @@ def test_the_nodes_do_not_vouch_for_damage() -> None:
 def test_the_nodes_vouch_for_nothing_that_no_table_knows(cause: Cause, similar: int) -> None:
     found = broken(**(NEWER | {"cause": cause}))
     around = alike(found, OPENS, likes_failed=similar)
-    assert refusal(found, around, release_proven=True).rule == (Rule.RISK if similar == 1 else Rule.NEWER)
+    assert refusal(found, around, release_proven=True).rule == (
+        Rule.NEWER_THAN_KNOWN if similar == 1 else Rule.FAILS_LIKE_OTHERS
+    )
 
 
 @pytest.mark.parametrize("similar", [1, 12])
 def test_kinds_of_custom_resources_stand_in_no_table(similar: int) -> None:
     found = broken(key=WIDGET, namespaced=True, **(NEWER | {"cause": Cause.WRONG_KIND_FOR_KEY}))
     around = alike(found, OPENS, likes_failed=similar)
-    assert refusal(found, around, release_proven=True).rule == (Rule.RISK if similar == 1 else Rule.NEWER)
+    assert refusal(found, around, release_proven=True).rule == (
+        Rule.NEWER_THAN_KNOWN if similar == 1 else Rule.FAILS_LIKE_OTHERS
+    )
 
 
 # (e) Damage that is only likely.
@@ -435,46 +441,46 @@ def test_kinds_of_custom_resources_stand_in_no_table(similar: int) -> None:
 def test_damage_that_is_likely_has_to_be_accepted() -> None:
     found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY)
     around = alike(found, KeyCounts(opened=100, failed=1))
-    others = tuple(risk for risk in AcceptRisk if risk is not AcceptRisk.UNPROVEN_DAMAGE)
+    others = tuple(risk for risk in MEANINGS if risk is not Rule.UNPROVEN_DAMAGE)
     for risks in ((), others):
         error = refusal(found, around, risks=risks)
-        assert error.rule == Rule.RISK
+        assert error.rule == Rule.UNPROVEN_DAMAGE
         assert "the damage is likely and not proven" in error.message
-        assert error.hint.endswith("--accept-risk unproven-damage")
+        assert error.hint.endswith("--accept unproven-damage")
         assert error.hint.startswith(
             "with --kubeconfig FILE, ask whether an API server has other bytes of that key"
         )
-    assert proven(found, around, risks=(AcceptRisk.UNPROVEN_DAMAGE,)) is False
+    assert proven(found, around, risks=(Rule.UNPROVEN_DAMAGE,)) is False
 
 
 def test_damage_that_is_possible_has_to_be_accepted_too() -> None:
     found = broken(Cause.NONCE_DAMAGED, damage=Damage.POSSIBLE)
     around = alike(found, KeyCounts(opened=100, failed=1, unexplained=1))
     error = refusal(found, around)
-    assert error.rule == Rule.RISK
+    assert error.rule == Rule.UNPROVEN_DAMAGE
     assert "the damage is possible and not proven" in error.message
-    assert error.hint.endswith("--accept-risk unproven-damage")
-    assert proven(found, around, risks=(AcceptRisk.UNPROVEN_DAMAGE,)) is False
+    assert error.hint.endswith("--accept unproven-damage")
+    assert proven(found, around, risks=(Rule.UNPROVEN_DAMAGE,)) is False
     # Another one fails under the same key, in another rule.
     around = alike(found, KeyCounts(opened=100, failed=1, unexplained=2))
-    assert refusal(found, around, risks=tuple(AcceptRisk)).rule == Rule.PATTERN
+    assert refusal(found, around, risks=tuple(MEANINGS)).rule == Rule.PATTERN
 
 
 def test_what_a_value_shows_by_itself_is_not_held_against_others() -> None:
     counts = KeyCounts(opened=100, failed=5, unfitting=4)
     likely = {"damage": Damage.LIKELY, "key_proven": True}
     by_itself = broken(Cause.CIPHERTEXT_DAMAGED, shown_by_itself=True, **likely)
-    risks = (AcceptRisk.UNPROVEN_DAMAGE,)
+    risks = (Rule.UNPROVEN_DAMAGE,)
     assert proven(by_itself, alike(by_itself, counts), risks=risks) is False
-    assert refusal(by_itself, alike(by_itself, counts)).rule == Rule.RISK
+    assert refusal(by_itself, alike(by_itself, counts)).rule == Rule.UNPROVEN_DAMAGE
     on_others = broken(Cause.CIPHERTEXT_DAMAGED, **likely)
-    assert refusal(on_others, alike(on_others, counts), risks=risks).rule == Rule.PATTERN
+    assert refusal(on_others, alike(on_others, counts), risks=risks).rule == Rule.MASS_DAMAGE
 
 
 def test_each_risk_lifts_its_own_rule_and_no_other() -> None:
     found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY, maybe_newer=True)
     around = alike(found, KeyCounts(opened=100, failed=1))
-    newer, unproven = AcceptRisk.NEWER_THAN_KNOWN, AcceptRisk.UNPROVEN_DAMAGE
+    newer, unproven = Rule.NEWER_THAN_KNOWN, Rule.UNPROVEN_DAMAGE
     assert "unproven-damage" in refusal(found, around, risks=(newer,)).hint
     assert "newer-than-known" in refusal(found, around, risks=(unproven,)).hint
     assert proven(found, around, risks=(newer, unproven)) is False
@@ -617,18 +623,18 @@ def test_that_holds_of_each_key_of_a_name() -> None:
 def test_a_declaration_is_no_word_for_a_risk() -> None:
     found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY)
     around = alike(found, KeyCounts(opened=1, failed=12))
-    assert refusal(found, around, declared=KEY1).rule == Rule.RISK
+    assert refusal(found, around, declared=KEY1).rule == Rule.UNPROVEN_DAMAGE
     newer = broken(**NEWER)
-    assert refusal(newer, alike(newer, OPENS, likes_failed=2), declared=KEY1).rule == Rule.NEWER
+    assert refusal(newer, alike(newer, OPENS, likes_failed=2), declared=KEY1).rule == Rule.FAILS_LIKE_OTHERS
 
 
 @pytest.mark.parametrize("cause", [Cause.JSON_DAMAGED, Cause.TRAILING_BYTES, Cause.PROTOBUF_DAMAGED])
 def test_a_whole_object_that_may_be_found_is_the_only_copy(cause: Cause) -> None:
     found = broken(cause, outcome=Outcome.DECODE_FAILURE, opened=True, holds_whole=True)
-    refused = refusal(found, risks=set(AcceptRisk) - {AcceptRisk.ONLY_COPY})
-    assert refused.rule == Rule.RISK
-    assert f"--accept-risk {AcceptRisk.ONLY_COPY}" in refused.hint
-    assert not proven(found, risks={AcceptRisk.ONLY_COPY})
+    refused = refusal(found, risks=set(MEANINGS) - {Rule.ONLY_COPY})
+    assert refused.rule == Rule.ONLY_COPY
+    assert f"--accept {Rule.ONLY_COPY}" in refused.hint
+    assert not proven(found, risks={Rule.ONLY_COPY})
 
 
 NOT_EVEN_THEN = {
@@ -659,7 +665,7 @@ def test_a_flag_that_would_not_help_is_not_offered(case: str, *, repairable: boo
     for risks in ((), ALL_RISKS):
         error = refusal(found, risks=risks)
         assert error.rule == rule
-        assert "--accept-risk" not in error.hint
+        assert "--accept" not in error.hint
         assert ("etcdfix repair" in error.hint) is repairable
 
 
@@ -667,8 +673,8 @@ def test_a_repair_comes_before_the_declaration_of_a_key() -> None:
     found = broken(Cause.KEY_NAME_MISSING)
     found = msgspec.structs.replace(found, repair=Repair(RepairKind.NAME, "one bit", RepairProof.NONE))
     error = refusal(found)
-    assert error.rule == Rule.REPAIRABLE
-    assert "--accept-risk only-copy" in error.hint
+    assert error.rule == Rule.ONLY_COPY
+    assert "--accept only-copy" in error.hint
 
 
 def test_whole_objects_that_are_all_of_a_key_are_no_proven_damage() -> None:
@@ -677,4 +683,4 @@ def test_whole_objects_that_are_all_of_a_key_are_no_proven_damage() -> None:
     counts = KeyCounts()
     for _ in range(2):
         counts.add(found)
-    assert refusal(found, alike(found, counts), risks=set(AcceptRisk)).rule == Rule.PATTERN
+    assert refusal(found, alike(found, counts), risks=set(MEANINGS)).rule == Rule.PATTERN

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.release import MOST_SKEW, check_release, newest_kubelet
 from etcdfix.rules import Rule
 from etcdfix.storagekey import StorageLayout
@@ -66,16 +65,16 @@ def test_only_nodes_are_asked() -> None:
     assert newest_kubelet(elsewhere, examiner()) is None
 
 
-def refusal(minor: int, source: MemorySource, **settings: Any) -> RefusedByRule:
+def refusal(minor: int, source: MemorySource, *words: str, rule: Rule = Rule.RELEASE) -> RefusedByRule:
     with pytest.raises(RefusedByRule) as caught:
-        check_release(source, examiner(minor), **{"accept_unknown": False, **settings})
-    assert caught.value.rule == Rule.RELEASE
+        check_release(source, examiner(minor), Acceptances(words=words))
+    assert caught.value.rule == rule
     return caught.value
 
 
 def test_without_a_named_release_the_nodes_do_not_matter() -> None:
-    assert not check_release(nodes(), examiner(None), accept_unknown=False)
-    assert not check_release(nodes(node("v1.34.0")), examiner(None), accept_unknown=False)
+    assert not check_release(nodes(), examiner(None), Acceptances())
+    assert not check_release(nodes(node("v1.34.0")), examiner(None), Acceptances())
 
 
 @pytest.mark.parametrize("minor", range(31, 37))
@@ -83,16 +82,16 @@ def test_a_release_has_to_fit_the_nodes(minor: int) -> None:
     source = nodes(node("v1.32.1"), node("v1.30.1"))
     if 32 <= minor <= 32 + MOST_SKEW:
         # API servers may be as old as the newest kubelet: what a later release dropped they may read.
-        assert check_release(source, examiner(minor), accept_unknown=False) is (minor == 32)
+        assert check_release(source, examiner(minor), Acceptances()) is (minor == 32)
     else:
-        error = refusal(minor, source, accept_unknown=True)
+        error = refusal(minor, source, "unknown-release")
         assert error.message == (
             f"release 1.{minor} was named, and the newest kubelet is 1.32: the API servers are of 1.32 to 1.35"
         )
 
 
 def test_nobody_vouches_for_a_release() -> None:
-    error = refusal(34, nodes(b"junk"))
+    error = refusal(34, nodes(b"junk"), "unknown-cluster", rule=Rule.UNKNOWN_RELEASE)
     assert "no Node can be read" in error.message
-    assert error.hint.endswith("--accept-unknown-release")
-    assert check_release(nodes(b"junk"), examiner(34), accept_unknown=True) is False
+    assert error.hint.endswith("--accept unknown-release")
+    assert check_release(nodes(b"junk"), examiner(34), Acceptances(words=("unknown-release",))) is False

@@ -21,7 +21,7 @@ from tests.support.examinations import examination, readable, with_verdict
 
 SILENT = examination(outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNREACHABLE, transformer="kms/v1/prov")
 DAMAGED = examination(cause=Cause.KMS_ENVELOPE_DAMAGED, transformer="kms/v2/prov")
-LOST = Acceptances(key_lost="kms/v1/prov", no_api_server=True)
+LOST = Acceptances(key_lost="kms/v1/prov", words=("no-api-server",))
 ANSWERED = ServerAnswers(
     authorization=Authorization(user_name="admin", server="https://a", kube_system_uid="")
 )

@@ -57,11 +57,11 @@ def test_kine_has_no_members_and_no_alarms(tmp_path: Path) -> None:
         cluster = Cluster(source, Examiner.of(Reading(layout=StorageLayout(), configuration=None)))
         assert (cluster.where, cluster.warnings) == ((str(writer.path),), ())
         target = read_target(cluster, KEY.encode(), Acceptances(), steps.append)
-        accepted = Acceptances(unchecked_members=("two", "one"))
+        accepted = Acceptances(words=("unchecked-member=two", "unchecked-member=one"))
         identity, warnings = check_writable(cluster, target, accepted, (), steps.append)
     writer.close()
     assert identity.uid == KUBE_SYSTEM_UID
-    assert [warning.split()[1] for warning in warnings] == ["one", "two"]
+    assert [warning.split()[1] for warning in warnings] == ["unchecked-member=one", "unchecked-member=two"]
     assert steps[-2:] == ["check: cluster", "check: release"]
     assert not {"check: members", "check: alarms"} & set(steps)
 

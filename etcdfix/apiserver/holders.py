@@ -5,6 +5,7 @@ Only metadata are asked for; nothing of an answer is ever shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import sleep
@@ -13,9 +14,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from etcdfix.apiserver.authorization import Authorization, authorize
-from etcdfix.apiserver.client import Server, require_done
+from etcdfix.apiserver.client import NoReply, Server, require_done
 from etcdfix.apiserver.fleet import Fleet, require_servers
-from etcdfix.apiserver.loaded import Loaded, loaded_configuration
 from etcdfix.apiserver.memory import Memory, Remembered, remember, served_versions
 from etcdfix.apiserver.objects import Answer, APIObject, Foretold, Said, look_for
 from etcdfix.apiserver.patience import pause_seconds
@@ -28,6 +28,13 @@ from etcdfix.storagekey import api_path
 _Result = TypeVar("_Result")
 _MOST_WAITS: Final = 2
 """So often a server that has too much to do is asked again."""
+_LONGEST_METRICS: Final = 64 << 20
+"""In bytes: metrics of a large cluster take several million."""
+
+_LOADED: Final = re.compile(
+    rb'^apiserver_encryption_config_controller_last_config_info\{(?:[^}\n]*,)?hash="(sha256:[0-9a-f]{64})"',
+    re.MULTILINE,
+)
 _MOST_REQUESTS = 3  # one look may try the object in several versions, one after the other
 
 
@@ -112,7 +119,21 @@ def revision_by_each(fleet: Fleet) -> list[tuple[Server, Standing]]:
 def loaded_by_each(fleet: Fleet) -> list[tuple[Server, str]]:
     """Ask each server for the digest of the EncryptionConfiguration that it has loaded; "" where it says none."""
     asked = _each(fleet, fleet.servers, loaded_configuration)
-    return [(server, said.sha256 if isinstance(said, Loaded) else "") for server, said in asked]
+    return [(server, said if said.startswith("sha256:") else "") for server, said in asked]
+
+
+def loaded_configuration(server: Server) -> str:
+    """Return the digest of the EncryptionConfiguration file that a server has loaded; "" where it says no single one.
+
+    Format:
+        ``k8s.io/apiserver/pkg/server/options/encryptionconfig/metrics``: SHA-256 of the bytes of the file. Recorded
+        with kube-apiserver 1.36. The user may not be allowed to ask.
+    """
+    reply = server.send("GET", "/metrics", accept="text/plain", longest=_LONGEST_METRICS)
+    if isinstance(reply, NoReply) or reply.status != 200:
+        return ""
+    digests = set(_LOADED.findall(reply.body or b""))
+    return digests.pop().decode() if len(digests) == 1 else ""
 
 
 def authorize_by_first(fleet: Fleet, thing: APIObject, verbs: tuple[str, ...]) -> Authorization:

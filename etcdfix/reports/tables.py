@@ -46,7 +46,6 @@ def table_lines(
     key: str = "",
     prose: bool = False,
     spare: Sequence[str] = (),
-    more: str = "-o json",
     coloured: bool = False,
 ) -> Iterator[str]:
     """Yield the lines of a table: rows in columns below their heads.
@@ -59,7 +58,6 @@ def table_lines(
             follows on a line of its own.
         prose: That column holds sentences, which do fold, between their words.
         spare: Heads of the columns that go first where there is no room for all.
-        more: The option that shows the columns that found no room.
         coloured: Words that say how bad something is have their colour.
     """
     order = sorted(range(len(columns)), key=lambda number: columns[number] == key and bool(key))
@@ -83,7 +81,7 @@ def table_lines(
                 yield (_KEY_INDENT + text).rstrip()
     if left_out:
         names = ", ".join(head for head in columns if head in left_out)
-        yield from prose_lines(f"(no room for {names}: see {more}, or use a wider terminal)", width)
+        yield from prose_lines(f"(no room for {names}: see -o json, or use a wider terminal)", width)
 
 
 def folded(parts: Sequence[str], indent: str, width: int) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -27,11 +28,12 @@ from etcdfix.reports.backup_model import BackupPruning, KeptFile, PrunedFile
 from etcdfix.reports.origin import TOOL, timestamp
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.ages import age_of
 from etcdfix.text.safetext import key_base64, safe_text
 from etcdfix.text.words import counted
 
 _MOST_SHOWN: Final = 100
+_AGE: Final = re.compile(r"([1-9]\d{0,5})([wdh])", re.ASCII)
+_HOURS: Final = {"w": 7 * 24, "d": 24, "h": 1}
 
 
 def older_than(text: str, *, now: datetime) -> datetime:
@@ -40,7 +42,8 @@ def older_than(text: str, *, now: datetime) -> datetime:
     Raises:
         ConfigurationError: It is no age.
     """
-    age = age_of(text)
+    found = _AGE.fullmatch(text)
+    age = timedelta(hours=int(found[1]) * _HOURS[found[2]]) if found is not None else None
     if age is not None and now - datetime.min.replace(tzinfo=UTC) > age:
         return now - age
     raise ConfigurationError(

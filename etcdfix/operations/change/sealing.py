@@ -59,7 +59,7 @@ def seal(
     )
 
 
-def refuse_unencrypted(sealed: Sealed, *, by_api: str = BY_API) -> None:
+def refuse_unencrypted(sealed: Sealed) -> None:
     """Refuse to write what was stored encrypted without encryption.
 
     Its contents would lie in etcd unencrypted from then on, and their digest in the record.
@@ -73,7 +73,7 @@ def refuse_unencrypted(sealed: Sealed, *, by_api: str = BY_API) -> None:
             "today's configuration writes this resource without encryption, and the value is stored encrypted: "
             "rewriting it would leave its contents unencrypted",
             hint="name the configuration that the API servers use today, in case it encrypts this resource; if it is "
-            f"meant to be unencrypted: {by_api}",
+            f"meant to be unencrypted: {BY_API}",
         )
 
 

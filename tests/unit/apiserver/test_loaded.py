@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
-from etcdfix.apiserver.loaded import loaded_configuration
+from etcdfix.apiserver.holders import loaded_configuration
 from tests.support.golden import golden_folder, needs_golden
 
 ONE = "sha256:" + hashlib.sha256(b"one").hexdigest()
@@ -29,7 +29,7 @@ class Played:
 
 def said(*lines: str) -> str:
     text = "\n".join(["# TYPE other counter", "other 1", *lines, "last 2", ""])
-    return loaded_configuration(cast("Server", Played(Reply(200, text.encode())))).sha256
+    return loaded_configuration(cast("Server", Played(Reply(200, text.encode()))))
 
 
 def test_the_digest() -> None:
@@ -54,7 +54,7 @@ def test_two_digests_are_none() -> None:
     "reply", [Reply(403, b"no"), Reply(200, None), NoReply(RefusalReason.TIMED_OUT, "no answer within 3 s")]
 )
 def test_a_server_that_says_nothing(reply: Reply | NoReply) -> None:
-    assert loaded_configuration(cast("Server", Played(reply))).sha256 == ""
+    assert loaded_configuration(cast("Server", Played(reply))) == ""
 
 
 @needs_golden

@@ -47,8 +47,8 @@ def test_what_has_no_room_is_left_out_and_named_empty_columns_first() -> None:
     rows = [("a" * 20, "b" * 20, "-", "c" * 20, "d" * 20)]
     one = list(table_lines(columns, rows, 87, spare=("TWO",)))
     assert one[-1] == "(no room for EMPTY: see -o json, or use a wider terminal)"
-    two = list(table_lines(columns, rows, 65, spare=("TWO",), more="-o yaml"))
-    assert two[-1] == "(no room for EMPTY, TWO: see -o yaml, or use a wider terminal)"
+    two = list(table_lines(columns, rows, 65, spare=("TWO",)))
+    assert two[-1] == "(no room for EMPTY, TWO: see -o json, or use a wider terminal)"
     assert two[0].split() == ["NAME", "ONE", "THREE"]
     # Before a column goes that nobody can spare, words are broken.
     three = list(table_lines(columns, rows, 55, spare=("TWO",)))

@@ -41,13 +41,13 @@ _NEXT: Final[Mapping[DifferenceKind, str]] = {
 }
 
 
-def load_configurations(paths: Sequence[Path], *, least: int = 2) -> list[EncryptionConfiguration]:
+def load_configurations(paths: Sequence[Path]) -> list[EncryptionConfiguration]:
     """Read several configurations.
 
     Raises:
         ConfigurationError: One of them is refused by API servers, or they are too few.
     """
-    if len(paths) < least:
+    if len(paths) < 2:
         raise ConfigurationError("one file is not enough", hint="name two or more: FILE FILE...")
     return [load_configuration(path) for path in paths]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -67,7 +67,6 @@ class LogEntries:
         self.runs: list[Run] = []
         self.committed = self.cluster_id = self.superseded = 0
         self.snapshots: list[int] = []
-        self.size = sum(segment.size for segment in segments)
         self.problems: list[str] = []
 
     def close(self) -> None:
@@ -143,7 +142,7 @@ class MemberLog(LogEntries):
         SourceError: A segment cannot be read.
     """
 
-    def __init__(self, directory: Path, progress: Callable[[int], None]) -> None:
+    def __init__(self, directory: Path) -> None:
         segments, problems = open_segments(directory)
         super().__init__((directory,), segments)
         self.directory = directory
@@ -152,7 +151,7 @@ class MemberLog(LogEntries):
         self._broken = "its beginning"
         self._seen = False
         try:
-            self._read(progress)
+            self._read()
             self._require_records()
         except BaseException:
             self.close()
@@ -164,7 +163,7 @@ class MemberLog(LogEntries):
         if not self._seen:
             raise NotALog(f"{self.directory}: no record of a log can be read in {len(self.segments)} files")
 
-    def _read(self, progress: Callable[[int], None]) -> None:
+    def _read(self) -> None:
         reader = SegmentReader()
         before: Segment | None = None
         for number, segment in enumerate(self.segments):
@@ -180,7 +179,6 @@ class MemberLog(LogEntries):
                     self._entry(found.data, base | found.place)
                 else:
                     self._other(found.type, found.data)
-            progress(segment.size)
         self.runs = [run for run in self.runs if run.places]
 
     def _damage(self, found: Damage) -> None:

@@ -48,12 +48,11 @@ class WriteAheadLog(Closing):
         )
 
     @classmethod
-    def open(cls, *directories: Path, progress: Callable[[int], None] = lambda _bytes: None) -> WriteAheadLog:
+    def open(cls, *directories: Path) -> WriteAheadLog:
         """Open the log of each directory (``member/wal``), and join them.
 
         Args:
             directories: One for each member.
-            progress: Told the size of each segment that was read, bytes.
 
         Raises:
             NotALog: No such directory, or no segment of a log in it.
@@ -62,7 +61,7 @@ class WriteAheadLog(Closing):
         """
         logs: list[MemberLog] = []
         try:
-            logs.extend(MemberLog(directory, progress) for directory in directories)
+            logs.extend(map(MemberLog, directories))
             return cls(join(logs))
         except BaseException:
             for log in logs:

@@ -22,7 +22,7 @@ def close() -> Iterator[None]:
 
 
 def opened(log: LogWriter, path: Path, *, keep: int = 0) -> MemberLog:
-    found = MemberLog(log.write(path, keep=keep), lambda _size: None)
+    found = MemberLog(log.write(path, keep=keep))
     OPENED.append(found)
     return found
 
@@ -98,7 +98,7 @@ def test_an_entry_that_was_agreed_on_and_is_written_again_is_told(tmp_path: Path
 def test_files_without_a_record_are_no_log(tmp_path: Path) -> None:
     (tmp_path / "0000000000000000-0000000000000000.wal").write_bytes(b"not a log" * 100)
     with pytest.raises(NotALog, match="no record"):
-        MemberLog(tmp_path, lambda _size: None)
+        MemberLog(tmp_path)
 
 
 def two(tmp_path: Path) -> tuple[LogWriter, LogWriter]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Open = Callable[..., "Page"]
 
 _NARROW = {"width": 360, "height": 740}
+_ALWAYS = frozenset({"impact", "plan"})
+NAMES = [pytest.param(name, marks=[] if name in _ALWAYS else pytest.mark.thorough) for name in WRITERS]
+"""With that of a scan, three pages are always tried in a browser."""
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +39,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return page
 
 
-@pytest.mark.parametrize("name", list(WRITERS))
+@pytest.mark.parametrize("name", NAMES)
 def test_lists_filter_sort_and_open(show: Open, pages: Callable[..., Path], name: str) -> None:
     page = show(pages(name))
     assert page.get_by_role("heading", level=1).is_visible()
@@ -58,14 +61,14 @@ def test_lists_filter_sort_and_open(show: Open, pages: Callable[..., Path], name
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", list(WRITERS))
+@pytest.mark.parametrize("name", NAMES)
 def test_axe_finds_nothing(show: Open, pages: Callable[..., Path], name: str, scheme: str) -> None:
     page = show(pages(name), color_scheme=scheme, bypass_csp=True)
     page.locator("button.open").first.click()
     assert violations(page) == []
 
 
-@pytest.mark.parametrize("name", list(WRITERS))
+@pytest.mark.parametrize("name", NAMES)
 def test_hostile_names_do_nothing_and_fit(show: Open, pages: Callable[..., Path], name: str) -> None:
     page = show(pages(name, hostile=True), viewport=_NARROW)
     title = page.title()
@@ -77,7 +80,7 @@ def test_hostile_names_do_nothing_and_fit(show: Open, pages: Callable[..., Path]
     assert page.evaluate("document.documentElement.scrollWidth") <= _NARROW["width"]
 
 
-@pytest.mark.parametrize("name", list(WRITERS))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_wide_screen_has_room_for_every_column(show: Open, pages: Callable[..., Path], name: str) -> None:
     page = show(pages(name))
     lists = page.locator(".rows").all()

@@ -24,7 +24,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     ),
     "get": (
         ("One object, its contents masked where it is a Secret", f"etcdfix get {_KEY} --encryption-config enc.yaml"),
-        ("A list of every Deployment, with what is wrong with each", "etcdfix get deployments.apps -A -o wide"),
+        ("A list of every Deployment, with what is wrong with each", "etcdfix get deployments.apps -A"),
     ),
     "history": (
         ("Every revision that etcd still keeps", f"etcdfix history {_KEY}"),

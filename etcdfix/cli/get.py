@@ -25,7 +25,6 @@ from etcdfix.cli.output import say, say_next
 from etcdfix.cli.output_options import form_option
 from etcdfix.cli.program import PLUGIN, called
 from etcdfix.errors import ConfigurationError
-from etcdfix.model import Outcome
 from etcdfix.operations.look.get import (
     DEFAULT_NAMESPACE,
     GetRequest,
@@ -36,7 +35,7 @@ from etcdfix.operations.look.get import (
     record_reveal,
     run_get,
 )
-from etcdfix.operations.look.get_lines import WRONG, Lines
+from etcdfix.operations.look.get_lines import Lines
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.printers.writers import WRITERS
@@ -45,11 +44,9 @@ from etcdfix.scope import check_namespace, parse_object, split_words
 from etcdfix.sources.base import Source
 
 if TYPE_CHECKING:
-    from etcdfix.encryption.kms.plugins import KMSPlugins
     from etcdfix.remediation.places import RecordPaths
 
 
-_TABLES = frozenset({"table", "wide"})
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "shown, and nothing wrong with it",
     ExitCode.FINDINGS: "something cannot be read, or is inconsistent: standard error says what",
@@ -77,7 +74,7 @@ MEANINGS: dict[ExitCode, str] = {
 @reading_options
 @form_option(
     WRITERS,
-    help_text="Form of the output; table, wide and name are lists, the first two with the verdict on each key.",
+    help_text="Form of the output; table and name are lists, table with the verdict on each key.",
     otherwise="table of many objects, yaml of one",
 )
 @click.option(
@@ -95,11 +92,6 @@ MEANINGS: dict[ExitCode, str] = {
     help="With --reveal: record in this log that contents are shown, before they are.",
 )
 @click.option("--raw", is_flag=True, help="Write the stored bytes of one value as they are.")
-@click.option(
-    "--decrypted-raw",
-    is_flag=True,
-    help="Write the decrypted bytes of one value as they are; needs --reveal.",
-)
 def command(
     *,
     what: tuple[str, ...],
@@ -111,7 +103,6 @@ def command(
     reveal: bool,
     audit_log: Path | None,
     raw: bool,
-    decrypted_raw: bool,
     **options: Any,
 ) -> int:
     """Show stored objects as the API server would serve them. Reads only.
@@ -129,7 +120,8 @@ def command(
     """  # fmt: skip  # noqa: D301 - click's mark for lines that stay
     wanted = _wanted(what, keys, namespace, all_namespaces=all_namespaces)
     stream = _standard_output()
-    _check_raw(raw=raw, decrypted_raw=decrypted_raw, reveal=reveal, stream=stream)
+    if raw:
+        _check_raw(stream)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = GetRequest(
         **inputs.reading_fields(configuration, places=_places(audit_log)),
@@ -138,22 +130,19 @@ def command(
         omit_managed_fields=omit_managed_fields,
     )
     output = output or ("table" if wanted.many else "yaml")
-    stream_form = "raw" if raw else "decrypted-raw" if decrypted_raw else output
-    lines = Lines(request, say=say, say_next=say_next, quiet=output in _TABLES)
+    lines = Lines(request, say=say, say_next=say_next, quiet=output == "table")
     with open_source(inputs, say=say) as source:
-        if reveal and audit_log is not None and (raw or decrypted_raw or WRITERS[output].contents):
+        if reveal and audit_log is not None and (raw or WRITERS[output].contents):
             record_reveal(
                 audit_log.absolute(),
                 request,
-                form=stream_form,
+                form="raw" if raw else output,
                 file=inputs.file,
                 etcd_user=inputs.etcd_user,
             )
         if raw:
             return _write_raw(source, request, stream, lines)
         with open_plugins(inputs, configuration) as plugins:
-            if decrypted_raw:
-                return _write_decrypted(source, request, stream, lines, plugins)
             if reveal and WRITERS[output].contents:
                 say("--reveal: the contents of Secrets are shown, unmasked")
             result = run_get(
@@ -241,30 +230,21 @@ def _standard_output() -> BinaryIO:
     return sys.stdout.buffer
 
 
-def _check_raw(*, raw: bool, decrypted_raw: bool, reveal: bool, stream: BinaryIO) -> None:
-    if not (raw or decrypted_raw):
-        return
-    option = "--decrypted-raw" if decrypted_raw else "--raw"
-    if raw and decrypted_raw:
-        raise ConfigurationError("--raw and --decrypted-raw exclude each other", hint="leave one of them out")
+def _check_raw(stream: BinaryIO) -> None:
     context = click.get_current_context()
     if context.get_parameter_source("output") is not click.core.ParameterSource.DEFAULT:
         raise ConfigurationError(
-            f"{option} writes bytes, and -o names a form for them", hint="leave one of them out"
-        )
-    if decrypted_raw and not reveal:
-        raise ConfigurationError(
-            "--decrypted-raw shows contents as they are", hint="add --reveal if that is what you want"
+            "--raw writes bytes, and -o names a form for them", hint="leave one of them out"
         )
     if stream.isatty():
         raise ConfigurationError(
-            f"{option} writes bytes that a terminal may act upon", hint="send them to a file: … > FILE"
+            "--raw writes bytes that a terminal may act upon", hint="send them to a file: … > FILE"
         )
 
 
 def _write_raw(source: Source, request: GetRequest, stream: BinaryIO, lines: Lines) -> ExitCode:
     # Bytes are copied, not judged: no plugin is asked.
-    value = read_raw(source, request, decrypt=False)
+    value = read_raw(source, request)
     if value is None:
         lines.not_found(source)
         return ExitCode.SOURCE
@@ -275,27 +255,8 @@ def _write_raw(source: Source, request: GetRequest, stream: BinaryIO, lines: Lin
         )
     if value.secret:
         say("--reveal: the value is stored in plain; its bytes follow, unmasked")
-    assert value.data is not None  # stored bytes are always there
     stream.write(value.data)
     return ExitCode.NOTHING_WRONG
-
-
-def _write_decrypted(
-    source: Source, request: GetRequest, stream: BinaryIO, lines: Lines, plugins: KMSPlugins | None
-) -> ExitCode:
-    value = read_raw(source, request, decrypt=True, plugins=plugins)
-    if value is None:
-        lines.not_found(source)
-        return ExitCode.SOURCE
-    outcome = value.found.verdict.outcome
-    if value.data is not None:
-        say("--reveal: decrypted contents follow, unmasked")
-        stream.write(value.data)
-        if outcome not in WRONG:
-            return ExitCode.NOTHING_WRONG
-    lines.explain(value.found, secret=value.data is None, readable=value.readable)
-    undetermined = outcome in {Outcome.UNDETERMINED, Outcome.READABLE}
-    return ExitCode.INCOMPLETE if undetermined else ExitCode.FINDINGS
 
 
 def _exit_code(result: GetResult) -> int:

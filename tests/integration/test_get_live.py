@@ -108,7 +108,7 @@ def test_kms_values_are_shown_when_their_plugins_answer(
     captured = capfd.readouterr()
     items = {item["metadata"]["name"]: item for item in json.loads(captured.out)["items"]}
     assert "\netcdfix: and " in captured.err
-    assert run(["get", "secrets", "-A", "-o", "wide", *arguments]) == code
+    assert run(["get", "secrets", "-A", "-o", "table", *arguments]) == code
     table = [line.split() for line in capfd.readouterr().out.splitlines()]
     assert any(set(words.split()) <= set(line) for line in table)
     assert run(["get", "secrets", name, "-n", "infra", "-o", "json", *arguments]) == 0
@@ -145,7 +145,7 @@ CONFIG = ["--encryption-config", str(ALPHA / "config-lost.yaml"), "--no-kms"]
         ["/registry/secrets/shop/web-cbc-key1-0"],
         ["pods", "-A", "-o", "json"],
         ["secrets", "-n", "shop"],
-        ["widgets", "-A", "-o", "wide"],
+        ["widgets", "-A", "-o", "table"],
         ["/registry/pods/shop/dep-0-abc-1"],
     ],
     ids=" ".join,

@@ -13,7 +13,7 @@ import msgspec
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Examining
-from etcdfix.model import Outcome, ReadableRevision, StoredValue
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.reports.printers.objects import Form, Shown, Viewer
 from etcdfix.reports.printers.writers import Writer
@@ -119,16 +119,12 @@ class RawValue(msgspec.Struct, frozen=True):
     """The bytes of one value; its ``repr`` shows none of them.
 
     Attributes:
-        found: The verdict.
-        data: The bytes, None where the value did not open.
+        data: The bytes.
         secret: Contents of a Secret stand, or may stand, in them in plain.
-        readable: An earlier revision that still reads, where one was looked for.
     """
 
-    found: Examination
-    data: bytes | None
+    data: bytes
     secret: bool
-    readable: ReadableRevision | None = None
 
     def __repr__(self) -> str:
         return f"RawValue(secret={self.secret!r})"
@@ -244,16 +240,12 @@ def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | Non
         )
 
 
-def read_raw(
-    source: Source, request: GetRequest, *, decrypt: bool, plugins: KMSPlugins | None = None
-) -> RawValue | None:
-    """Return the bytes of the one value that was asked for, None where there is none.
+def read_raw(source: Source, request: GetRequest) -> RawValue | None:
+    """Return the stored bytes of the one value that was asked for, None where there is none.
 
     Args:
         source: Where the value is.
         request: Names one object.
-        decrypt: Return what the stored bytes decrypt to.
-        plugins: The KMS plugins to ask, where ``decrypt`` needs them.
 
     Raises:
         ConfigurationError: The resource does not exist, or several objects were asked for.
@@ -264,16 +256,12 @@ def read_raw(
         raise ConfigurationError(
             "raw bytes are those of one object", hint="name a KEY, or RESOURCE NAME -n NAMESPACE"
         )
-    examiner = Examiner.of_cluster(source, request, plugins)
+    examiner = Examiner.of_cluster(source, request)
     chosen = _Chosen(request.layout, wanted, _directories(examiner, request))
     for stored in chosen.values(source):
-        with Examining(examiner) as examining:
-            (found,) = (*examining.first([stored]), *examining.drain())
-        if decrypt:
-            readable = ReadableRevisions(source, examiner).of(found).revision
-            return RawValue(found, examiner.plaintext(found), True, readable)
         plain = not stored.value.startswith(b"k8s:enc:")
-        return RawValue(found, stored.value, plain and Viewer(examiner).may_hold_secret(found, stored.value))
+        found = examiner.examine(stored)
+        return RawValue(stored.value, plain and Viewer(examiner).may_hold_secret(found, stored.value))
     return None
 
 

@@ -133,7 +133,7 @@ class Lines:
     def end(self, result: GetResult, source: Source) -> None:
         """Say what came of all of it."""
         if self._count > _MOST_LINES:
-            self._say(f"and {self._count - _MOST_LINES} more; -o wide lists all")
+            self._say(f"and {self._count - _MOST_LINES} more; -o table lists all")
         for line in self._stakes.lines():
             self._say(line)
         if self._stakes:

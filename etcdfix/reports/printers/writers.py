@@ -116,30 +116,25 @@ _PAGE = 500
 _MAX_CELL = 260  # a name of Kubernetes has at most 253 characters
 
 
-class _RowWriter(Writer):
+_COLUMNS: Final = ("NAMESPACE", "NAME", "OUTCOME", "CAUSE", "KIND", "MOD REVISION", "AGE")
+_SPARE: Final = ("MOD REVISION", "AGE")
+
+
+class TableWriter(Writer):
     """A row for each key, unreadable ones included; columns grow where a later page needs it.
 
     Those of the first page stand in the order that was asked for, further ones as they come.
-
-    Attributes:
-        columns: Their headings.
-        spare: Those that a narrow terminal can do without.
     """
 
-    columns: tuple[str, ...]
-    spare: tuple[str, ...]
+    ages = True
 
     def __init__(self, stream: BinaryIO, *, many: bool) -> None:
         super().__init__(stream, many=many)
         self._coloured = is_coloured(stream)
-        self._rows: list[tuple[str, ...]] = [self.columns]
+        self._rows: list[tuple[str, ...]] = [_COLUMNS]
         self._turns: dict[bytes, int] = {}
         self._keys: list[bytes] | None = []  # None once a page was printed
-        self._widths = [0] * len(self.columns)
-
-    @abstractmethod
-    def _cells(self, shown: Shown) -> tuple[str, ...]:
-        """Return a row, "" for an empty cell."""
+        self._widths = [0] * len(_COLUMNS)
 
     def comes(self, key: bytes) -> None:
         """Remember the turns of the first page."""
@@ -150,14 +145,14 @@ class _RowWriter(Writer):
         """Take one row."""
         if self._keys is not None:
             self._keys.append(shown.found.stored.key)
-        self._rows.append(tuple(fit(safe_text(cell), _MAX_CELL) or "-" for cell in self._cells(shown)))
+        self._rows.append(tuple(fit(safe_text(cell), _MAX_CELL) or "-" for cell in _cells(shown)))
         if len(self._rows) >= _PAGE:
             self._print()
         return shown.found.verdict.outcome in _SERVED
 
     def end(self) -> None:
         """Print the last page."""
-        if self._rows != [self.columns]:
+        if self._rows != [_COLUMNS]:
             self._print()
 
     def _print(self) -> None:
@@ -177,11 +172,11 @@ class _RowWriter(Writer):
                 self._rows[1:],
                 most,
                 key="NAME",
-                spare=self.spare,
+                spare=_SPARE,
                 coloured=self._coloured,
             ):
                 self._stream.write(f"{line}\n".encode())
-            self._rows = [self.columns]
+            self._rows = [_COLUMNS]
             return
         for row in self._rows:
             shown = [painted(cell, cell) if self._coloured else cell for cell in row]
@@ -191,47 +186,18 @@ class _RowWriter(Writer):
         self._rows = []
 
 
-class TableWriter(_RowWriter):
-    """What kubectl shows of every resource, and what becomes of each key."""
-
-    ages = True
-    columns = ("NAMESPACE", "NAME", "OUTCOME", "CAUSE", "KIND", "MOD REVISION", "AGE")
-    spare = ("MOD REVISION", "AGE")
-
-    def _cells(self, shown: Shown) -> tuple[str, ...]:
-        found = shown.found
-        return (
-            found.namespace,
-            found.name,
-            found.verdict.outcome.value,
-            found.verdict.cause.value if found.verdict.cause is not None else "",
-            _kind(shown),
-            str(found.stored.mod_revision),
-            _age(shown.created),
-        )
-
-
-class WideWriter(_RowWriter):
-    """All that is known of each key without its contents."""
-
-    columns = (
-        "NAMESPACE", "NAME", "KIND", "OUTCOME", "CAUSE", "TRANSFORMER", "ENCODING", "BYTES", "MOD REVISION",
-    )  # fmt: skip
-    spare = ("ENCODING", "BYTES", "MOD REVISION")
-
-    def _cells(self, shown: Shown) -> tuple[str, ...]:
-        found = shown.found
-        return (
-            found.namespace,
-            found.name,
-            _kind(shown),
-            found.verdict.outcome.value,
-            found.verdict.cause.value if found.verdict.cause is not None else "",
-            found.transformer,
-            found.decoded.encoding if found.decoded is not None else "",
-            str(len(found.stored.value)),
-            str(found.stored.mod_revision),
-        )
+def _cells(shown: Shown) -> tuple[str, ...]:
+    """Return a row, "" for an empty cell."""
+    found = shown.found
+    return (
+        found.namespace,
+        found.name,
+        found.verdict.outcome.value,
+        found.verdict.cause.value if found.verdict.cause is not None else "",
+        _kind(shown),
+        str(found.stored.mod_revision),
+        _age(shown.created),
+    )
 
 
 def _kind(shown: Shown) -> str:
@@ -253,7 +219,6 @@ WRITERS: Final[dict[str, type[Writer]]] = {
     "yaml": YAMLWriter,
     "json": JSONWriter,
     "name": NameWriter,
-    "wide": WideWriter,
 }
 
 

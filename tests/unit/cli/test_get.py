@@ -110,9 +110,7 @@ def test_words(get: Run, arguments: list[str], names: list[str]) -> None:
         (["pods", "-n", ""], "no name of a namespace", "-n NAME"),
         (["pods", "-n", "a/b"], "no name of a namespace", "-n NAME"),
         (["pods", "-o", "csv"], "'csv' is not one of", ""),
-        (["/registry/a", "--raw", "--decrypted-raw"], "exclude each other", "leave one"),
         (["/registry/a", "--raw", "-o", "json"], "-o names a form", "leave one"),
-        (["/registry/a", "--decrypted-raw"], "--decrypted-raw shows contents", "--reveal"),
         (["configmaps", "--raw"], "those of one object", "name a KEY"),
         (["secrets", "plain", "-n", "shop", "--raw"], "stored in plain", "--reveal"),
         (["/registry/a", "-n", "shop"], "-n and -A go with a RESOURCE", "leave them out"),
@@ -220,7 +218,7 @@ def test_revealing_has_no_variable(get: Run, monkeypatch: pytest.MonkeyPatch) ->
         (["/registry/secrets/shop/broken", "--raw"], HOLDS["/registry/secrets/shop/broken"]),
         (["/registry/secrets/shop/plain", "--raw", "--reveal"], HOLDS["/registry/secrets/shop/plain"]),
         (["/registry/configmaps/shop/cut", "--raw"], HOLDS["/registry/configmaps/shop/cut"]),
-        (["secrets", "web", "-n", "shop", "--decrypted-raw", "--reveal"], secret()),
+        (["secrets", "web", "-n", "shop", "--raw"], HOLDS["/registry/secrets/shop/web"]),
     ],
 )
 def test_raw_bytes(
@@ -233,29 +231,6 @@ def test_raw_bytes(
     captured = capfdbinary.readouterr()
     assert captured.out == expected
     assert (b"--reveal:" in captured.err) is ("--reveal" in arguments)
-
-
-@pytest.mark.parametrize(
-    ("bare", "code", "outcome"), [(False, 1, "decrypt-failure"), (True, 3, "undetermined")]
-)
-def test_what_does_not_open_has_no_decrypted_bytes(get: Run, bare: bool, code: int, outcome: str) -> None:
-    found, out, err = get("/registry/secrets/shop/broken", "--decrypted-raw", "--reveal", bare=bare)
-    assert (found, out) == (code, "")
-    assert outcome in err
-
-
-def test_decrypted_bytes_that_are_broken_come_with_the_verdict(get: Run) -> None:
-    holds = {"/registry/configmaps/shop/cut": config_map("cut")[:-9]}
-    words = ["/registry/configmaps/shop/cut", "--decrypted-raw", "--reveal"]
-    code, out, err = get(*words, source=MemorySource(holds))
-    assert (code, out.encode()) == (1, holds["/registry/configmaps/shop/cut"])
-    assert "decode-failure (value-truncated)" in err
-
-
-def test_decrypted_bytes_of_which_nothing_is_known_are_undetermined(get: Run) -> None:
-    key = "/registry/example.com/widgets/shop/w-0"
-    code, out, _err = get(key, "--decrypted-raw", "--reveal", source=MemorySource({key: b'{"kind":1'}))
-    assert (code, out) == (3, '{"kind":1')
 
 
 def test_a_namespace_of_the_environment_does_not_hinder_a_key(
@@ -290,10 +265,9 @@ class _TerminalBytes(io.BytesIO):
         return True
 
 
-@pytest.mark.parametrize("option", [["--raw"], ["--decrypted-raw", "--reveal"]])
-def test_a_terminal_gets_no_raw_bytes(get: Run, monkeypatch: pytest.MonkeyPatch, option: list[str]) -> None:
+def test_a_terminal_gets_no_raw_bytes(get: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", _Terminal())
-    code, _out, err = get("/registry/secrets/shop/web", *option)
+    code, _out, err = get("/registry/secrets/shop/web", "--raw")
     assert code == 2
     assert "a terminal may act upon" in err
 
@@ -318,7 +292,7 @@ def test_an_interruption_is_said(get: Run) -> None:
 def test_names_of_strangers_do_not_reach_a_terminal(get: Run) -> None:
     key = "/registry/configmaps/shop/a\x1b[2J\u202e"
     value = config_map("a\x1b[2J\u202e")
-    for output in ("yaml", "json", "name", "wide"):
+    for output in ("yaml", "json", "name", "table"):
         for records in ({key: value}, {key: value[:-9]}, {key: config_map("other")}):
             for words in (["configmaps", "-A"], ["--key-base64", base64.b64encode(key.encode()).decode()]):
                 _code, out, err = get(*words, "-o", output, source=MemorySource(records))
@@ -332,7 +306,7 @@ def test_what_is_revealed_is_recorded_first(
     log = tmp_path / "audit.jsonl"
     arguments = ["--snapshot", str(ALPHA / "snapshot.db.gz"), "--audit-log", str(log), "-o", "json"]
     assert run(["get", "/registry/secrets/pay/db-plain-0", *arguments]) == 0
-    for form in ("name", "wide"):
+    for form in ("name", "table"):
         listing = ["--snapshot", str(ALPHA / "snapshot.db.gz"), "--audit-log", str(log), "-o", form]
         assert run(["get", "/registry/secrets/pay/db-plain-0", *listing, "--reveal"]) == 0
     assert not log.exists()

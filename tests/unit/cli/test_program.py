@@ -87,7 +87,6 @@ def test_the_entry_points() -> None:
     assert scripts == {
         "etcdfix": "etcdfix.__main__:main",
         "kubectl-etcdfix": "etcdfix.__main__:main_of_plugin",
-        "kubectl_complete-etcdfix": "etcdfix.cli.kubectl_completion:main",
     }
 
 

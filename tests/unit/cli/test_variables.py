@@ -31,8 +31,8 @@ ALLOWED = {
 CHANGING = {"delete", "restore", "reencrypt", "repair", "heal", "audit reconcile", "backup prune"}
 # What lifts a rule, says yes for somebody, or shows what is hidden: once exported, it would decide every night.
 SAFETY = re.compile(
-    r"--(yes|reason|dry-run|audit-syslog|accept|declare-.*|expect-.*|ignore-.*|reveal.*|decrypted-raw|replace-.*"
-    r"|run|plan|leave-out|confirm-.*|from-(snapshot|revision|wal|object|key)|entry)"
+    r"--(yes|reason|dry-run|audit-syslog|accept|declare-.*|expect-.*|ignore-.*|reveal.*|replace-.*"
+    r"|run|plan|leave-out|from-(snapshot|revision|wal|object|key)|entry)"
 )
 NEEDED = {
     "delete": ["/k", "--reason", "x", ACKNOWLEDGEMENT],

@@ -85,17 +85,16 @@ def get(
 # In which order
 
 
-@pytest.mark.parametrize("output", ["table", "wide"])
-def test_what_was_put_aside_stands_in_its_place(output: str) -> None:
+def test_what_was_put_aside_stands_in_its_place() -> None:
     names = ["a", "b", "c", "d"]
     holds = {
         f"/registry/secrets/shop/{name}": aescbc(secret(name))[: -40 if name in {"a", "c"} else None]
         for name in names
     }
-    table, _, seen = get(holds, resource="secrets", namespace="shop", output=output)
+    table, _, seen = get(holds, resource="secrets", namespace="shop", output="table")
     assert [one.found.name for one in seen] == ["b", "d", "a", "c"]
     assert [line.split()[1] for line in table.splitlines()[1:]] == names
-    named, _, _ = get(holds, "d", "c", "a", resource="secrets", namespace="shop", output=output)
+    named, _, _ = get(holds, "d", "c", "a", resource="secrets", namespace="shop", output="table")
     assert [line.split()[1] for line in named.splitlines()[1:]] == ["d", "c", "a"]
 
 
@@ -285,11 +284,11 @@ def test_names_and_the_table() -> None:
     assert names == "secret/web\n"
     widgets, _, _ = get(HOLDS, resource="widgets", namespace="shop", output="name")
     assert widgets == "widget.example.com/w-0\n"
-    table, _, _ = get(HOLDS, resource="secrets", namespace="shop", output="wide")
+    table, _, _ = get(HOLDS, resource="secrets", namespace="shop", output="table")
     header, broken, web = (line.split() for line in table.splitlines())
-    assert header[:3] == ["NAMESPACE", "NAME", "KIND"]
-    assert broken[:5] == ["shop", "broken", "v1/Secret", "decrypt-failure", "value-truncated"]
-    assert web[:5] == ["shop", "web", "v1/Secret", "readable", "-"]
+    assert header[:3] == ["NAMESPACE", "NAME", "OUTCOME"]
+    assert broken[:5] == ["shop", "broken", "decrypt-failure", "value-truncated", "v1/Secret"]
+    assert web[:5] == ["shop", "web", "readable", "-", "v1/Secret"]
 
 
 def test_broken_objects_are_left_out_of_a_list_and_counted() -> None:
@@ -440,18 +439,17 @@ def test_an_interruption() -> None:
 # Raw bytes
 
 
-def raw(key: str, holds: dict[str, bytes] = HOLDS, *, decrypt: bool = False) -> Any:
+def raw(key: str, holds: dict[str, bytes] = HOLDS) -> Any:
     request = GetRequest(layout=StorageLayout(), wanted=Wanted(key=key.encode()), configuration=CONFIG)
-    return read_raw(MemorySource(holds), request, decrypt=decrypt)
+    return read_raw(MemorySource(holds), request)
 
 
 def test_raw_bytes() -> None:
     value = raw("/registry/secrets/shop/web")
     assert (value.data, value.secret) == (HOLDS["/registry/secrets/shop/web"], False)
-    value = raw("/registry/secrets/shop/web", decrypt=True)
+    value = raw("/registry/secrets/shop/plain", {"/registry/secrets/shop/plain": secret()})
     assert (value.data, value.secret) == (secret(), True)
     assert "never" not in repr(value)
-    assert raw("/registry/secrets/shop/broken", decrypt=True).data is None
     assert raw("/registry/secrets/shop/nix") is None
 
 
@@ -485,7 +483,7 @@ def test_raw_bytes_are_those_of_one_object() -> None:
         layout=StorageLayout(), wanted=Wanted(objects=(Named("configmaps"),), namespace="shop")
     )
     with pytest.raises(ConfigurationError, match="one object"):
-        read_raw(MemorySource(HOLDS), request, decrypt=False)
+        read_raw(MemorySource(HOLDS), request)
 
 
 def test_shown_values_print_nothing_of_themselves() -> None:
@@ -615,7 +613,6 @@ PLACES = {
 OUTPUTS = [
     *([["-o", name] for name in WRITERS]),
     ["--raw"],
-    ["--decrypted-raw"],
     ["-o", "json", "--omit-managed-fields"],
 ]
 

@@ -48,7 +48,6 @@ BEGINS = 48
 """Bytes at the start of a plaintext by which an encryption key is shown to be right: a header, or three blocks."""
 _PROTOBUF, _JSON, _CBOR = frozenset({"protobuf"}), frozenset({"json"}), frozenset({"cbor"})
 _ANY = _PROTOBUF | _JSON | _CBOR
-_END = b"\x1a\x00\x22\x00"
 
 
 Plaintext = Callable[[Ground, bytes], bytes]
@@ -217,14 +216,6 @@ def _one_key_gone(ground: Ground) -> None:
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
-
-
-def _replaced(old: bytes, new: bytes) -> Plaintext:
-    def change(_ground: Ground, plaintext: bytes) -> bytes:
-        assert old in plaintext, old
-        return plaintext.replace(old, new, 1)
-
-    return change
 
 
 def _cut_plaintext(ground: Ground, plaintext: bytes) -> bytes:
@@ -443,7 +434,6 @@ def _no_definition(ground: Ground) -> None:
 _TAG_CAUSE = frozenset({Cause.CIPHERTEXT_DAMAGED})
 _CUT_CAUSE = frozenset({Cause.VALUE_TRUNCATED})
 _ENVELOPE_CAUSE = frozenset({Cause.KMS_ENVELOPE_DAMAGED})
-_TAGGED_OR_PLAIN = (*TAGGED, PLAIN)
 
 
 def _one(cause: Cause, *others: Cause) -> frozenset[Cause]:

@@ -18,7 +18,6 @@ import pytest
 from etcdfix import secrecy
 from tests.support.collecting import ALPHA
 
-PR_GET_DUMPABLE = 3
 # A command that says what holds for its process while it runs.
 PROBE = textwrap.dedent(
     """

@@ -637,10 +637,6 @@ def read_and_watch(client: EtcdClient) -> None:
         assert next(answers).events
 
 
-def wait_for_too_long(client: EtcdClient) -> None:
-    assert failing(client).failure.kind is FailureKind.SILENT
-
-
 def give_up_waiting(client: EtcdClient) -> None:
     client.ask(RANGE, message("RangeRequest")(key=b"k"), timeout_seconds=5).cancel()
 

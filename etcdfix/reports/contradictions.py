@@ -5,11 +5,8 @@ Where the two differ, the file was edited, or a part of it is lost.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from typing import Final
-
-import msgspec
 
 from etcdfix.reports.model import COUNTED
 
@@ -28,15 +25,3 @@ def contradictions(found: Mapping[str, int], told: Mapping[str, int]) -> list[st
         for outcome, field in COUNTED.items()
         if found[field] != told[field]
     ]
-
-
-def key_in(shown: str, encoded: str | None) -> bytes:
-    """Return an etcd key as a report has it.
-
-    Raises:
-        msgspec.ValidationError: It is no base64, or no text.
-    """
-    try:
-        return base64.b64decode(encoded, validate=True) if encoded is not None else shown.encode()
-    except ValueError as exc:
-        raise msgspec.ValidationError(f"a key of it is none: {exc}") from exc

@@ -1,11 +1,12 @@
 """Two saved reports compared: what is new, what is gone, what is said otherwise, in flat memory.
 
 Findings stand in the order of their etcd keys, so both reports are read side by side. Where one is in another order
-(names were replaced, it was sorted, a scan had no room to wait), its findings are put in order first.
+(its scan had no room to wait), its findings are put in order first.
 """
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ from etcdfix.inputs.inputfile import SPOILED
 from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.model import Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows, turn_of
-from etcdfix.reports.contradictions import contradictions, key_in
+from etcdfix.reports.contradictions import contradictions
 from etcdfix.reports.diff_model import (
     CauseDifference,
     DiffCounts,
@@ -194,7 +195,11 @@ class _Side:
 
 
 def _key_of(row: _Row) -> bytes:
-    return key_in(row.key, row.key_base64)
+    try:
+        encoded = row.key_base64
+        return base64.b64decode(encoded, validate=True) if encoded is not None else row.key.encode()
+    except ValueError as exc:
+        raise msgspec.ValidationError(f"a key of it is none: {exc}") from exc
 
 
 def diff_reports(earlier: Path, later: Path) -> ReportDiff:

@@ -17,7 +17,6 @@ from etcdfix.examine_all import Progress, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs, started_early
 from etcdfix.interruptions import interruptions_held
 from etcdfix.model import Outcome, key_id_digest
-from etcdfix.operations.look.concluding import Seen, conclude
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.gathering import SAMPLE, Gathering
 from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
@@ -29,6 +28,12 @@ from etcdfix.reports.model import (
     KMSPluginSummary,
     KMSSummary,
     Summary,
+)
+from etcdfix.reports.next_steps import (
+    awaited_plugins,
+    next_way_out,
+    plugin_problems,
+    undetermined_problem,
 )
 from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.reports.tally import CAP, Tally
@@ -160,23 +165,28 @@ def run_scan(
     named = missing and (
         bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request)
     )
-    seen = Seen(
-        problems=problems,
-        ended=ended.reason if ended is not None else "",
-        lost_midway=bool(midway),
-        below_prefix=below,
-        nothing_named_exists=named,
-        suggested_prefixes=[] if below else likely_prefixes(not_object_sample),
-        elsewhere=elsewhere,
-    )
-    reasons = conclude(
+    suggested = [] if below else likely_prefixes(not_object_sample)
+    prefix = request.layout.prefix
+    summary.next = next_way_out(
         summary,
         first,
-        seen,
-        prefix=request.layout.prefix,
-        words=request.scope.words,
-        again=request.same_again,
+        request.scope.words,
+        request.same_again,
+        whole=not (unseen or problems),
+        prefixes=None if below else suggested,
+        elsewhere=elsewhere,
+        prefix=prefix,
     )
+    reasons = [*problems, *plugin_problems(awaited_plugins(summary))]
+    if not below:
+        reasons.append(f"no key starts with {prefix}")
+    elif named:
+        reasons.append("no key matches the given name")
+    if ended is not None:
+        reasons.append(f"{ended.reason} before the end")
+    undetermined = undetermined_problem(summary)
+    if undetermined:
+        reasons.append(undetermined)
     description = source.describe()
     conclusion = Conclusion(
         source=shown_source(description, cluster),
@@ -193,11 +203,11 @@ def run_scan(
         complete=not reasons,
         new=gathering.new,
         problems=problems,
-        prefix=request.layout.prefix,
+        prefix=prefix,
         revision=request.same_again.revision,
         below_prefix=below,
-        nothing_named_exists=seen.nothing_named_exists,
-        suggested_prefixes=seen.suggested_prefixes,
+        nothing_named_exists=named,
+        suggested_prefixes=suggested,
         ended=ended,
         denied=[display(key) for key in denied if key not in within],
     )

@@ -32,9 +32,10 @@ pytest_plugins = ["etcdfix.testing.plugin"]
 _machines = count()
 _WHOLE_SUITE = 5_000  # tests; fewer are a part that somebody chose
 _MOST_RARE = 0.15
+_RARE = ("tests/browser/test_other_pages", "tests/browser/test_site", "tests/integration/jobs/")
 
 # No example has a deadline: machines are slow at times, and the first draw may read a corpus.
-settings.register_profile("sample", deadline=None, max_examples=100)
+settings.register_profile("sample", deadline=None, max_examples=40)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.load_profile("thorough" if THOROUGH else "sample")
 
@@ -82,6 +83,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     folder = item.nodeid.removeprefix("tests/").partition("/")[0]
     if folder in {"browser", "integration", "faults", "property"}:
         item.add_marker(folder)
+    if item.nodeid.startswith(_RARE):
+        item.add_marker("thorough")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -182,6 +182,7 @@ def test_a_time_out_before_anything_was_read(proxy: EtcdProxy) -> None:
 # Threads that cannot start
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("megabytes", [110, 130, 142, 148, 270, 300, 330])
 def test_no_room_for_threads(full: EtcdServer, megabytes: int) -> None:
     """Where there is enough room after all, the scan works; it never hangs, and never ends with a traceback."""
@@ -198,6 +199,7 @@ def test_no_room_for_threads(full: EtcdServer, megabytes: int) -> None:
         assert len(err.splitlines()) <= 2
 
 
+@pytest.mark.thorough
 def test_no_room_for_an_answer() -> None:
     """gRPC's thread dies of a MemoryError then, so that nobody is told how the request ended; it hung for ever."""
     try:

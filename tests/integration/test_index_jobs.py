@@ -27,6 +27,7 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.integration.test_scan_jobs import children
 from tests.support.collecting import ALPHA
+from tests.support.thorough import some
 
 T = TypeVar("T")
 SNAPSHOT = ALPHA / "snapshot.db.gz"
@@ -83,7 +84,7 @@ def killing(items: Iterator[T], label: str, _estimate: int | None) -> Iterator[T
         yield item
 
 
-@pytest.mark.parametrize("jobs", [2, 8])
+@pytest.mark.parametrize("jobs", some([2, 8], of=2))
 def test_any_number_says_the_same(jobs: int, request_for_plan: PlanRequest) -> None:
     assert shown(planned(request_for_plan, jobs)) == shown(planned(request_for_plan, 1))
     one, many = orphaned(1), orphaned(jobs)

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.operations.look.scan import ScanRequest, run_scan
@@ -36,6 +38,7 @@ resources:
 """
 
 
+@pytest.mark.thorough
 def test_killed_amid_thousands_of_data_keys(tmp_path: Path) -> None:
     keys = ALPHA / "kms2.keys"
     writer = KMSPlugin("v1", tmp_path / "unused.sock", load_keks(keys), start=False)

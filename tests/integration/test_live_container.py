@@ -29,6 +29,7 @@ def test_paging_through_a_container(etcd_containers: EtcdServers) -> None:
         server.stop()
 
 
+@pytest.mark.thorough
 def test_a_container_that_wants_client_certificates(
     etcd_containers: EtcdServers, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_container_that_wants_client_certificates(
         server.stop()
 
 
+@pytest.mark.thorough
 def test_a_container_with_a_restored_snapshot(etcd_containers: EtcdServers) -> None:
     server = etcd_containers.start(snapshot=ALPHA / "snapshot.db.gz")
     try:
@@ -58,6 +60,7 @@ def test_a_container_with_a_restored_snapshot(etcd_containers: EtcdServers) -> N
         server.stop()
 
 
+@pytest.mark.thorough
 def test_nothing_is_left_of_a_container(etcd_containers: EtcdServers) -> None:
     from testcontainers.core.docker_client import DockerClient
 
@@ -87,6 +90,7 @@ def test_nothing_is_left_of_a_container(etcd_containers: EtcdServers) -> None:
         engine.close()
 
 
+@pytest.mark.thorough
 def test_another_etcd_at_its_address_is_not_taken(
     etcd_containers: EtcdServers, fresh_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,7 @@ def test_the_page_from_top_to_bottom(cluster: LostKeyCluster, tmp_path: Path) ->
         assert p2.methods == {"GET"}
 
 
+@pytest.mark.thorough
 def test_the_page_on_k3s_with_sqlite(k3s: LostKeyKineCluster, tmp_path: Path) -> None:
     with _healed_by(k3s):
         _follow(k3s, tmp_path, _commands(on_kine=True))

@@ -195,7 +195,7 @@ def die_everywhere(
     clear: Callable[[bytes], object] = bytes,
     first: str = "",
     reconcile: bool = True,
-    of: int = 1,
+    of: int = 3,
 ) -> list[str]:
     """Make a change until it lives, each time on a key and in folders of its own; return the steps that it has.
 

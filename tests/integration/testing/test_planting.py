@@ -28,6 +28,7 @@ from etcdfix.testing.objects import Stored, taken_apart
 from etcdfix.verdicts.causes import Cause
 from tests.support.encoders import kms_v2_body
 from tests.support.objects import IDENTITY, KMS_V2, allocation, configuration_of_rules, crd, provider
+from tests.support.thorough import some
 
 pytestmark = pytest.mark.etcd
 
@@ -121,7 +122,7 @@ def test_in_order_to_begin_with(ground: Ground) -> None:
         assert summary.keys > 1
 
 
-@pytest.mark.parametrize("damage", list(Damage))
+@pytest.mark.parametrize("damage", some(list(Damage), of=5))
 def test_what_is_planted_is_found(damage: Damage, ground: Ground) -> None:
     way, etcd = WAYS[damage], ground.etcd
     release = "1.36" if damage is Damage.REMOVED_VERSION else None

@@ -26,6 +26,7 @@ from etcdfix.workers import process
 from etcdfix.workers.frames import Kind, write_frame
 from etcdfix.workers.pool import WorkerPool
 from tests.support.pieces import SECRET, TARGET, here, nothing_left, process_ids, run_all, same
+from tests.support.thorough import some
 
 Captured = pytest.CaptureFixture[str]
 
@@ -333,7 +334,7 @@ def test_left_before_the_end() -> None:
         assert process_ids(pool) == []
 
 
-@pytest.mark.parametrize("when", [0.001, 0.003, 0.006, 0.01, 0.03, 0.06, 0.1, 0.15])
+@pytest.mark.parametrize("when", some([0.001, 0.003, 0.006, 0.01, 0.03, 0.06, 0.1, 0.15], of=3))
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGALRM])
 def test_ended_early(when: float, number: signal.Signals) -> None:
     """While workers start, while they work, while some of them wait."""

@@ -150,6 +150,7 @@ def test_a_real_bash(line: str, expected: str, tool: Path) -> None:
     assert expected in typed(words, tool, start, line, expected, {"PS1": "$ "})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("line", "expected"), CASES)
 def test_a_real_zsh(line: str, expected: str, tool: Path, tmp_path: Path) -> None:
     zsh = shutil.which("zsh")
@@ -160,6 +161,7 @@ def test_a_real_zsh(line: str, expected: str, tool: Path, tmp_path: Path) -> Non
     assert expected in shown
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("line", "expected"), CASES)
 def test_a_real_fish(line: str, expected: str, tool: Path, tmp_path: Path) -> None:
     fish = shutil.which("fish")

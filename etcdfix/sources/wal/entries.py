@@ -57,7 +57,6 @@ class LogEntries:
         cluster_id: 0 for unknown.
         snapshots: Raft index of each snapshot that the log names, 0 of a new log included.
         superseded: How many entries were replaced.
-        size: Bytes of all segments.
         problems: What is wrong, a sentence each.
     """
 

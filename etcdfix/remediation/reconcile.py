@@ -398,7 +398,7 @@ _PUTS: Final = {
 def _is_its_write(intent: Intent, present: StoredValue) -> bool:
     """Say whether a key holds what the intent put: the very next write after what was examined, with its bytes.
 
-    A record that was written before versions were in it says nothing of it, unless the key was not there.
+    A record without a version says nothing of it, unless the key was not there.
     """
     subject = intent.subject
     known = subject.version > 0 or subject.mod_revision == 0

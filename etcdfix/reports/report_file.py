@@ -226,7 +226,7 @@ def refused(option: str, path: Path, error: Exception) -> ConfigurationError:
     # msgspec recurses into fields that nobody asked for, too.
     why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
     hint = error.hint if isinstance(error, OtherFormError) else _WRITE_ONE
-    return ConfigurationError(f"{option} {path} is not a report of etcdfix: {why}", hint=hint)
+    return ConfigurationError(f"{option} {path} cannot be used as a report: {why}", hint=hint)
 
 
 def _digest(raw: Readable) -> str:

@@ -36,7 +36,7 @@ def test_one_cluster_or_two(one: ClusterIdentity, other: ClusterIdentity, *, sam
     assert other.is_same(one) is same
 
 
-def test_records_of_before_name_a_cluster_by_its_uid() -> None:
+def test_records_without_grounds_name_a_cluster_by_its_uid() -> None:
     assert cluster_of(None, "u") == ClusterIdentity.by_uid("u")
     assert not cluster_of(None, "").is_known
 

@@ -40,7 +40,6 @@ UNEXPECTED_END_GROUP: Final = "proto: unexpected end of group"
 
 MAX_FIELD_NUMBER: Final = (1 << 29) - 1
 
-_UINT64: Final = (1 << 64) - 1
 _INT64_LIMIT: Final = 1 << 63
 _MAX_UNKNOWN: Final = 8
 _MAX_STEPS: Final = 40

@@ -45,7 +45,6 @@ from etcdfix.text.notes import Note
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.examination import Examination
 
-_IDENTITY = "identity"
 _OF_THE_VALUE: Final = frozenset(
     {
         Rule.NEVER_DELETABLE,

@@ -5,7 +5,6 @@ What nobody misses is deleted first, what the cluster depends on last. Beside it
 
 from __future__ import annotations
 
-import base64
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +25,7 @@ from etcdfix.reports.head import entry_stake
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import next_for_undetermined
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, deletion_waits, meaning
+from etcdfix.reports.planfile import plan_key
 from etcdfix.reports.remedies import recovered_configuration
 from etcdfix.reports.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
@@ -177,7 +177,7 @@ def _before(
             "Repair what can be had back from its own bytes",
             f"Of {counted(counts.repairable, 'object')} the stored bytes can be put right (repair in the plan): then "
             f"nothing of them is lost. {which} dry runs:",
-            [again.repair(_key(entry)) for entry in first],
+            [again.repair(plan_key(entry)) for entry in first],
         )
     yield PlanStep(
         "Look for every other copy",
@@ -208,7 +208,7 @@ def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> P
     A file compacts nothing, and nothing can be put back into it.
     """
     which = "This one" if kept == 1 else "The one whose loss is the worst"
-    key = _key(worst)
+    key = plan_key(worst)
     save = save_command(key, GroupResource(worst.group, worst.resource), worst.readable_revision, again)
     if again.of_a_file:
         return PlanStep(
@@ -324,10 +324,6 @@ def _makers(makers: Counter[str]) -> str:
 def _loss(entry: PlanEntry) -> tuple[bool, Rank, bool]:
     """Sort the worst loss first; among equals what can be put back at once."""
     return entry.outcome == Outcome.UNDETERMINED, entry_stake(entry).rank, deletion_waits(entry)
-
-
-def _key(entry: PlanEntry) -> bytes:
-    return base64.b64decode(entry.key_base64) if entry.key_base64 is not None else entry.key.encode()
 
 
 STAGES: Final = {

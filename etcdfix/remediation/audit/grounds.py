@@ -42,7 +42,7 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
         release_source: Where the release comes from (``--kubernetes-version``, a manifest), "" for none.
         warnings: TLS checks off, a password without TLS: one sentence each.
         server_answers: Of the API servers that were asked for the object, in the order of asking.
-        cluster: Which cluster it was, and what says so; None in a record of before that was told.
+        cluster: Which cluster it was, and what says so; None where that is not certain.
         peek: What was seen without checking tag or padding, one line of evidence each.
         disk_of_etcd: Device that holds the backups and also etcd's data on this machine; unset for none.
     """

@@ -212,7 +212,7 @@ BEGINNING: Final = Link(0, NO_PREVIOUS)
 
 
 def cluster_of(grounds: Grounds | None, uid: str) -> ClusterIdentity:
-    """Return the cluster that a record names; one of before grounds named it names it by the uid alone."""
+    """Return the cluster that a record names; one whose grounds do not, names it by the uid alone."""
     if grounds is not None and grounds.cluster is not None:
         return grounds.cluster
     return ClusterIdentity.by_uid(uid)
@@ -254,7 +254,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
         backups: Paths of its backup files.
         backup_sha256: ``content_sha256`` of these files.
         accepted: Safety flags that were given.
-        grounds: What the change rested on; None in a record that was written before there were any.
+        grounds: What the change rested on; None where the record says nothing of it.
         detail: One sentence; that of a change that puts a value ends with the digest of that.
     """
 

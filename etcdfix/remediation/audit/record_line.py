@@ -323,7 +323,7 @@ def intent_of_event(event: Event, sha256: str) -> Intent:
 
 
 def parse_grounds(text: str) -> Grounds | None:
-    """Read the annotation that holds what a change rested on; None for "", as in records of before there was one.
+    """Read the annotation that holds what a change rested on; None for "".
 
     Raises:
         ValueError: It is something else.

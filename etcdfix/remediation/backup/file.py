@@ -89,7 +89,7 @@ class BackupCluster(msgspec.Struct, frozen=True):
         endpoints: As given; of kine its file.
         header_revision: Revision in the header of the answer that held the value.
         identity: What names the cluster, and what says so; None where it is not certain that the value came from that
-            cluster, and in a file of before it was kept.
+            cluster.
     """
 
     kube_system_uid: str | None
@@ -134,7 +134,7 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
         cluster: Where they came from.
         operator: Who wanted it.
         reason: Why.
-        grounds: What the change rests on; None in a file that was written before there were any.
+        grounds: What the change rests on; None where the backup says nothing of it.
     """
 
     purpose: str

@@ -114,7 +114,7 @@ def test_a_cut_jsonl_report_still_knows_its_whole_lines(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other"
     path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match="is not a report of etcdfix") as caught:
+    with pytest.raises(ConfigurationError, match="cannot be used as a report") as caught:
         load_baseline(path)
     assert "-o json" in caught.value.hint
 

@@ -149,7 +149,7 @@ def test_a_report_in_another_form_is_refused_with_what_to_do(
     path = write_report(tmp_path / f"r.{form}", findings(2))
     path.write_bytes(pack(path.read_bytes()))
     with pytest.raises(
-        ConfigurationError, match=r"is not a report of etcdfix: it begins with \w\w \w\w: "
+        ConfigurationError, match=r"cannot be used as a report: it begins with \w\w \w\w: "
     ) as refused:
         load_report(path)
     assert hint in refused.value.hint

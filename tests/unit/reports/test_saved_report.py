@@ -77,7 +77,7 @@ def test_only_the_last_line_may_be_torn(files: tuple[Path, Path]) -> None:
     path = files[1]
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], lines[1][:100] + b"\n", *lines[2:]]))
-    with pytest.raises(ConfigurationError, match="is not a report of etcdfix"):
+    with pytest.raises(ConfigurationError, match="cannot be used as a report"):
         load_report(path)
 
 
@@ -91,7 +91,7 @@ def test_a_finding_without_what_is_needed_is_no_finding(files: tuple[Path, Path]
 def test_one_document_that_was_cut_is_refused(files: tuple[Path, Path]) -> None:
     path = files[0]
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(ConfigurationError, match="is not a report of etcdfix"):
+    with pytest.raises(ConfigurationError, match="cannot be used as a report"):
         load_report(path)
 
 
@@ -109,7 +109,7 @@ def test_one_document_that_was_cut_is_refused(files: tuple[Path, Path]) -> None:
 def test_what_is_no_report_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "report.json"
     path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match="is not a report of etcdfix") as caught:
+    with pytest.raises(ConfigurationError, match="cannot be used as a report") as caught:
         load_report(path)
     assert "etcdfix scan -o json" in caught.value.hint
 
@@ -125,7 +125,7 @@ def test_a_field_of_no_use_that_is_nested_too_deeply(files: tuple[Path, Path], n
         lines[-1] = lines[-1].removesuffix(b"}") + b',"future":' + nested + b"}"
         path.write_bytes(b"\n".join(lines))
     assert load_report(files[0]).findings == said.findings
-    with pytest.raises(ConfigurationError, match="is not a report of etcdfix: it is nested too deeply"):
+    with pytest.raises(ConfigurationError, match="cannot be used as a report: it is nested too deeply"):
         load_report(files[1])
 
 

@@ -140,8 +140,8 @@ def test_hostile_words_in_what_it_rests_on() -> None:
     )  # fmt: skip
 
 
-def test_record_of_before_there_were_any() -> None:
-    """Written by an earlier version: it is read, and its outcome says nothing about it either."""
+def test_a_record_without_grounds() -> None:
+    """Its outcome says nothing about them either."""
     intent = parse_intent(draft_entry(entry(), BEGINNING, at=NOON).line)
     assert intent.grounds is None
     closing = draft_entry(intent.closed_by(Result.DELETED, operator=OPERATOR), BEGINNING, at=NOON)

@@ -59,16 +59,6 @@ class TestContents:
         assert read.intent.audit_log == "/var/lib/etcdfix/audit.jsonl"
         assert stat.S_IMODE(written.stat().st_mode) == 0o600
 
-    def test_file_of_before_there_were_grounds(self, written: Path) -> None:
-        body = body_of(written)
-        old = body.replace(b'"grounds":null,', b"")
-        assert old != body
-        inner = old.partition(b'"content":')[2].partition(b',\n"content_sha256"')[0]
-        before = hashlib.sha256(body.partition(b'"content":')[2].partition(b',\n"content_sha256"')[0])
-        fitting = old.replace(before.hexdigest().encode(), hashlib.sha256(inner).hexdigest().encode())
-        written.write_bytes(seal(fitting))
-        assert read_backup(written).content == content()
-
     def test_as_json(self, written: Path) -> None:
         raw = written.read_bytes()
         document = json.loads(raw)

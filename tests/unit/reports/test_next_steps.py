@@ -6,12 +6,9 @@ import msgspec
 import pytest
 
 from etcdfix.model import Outcome
-from etcdfix.reports.model import CauseSummary, KMSPluginSummary, KMSSummary, Summary, TransformerSummary
-from etcdfix.reports.next_steps import awaited_plugins, doubt_in, next_for_undetermined, next_steps
-from etcdfix.reports.tally import OTHERS
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.reports.model import CauseSummary, Summary, TransformerSummary
+from etcdfix.reports.next_steps import next_steps
 from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.key_loss import KeyDoubt
 
 
 def transformer(
@@ -47,36 +44,6 @@ def test_a_key_that_had_other_bytes_for_a_time(doubts: list[str], *, told: bool)
     assert (words in found) == told
 
 
-@pytest.mark.parametrize(
-    ("keys", "failures", "damaged", "undetermined", "doubt"),
-    [
-        (1, 1, 0, 0, KeyDoubt.NONE),
-        (2, 2, 0, 0, KeyDoubt.NONE_OPENS),
-        (2, 2, 2, 0, KeyDoubt.NONE),
-        (2, 1, 0, 0, KeyDoubt.NONE),
-        (20, 10, 0, 0, KeyDoubt.MOST_FAIL),
-        (20, 10, 10, 0, KeyDoubt.MASS_DAMAGE),
-        (21, 10, 0, 0, KeyDoubt.NONE),
-        (18, 9, 0, 0, KeyDoubt.NONE),
-        (1000, 999, 0, 0, KeyDoubt.MOST_FAIL),
-        (30, 10, 0, 10, KeyDoubt.MOST_FAIL),
-        (5, 2, 0, 3, KeyDoubt.NONE_OPENS),
-        (5, 0, 0, 5, KeyDoubt.NONE),
-        (5, 0, 0, 0, KeyDoubt.NONE),
-    ],
-)
-def test_what_failures_point_at(
-    keys: int, failures: int, damaged: int, undetermined: int, doubt: KeyDoubt
-) -> None:
-    entry = transformer(keys=keys, failures=failures, damaged=damaged, undetermined=undetermined)
-    assert doubt_in(entry) is doubt
-
-
-def test_nothing_wrong_needs_no_steps() -> None:
-    assert next_steps(summary(keys=10, readable=10)) == []
-    assert next_steps(summary(cause(Cause.OWNER_UNKNOWN, outcome=Outcome.READABLE), keys=1, readable=1)) == []
-
-
 def test_a_lost_key_is_said_once_and_deletion_is_warned_off() -> None:
     steps = next_steps(
         summary(
@@ -91,19 +58,6 @@ def test_a_lost_key_is_said_once_and_deletion_is_warned_off() -> None:
     assert "Do not delete any" in steps[0]
     assert len([s for s in steps if "aescbc" in s]) == 1
     assert not any("configuration alone" in s for s in steps)
-
-
-def test_single_curable_findings_are_counted() -> None:
-    steps = next_steps(
-        summary(
-            cause(Cause.KEY_NAME_MISSING, 1),
-            cause(Cause.PLAINTEXT_NOT_ALLOWED, 2),
-            cause(Cause.ZEROED_VALUE, 4),
-            transformers=(transformer(keys=50, failures=1),),
-            decrypt_failures=3,
-        )
-    )
-    assert steps[0].startswith("The configuration alone can cure 3 findings")
 
 
 def test_no_configuration_asks_for_one_first() -> None:
@@ -128,22 +82,6 @@ def test_a_plugin_that_was_not_asked_proves_nothing() -> None:
     )
     assert len(steps) == 1
     assert "Delete none of them" in steps[0]
-
-
-def test_owners_that_wait_for_kms_are_left_alone() -> None:
-    steps = next_steps(
-        summary(
-            cause(Cause.OWNER_UNKNOWN, outcome=Outcome.UNDETERMINED),
-            cause(Cause.KMS_UNREACHABLE, outcome=Outcome.UNDETERMINED),
-            undetermined=2,
-        )
-    )
-    assert steps[-1].endswith("may come back with the KMS. Touch nothing.")
-
-
-def test_unknown_owners_point_at_their_definitions() -> None:
-    steps = next_steps(summary(cause(Cause.OWNER_UNKNOWN, outcome=Outcome.UNDETERMINED), undetermined=1))
-    assert "CustomResourceDefinitions first" in steps[0]
 
 
 @pytest.mark.parametrize("which", [Cause.RAW_JSON_INVALID, Cause.INT_OR_STRING_INVALID])
@@ -172,21 +110,6 @@ def test_refused_plaintext_is_no_lost_key() -> None:
     assert not any("find the key" in step for step in steps)
 
 
-def test_one_name_in_two_rules_is_said_apart() -> None:
-    steps = next_steps(
-        summary(
-            cause(Cause.WRONG_KEY, 12),
-            transformers=(
-                transformer(keys=13, failures=0, resources=("configmaps",)),
-                transformer(keys=12, failures=12, resources=("secrets",)),
-            ),
-            decrypt_failures=12,
-        )
-    )
-    assert steps[0].startswith("12 of 12 values under aescbc/v1/key2 of secrets do not open")
-    assert not any("configmaps" in step for step in steps)
-
-
 def test_damage_in_numbers_is_no_fault_of_the_configuration() -> None:
     steps = next_steps(
         summary(
@@ -207,37 +130,3 @@ def test_the_file_of_kine_is_copied_while_k3s_runs() -> None:
     assert not any("etcdctl" in step for step in steps)
     assert any("sqlite3 .backup" in step and "Do not stop k3s" in step for step in steps)
     assert not any("stop k3s first" in step for step in steps)
-
-
-def test_what_a_plugin_answers_is_proven_by_a_scan_of_everything() -> None:
-    """A scan of the one value has nothing beside it that could open."""
-    unproven = next_for_undetermined({Cause.KMS_UNPROVEN}, ["/registry/secrets/shop/web"], RepeatedOptions())
-    silent = next_for_undetermined({Cause.KMS_UNREACHABLE}, ["/registry/secrets/shop/web"], RepeatedOptions())
-    assert unproven is not None
-    assert silent is not None
-    assert unproven.command == "etcdfix scan"
-    assert silent.command == "etcdfix scan /registry/secrets/shop/web"
-
-
-@pytest.mark.parametrize(
-    ("name", "undetermined", "which", "awaited"),
-    [
-        ("kms/v1/prov", 1, Cause.KMS_UNREACHABLE, True),
-        ("kms/v1/prov", 0, Cause.PROVIDER_MISSING, False),
-        ("kms/v1/other", 1, Cause.KMS_UNREACHABLE, False),
-        ("identity", 0, Cause.OWNER_UNKNOWN, True),
-        (OTHERS, 1, Cause.KMS_UNREACHABLE, True),
-    ],
-)
-def test_a_plugin_is_awaited_by_what_cannot_be_judged_without_it(
-    name: str, undetermined: int, which: Cause, *, awaited: bool
-) -> None:
-    plugin = KMSPluginSummary("kms/v1/prov", "unix:///x", "no-socket", "", 1, 0, 0, 0, None)
-    entry = transformer(name, keys=1, failures=0, undetermined=undetermined)
-    found = awaited_plugins(summary(cause(which), transformers=(entry,), kms=KMSSummary([plugin], [])))
-    assert found is not None
-    assert bool(found.plugins) is awaited
-
-
-def test_without_plugins_none_is_awaited() -> None:
-    assert awaited_plugins(Summary()) is None

@@ -29,7 +29,7 @@ from etcdfix.text.commands import ACKNOWLEDGEMENT, RepeatedOptions
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
-from tests.support.examinations import examination, readable
+from tests.support.examinations import examination
 
 UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 # Ordered by what they destroy; a remedy's first words tell its class.
@@ -156,26 +156,6 @@ def test_a_kms_key_that_is_not_there_begins_with_hands_off(cause: Cause, last: s
     assert second.command == f"etcdfix scan{alone}"
 
 
-def test_a_plugin_that_may_not_needs_its_rights_back() -> None:
-    first, second = remedies_for(found_with(Cause.KMS_DENIED, Outcome.UNDETERMINED))
-    assert first.action.startswith("Do not restart the API servers")
-    assert second.action.startswith("Let the KMS plugin decrypt again")
-
-
-@pytest.mark.parametrize("cause", [Cause.AUTHENTICATION_FAILED, Cause.WRONG_KEY])
-def test_behind_a_plugin_there_is_no_configured_key_to_compare(cause: Cause) -> None:
-    actions = [remedy.action for remedy in remedies_for(examination(cause=cause, transformer="kms/v2/prov"))]
-    assert not any("Find the original key in a backup: this one" in action for action in actions)
-    assert actions[0].startswith("See that the KMS plugin has this cluster's keyring")
-
-
-@pytest.mark.parametrize("cause", [Cause.STORAGE_PREFIX_CHANGED, Cause.ASSOCIATED_DATA_UNKNOWN])
-def test_a_value_that_is_bound_to_another_path_is_read_there(cause: Cause) -> None:
-    first, second, *_rest = remedies_for(found_with(cause, Outcome.DECRYPT_FAILURE))
-    assert "under which" in first.action
-    assert second.action.startswith("Do not restart the API servers")
-
-
 def test_a_moved_value_points_at_the_key_that_it_belongs_to() -> None:
     found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a b")
     back, look, *rest = remedies_for(found)
@@ -295,15 +275,6 @@ def test_a_revision_that_may_be_of_another_object_is_never_put_back() -> None:
     assert "restore" not in remedy.command + remedy.note
 
 
-@pytest.mark.parametrize("same_object", [True, False])
-def test_a_file_shows_its_readable_revision(same_object: bool) -> None:
-    again = RepeatedOptions(("--snapshot", "a b.db", "--revision", "20"))
-    readable = msgspec.structs.replace(NOW, same_object=same_object)
-    remedy = kept(remedies_for(examination(cause=Cause.VALUE_TRUNCATED), again, readable=readable))
-    assert remedy.command == "etcdfix get --snapshot 'a b.db' --revision 11 /registry/secrets/shop/web"
-    assert ("another object" in remedy.action) != same_object
-
-
 @pytest.mark.parametrize("key", HOSTILE_KEYS)
 def test_a_readable_revision_of_a_hostile_key_is_quoted(key: bytes) -> None:
     remedy = kept(remedies_for(examination(key, cause=Cause.VALUE_TRUNCATED), readable=NOW))
@@ -419,12 +390,6 @@ def test_a_kind_that_may_be_newer_asks_for_the_release_first() -> None:
     assert not any("X.Y" in remedy.command for remedy in remedies_for(found, named))
 
 
-@pytest.mark.parametrize(("until", "words"), [("1.24", "(1.24)"), ("", "(an earlier release)")])
-def test_a_removed_version_names_the_server_that_reads_it(until: str, words: str) -> None:
-    found = examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.VERSION_REMOVED, readable_until=until)
-    assert words in remedies_for(found)[0].action
-
-
 def breaking(key: str, *paths: str) -> Examination:
     """An examination of an object whose raw JSON is broken in these places."""
     found = examination(
@@ -455,11 +420,6 @@ def test_healing_comes_before_deleting_what_breaks_lists() -> None:
     assert UNSAFE not in delete.command
 
 
-def test_only_a_revealed_secret_can_be_put_back() -> None:
-    command = remedies_for(breaking("/registry/secrets/shop/db", MANAGED))[0].command
-    assert "--omit-managed-fields -o json --reveal | kubectl" in command
-
-
 def test_a_key_that_cannot_be_typed_heals_by_its_base64() -> None:
     command = remedies_for(breaking("/registry/statefulsets/shop/d\u202eb", MANAGED))[0].command
     key = base64.b64encode("/registry/statefulsets/shop/d\u202eb".encode()).decode()
@@ -471,27 +431,6 @@ def test_what_is_broken_elsewhere_is_not_healed_by_leaving_managed_fields_out(pa
     heal, _delete = remedies_for(breaking("/registry/statefulsets/shop/db", *paths))
     assert "correct the broken field" in heal.action
     assert shlex.split(heal.command)[-1].endswith("/apis/apps/v1/namespaces/shop/statefulsets/db")
-
-
-@pytest.mark.parametrize(
-    ("cause", "words"),
-    [(Cause.IDENTITY_MISMATCH, "Compare it with the object"), (Cause.INVALID_UTF8, "correct the field")],
-)
-def test_other_inconsistencies_are_mended_through_the_api(cause: Cause, words: str) -> None:
-    assert words in remedies_for(found_with(cause, Outcome.INCONSISTENT))[0].action
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        readable(),
-        readable(cause=Cause.OWNER_UNKNOWN),
-        readable("compact_rev_key", outcome=Outcome.NOT_AN_OBJECT),
-        readable(outcome=Outcome.NOT_AN_OBJECT, cause=Cause.OWNER_UNKNOWN),
-    ],
-)
-def test_nothing_to_do(found: Examination) -> None:
-    assert remedies_for(found) == []
 
 
 @pytest.mark.parametrize("key", HOSTILE_KEYS)
@@ -527,20 +466,6 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
             namespace, name = key.decode().split("/")[-2:]
             assert unquote(path) == f"/api/v1/namespaces/{namespace}/secrets/{name}"
             assert query in {"", f"{UNSAFE}=true"}
-
-
-@pytest.mark.parametrize(("cause", "outcome"), CASES)
-def test_no_api_path_is_made_up_for_custom_resources(cause: Cause, outcome: Outcome) -> None:
-    found = found_with(cause, outcome, "/registry/example.com/widgets/shop/w-0")
-    for remedy in remedies_for(found):
-        assert not remedy.command.startswith(("kubectl get", "kubectl delete", "curl"))
-
-
-@pytest.mark.parametrize("key", ["/registry/secrets/web", "/registry/secrets/a/b/c", "/registry/secrets/a/"])
-def test_no_api_path_is_made_up_for_malformed_keys(key: str) -> None:
-    for cause, outcome in CASES:
-        for remedy in remedies_for(found_with(cause, outcome, key)):
-            assert not remedy.command.startswith(("kubectl get", "kubectl delete", "curl"))
 
 
 def test_commands_repeat_where_and_how_and_never_a_password() -> None:
@@ -619,14 +544,6 @@ def test_a_deletion_of_what_can_be_repaired_says_what_it_needs() -> None:
     assert set(published) == {"action", "command", "note"}
 
 
-def test_every_kind_of_repair_and_proof_has_words() -> None:
-    for kind in RepairKind:
-        for proof in RepairProof:
-            ways = ways_out(with_repair(Repair(kind, "it is put right", proof)))
-            (action,) = [way.remedy.action for way in ways if way.kind is WayKind.REPAIR]
-            assert len(f"Next: {action}") <= 80
-
-
 KINE = RepeatedOptions(source=("--kine", "state.db"), reading=("--encryption-config", "c.yaml"))
 
 
@@ -652,13 +569,6 @@ def test_of_kine_a_readable_revision_is_saved_whatever_may_be_deleted() -> None:
         way for way in ways_out(found, KINE, readable=other) if "readable revision" in way.remedy.action
     ]
     assert "compare before you use it" in way.remedy.note
-
-
-def test_what_could_be_repaired_in_kine_is_kept() -> None:
-    (way,) = [way for way in ways_out(with_repair(TAG), KINE) if way.remedy.action.startswith("Keep it")]
-    assert way.kind is WayKind.SAVE
-    assert way.remedy.action == "Keep it: one bit is turned back, and it reads; its tag proves it"
-    assert way.remedy.command == "sqlite3 -readonly state.db '.backup kept.db'"
 
 
 def test_of_kine_an_api_server_deletes_and_only_what_is_proven() -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from etcdfix.operations.look.plan_steps import in_order, steps_for
 from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, declaration
 from etcdfix.rules import Rule, acceptance
@@ -32,82 +30,6 @@ def test_nothing_broken_nothing_to_do() -> None:
     assert steps([]) == {}
 
 
-def test_flags_that_only_a_person_types_are_counted() -> None:
-    found = steps(
-        [
-            lost(1),
-            lost(1, key="/b", name="b"),
-            lost(2, acceptance(Rule.CLUSTER_BREAKING), risk="cluster-breaking"),
-        ]
-    )
-    step = found["Decisions only you can make"]
-    assert "--declare-key-lost aescbc/v1/lost-1 for 2 objects (its key is gone for ever" in step.text
-    assert "--declare-key-lost aescbc/v1/lost-2 for 1 object (" in step.text
-    assert "--accept cluster-breaking for 1 object (the cluster may depend on it" in step.text
-    titles = list(found)
-    assert titles.index(step.title) < titles.index(
-        "Delete in the order of this plan, one key after the other"
-    )
-    assert step.title not in steps([entry()])
-
-
-def test_flags_are_capped_and_said() -> None:
-    found = steps([lost(n) for n in range(1, 8)])
-    text = found["Decisions only you can make"].text
-    assert text.count("--declare-key-lost") == 5
-    assert "; and 2 more flags, see the advice of the groups." in text
-
-
-def test_the_first_turns_are_said_where_there_are_any() -> None:
-    made = {"comes_back": "by-itself", "recreate_confidence": "certain"}
-    title = "See that the controllers run that recreate objects"
-    one = steps(
-        [entry(1, recreated_by="cert-manager", **made), entry(2, recreated_by="cert-manager", **made)]
-    )
-    assert "The first turn is one of them: delete that much" in one[title].text
-    two = steps([entry(1, recreated_by="cert-manager", **made), entry(2, recreated_by="Vault", **made)])
-    assert "The first 2 turns are one of each: delete that much" in two[title].text
-    none = steps([entry(1, recreated_by="kubelet", risk="cluster-breaking", **made)])
-    assert "turn" not in none[title].text
-
-
-def test_nobody_can_declare_an_unknown_envelope_lost() -> None:
-    unknown = PlanGroup(
-        "decrypt-failure", "unknown-envelope", "", "", "", 3, 0, pattern=True,
-        advice="many values do not open, and no key is to blame: find out what wrote them",
-    )  # fmt: skip
-    found = steps([entry(transformer="", cause="unknown-envelope")], [unknown])
-    assert "Look for the encryption key" not in found
-    assert "Decisions only you can make" not in found
-
-
-@pytest.mark.parametrize(
-    ("cause", "words"),
-    [
-        ("kms-unreachable", "Bring the KMS plugin back"),
-        ("kms-key-unknown", "Find the KMS key, cancel its deletion"),
-        ("kms-denied", "Let the KMS plugin decrypt again"),
-        ("kms-unproven", "See that the KMS plugin has this cluster's keyring"),
-    ],
-)
-def test_what_waits_for_kms_says_what_it_waits_for(cause: str, words: str) -> None:
-    """A plugin that answers need not be brought back: it is its key that is missing, or its rights."""
-    groups = [
-        PlanGroup(
-            "undetermined", cause, "kms/v2/prov", "", "", 3, 0, pattern=False, advice="nothing is proven"
-        ),
-        PlanGroup("decrypt-failure", "wrong-key", "aescbc/v1/k", "", "", 1, 0, pattern=False, advice=""),
-    ]
-    found = steps([entry(outcome="undetermined", cause=cause)], groups)
-    (title,) = [title for title in found if title.startswith(words)]
-    assert found[title].text.startswith("Of 3 objects nothing is proven")
-    assert found[title].commands[0].startswith("etcdfix scan")
-    others = {"Bring the", "Find the", "Let the", "See that the KMS"} - {
-        start for start in ("Bring the", "Find the", "Let the", "See that the KMS") if words.startswith(start)
-    }
-    assert not any(title.startswith(start) for start in others for title in found)
-
-
 def test_what_is_proven_wrong_goes_before_what_waits() -> None:
     """As the first lines of a scan do."""
     groups = [
@@ -120,15 +42,6 @@ def test_what_is_proven_wrong_goes_before_what_waits() -> None:
     titles = list(steps([entry()], groups))
     assert titles[2] == "Look for the encryption key"
     assert titles[3].startswith("Let the KMS plugin decrypt again")
-
-
-def test_what_was_kept_from_its_plugin_is_asked_for() -> None:
-    """Nobody asked a plugin, so that nothing says it is down."""
-    waits = PlanGroup("undetermined", "kms-unreachable", "kms/v2/p", "", "", 1, 0, pattern=False, advice="")
-    again = RepeatedOptions(("--snapshot", "f.db"), reading=("--encryption-config", "e.yaml", "--no-kms"))
-    found = steps_for([entry(outcome="undetermined", cause="kms-unreachable")], [waits], "r.json", again)
-    (step,) = [step for step in found if step.title == "Scan again, and let the KMS plugins be asked"]
-    assert step.commands == ["etcdfix scan --snapshot f.db --encryption-config e.yaml"]
 
 
 def earlier(*entries: PlanEntry) -> str:

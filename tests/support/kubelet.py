@@ -93,22 +93,17 @@ class PlayedPod:
         mounted = "|".join(map(re.escape, self._mounts))
         return re.sub(rf"(?<![\w./-])({mounted})(?=/|\s|$)", lambda at: str(self._mounts[at[1]]), text)
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start it with no variable but its own and those of its image."""
+    def run(self) -> tuple[int, str]:
+        """Run it with no variable but its own and those of its image; return its exit code and its log."""
         image = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(REPOSITORY)}
-        return subprocess.Popen(
+        ended = subprocess.run(
             [sys.executable, "-m", "etcdfix", *self.arguments],
             env=image | self._environment,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
+            check=False,
         )
-
-    def run(self) -> tuple[int, str]:
-        """Run it; return its exit code and its log."""
-        process = self.start()
-        out, err = process.communicate()
-        return process.returncode, (out + err).decode()
+        return ended.returncode, (ended.stdout + ended.stderr).decode()
 
 
 def pods() -> Iterator[tuple[str, Manifest, Manifest]]:

@@ -161,11 +161,8 @@ def test_every_command_explains_itself(name: str) -> None:
     assert found.help.split()[0] == COMMANDS[name][1].split()[0]
 
 
-# What is no option of a run as such, but of one question, what reveals and what hides: no variable.
-WITHOUT_VARIABLE = {
-    "--key-base64", "--version", "--help", "--clusters", "--index", "--reports",
-    "--all-namespaces",
-}  # fmt: skip
+# Options of one question, not of a run as such.
+WITHOUT_VARIABLE = {"--key-base64", "--version", "--help", "--all-namespaces"}
 
 
 @pytest.mark.parametrize(

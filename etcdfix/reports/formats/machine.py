@@ -30,16 +30,6 @@ def _encode(value: Any) -> bytes:
     return safe_json(_encoder.encode(value))
 
 
-def kind_line(kind: str, value: Any) -> bytes:
-    """Return one line of ``jsonl``: an object that begins with its version and kind.
-
-    Args:
-        kind: What it is.
-        value: A struct or a mapping with at least one field.
-    """
-    return b"%b%b\n" % (_line_head(kind), _encode(value)[1:])
-
-
 @functools.cache
 def _line_head(kind: str) -> bytes:
     return b'{"apiVersion":"%s","kind":"%s",' % (API_VERSION.encode(), kind.encode())
@@ -180,7 +170,8 @@ class JSONLinesReporter(Reporter):
         self._stream = stream
 
     def _line(self, kind: str, value: Any) -> None:
-        self._stream.write(kind_line(kind, value))
+        """Write a struct or a mapping with at least one field."""
+        self._stream.write(b"%b%b\n" % (_line_head(kind), _encode(value)[1:]))
 
     def begin(self, header: Header) -> None:
         """Write the ScanHeader line."""

@@ -14,7 +14,6 @@ class Rule(StrEnum):
     """Why a change is refused."""
 
     NOT_ONE_KEY = "not-one-key"
-    SNAPSHOT_SOURCE = "snapshot-source"
     KINE = "kine"
     NO_CONFIGURATION = "no-configuration"
     MARKED_CONFIGURATION = "marked-configuration"

@@ -18,15 +18,15 @@ from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
     FILE,
     gather_inputs,
+    kine_option,
+    live_options,
     main_etcd_options,
     reading_options,
-    source_options,
     timeout_option,
 )
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.output_options import form_option
 from etcdfix.cli.places import syslog_option
-from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.audit import (
     record_row,
     verification_document,
@@ -174,7 +174,8 @@ def verify_command(
 
 @command.command("reconcile", cls=ChangingCommand, epilog=epilog(RECONCILE_EXIT_CODES))
 @_log_argument
-@source_options
+@kine_option
+@live_options
 @main_etcd_options
 @reading_options
 @click.option("--dry-run", is_flag=True, help="Say what would be recorded; change nothing, the log included.")
@@ -197,11 +198,6 @@ def reconcile(
     """
     require_output()
     inputs = gather_inputs(options)
-    if inputs.snapshot is not None or inputs.revision:
-        raise ConfigurationError(
-            "only a live etcd, or kine's file, read now, can tell what became of an intent",
-            hint="leave out --snapshot and --revision",
-        )
     for notice in inputs.notices:
         say(notice)
     # grpc is slow to import, and the other audit commands work without it.

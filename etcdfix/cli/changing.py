@@ -14,10 +14,10 @@ from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.options import (
     configuration_of,
     gather_inputs,
+    live_options,
     main_etcd_options,
     option_group,
     reading_options,
-    target_options,
 )
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.places import record_paths
@@ -35,7 +35,7 @@ from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.text.commands import RepeatedOptions
 
-etcd_options = option_group(target_options, main_etcd_options, reading_options)
+etcd_options = option_group(live_options, main_etcd_options, reading_options)
 """Which etcd, and how its values are read."""
 
 present_value_options = option_group(change_options, change_output_option, expectation_options)

@@ -15,7 +15,7 @@ from etcdfix.cli.examples import EXAMPLES
 from etcdfix.cli.group import NearestGroup
 from etcdfix.cli.output import HABITS, say, say_exchange
 from etcdfix.cli.program import CalledContext, in_context, words_below
-from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
+from etcdfix.cli.variables import HEEDED_BY_CHANGES, OF_READERS, variable_of
 from etcdfix.sources.etcd.trace import listening
 from etcdfix.text.colour import ColourChoice
 
@@ -110,7 +110,7 @@ class ChangingCommand(Command):
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self._unheeded: set[str] = set()
+        self._unheeded = set(OF_READERS)
         for option in self.params:
             if not isinstance(option, click.Option):
                 continue

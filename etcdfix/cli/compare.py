@@ -11,7 +11,7 @@ from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import open_all
-from etcdfix.cli.options import FILE, reading_options, target_options, what_to_read
+from etcdfix.cli.options import FILE, etcd_data_options, reading_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
@@ -44,7 +44,7 @@ MEANINGS: dict[ExitCode, str] = {
     help="Compare with this earlier snapshot, instead of member with member: what was added, removed and changed "
     "since, and above all what could be read then and cannot be read now.",
 )  # fmt: skip
-@target_options
+@etcd_data_options
 @reading_options
 @output_options(list(COMPARE_FORMATS))
 def command(

@@ -18,9 +18,10 @@ from etcdfix.cli.options import (
     FILE,
     configuration_of,
     inputs_of_one_etcd,
+    kine_option,
+    live_options,
     main_etcd_options,
     reading_options,
-    source_options,
 )
 from etcdfix.cli.output import require_output, say, say_lines, show_outcome
 from etcdfix.cli.places import record_paths
@@ -29,7 +30,6 @@ from etcdfix.cli.safety import (
     expectation_options,
     one_key,
     record_options,
-    refuse_namespace,
     require_reason,
     server_options,
 )
@@ -81,7 +81,8 @@ EXIT_CODES = {
 @record_options
 @change_output_option
 @expectation_options
-@source_options
+@kine_option
+@live_options
 @main_etcd_options
 @reading_options
 def command(
@@ -118,8 +119,6 @@ def command(
     expected = options["expect_mod_revision"] is not None or options["expect_value_sha256"]
     if from_report is not None and expected:
         raise click.UsageError("--expect-mod-revision and --expect-value-sha256 are about one KEY")
-    if from_report is not None:
-        refuse_namespace(options)
     account = HealAccount(dry_run=options["dry_run"])
     return tell_run(
         options["output"],

@@ -91,13 +91,20 @@ _snapshot_option = _option(
     "--snapshot", type=FILE, metavar="FILE",
     help="Read a snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine.",
 )  # fmt: skip
-_kine_option = _option(
+kine_option = _option(
     "--kine", type=FILE, metavar="FILE",
     help="Read the state.db of k3s on SQLite (kine), beside a k3s that runs or a copy of it. Nothing writes to it.",
 )  # fmt: skip
-_source_options = (
-    _option("--salvage", is_flag=True, default=None,
-            help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes."),
+"""Names kine's file as the source."""
+_salvage_option = _option(
+    "--salvage", is_flag=True, default=None,
+    help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes.",
+)  # fmt: skip
+_revision_option = _option(
+    "--revision", type=click.IntRange(min=0), default=0, metavar="N",
+    help="Read at this revision instead of the newest.",
+)  # fmt: skip
+live_options = option_group(
     _option("--endpoints", metavar="LIST", help="Comma list of etcd endpoints.  [default: 127.0.0.1:2379]"),
     _option("--cacert", metavar="FILE", shell_complete=files, help="CA that signed etcd's server certificate."),
     _option("--cert", metavar="FILE", shell_complete=files, help="Client certificate."),
@@ -118,13 +125,12 @@ _source_options = (
                  "and what-if read each from its own etcd; the others ask the etcd of the one resource that is "
                  "named. A manifest says it too."),
     _option("--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
-    _option("--revision", type=click.IntRange(min=0), default=0, metavar="N",
-            help="Read at this revision instead of the newest."),
 )  # fmt: skip
-source_options = option_group(_snapshot_option, _kine_option, *_source_options)
+"""Which live etcd, as it is now: all that a command takes which changes something."""
+etcd_data_options = option_group(_snapshot_option, _salvage_option, live_options, _revision_option)
+"""Where the data of etcd is, for what only reads."""
+source_options = option_group(kine_option, etcd_data_options)
 """Where the data is, for what only reads."""
-target_options = option_group(_snapshot_option, *_source_options)
-"""Where the data is, for what may change it: nothing writes to kine."""
 
 reading_options = option_group(
     _option("--encryption-config", type=FILE, metavar="FILE", help="The EncryptionConfiguration of the API servers."),

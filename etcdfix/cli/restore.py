@@ -24,7 +24,6 @@ from etcdfix.cli.safety import (
     key_lost_option,
     named_digest,
     one_key,
-    refuse_namespace,
 )
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.from_log import of_log
@@ -112,7 +111,6 @@ def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any
                 "name the BACKUP, or a key with --from-snapshot FILE, --from-revision N, --from-wal DIR, "
                 "--from-object FILE or --from-key OTHER"
             )
-        refuse_namespace(options)
         backup.append(Candidate.of_file(Path(backup_or_key)))
         return backup[0].stored.key
 

@@ -56,10 +56,6 @@ place_options = option_group(
 
 record_options = option_group(
     click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed."),
-    click.option(
-        "-n", "--namespace", metavar="NAMESPACE",
-        help="With TYPE/NAME, which is refused: say which KEY to type. Nothing is changed by any other name.",
-    ),
     reason_options,
     click.option("--yes", is_flag=True, help="Do not ask for the key to be typed back (for scripts)."),
     place_options,
@@ -141,15 +137,13 @@ def one_key(key: str | None, key_base64: str | None, options: dict[str, Any]) ->
     Args:
         key: The word of the command line; TYPE/NAME is refused with the key to type, for a change takes nothing else.
         key_base64: What ``--key-base64`` says.
-        options: What click collected, ``-n`` and the storage prefix among it.
+        options: What click collected, the storage prefix among it.
 
     Raises:
-        click.UsageError: Both or neither were given, or a namespace beside a key.
+        click.UsageError: Both or neither were given.
         ConfigurationError: Not base64.
         RefusedByRule: It is no complete key.
     """
-    if key is None or key.startswith("/") or is_base64(key):
-        refuse_namespace(options)
     if (key is None) == (key_base64 is None):
         raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
     if key is None or is_base64(key):
@@ -173,30 +167,17 @@ def one_key(key: str | None, key_base64: str | None, options: dict[str, Any]) ->
     return named
 
 
-def refuse_namespace(options: dict[str, Any]) -> None:
-    """Refuse ``-n`` where it would narrow nothing.
-
-    Raises:
-        click.UsageError: It was given.
-    """
-    if options["namespace"] is not None:
-        raise click.UsageError(
-            "-n goes with TYPE/NAME alone, and narrows nothing that is changed: leave it out"
-        )
-
-
 def _key_to_type(word: str, options: dict[str, Any]) -> str:
     """Say which etcd key to name in place of ``TYPE/NAME``."""
-    namespace = options["namespace"] or ""
     try:
-        named = parse_object(word, namespace)
+        named = parse_object(word, "")
     except ConfigurationError:
         return "name exactly one key, in full"
     try:
         key = builtin_key(named, StorageLayout(options["etcd_prefix"] or DEFAULT_PREFIX))
     except ConfigurationError:
-        where = ["-n", namespace or "NAMESPACE"]
-        return f"a change takes the etcd key alone; {quote_command(['etcdfix', 'explain', str(named), *where])} says it"
+        explain = quote_command(["etcdfix", "explain", str(named), "-n", "NAMESPACE"])
+        return f"a change takes the etcd key alone; {explain} says it"
     return f"a change takes the etcd key alone: {quote_command(key_arguments(key))}"
 
 

@@ -332,25 +332,17 @@ def open_cluster(
         through_the_api: API servers make the change, so that it may be kine's file too.
 
     Raises:
-        RefusedByRule: The source is a snapshot, or kine; or etcdfix itself made the EncryptionConfiguration.
-        ConfigurationError: It is an old revision, or options or the EncryptionConfiguration make no sense.
+        RefusedByRule: The source is kine; or etcdfix itself made the EncryptionConfiguration.
+        ConfigurationError: Options or the EncryptionConfiguration make no sense.
         SourceError: etcd cannot be reached.
     """
     from etcdfix.remediation.preflight.cluster import Cluster  # noqa: PLC0415 - grpc is slow to import
     from etcdfix.sources.kine import KineSource  # noqa: PLC0415 - same
     from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - same
 
-    if inputs.snapshot is not None:
-        raise refuse(
-            Rule.SNAPSHOT_SOURCE, "a snapshot file cannot be changed, and says nothing about now",
-            hint="name the live etcd: --endpoints",
-        )  # fmt: skip
+    assert (inputs.snapshot, inputs.revision) == (None, 0)  # no command that changes something offers these
     if inputs.kine is not None and not through_the_api:
         raise _kine(str(inputs.kine))
-    if inputs.revision:
-        raise ConfigurationError(
-            "--revision: a change is decided by what stands there now", hint="leave it out"
-        )
     configuration = configure(inputs)
     _refuse_marked(configuration)
     main = main_etcd(inputs, say=say)
@@ -359,7 +351,7 @@ def open_cluster(
         if isinstance(source, LiveSource):
             _refuse_kine(source, StorageLayout(inputs.etcd_prefix))
         else:
-            assert isinstance(source, KineSource)  # what is left without a snapshot
+            assert isinstance(source, KineSource)
         examiner = stack.enter_context(open_examiner(source, inputs, configuration))
         digest = configuration.sha256 if configuration is not None else ""
         yield Cluster(

@@ -270,17 +270,14 @@ def test_a_damaged_file_decides_nothing(cluster: LostKeyKineCluster, copied: Pat
     ("options", "code", "says"),
     [
         (["--endpoints", "127.0.0.1:1"], 2, "two different sources"),
-        (["--snapshot", "FILE"], 2, "two different sources"),
         (["--main-endpoints", "127.0.0.1:1"], 2, "--main-endpoints"),
-        (["--revision", "2"], 2, "--revision"),
     ],
 )
 def test_another_source_beside_it(
     cluster: LostKeyKineCluster, options: list[str], code: int, says: str
 ) -> None:
-    given = [str(cluster.config) if word == "FILE" else word for word in options]
     with cluster.unwritten(), cluster.untouched():
-        ran = cluster.heal("one", *given)
+        ran = cluster.heal("one", *options)
     assert (ran.code, cluster.patches()) == (code, []), ran
     assert says in ran.err
 

@@ -1160,22 +1160,6 @@ def test_kubeconfig_that_is_not_there_is_a_configuration_error(registry: Registr
 # Exactly one key, of a live etcd.
 
 
-def test_snapshot_as_source(registry: Registry) -> None:
-    with registry.untouched():
-        ran = registry.run(
-            "delete", "/registry/secrets/shop/broken", ACKNOWLEDGED, "--reason", "r",
-            "--snapshot", "fixtures/snapshots/alpha/snapshot.db.gz",
-        )  # fmt: skip
-    registry.refused(ran, "a snapshot file cannot be changed", hint="name the live etcd: --endpoints")
-
-
-def test_old_revision_as_source(registry: Registry) -> None:
-    with registry.untouched():
-        ran = registry.delete(registry.key("shop/broken"), "--revision", "3")
-    assert (ran.code, ran.out) == (2, "")
-    assert "decided by what stands there now" in ran.err
-
-
 @pytest.mark.parametrize("below", ["secrets", "secrets/shop"])
 def test_prefix_without_its_slash(registry: Registry, below: str) -> None:
     with registry.untouched():

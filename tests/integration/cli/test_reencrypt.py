@@ -497,15 +497,6 @@ def test_answer_that_never_came(registry: Registry, key: bytes, candidate: Path)
     assert registry.events()[-1].annotations.outcome == "reencrypted"
 
 
-def test_snapshot_as_target(registry: Registry, candidate: Path) -> None:
-    with registry.untouched():
-        ran = registry.run(
-            "reencrypt", "/registry/secrets/shop/old", "--candidate-config", str(candidate), "--reason", "r",
-            "--snapshot", "fixtures/snapshots/alpha/snapshot.db.gz",
-        )  # fmt: skip
-    registry.refused(ran, "a snapshot file cannot be changed", hint="name the live etcd")
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

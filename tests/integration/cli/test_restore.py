@@ -869,16 +869,6 @@ def test_no_reason(registry: Registry) -> None:
     assert "Missing option '--reason'" in ran.err
 
 
-def test_snapshot_as_target(registry: Registry) -> None:
-    backup = registry.deleted()
-    with registry.untouched():
-        ran = registry.run(
-            "restore", str(backup.path), "--reason", "r",
-            "--snapshot", "fixtures/snapshots/alpha/snapshot.db.gz",
-        )  # fmt: skip
-    registry.refused(ran, "a snapshot file cannot be changed", hint="name the live etcd: --endpoints")
-
-
 def test_pattern_instead_of_a_key(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.restore("--from-revision", "3", "/registry/secrets/*")

@@ -35,7 +35,7 @@ def test_places_are_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert unnamed.log_path.name == "audit.jsonl"
 
 
-UNTYPED: dict[str, Any] = {"namespace": None, "etcd_prefix": None}
+UNTYPED: dict[str, Any] = {"etcd_prefix": None}
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,6 @@ UNTYPED: dict[str, Any] = {"namespace": None, "etcd_prefix": None}
 )
 def test_one_key(key: str | None, key_base64: str | None, found: bytes) -> None:
     assert one_key(key, key_base64, UNTYPED) == found
-    if key is not None or key_base64 is not None:
-        with pytest.raises(click.UsageError, match="narrows nothing"):
-            one_key(key, key_base64, UNTYPED | {"namespace": "shop"})
 
 
 @pytest.mark.parametrize(
@@ -76,53 +73,29 @@ def test_not_one_key(key: str | None, key_base64: str | None, error: type[Except
 
 
 @pytest.mark.parametrize(
-    ("word", "namespace", "hint"),
+    ("word", "hint"),
     [
-        ("secret/db", "shop", "a change takes the etcd key alone: /registry/secrets/shop/db"),
-        ("svc/web", "shop", "a change takes the etcd key alone: /registry/services/specs/shop/web"),
-        ("no/one", None, "a change takes the etcd key alone: /registry/minions/one"),
-        (
-            "crd/widgets.example.com",
-            None,
-            "apiextensions.k8s.io/customresourcedefinitions/widgets.example.com",
-        ),
-        ("cm/a b", "shop", "a change takes the etcd key alone: '/registry/configmaps/shop/a b'"),
-        ("secret/db", None, "etcdfix explain secret/db -n NAMESPACE says it"),
-        ("gs/one", "shop", "etcdfix explain gs/one -n shop says it"),
-        ("secret/db", "", "etcdfix explain secret/db -n NAMESPACE says it"),
-        ("no/one", "shop", "etcdfix explain no/one -n shop says it"),
-        ("bootstrap/c0ffee123456", None, "etcdfix explain 'bootstrap/<withheld>' -n NAMESPACE says it"),
-        ("secret/db", "a/b", "name exactly one key, in full"),
-        ("secrets", "shop", "name exactly one key, in full"),
-        ("registry/secrets/shop/db", None, "name exactly one key, in full"),
-        ("secret,cm/db", "shop", "name exactly one key, in full"),
-        ("secret/", "shop", "name exactly one key, in full"),
+        ("no/one", "a change takes the etcd key alone: /registry/minions/one"),
+        ("crd/widgets.example.com", "apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"),
+        ("secret/db", "etcdfix explain secret/db -n NAMESPACE says it"),
+        ("gs/one", "etcdfix explain gs/one -n NAMESPACE says it"),
+        ("bootstrap/c0ffee123456", "etcdfix explain 'bootstrap/<withheld>' -n NAMESPACE says it"),
+        ("secrets", "name exactly one key, in full"),
+        ("registry/secrets/shop/db", "name exactly one key, in full"),
+        ("secret,cm/db", "name exactly one key, in full"),
+        ("secret/", "name exactly one key, in full"),
     ],
 )
-def test_a_change_takes_no_other_name_than_the_key(word: str, namespace: str | None, hint: str) -> None:
+def test_a_change_takes_no_other_name_than_the_key(word: str, hint: str) -> None:
     with pytest.raises(RefusedByRule, match="is no key: keys start with /") as caught:
-        one_key(word, None, UNTYPED | {"namespace": namespace})
+        one_key(word, None, UNTYPED)
     assert hint in caught.value.hint
 
 
 def test_the_key_to_type_is_of_the_storage_prefix() -> None:
     with pytest.raises(RefusedByRule) as caught:
-        one_key("cm/a", None, {"namespace": "shop", "etcd_prefix": "/kubernetes.io"})
-    assert caught.value.hint.endswith(": /kubernetes.io/configmaps/shop/a")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["restore", "BACKUP"],
-        ["heal", "--from-report", "FILE", "--saved", "DIR", "--kubeconfig", "FILE"],
-    ],
-)
-def test_a_namespace_never_seems_to_narrow_a_change(
-    arguments: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*arguments, "--reason", "test", "-n", "shop"]) == 2
-    assert "narrows nothing that is changed" in capfd.readouterr().err
+        one_key("no/one", None, {"etcd_prefix": "/kubernetes.io"})
+    assert caught.value.hint.endswith(": /kubernetes.io/minions/one")
 
 
 @pytest.mark.parametrize("reason", ["", " ", "\n\t"])
@@ -244,6 +217,20 @@ def test_a_word_that_no_check_of_a_command_asks_for_is_a_usage_error(
         (line,) = [told for told in capfd.readouterr().err.splitlines() if told.startswith("Error")]
         assert line.startswith(f"Error: Invalid value for '--accept': {word!r} is not a word of this command")
         assert set(line.rpartition("which knows ")[2].removesuffix(".").split(", ")) == known
+
+
+@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize(
+    "option", ["--snapshot", "--salvage", "--revision", "--namespace", "--all-namespaces", "--kine", "-n"]
+)
+def test_what_a_change_would_refuse_is_not_offered(
+    capfd: pytest.CaptureFixture[str], name: str, option: str
+) -> None:
+    if option == "--kine" and name in {"heal", "audit reconcile"}:
+        return  # which change nothing in it
+    value = [] if option in {"--salvage", "--all-namespaces"} else ["1"]
+    assert run([*WORDS[name][0], option, *value]) == 2
+    assert "Error: No such option" in capfd.readouterr().err.splitlines()[-1]
 
 
 def test_each_word_lifts_a_rule_and_says_what_it_means() -> None:

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
-from etcdfix.cli.fail_on import fail_on_option
-from etcdfix.cli.last_words import say_last_words
 from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
 from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
 from etcdfix.model import Outcome
-from etcdfix.operations.look.scan import ScanRequest, run_scan
+from etcdfix.operations.look.gathering import FAILING
+from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
+from etcdfix.reports.next_steps import plugin_troubles
+from etcdfix.text.notes import Note
+from etcdfix.text.safetext import safe_text
+
+_NONE: Final = "none"
+
+
+def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[Outcome, ...]:
+    """Return the outcomes that a comma list names."""
+    if text is None:
+        return FAILING
+    words = [word.strip() for word in text.split(",")]
+    known = [outcome.value for outcome in FAILING]
+    if words == [_NONE]:
+        return ()
+    for word in words:
+        if word not in known:
+            raise ConfigurationError(
+                f"--fail-on {word!r}: no outcome that a scan could fail on",
+                hint=f"name some of {', '.join(known)}, with commas between them, or {_NONE}",
+            )
+    return tuple(map(Outcome, words))
 
 
 @click.command("scan", cls=Command, epilog=epilog(MEANINGS))
@@ -50,7 +73,14 @@ from etcdfix.reports.formats import SCAN_FORMATS
     help="An earlier json or jsonl report, - for standard input: what it knows (same key, outcome and value) does not "
     "count towards the exit code.",
 )
-@fail_on_option
+@click.option(
+    "--fail-on",
+    metavar="OUTCOME[,...]|none",
+    callback=_fail_on,
+    envvar="ETCDFIX_FAIL_ON",
+    help="Which outcomes make exit codes 1 and 3: decrypt-failure, decode-failure, inconsistent, undetermined.  "
+    "[default: all of them]",
+)
 def command(
     *,
     scope: tuple[str, ...],
@@ -96,5 +126,45 @@ def command(
                 progress=progress_of(source),
                 jobs=jobs,
             )
-    say_last_words(result, fail_on)
+    _say_last_words(result, fail_on)
     return int(scan_exit_code(result, fail_on))
+
+
+def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:
+    """Say why the result is not everything, what is to be done about that, and which findings do not count.
+
+    Args:
+        result: What it came to.
+        fail_on: Outcomes that count for the exit code.
+    """
+    say_incomplete(result.problems)
+    if result.ended is not None:
+        say(f"incomplete: {result.ended.reason} before the end")
+    for trouble in plugin_troubles(result.summary.kms):
+        say(trouble)
+    for key in result.denied:
+        say(f"permission denied: the key {key} itself, outside {result.prefix}, was not read")
+    _say_what_was_not_examined(result)
+    uncounted = [
+        f"{keys} {outcome}" for outcome, keys in result.new.items() if keys and outcome not in fail_on
+    ]
+    if uncounted:
+        say(Note(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}"))
+
+
+def _say_what_was_not_examined(result: ScanResult) -> None:
+    keys = result.summary.keys
+    if not keys and (result.problems or result.ended is not None):
+        say("NOTHING WAS EXAMINED")
+    elif not result.below_prefix:
+        at = f" at revision {result.revision}" if result.revision else ""
+        say(f"NOTHING WAS EXAMINED: no key starts with {result.prefix}{at}")
+        places = " or ".join(safe_text(p) for p in result.suggested_prefixes[:3])
+        if places:
+            say_next(f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
+        else:
+            say_next("check --etcd-prefix and that this is the etcd that the API servers use")
+    elif result.nothing_named_exists:
+        say("NOTHING WAS EXAMINED: no key matches the given name (the storage prefix itself holds keys)")
+    elif not keys:
+        say("no key is in this scope (the storage prefix itself holds keys)")

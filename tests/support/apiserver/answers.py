@@ -11,7 +11,6 @@ import yaml
 Headers = tuple[tuple[str, str], ...]
 JSON_TYPE = "application/json"
 YAML_TYPE = "application/yaml"
-PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf"
 TEXT_TYPE = "text/plain; charset=utf-8"
 NOT_CACHED: Headers = (("Cache-Control", "no-cache, private"),)
 NO_SNIFFING: Headers = (("X-Content-Type-Options", "nosniff"),)

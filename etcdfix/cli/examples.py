@@ -178,8 +178,8 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ("What was made before a date", 'etcdfix backup prune --before 2026-01-01 --reason "kept long enough"'),
     ),
     "report merge": (
-        ("A row for each cluster",
-         "etcdfix report merge prod-eu.json prod-us.json"),
+        ("A row for each cluster", "etcdfix report merge prod-eu.json prod-us.json"),
+        ("The same, for a program", "etcdfix report merge prod-eu.json prod-us.json -o json"),
     ),
     "report render": (
         ("A saved report as a page for the call",

@@ -44,7 +44,7 @@ def readable_way(
         found: The value that cannot be read.
         readable: The revision.
         again: Options that a command must repeat.
-        breaking: As in :func:`~etcdfix.reports.remedies.remedies_for`.
+        breaking: As in :func:`~etcdfix.reports.remedies.ways_out`.
         refused: A deletion of the value was refused, and for the same reason it could not be written over.
     """
     stored = found.stored

@@ -161,17 +161,6 @@ _OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 _RESTART_LATER = "Restart no API server for it before its memory was read: it may hold the object."
 
 
-def remedies_for(
-    found: Examination,
-    again: RepeatedOptions = _ANYWHERE,
-    *,
-    readable: ReadableRevision | None = None,
-    breaking: bool = False,
-) -> list[Remedy]:
-    """Return :func:`ways_out` as they are published."""
-    return [way.remedy for way in ways_out(found, again, readable=readable, breaking=breaking)]
-
-
 def ways_out(
     found: Examination,
     again: RepeatedOptions = _ANYWHERE,
@@ -347,7 +336,7 @@ def repair_risks(found: Examination, repair: Repair, *, breaking: bool = False) 
     Args:
         found: The value.
         repair: Its only one.
-        breaking: As in :func:`remedies_for`.
+        breaking: As in :func:`ways_out`.
     """
     newer = found.verdict.cause is Cause.UNKNOWN_ENVELOPE or repair.kind in _MAY_BE_NEWER
     risks = [Rule.NEWER_THAN_KNOWN] if newer else []
@@ -423,7 +412,7 @@ def less_destructive_remedies(
     readable: ReadableRevision | None = None,
     breaking: bool = False,
 ) -> list[Remedy]:
-    """Return the ways out that delete nothing; what it takes is as in :func:`remedies_for`."""
+    """Return the ways out that delete nothing; what it takes is as in :func:`ways_out`."""
     ways = ways_out(found, again, readable=readable, breaking=breaking)
     return [way.remedy for way in ways if way.kind is not WayKind.DELETE]
 

@@ -38,7 +38,6 @@ from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import first_way_out
 from etcdfix.reports.remedies import (
     recovered_configuration,
-    remedies_for,
     unsafe_deletion_request,
     ways_out,
 )
@@ -568,7 +567,7 @@ class _NamespacePlan:
 
 def _way_out(found: Examination, again: RepeatedOptions) -> Remedy | None:
     """Return the first way out that changes how a value is read, or else the first."""
-    ways = remedies_for(found, again)
+    ways = [way.remedy for way in ways_out(found, again)]
     return next((way for way in ways if way.command.startswith("etcdfix ")), ways[0] if ways else None)
 
 

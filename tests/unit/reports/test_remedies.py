@@ -23,7 +23,7 @@ from etcdfix.model import (
 )
 from etcdfix.reports.model import Remedy
 from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.remedies import Beside, remedies_for, ways_out
+from etcdfix.reports.remedies import Beside, ways_out
 from etcdfix.reports.ways import WayKind
 from etcdfix.text.commands import ACKNOWLEDGEMENT, RepeatedOptions
 from etcdfix.verdicts.causes import CATALOGUE, Cause
@@ -56,6 +56,10 @@ HOSTILE_KEYS = [
     "/registry/secrets/shop/\u202egnp.exe".encode(),
     b"/registry/secrets/shop/a?b=c&d#e%2f",
 ]
+
+
+def remedies_for(*arguments: Any, **options: Any) -> list[Remedy]:
+    return [way.remedy for way in ways_out(*arguments, **options)]
 
 
 def found_with(

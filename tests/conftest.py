@@ -32,7 +32,7 @@ pytest_plugins = ["etcdfix.testing.plugin"]
 _machines = count()
 _WHOLE_SUITE = 5_000  # tests; fewer are a part that somebody chose
 _MOST_RARE = 0.15
-_RARE = ("tests/browser/test_other_pages", "tests/browser/test_site", "tests/integration/jobs/")
+_RARE = ("tests/browser/test_site", "tests/integration/jobs/")
 
 # No example has a deadline: machines are slow at times, and the first draw may read a corpus.
 settings.register_profile("sample", deadline=None, max_examples=40)

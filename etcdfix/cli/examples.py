@@ -46,7 +46,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     ),
     "impact": (
         ("Who depends on one object, and who uses it", f"etcdfix impact {_KEY} --encryption-config enc.yaml"),
-        ("The same as a page", f"etcdfix impact {_KEY} --snapshot snapshot.db -o html --output-file impact.html"),
+        ("The same of a snapshot, for a program", f"etcdfix impact {_KEY} --snapshot snapshot.db -o json"),
     ),
     "namespace": (
         ("Why a namespace does not end", "etcdfix namespace shop --encryption-config enc.yaml"),

@@ -69,7 +69,7 @@ def command(
     Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as at kubectl (secret/db -n shop): of an object that can
     be read or not, or that is gone and that others still mention. Everything in etcd is looked at once. Of an object
     that can be read it forecasts an ordinary deletion through the API (--policy): what goes with it, and who waits for
-    whose finalizer. The grade is none, low, high or cluster-breaking; -o html writes a page.
+    whose finalizer. The grade is none, low, high or cluster-breaking.
     """
     wanted = wanted_object(key, key_base64, options)
     with open_cluster(options, output_file, output) as opened:

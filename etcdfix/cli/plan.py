@@ -24,8 +24,7 @@ from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT
 from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.opening import open_examiner, open_source
-from etcdfix.reports.formats.html_plan import write_plan
-from etcdfix.reports.formats.machine import write_plan_json
+from etcdfix.reports.formats.machine import write_rows_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.head import plan_counts
 from etcdfix.reports.plan_model import DeletionPlan
@@ -99,7 +98,7 @@ _UNDETERMINED = "undetermined"
 @source_options
 @reading_options
 @jobs_option
-@output_options(["table", "json", "html"], help_text="Form of the plan; etcdfix delete takes the json.")
+@output_options(["table", "json"], help_text="Form of the plan; etcdfix delete takes the json.")
 def command(
     *, from_report: Path, output: str, output_file: Path | None, max_rows: int, jobs: Jobs, **options: Any
 ) -> int:
@@ -152,9 +151,7 @@ def command(
                 on_ended=endings.append,
             )
         if output == "json":
-            write_plan_json(place.stream, plan)
-        elif output == "html":
-            write_plan(place.stream, plan)
+            write_rows_json(plan, place.stream)
         else:
             json_file = again.plan(str(from_report), "plan.json")
             write_plan_table(place.stream, plan, max_rows, json_file=json_file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -188,23 +187,15 @@ def _causes(summary: Summary, *outcomes: str) -> str:
     return text + (f", {counted(more, 'more cause')}" if more else "")
 
 
-class PlanStakes(NamedTuple):
-    """What is at stake with all that a plan decides about, what not to do, and its first command."""
-
-    severity: Severity | None
-    at_stake: str
-    do_not_restart: str
-    next: Remedy | None
-
-
 def plan_counts(plan: DeletionPlan) -> str:
     """Return how much a plan is about."""
     objects = counted(len(plan.entries), "broken object")
     return f"{objects} to decide about, {len(plan.left_out)} of the report left out."
 
 
-def plan_stakes(plan: DeletionPlan) -> PlanStakes:
-    """Return what is at stake with all that a plan decides about."""
+def plan_head(plan: DeletionPlan) -> Iterator[str]:
+    """Yield the head of a plan: what is at stake with all that it decides about, and its first command."""
+    yield plan_counts(plan)
     stakes: dict[Stake, None] = {}
     undetermined: dict[str, None] = {}
     for entry in plan.entries:  # on disk: one pass
@@ -213,20 +204,11 @@ def plan_stakes(plan: DeletionPlan) -> PlanStakes:
         else:
             stakes[entry_stake(entry)] = None
     past = not plan.source.newest
-    worst = min(stakes, key=lambda stake: stake.rank, default=None)
-    return PlanStakes(
-        worst.severity if worst is not None else None,
+    yield from head_lines(
         headline([*stakes], [*undetermined], past=past),
         restart_warning([*stakes], [*undetermined], past=past),
         _first_step(plan),
     )
-
-
-def plan_head(plan: DeletionPlan) -> Iterator[str]:
-    """Yield the head of a plan: what is at stake with all that it decides about, and its first command."""
-    yield plan_counts(plan)
-    found = plan_stakes(plan)
-    yield from head_lines(found.at_stake, found.do_not_restart, found.next)
 
 
 def entry_stake(entry: PlanEntry) -> Stake:

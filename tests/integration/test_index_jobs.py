@@ -19,7 +19,7 @@ from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_clu
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.reports.formats.machine import JSONReporter, write_plan_json
+from etcdfix.reports.formats.machine import JSONReporter, write_rows_json
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.saved_report import load_report
 from etcdfix.sources import mvcc
@@ -61,7 +61,7 @@ def planned(request: PlanRequest, jobs: int, progress: Progress = no_progress) -
 
 def shown(plan: DeletionPlan) -> bytes:
     stream = io.BytesIO()
-    write_plan_json(stream, plan)
+    write_rows_json(plan, stream)
     return stream.getvalue()
 
 

@@ -17,7 +17,7 @@ from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.operations.look.render import FOR_TERMINALS, SCAN_KIND, kind_of, render_document, render_scan
 from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.formats.machine import write_plan_json
+from etcdfix.reports.formats.machine import write_rows_json
 from etcdfix.reports.formats.of_saved import SAVED_KINDS
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.head import plan_counts
@@ -59,7 +59,7 @@ def command(*, file: Path, output: str, output_file: Path | None, max_rows: int)
             plan = load_plan(file)
             reasons = plan.incomplete_reasons
             if output == "json":
-                write_plan_json(place.stream, plan)
+                write_rows_json(plan, place.stream)
             else:
                 again = quote_command(["etcdfix", "report", "render", str(file), "-o", "json"])
                 write_plan_table(place.stream, plan, max_rows, json_file=again)

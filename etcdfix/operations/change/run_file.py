@@ -27,7 +27,7 @@ from etcdfix.remediation.durable import (
     open_directory,
     write_fully,
 )
-from etcdfix.reports.formats.machine import write_plan_json
+from etcdfix.reports.formats.machine import write_rows_json
 from etcdfix.reports.plan_model import DeletionPlan, PlanDecision
 from etcdfix.reports.planfile import load_plan
 from etcdfix.reports.rows import Rows
@@ -176,7 +176,7 @@ class RunFile(Closing):
             decisions=Rows(len(self.plan.decisions), self.decisions),
         )
         stream = io.BytesIO()
-        write_plan_json(stream, plan)
+        write_rows_json(plan, stream)
         self._directory.replace(self._path.name, stream.getvalue(), what="plan", step=self._step)
         self.plan = load_plan(self._path)
         self._lines, self._head = {}, None

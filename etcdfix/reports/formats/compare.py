@@ -12,7 +12,7 @@ from etcdfix.reports.formats.text import aligned, shown
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
-MEANINGS: Final[Mapping[str, str]] = {
+_MEANINGS: Final[Mapping[str, str]] = {
     Change.READABLE_ON_SOME: "some members can read it, and others cannot",
     Change.READABLE_ON_NONE: "no member can read it, and they differ",
     Change.READABLE_ON_ALL: "every member can read it, and they differ",
@@ -22,14 +22,14 @@ MEANINGS: Final[Mapping[str, str]] = {
     Change.CHANGED: "written since",
     Change.ADDED: "not there before",
 }
-DIGEST_SHOWN: Final = len("sha256:") + 12
+_DIGEST_SHOWN: Final = len("sha256:") + 12
 
 
 def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> None:
-    """Write the verdict, what to do, what was compared, and up to ``max_rows`` keys."""
+    """Write the _verdict, what to do, what was compared, and up to ``max_rows`` keys."""
     output = Output(stream)
     line = output.line
-    output.prose(verdict(report))
+    output.prose(_verdict(report))
     for warning in report.warnings:
         output.prose(f"Warning: {safe_text(warning)}.")
     for remedy in report.advice:
@@ -70,7 +70,7 @@ def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> No
                 line(f"       {safe_text(remedy.command)}")
 
 
-def verdict(report: ComparisonReport) -> str:
+def _verdict(report: ComparisonReport) -> str:
     """Return in one sentence whether there is a difference."""
     what = f"{report.differing} of {counted(report.keys, 'key')}"
     unasked = [copy for copy in report.copies if not copy.compared]
@@ -114,7 +114,7 @@ def _differences(report: ComparisonReport, output: Output, max_rows: int) -> Non
     for change in Change:
         count = report.changes.get(change, 0)
         if count:
-            output.line(f"  {count:>7}  {change.value}: {MEANINGS[change]}")
+            output.line(f"  {count:>7}  {change.value}: {_MEANINGS[change]}")
     last = ""
     for row in islice(report.differences, max_rows):
         if row.change != last:
@@ -142,5 +142,5 @@ def _told(copy: CopyOfKey) -> tuple[str, str, str]:
     return (
         f"{copy.outcome}{cause}",
         f"mod_revision {copy.mod_revision}",
-        f"{counted(copy.value_size, 'byte')} {copy.value_sha256[:DIGEST_SHOWN]}",
+        f"{counted(copy.value_size, 'byte')} {copy.value_sha256[:_DIGEST_SHOWN]}",
     )

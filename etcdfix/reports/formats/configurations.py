@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO, Final
 
-import msgspec
-
 from etcdfix.reports.base import Output
 from etcdfix.reports.configurations_model import (
     EncryptionDiffReport,
     EncryptionLintReport,
     EncryptionMergeReport,
 )
-from etcdfix.reports.formats.machine import document_text, write_document
+from etcdfix.reports.formats.machine import write_document, write_yaml
 from etcdfix.reports.formats.text import aligned, shown
 from etcdfix.reports.model import ReportConfiguration
 from etcdfix.text.safetext import safe_text
@@ -133,11 +131,6 @@ def _key(transformer: str, fingerprint: str) -> str:
 
 def _sentence(text: str) -> str:
     return text if text.endswith((".", ":")) else f"{text}."
-
-
-def write_yaml(report: msgspec.Struct, stream: BinaryIO) -> None:
-    """Write a whole report as YAML."""
-    stream.write(document_text(report, "yaml").encode())
 
 
 LINT_FORMATS: Final[Mapping[str, Callable[[EncryptionLintReport, BinaryIO], None]]] = {

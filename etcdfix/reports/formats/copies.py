@@ -41,7 +41,7 @@ _HISTORIES: Final[Mapping[Fit, str]] = {
     Fit.OTHER: "OTHER HISTORY",
     Fit.UNKNOWN: "history not known",
 }
-STATES: Final[Mapping[ObjectState, str]] = {
+_STATES: Final[Mapping[ObjectState, str]] = {
     ObjectState.UNREADABLE: "UNREADABLE",
     ObjectState.UNDETERMINED: "UNDETERMINED",
     ObjectState.DELETED: "DELETED",
@@ -54,12 +54,12 @@ def write_table(report: CopiesReport, stream: BinaryIO, max_rows: int) -> None:
     """Write the counts, what to do next, what was looked into, and up to ``max_rows`` objects with their copies."""
     output = Output(stream)
     line = output.line
-    output.prose(counts_line(report))
+    output.prose(_counts_line(report))
     output.lines(head_lines(report.at_stake, report.do_not_restart, report.next))
     line()
     line(introduction(report))
     for place in report.places:
-        output.prose(place_line(place), "  ")
+        output.prose(_place_line(place), "  ")
     if report.with_good_copy < report.count:
         _elsewhere(report, output)
     for one in islice(report.objects, max_rows):
@@ -80,7 +80,7 @@ def write_table(report: CopiesReport, stream: BinaryIO, max_rows: int) -> None:
             output.prose(text)
 
 
-def counts_line(report: CopiesReport) -> str:
+def _counts_line(report: CopiesReport) -> str:
     """Return in one sentence how many objects have which copies."""
     if not report.count:
         seen = "" if report.complete else " in what was seen"
@@ -113,7 +113,7 @@ def counts_line(report: CopiesReport) -> str:
     return f"{counted(report.count, 'object')}{told}: {', '.join(copies)}{lacks}."
 
 
-def place_line(place: CopyPlace) -> str:
+def _place_line(place: CopyPlace) -> str:
     """Return what a place is, and whether it was looked into."""
     what = f"{_PLACES[place.kind]}{'s' if place.kind is PlaceKind.REVISION else ''}"
     where = f" {shown(place.path)}" if place.path else ""
@@ -142,7 +142,7 @@ def _elsewhere(report: CopiesReport, output: Output) -> None:
 
 def _object(one: ObjectCopies, output: Output) -> None:
     key = f"base64:{one.key_base64}" if one.key_base64 else one.key
-    output.line(f"{STATES[one.state]}  {shown(key)}")
+    output.line(f"{_STATES[one.state]}  {shown(key)}")
     facts = [part for part in (one.cause, _revision(one.mod_revision, one.version), _uid(one.uid)) if part]
     if facts:
         output.prose(", ".join(facts), "  ")
@@ -152,7 +152,7 @@ def _object(one: ObjectCopies, output: Output) -> None:
     if not one.copies:
         output.line("  no copy was found")
     for number, copy in enumerate(one.copies, start=1):
-        output.prose(f"{number}. {copy.grade.value.upper()}: {', '.join(copy_facts(copy))}", "  ")
+        output.prose(f"{number}. {copy.grade.value.upper()}: {', '.join(_copy_facts(copy))}", "  ")
         if copy.why:
             output.prose(f"why: {safe_text(copy.why)}", "     ")
         for label, command in (("put back", copy.put_back), ("save", "" if copy.put_back else copy.save)):
@@ -174,7 +174,7 @@ def _uid(uid: str) -> str:
     return f"uid {shown(uid)}" if uid else ""
 
 
-def copy_facts(copy: SurvivingCopy) -> Iterator[str]:
+def _copy_facts(copy: SurvivingCopy) -> Iterator[str]:
     """Yield what is known of a copy, a clause each."""
     path = f" {shown(copy.path)}" if copy.path else ""
     entry = f" entry {copy.log_index}" if copy.log_index else ""

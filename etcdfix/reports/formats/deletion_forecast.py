@@ -1,4 +1,4 @@
-"""The forecast of a deletion through the API, in the words that table, page and graph share."""
+"""The forecast of a deletion through the API, as text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def verb(report: ImpactReport) -> str:
     return "deleting" if report.deletion is not None and report.deletion.possible else "losing"
 
 
-def heading(found: DeletionForecast) -> str:
+def _heading(found: DeletionForecast) -> str:
     """Return what is forecast."""
     if found.by_default and found.terminating_since is not None:
         return f"Deletion through the API, {found.policy}: under way"
@@ -36,13 +36,13 @@ def heading(found: DeletionForecast) -> str:
     return f"Deletion through the API, {found.policy}"
 
 
-def state(found: DeletionForecast) -> str:
+def _state(found: DeletionForecast) -> str:
     """Return what becomes of the object, and since when."""
     since = f" (Terminating since {found.terminating_since})" if found.terminating_since is not None else ""
     return f"refused: {found.text}" if found.result == "refused" else found.text + since
 
 
-def wait_cells(wait: Wait, about: ObjectRef) -> tuple[str, str, str, str]:
+def _wait_cells(wait: Wait, about: ObjectRef) -> tuple[str, str, str, str]:
     """Return what holds objects up, who ends it, what it waits for, and which objects.
 
     Args:
@@ -67,15 +67,15 @@ def deletion_lines(report: ImpactReport, max_rows: int) -> Iterator[str]:
     if found is None:
         return
     yield ""
-    yield shown(heading(found))
-    yield f"  {shown(state(found))}"
+    yield shown(_heading(found))
+    yield f"  {shown(_state(found))}"
     own = [wait for wait in found.waits if wait.holds_object]
     others = [wait for wait in found.waits if not wait.holds_object]
     for title, waits in (("it waits for", own), ("held up too, without holding it", others)):
         if waits:
             yield f"  {title}"
             for wait in waits[:max_rows]:
-                held_by, ended_by, text, objects = map(shown, wait_cells(wait, report.object))
+                held_by, ended_by, text, objects = map(shown, _wait_cells(wait, report.object))
                 by = f" (ended by: {ended_by})" if ended_by != held_by else ""
                 yield f"    {held_by}{by}: {text}"
                 yield f"      {objects}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO
 
-import msgspec
-
 from etcdfix.model import GroupResource
 from etcdfix.reports.base import Output
 from etcdfix.reports.encryption_model import (
@@ -17,7 +15,7 @@ from etcdfix.reports.encryption_model import (
     WhatIfReport,
     WriteKey,
 )
-from etcdfix.reports.formats.machine import document_text, write_document
+from etcdfix.reports.formats.machine import write_document, write_yaml
 from etcdfix.reports.formats.text import incomplete, introduction, shown, shown_transformer
 from etcdfix.reports.head import head_lines
 from etcdfix.text.safetext import safe_text
@@ -283,11 +281,6 @@ def rest(output: Output, count: int, max_rows: int, noun: str) -> None:
         output.line(
             f"… {count - max_rows} of {counted(count, noun)} not shown; --max-rows {count} or -o json shows them"
         )
-
-
-def write_yaml(report: msgspec.Struct, stream: BinaryIO, _max_rows: int) -> None:
-    """Write the whole report as YAML."""
-    stream.write(document_text(report, "yaml").encode())
 
 
 def _write_what_if_junit(report: WhatIfReport, stream: BinaryIO, _max_rows: int) -> None:

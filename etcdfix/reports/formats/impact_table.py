@@ -15,7 +15,7 @@ from etcdfix.reports.head import head_lines
 from etcdfix.reports.impact_model import Dependents, ImpactReport
 from etcdfix.text.words import counted
 
-BASIS = {
+_BASIS = {
     "current": "it can be read",
     "history": "from its history, at mod_revision {0}",
     "earlier-generation": "from an earlier object of this name, at mod_revision {0}",
@@ -23,9 +23,9 @@ BASIS = {
     "none": "no revision that is kept can be read, and nobody refers to it by uid",
 }
 _OPT_OUT = "secret.kubernetes.io/skip-secret-protection"
-ABSENT = "NOT IN ETCD: only others mention it"
-UNSEEN = "NOT SEEN: others mention it, and not everything could be read"
-STOPS = {"yes": "STOPS", "no": "goes on", "perhaps": "may stop"}
+_ABSENT = "NOT IN ETCD: only others mention it"
+_UNSEEN = "NOT SEEN: others mention it, and not everything could be read"
+_STOPS = {"yes": "STOPS", "no": "goes on", "perhaps": "may stop"}
 
 
 def write_table(report: ImpactReport, stream: BinaryIO, max_rows: int) -> None:
@@ -61,7 +61,7 @@ def assessment_lines(found: Assessment, max_rows: int) -> Iterator[str]:
     yield from _what_hangs_on_it(found, found.collection, found.users, max_rows)
 
 
-def grade(found: ImpactReport | Assessment) -> str:
+def _grade(found: ImpactReport | Assessment) -> str:
     """Return the grade in words: what was not seen can only make it worse."""
     worst = found.risk == "cluster-breaking"
     return f"{found.risk} or worse" if found.may_be_worse and not worst else found.risk
@@ -69,7 +69,7 @@ def grade(found: ImpactReport | Assessment) -> str:
 
 def _graded(found: ImpactReport | Assessment, max_rows: int) -> Iterator[str]:
     losing = verb(found) if isinstance(found, ImpactReport) else "losing"
-    yield f"RISK {grade(found).upper()}: {losing} {shown(found.object.key)}"
+    yield f"RISK {_grade(found).upper()}: {losing} {shown(found.object.key)}"
     yield from aligned([(reason.risk, shown(reason.text)) for reason in found.reasons[:max_rows]])
     yield from _more(len(found.reasons), max_rows)
     if not found.reasons:
@@ -99,7 +99,7 @@ def _what_hangs_on_it(
 def _object(report: ImpactReport) -> Iterator[str]:
     finding = report.finding
     if finding is None:
-        state = UNSEEN if report.exists is None else ABSENT
+        state = _UNSEEN if report.exists is None else _ABSENT
     elif finding.cause is not None:
         state = f"{finding.outcome} ({finding.cause}): {shown(finding.message)}"
     else:
@@ -112,16 +112,16 @@ def _object(report: ImpactReport) -> Iterator[str]:
     yield f"  stored     {state}"
     if report.object.key_base64 is not None:
         yield f"  key        base64:{report.object.key_base64}"
-    basis = BASIS[known.basis].format(known.mod_revision)
+    basis = _BASIS[known.basis].format(known.mod_revision)
     yield f"  uid        {shown(known.uid) or 'unknown'} ({known.confidence + ', ' if known.uid else ''}{basis})"
     for uid, count in list(known.conflicting_uids.items())[:5]:
         yield f"             but {counted(count, 'reference')} say {shown(uid)}: an object of this name before it"
     if report.secret is not None:
         yield f"  type       {shown(report.secret.type) or 'unknown'}"
-        yield f"  KEP-2639   {protection(report)}"
+        yield f"  KEP-2639   {_protection(report)}"
 
 
-def protection(report: ImpactReport) -> str:
+def _protection(report: ImpactReport) -> str:
     """Return what KEP-2639 would do for a Secret."""
     assert report.secret is not None
     secret = report.secret
@@ -211,7 +211,7 @@ def _user(user: User) -> tuple[str, str, str]:
     if user.behind_count:
         pods = ", ".join(f"{shown(pod.namespace)}/{shown(pod.name)}" for pod in user.behind[:3])
         marks.append(f"pods behind it: {user.behind_count} ({pods}{', …' if user.behind_count > 3 else ''})")
-    effect = f"{STOPS[user.stops]}: {shown(user.consequence)}" if user.stops is not None else ""
+    effect = f"{_STOPS[user.stops]}: {shown(user.consequence)}" if user.stops is not None else ""
     return shown(user.object), "; ".join([effect, *marks] if effect else marks), shown(user.path)
 
 

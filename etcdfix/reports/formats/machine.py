@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
+from typing import IO, Any, BinaryIO, Final
 
 import msgspec
 
@@ -17,9 +17,6 @@ from etcdfix.reports.base import Output, Reporter
 from etcdfix.reports.model import API_VERSION, Conclusion, Finding, Header, SharedWords
 from etcdfix.temporary import temporary_directory, temporary_file
 from etcdfix.text.safetext import WITHHELD, key_word, safe_json
-
-if TYPE_CHECKING:
-    from etcdfix.reports.plan_model import DeletionPlan
 
 _encoder: Final = msgspec.json.Encoder()
 _PIECE_BYTES: Final = 1 << 20
@@ -197,7 +194,7 @@ def write_document(report: msgspec.Struct, stream: BinaryIO, _max_rows: int = 0)
     stream.write(document_text(report, "json").encode())
 
 
-def write_yaml(report: msgspec.Struct, stream: BinaryIO) -> None:
+def write_yaml(report: msgspec.Struct, stream: BinaryIO, _max_rows: int = 0) -> None:
     """Write the whole report as YAML; lists are never cut."""
     stream.write(document_text(report, "yaml").encode())
 
@@ -247,11 +244,6 @@ class StatusReporter(Reporter):
         """Write the statuses, in which the findings stand again; nothing at all where nothing is corrupt."""
         for status in conclusion.statuses:
             self._stream.write(_encode(status) + b"\n")
-
-
-def write_plan_json(stream: BinaryIO, plan: DeletionPlan) -> None:
-    """Write a plan: one document, one entry per line, in the shape that ``etcdfix delete --plan`` takes."""
-    write_rows_json(plan, stream)
 
 
 def write_rows_json(report: msgspec.Struct, stream: BinaryIO, _max_rows: int = 0) -> None:

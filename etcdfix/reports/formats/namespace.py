@@ -12,7 +12,7 @@ from etcdfix.reports.head import head_lines
 from etcdfix.reports.impact_model import NamespaceReport
 from etcdfix.text.words import counted
 
-STAGES = {
+_STAGES = {
     "unreadable": "first what cannot be read: what fails the LIST of its type keeps everything of its type from going",
     "pods": "pods; everything else waits until they are gone",
     "rest": "everything else, in no order",
@@ -35,12 +35,12 @@ def write_table(report: NamespaceReport, stream: BinaryIO, max_rows: int) -> Non
 
 
 def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
-    yield headline(report)
+    yield _headline(report)
     yield from head_lines(report.at_stake, report.do_not_restart, report.next)
-    yield from (f"  {text}" for text in consequences(report))
+    yield from (f"  {text}" for text in _consequences(report))
     yield ""
     yield introduction(report)
-    yield from condition_lines(report)
+    yield from _condition_lines(report)
     if report.elsewhere:
         yield ""
         yield (
@@ -48,13 +48,13 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
             if any(blocker.reason == "unreadable" for blocker in report.elsewhere)
             else "Outside of it; what no API server can read holds every namespace of the cluster: these first"
         )
-        yield from aligned([(shown(b.object), why_held(b)) for b in report.elsewhere[:max_rows]])
+        yield from aligned([(shown(b.object), _why_held(b)) for b in report.elsewhere[:max_rows]])
         yield from _more(report.elsewhere_count, min(max_rows, len(report.elsewhere)))
     if report.webhooks:
         yield ""
         yield "Webhooks that nobody answers"
         yield from aligned(
-            [(shown(webhook_name(h)), shown(why_webhook(h))) for h in report.webhooks[:max_rows]]
+            [(shown(webhook_name(h)), shown(_why_webhook(h))) for h in report.webhooks[:max_rows]]
         )
         yield from _more(len(report.webhooks), max_rows)
     yield ""
@@ -65,7 +65,7 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
         yield f"     spec.finalizers: {shown(', '.join(report.spec_finalizers))}"
     if report.finalizers:
         yield f"     metadata.finalizers: {shown(', '.join(report.finalizers))}"
-    yield from cycle_lines(report, max_rows)
+    yield from _cycle_lines(report, max_rows)
     if report.missing_apis:
         yield ""
         yield "APIs that do not answer, or that nobody serves"
@@ -89,7 +89,7 @@ def _lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
         yield "Nothing that was seen has to be done now."
 
 
-def consequences(report: NamespaceReport) -> Iterator[str]:
+def _consequences(report: NamespaceReport) -> Iterator[str]:
     """Yield what its state does to other namespaces and to its pods."""
     if report.frozen and not report.judged:
         yield "if no API server can read its object, NO namespace of the cluster is processed until one can"
@@ -101,7 +101,7 @@ def consequences(report: NamespaceReport) -> Iterator[str]:
         yield "a pod cannot be read: the order is lost, and the rest is deleted while pods may still run"
 
 
-def headline(report: NamespaceReport) -> str:
+def _headline(report: NamespaceReport) -> str:
     """Return its state in one sentence, with why."""
     name = shown(report.name)
     since = f" since {shown(report.terminating_since)}" if report.terminating_since else ""
@@ -193,7 +193,7 @@ def _left(report: NamespaceReport) -> str:
     return words
 
 
-def condition_lines(report: NamespaceReport) -> Iterator[str]:
+def _condition_lines(report: NamespaceReport) -> Iterator[str]:
     """Yield lines on what the namespace itself reports."""
     problems = [c for c in report.conditions if c.problem]
     if report.conditions and not problems:
@@ -206,15 +206,15 @@ def condition_lines(report: NamespaceReport) -> Iterator[str]:
 
 
 def _stage(stage: DeletionStage, max_rows: int) -> Iterator[str]:
-    yield f"  {stage.number}. {STAGES[stage.name]}"
+    yield f"  {stage.number}. {_STAGES[stage.name]}"
     if stage.name != "unreadable" and stage.resources:
-        yield f"     holds {', '.join(map(resource_words, stage.resources[:max_rows]))}"
-    rows = [(shown(b.object), why_held(b)) for b in stage.blockers[:max_rows]]
+        yield f"     holds {', '.join(map(_resource_words, stage.resources[:max_rows]))}"
+    rows = [(shown(b.object), _why_held(b)) for b in stage.blockers[:max_rows]]
     yield from aligned(rows, "       ")
     yield from _more(stage.blocker_count, min(max_rows, len(stage.blockers)))
 
 
-def resource_words(content: ResourceContent) -> str:
+def _resource_words(content: ResourceContent) -> str:
     """Return how much there is of a resource, and who serves it."""
     name = f"{content.resource}.{content.group}" if content.group else content.resource
     if content.aggregated:
@@ -228,7 +228,7 @@ def resource_words(content: ResourceContent) -> str:
     return f"{content.count} {shown(name)}{note}"
 
 
-def why_held(blocker: Blocker) -> str:
+def _why_held(blocker: Blocker) -> str:
     """Return what an object keeps its namespace from ending by."""
     if blocker.reason == "node":
         return _on_node(blocker)
@@ -259,7 +259,7 @@ def webhook_name(hold: WebhookHold) -> str:
     return f"{webhook} of {hold.configuration.kind} {hold.configuration.name}"
 
 
-def why_webhook(hold: WebhookHold) -> str:
+def _why_webhook(hold: WebhookHold) -> str:
     """Return whom a webhook asks in vain, and what it holds so."""
     service = f"{hold.service.namespace}/{hold.service.name}"
     verb = "holds" if hold.certain else "may hold"
@@ -271,7 +271,7 @@ def why_webhook(hold: WebhookHold) -> str:
     return f"asks Service {service}, {SERVICE_PROBLEMS[hold.problem]}; {verb} {what}"
 
 
-def cycle_lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
+def _cycle_lines(report: NamespaceReport, max_rows: int) -> Iterator[str]:
     """Yield lines on objects that wait for one another."""
     if not report.cycles:
         return

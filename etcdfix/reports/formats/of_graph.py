@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
 from etcdfix.reports.formats import namespace, orphans
-from etcdfix.reports.formats.html_impact import write_impact, write_namespace
 from etcdfix.reports.formats.impact_table import write_table
 from etcdfix.reports.formats.machine import write_document
 from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansReport
@@ -14,12 +13,10 @@ from etcdfix.reports.impact_model import ImpactReport, NamespaceReport, OrphansR
 IMPACT_FORMATS: Mapping[str, Callable[[ImpactReport, BinaryIO, int], None]] = {
     "table": write_table,
     "json": write_document,
-    "html": write_impact,
 }
 NAMESPACE_FORMATS: Mapping[str, Callable[[NamespaceReport, BinaryIO, int], None]] = {
     "table": namespace.write_table,
     "json": write_document,
-    "html": write_namespace,
 }
 ORPHANS_FORMATS: Mapping[str, Callable[[OrphansReport, BinaryIO, int], None]] = {
     "table": orphans.write_table,

@@ -8,19 +8,15 @@ from typing import BinaryIO, Final
 from etcdfix.reports.compare_model import ComparisonReport
 from etcdfix.reports.copies_model import CopiesReport
 from etcdfix.reports.formats import compare, copies
-from etcdfix.reports.formats.html_compare import write_comparison
-from etcdfix.reports.formats.html_copies import write_copies
 from etcdfix.reports.formats.machine import write_rows_json, write_rows_yaml
 
 COPIES_FORMATS: Final[Mapping[str, Callable[[CopiesReport, BinaryIO, int], None]]] = {
     "table": copies.write_table,
     "json": write_rows_json,
     "yaml": write_rows_yaml,
-    "html": write_copies,
 }
 COMPARE_FORMATS: Final[Mapping[str, Callable[[ComparisonReport, BinaryIO, int], None]]] = {
     "table": compare.write_table,
     "json": write_rows_json,
     "yaml": write_rows_yaml,
-    "html": write_comparison,
 }

@@ -21,7 +21,7 @@ _MAX_KEY: Final = 500
 _MAX_WHY: Final = 100
 _MOST_GROUPS: Final = 20
 _UNDETERMINED: Final = "undetermined"
-UNPROVEN: Final = " (unproven)"
+_UNPROVEN: Final = " (unproven)"
 _COMMANDS_SHOWN: Final = 3
 _EXAMPLES_LEFT_OUT: Final = 3
 _FEWEST_ROWS: Final = 4
@@ -45,7 +45,7 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
     line = output.line
     for text in plan_head(plan):
         line(text)
-    for text in plan_introduction(plan):
+    for text in _plan_introduction(plan):
         line(safe_text(text))
     if plan.groups:
         line()
@@ -99,7 +99,7 @@ def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, jso
         line("Nothing of the report is left to delete.")
 
 
-def plan_introduction(plan: DeletionPlan) -> list[str]:
+def _plan_introduction(plan: DeletionPlan) -> list[str]:
     """Return what the plan was made from."""
     source = plan.source
     where = source.path if source.path is not None else ", ".join(source.endpoints or [])
@@ -129,9 +129,9 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
         return (
             proposed,
             _risk(entry),
-            why_risky(entry),
+            _why_risky(entry),
             entry.what,
-            recreated_by(entry),
+            _recreated_by(entry),
             str(entry.cascade),
             flags,
         )
@@ -166,7 +166,7 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
             output.prose(safe_text(f"{which} with {flag} only: {meaning(flag)}"))
     for why in dict.fromkeys(entry.refused for entry in shown if entry.refused):
         output.prose(safe_text(f"{_REFUSED}: {why}; until then no flag helps"))
-    if any(UNPROVEN in _risk(entry) for entry in shown):
+    if any(_UNPROVEN in _risk(entry) for entry in shown):
         line("(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost")
     if len(shown) < len(plan.entries):
         line(
@@ -251,15 +251,15 @@ def _marks(plan: DeletionPlan) -> dict[str, str]:
 
 
 def _risk(entry: PlanEntry) -> str:
-    return f"{entry.risk}{UNPROVEN if entry.outcome == 'undetermined' else ''}"
+    return f"{entry.risk}{_UNPROVEN if entry.outcome == 'undetermined' else ''}"
 
 
-def why_risky(entry: PlanEntry) -> str:
+def _why_risky(entry: PlanEntry) -> str:
     """Return the worst reason; why it is protected where the grade has none."""
     return fit(entry.reasons[0].text if entry.reasons else entry.protected, _MAX_WHY)
 
 
-def recreated_by(entry: PlanEntry) -> str:
+def _recreated_by(entry: PlanEntry) -> str:
     """Return who makes it again, and why that is thought."""
     if entry.recreated_by == BY_HAND:
         return BY_HAND

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, Final
 
 from etcdfix.reports.base import Output
-from etcdfix.reports.formats.encryption import rest, rule_words, write_group, write_yaml
-from etcdfix.reports.formats.machine import write_document
+from etcdfix.reports.formats.encryption import rest, rule_words, write_group
+from etcdfix.reports.formats.machine import write_document, write_yaml
 from etcdfix.reports.formats.text import incomplete, introduction, shown, shown_transformer
 from etcdfix.reports.head import head_lines
 from etcdfix.reports.recover_model import (

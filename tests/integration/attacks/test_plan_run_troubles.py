@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from etcdfix.remediation.backup.file import digest
-from etcdfix.reports.formats.machine import write_plan_json
+from etcdfix.reports.formats.machine import write_rows_json
 from etcdfix.reports.planfile import load_plan, sealed
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.attacks import TRUE, seal
@@ -199,7 +199,7 @@ def test_a_repair_of_which_two_would_do(planned: Planned) -> None:
     more = msgspec.structs.replace(decision, order=2, key=both.decode())
     plan = sealed(msgspec.structs.replace(plan, entries=[entry, forged], decisions=[decision, more]))
     with planned.plan.open("wb") as stream:
-        write_plan_json(stream, plan)
+        write_rows_json(plan, stream)
     ran = planned.work("--accept", "unproven-repair", "-o", "json")
     assert ran.code == 4, ran
     document = json.loads(ran.out)

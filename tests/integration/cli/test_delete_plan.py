@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from etcdfix.operations.change import delete as module
-from etcdfix.reports.formats.machine import write_plan_json
+from etcdfix.reports.formats.machine import write_rows_json
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut
 from etcdfix.reports.planfile import load_plan, sealed
 from tests.support.change_runs import BROKEN, Ran, Registry
@@ -45,7 +45,7 @@ def rewrite(plan: Path, change: Callable[[DeletionPlan], dict[str, Any]]) -> Non
     """Change a plan and seal it anew, as whoever owns the file can."""
     loaded = load_plan(plan)
     with plan.open("wb") as stream:
-        write_plan_json(stream, sealed(replace(loaded, **change(loaded))))
+        write_rows_json(sealed(replace(loaded, **change(loaded))), stream)
 
 
 def dry(registry: Registry, plan: Path, key: bytes | None = None, *arguments: str) -> Ran:

@@ -39,7 +39,7 @@ def etcdfix(capfd: pytest.CaptureFixture[str]) -> Run:
         (("scan", *SOURCE, "services"), "table"),
         (("orphans", *SOURCE), "json"),
         (("namespace", "default", *SOURCE), "json"),
-        (("impact", KEY, *SOURCE), "html"),
+        (("impact", KEY, *SOURCE), "json"),
         (("history", KEY, *SOURCE), "yaml"),
         (("explain", KEY, *SOURCE), "json"),
         (("explain", "wrong-key"), "json"),

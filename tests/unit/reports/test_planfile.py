@@ -21,7 +21,7 @@ from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.expectation import Expectation, expectation_of
 from etcdfix.reports import planfile
-from etcdfix.reports.formats.machine import write_plan_json
+from etcdfix.reports.formats.machine import write_rows_json
 from etcdfix.reports.plan_model import DeletionPlan, LeftOut
 from etcdfix.reports.planfile import load_plan, sealed
 from etcdfix.rules import Rule
@@ -62,7 +62,7 @@ OTHER_ETCD = Acceptances(words=(Rule.OTHER_CLUSTER_ID,), key_lost=LOST)
 
 def write(path: Path, plan: DeletionPlan) -> Path:
     with path.open("wb") as stream:
-        write_plan_json(stream, plan)
+        write_rows_json(plan, stream)
     return path
 
 

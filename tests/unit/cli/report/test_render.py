@@ -48,7 +48,7 @@ def test_a_cap_is_taken_for_a_table(command: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "forms"),
     [
-        (["impact", KEY], ["table", "json", "html"]),
+        (["impact", KEY], ["table", "json"]),
         (["namespace", "shop"], ["table", "json"]),
         (["orphans"], ["table", "json"]),
         (["copies", KEY], ["table", "json", "yaml"]),

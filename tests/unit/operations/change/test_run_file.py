@@ -18,7 +18,7 @@ from etcdfix.operations.change import run_file
 from etcdfix.operations.change.run_file import RunFile, RunLine
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.durable import SafeDirectory
-from etcdfix.reports.formats.machine import write_plan_json
+from etcdfix.reports.formats.machine import write_rows_json
 from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.planfile import load_plan, sealed
 from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_for, scan_to
@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 def write(path: Path, plan: DeletionPlan) -> Path:
     with path.open("wb") as stream:
-        write_plan_json(stream, plan)
+        write_rows_json(plan, stream)
     return path
 
 

@@ -22,7 +22,7 @@ from etcdfix.graph import recreation
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
 from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.reports.formats.machine import JSONReporter, write_plan_json
+from etcdfix.reports.formats.machine import JSONReporter, write_rows_json
 from etcdfix.reports.saved_report import load_report
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source
@@ -191,7 +191,7 @@ def test_the_index_of_a_damaged_cluster_with_its_plugins(jobs: int, kms: dict[st
 def plan_bytes(source: Source, examiner: Examiner, request: PlanRequest, jobs: int) -> bytes:
     plan = build_plan(source, examiner, request, now=lambda: NOON, jobs=jobs)
     stream = io.BytesIO()
-    write_plan_json(stream, plan)
+    write_rows_json(plan, stream)
     return stream.getvalue()
 
 

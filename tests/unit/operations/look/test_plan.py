@@ -30,7 +30,7 @@ from etcdfix.operations.look import plan, plan_gather
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.operations.look.plan_gather import Broken
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.reports.formats.machine import write_plan_json
+from etcdfix.reports.formats.machine import write_rows_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
 from etcdfix.sources.base import Source
@@ -188,7 +188,7 @@ def test_the_table_has_groups_first_and_stops_at_its_cap(large: DeletionPlan) ->
 
 def test_json_is_the_plan(large: DeletionPlan) -> None:
     out = io.BytesIO()
-    write_plan_json(out, large)
+    write_rows_json(large, out)
     assert msgspec.json.decode(out.getvalue(), type=DeletionPlan) == large
     assert json.loads(out.getvalue())["apiVersion"] == "etcdfix/v1"
 
@@ -657,7 +657,7 @@ def _table(plan: DeletionPlan) -> str:
 
 def _json(plan: DeletionPlan) -> str:
     out = io.BytesIO()
-    write_plan_json(out, plan)
+    write_rows_json(plan, out)
     return out.getvalue().decode()
 
 

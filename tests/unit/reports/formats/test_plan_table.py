@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.reports.formats.machine import write_plan_json
+from etcdfix.reports.formats.machine import write_rows_json
 from etcdfix.reports.formats.plan_table import write_plan_table
 from etcdfix.reports.model import ReportConfiguration, Tool
 from etcdfix.reports.plan_model import (
@@ -97,7 +97,7 @@ def test_hostile_texts_are_made_safe_in_table_and_json() -> None:
         report=PlanReport(HOSTILE, "", HOSTILE),
     )
     out = io.BytesIO()
-    write_plan_json(out, hostile)
+    write_rows_json(hostile, out)
     for text in (table(hostile), out.getvalue().decode()):
         assert all(line.isprintable() for line in text.splitlines())
     assert msgspec.json.decode(out.getvalue(), type=DeletionPlan) == hostile

@@ -12,12 +12,9 @@ import pytest
 import yaml
 
 from etcdfix.cli import change_output
-from etcdfix.cli.root import run
-from etcdfix.errors import SourceUnreachable
 from etcdfix.reports.schema import SCHEMAS
-from etcdfix.sources.live import LiveSource
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry, candidate_config
+from tests.support.change_runs import Ran, Registry, candidate_config
 from tests.support.objects import KEY_2, aescbc, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -83,30 +80,11 @@ def test_what_is_no_rule_has_the_name_of_its_error(registry: Registry, tmp_path:
     assert document["refusal"]["code"] == "backup-unreadable"
 
 
-def test_a_key_that_is_none(registry: Registry) -> None:
-    ran = registry.run(
-        "delete", "/registry/secrets/", ACKNOWLEDGED, "--yes", "-o", "json", *registry.common()
-    )
-    document = told(ran)
-    assert (document["key"], document["refusal"]["rule"]) == (None, "not-one-key")
-
-
 def test_a_key_that_is_not_text(registry: Registry) -> None:
     key = registry.key("shop/") + b"\xff\x1b[31m"
     ran = registry.delete(key, "-o", "json")
     assert base64.b64decode(told(ran)["key_base64"]) == key
     assert "\x1b" not in ran.out
-
-
-def test_wrong_usage_has_no_document(registry: Registry, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["delete", "/x", ACKNOWLEDGED, "-o", "json"]) == 2  # no reason
-    assert capfd.readouterr().out == ""
-    assert registry.run("delete", "/x", ACKNOWLEDGED, "-o", "xml", *registry.common()).code == 2
-
-
-def test_text_is_as_it_was(registry: Registry) -> None:
-    ran = registry.delete(registry.key("shop/broken"), "-o", "text")
-    assert ran.out.startswith("DELETED ")
 
 
 ODD = "l\udcffg"
@@ -127,11 +105,6 @@ def test_a_refusal_that_names_a_path_that_is_not_text(registry: Registry) -> Non
     ran = registry.delete(registry.key("shop/broken"), "--plan", f"/nowhere/{ODD}.json", "-o", "json")
     document = told(ran)
     assert (ran.code, document["result"]) == (2, "failed")
-
-
-def test_the_words_for_people_stand_on_standard_error(registry: Registry) -> None:
-    ran = registry.delete(registry.key("shop/broken"), "-o", "json")
-    assert "Watch, on every API server:" in ran.err
 
 
 @pytest.mark.parametrize("name", ["outcome_report", "document_text"])
@@ -158,15 +131,3 @@ def test_an_error_is_told_whatever_happens(registry: Registry, monkeypatch: pyte
     ran = registry.delete(registry.key("shop/good-0"), "-o", "json")
     assert ran.code == 4
     assert "the object is readable" in ran.err
-
-
-def test_nothing_is_told_twice(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes wrong after a change does not make it undone."""
-
-    def fail(_source: object) -> NoReturn:
-        raise SourceUnreachable("gone")
-
-    monkeypatch.setattr(LiveSource, "close", fail)
-    ran = registry.delete(registry.key("shop/broken"), "-o", "json")
-    assert json.loads(ran.out)["result"] == "deleted"
-    assert ran.code == 5

@@ -19,7 +19,6 @@ import pytest
 
 from etcdfix.apiserver import recovery
 from etcdfix.apiserver.servers import ask_servers
-from etcdfix.cli.root import run
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.errors import AuthorizationRefused, EndedEarly
 from etcdfix.model import key_id_digest
@@ -38,7 +37,6 @@ from tests.support.change_runs import (
     BROKEN,
     PLAINTEXT,
     UID,
-    Ran,
     Registry,
     holds,
     typing,
@@ -1151,12 +1149,6 @@ def test_authorization_in_an_unknown_cluster(registry: Registry, api: Kubernetes
     registry.refused(ran, "nothing in etcd names the cluster")
 
 
-def test_kubeconfig_that_is_not_there_is_a_configuration_error(registry: Registry) -> None:
-    with registry.untouched():
-        ran = registry.delete(registry.key("shop/broken"), "--kubeconfig", str(registry.folder / "none"))
-    assert (ran.code, ran.out) == (2, "")
-
-
 # Exactly one key, of a live etcd.
 
 
@@ -1171,13 +1163,6 @@ def test_prefix_without_its_slash(registry: Registry, below: str) -> None:
     )
 
 
-def test_prefix_in_base64(registry: Registry) -> None:
-    prefix = base64.b64encode(f"{registry.prefix}/secrets/".encode()).decode()
-    with registry.untouched():
-        ran = registry.run("delete", "--key-base64", prefix, ACKNOWLEDGED, "--yes", *registry.common())
-    registry.refused(ran, "is no key but the beginning of others", hint="name exactly one key")
-
-
 @pytest.mark.parametrize(
     "key",
     ["/registry/secrets/", "/", "/registry/secrets/shop/*", "/registry/pods/a?c", "/registry/pods/[ab]"],
@@ -1188,27 +1173,6 @@ def test_prefix_or_pattern(registry: Registry, key: str) -> None:
     registry.refused(ran, f"{key} is a prefix or a pattern, not a key", hint="--key-base64")
 
 
-@pytest.mark.parametrize("key", ["secrets", "registry/secrets/shop/web", "", "*"])
-def test_resource_instead_of_a_key(registry: Registry, key: str) -> None:
-    with registry.untouched():
-        ran = registry.run("delete", key, ACKNOWLEDGED, "--yes", *registry.common())
-    registry.refused(ran, f"{key} is no key: keys start with /", hint="name exactly one key")
-
-
-def test_empty_key_in_base64(registry: Registry) -> None:
-    with registry.untouched():
-        ran = registry.run("delete", "--key-base64", "", ACKNOWLEDGED, "--yes", *registry.common())
-    registry.refused(ran, "the key is empty", hint="name exactly one key")
-
-
-def test_key_that_looks_like_a_pattern(registry: Registry) -> None:
-    key = registry.put("shop/od*d", BROKEN)
-    ran = registry.run(
-        "delete", "--key-base64", base64.b64encode(key).decode(), ACKNOWLEDGED, "--yes", *registry.common()
-    )
-    assert ran.code == 0, ran.err
-
-
 # Confirmation.
 
 
@@ -1216,13 +1180,6 @@ def test_without_terminal_and_without_yes(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"), yes=False)
     registry.refused(ran, "was not typed back; nothing was changed", hint="or give --yes in a script")
-
-
-def test_standard_input_closed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", None)
-    with registry.untouched():
-        ran = registry.delete(registry.key("shop/broken"), yes=False)
-    registry.refused(ran, "was not typed back", hint="--yes")
 
 
 @pytest.mark.parametrize(
@@ -1243,53 +1200,6 @@ def test_key_typed_back(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> 
         ran = registry.delete(key, yes=False)
     assert ran.code == 0, ran.err
     assert f"Type the key in full to go on:\n  {key.decode()}" in ran.err
-
-
-# Usage.
-
-
-def _usage(ran: Ran, words: str) -> None:
-    assert (ran.code, ran.out) == (2, "")
-    assert words in ran.err
-
-
-def test_no_reason(registry: Registry) -> None:
-    with registry.untouched():
-        ran = registry.run("delete", "/k", ACKNOWLEDGED, "--yes", *registry.common(reason=None))
-    _usage(ran, "Missing option '--reason'")
-
-
-@pytest.mark.parametrize("reason", ["", "  \t"])
-def test_empty_reason(registry: Registry, reason: str) -> None:
-    with registry.untouched():
-        ran = registry.run("delete", "/k", ACKNOWLEDGED, "--yes", *registry.common(reason=reason))
-    _usage(ran, "--reason is empty")
-
-
-@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
-def test_no_acknowledgement(registry: Registry, dry_run: tuple[str, ...]) -> None:
-    key = registry.key("shop/broken").decode()
-    with registry.untouched():
-        ran = registry.run("delete", key, "--yes", *dry_run, *registry.common())
-    _usage(ran, ACKNOWLEDGED)
-
-
-def test_two_keys(registry: Registry) -> None:
-    with registry.untouched():
-        ran = registry.run("delete", "/a", "/b", ACKNOWLEDGED, "--yes", *registry.common())
-    _usage(ran, "unexpected extra argument")
-
-
-def test_no_key_and_two_ways_of_naming_one(registry: Registry) -> None:
-    for given in ((), ("/a", "--key-base64", "L2E=")):
-        with registry.untouched():
-            ran = registry.run("delete", *given, ACKNOWLEDGED, "--yes", *registry.common())
-        _usage(ran, "name exactly one key")
-
-
-def test_key_that_is_not_base64(registry: Registry) -> None:
-    ran = registry.run("delete", "--key-base64", "#", ACKNOWLEDGED, "--yes", *registry.common())
-    _usage(ran, "--key-base64: not base64")
 
 
 # Where backup and record go.
@@ -1566,10 +1476,6 @@ def test_reason_user_and_endpoint_stand_in_the_records(registry: Registry) -> No
     assert content.cluster.endpoints == (registry.endpoints,)
     assert content.cluster.kube_system_uid == UID
     assert content.operator.host == registry.events()[0].annotations.host != ""
-
-
-def test_run_is_what_the_command_line_runs() -> None:
-    assert run(["delete", "--help"]) == 0
 
 
 def test_the_preview_says_where_everything_was_named(

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from etcdfix.cli.root import run
-from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.wire.etcd import ALARM, STATUS, message
@@ -97,14 +93,6 @@ def test_undone_by_its_backup(registry: Registry, key: bytes, candidate: Path) -
     ran = registry.restore(str(registry.kept()[0].path), configured=False)
     assert ran.code == 0, ran.err
     assert registry.stored(key) == OLD
-
-
-def test_dry_run(registry: Registry, key: bytes, candidate: Path) -> None:
-    with registry.untouched():
-        ran = registry.reencrypt(key, candidate, "--dry-run", yes=False)
-    assert ran.code == 0, ran.err
-    assert "would be rewritten. Nothing was changed." in ran.out
-    assert [event.annotations.type for event in registry.events()] == [RecordType.DRY_RUN]
 
 
 def test_not_confirmed(
@@ -387,31 +375,6 @@ def test_no_space(registry: Registry, key: bytes, candidate: Path) -> None:
         assert "NOSPACE" in ran.err
 
 
-def test_standard_output_may_be_closed(
-    registry: Registry, key: bytes, candidate: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backup = registry.deleted("shop/broken", "--accept", "ends-cached-reads")
-    arguments = [*registry.common(), "--yes"]
-    monkeypatch.setattr("sys.stdout", None)
-    with registry.untouched():
-        assert run(["reencrypt", key.decode(), "--candidate-config", str(candidate), *arguments]) == 2
-        assert run(["restore", str(backup.path), *arguments]) == 2
-
-
-def test_standard_output_that_is_full(registry: Registry, key: bytes, candidate: Path) -> None:
-    """The change is made before a word of it can be written, so what became of it is told where that still works."""
-    words = ["reencrypt", key.decode(), "--candidate-config", str(candidate), "--yes", *registry.common()]
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "etcdfix", *words],
-            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "etcdfix: standard output cannot be written: No space left on device" in done.stderr
-    assert f"\nREENCRYPTED {key.decode()} at revision " in done.stderr
-    assert f"\nBackup: {registry.kept()[0].path}" in done.stderr
-
-
 def test_kms_write_key(registry: Registry, key: bytes, candidate: Path, plugin: KMSPlugin) -> None:
     registry.configure(_kms(plugin), provider("aescbc", key1=KEY_1), IDENTITY)
     with registry.untouched():
@@ -495,19 +458,3 @@ def test_answer_that_never_came(registry: Registry, key: bytes, candidate: Path)
     assert ran.code == 0, ran.err
     assert f"REENCRYPTED {key.decode()}" in ran.out
     assert registry.events()[-1].annotations.outcome == "reencrypted"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["/a"], "Missing option '--candidate-config'"),
-        (["/a", "--candidate-config", "nowhere.yaml"], "nowhere.yaml"),
-        (["--candidate-config", "nowhere.yaml"], "name exactly one key"),
-        (["/a", "--candidate-config", "nowhere.yaml", "--reason", ""], "--reason is empty"),
-    ],
-)
-def test_usage(registry: Registry, arguments: list[str], words: str) -> None:
-    with registry.untouched():
-        ran = registry.run("reencrypt", *registry.common(), "--yes", *arguments)
-    assert (ran.code, ran.out) == (2, "")
-    assert words in ran.err

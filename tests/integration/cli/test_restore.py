@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from etcdfix.cli.root import _what_changed
-from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.backup.file import encode_content, encode_document
 from etcdfix.testing.certificates import CertificateAuthority
@@ -276,15 +275,6 @@ def test_undo_needs_no_configuration(registry: Registry) -> None:
     assert (intent.verb, outcome.annotations.outcome) == ("restore", "restored")
     assert intent.annotations.backups == ""
     assert verify(registry.log).state is ChainState.WHOLE
-
-
-def test_dry_run(registry: Registry) -> None:
-    backup = registry.deleted()
-    with registry.untouched():
-        ran = registry.restore(str(backup.path), "--dry-run", yes=False)
-    assert ran.code == 0, ran.err
-    assert "would be put back. Nothing was changed." in ran.out
-    assert registry.events()[-1].annotations.type == RecordType.DRY_RUN
 
 
 def test_not_confirmed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -830,49 +820,6 @@ def test_from_revision_with_a_moved_value(registry: Registry) -> None:
 
 
 # Usage.
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "name the BACKUP, or a key with"),
-        (["--key-base64", "L2E="], "name the BACKUP, or a key with"),
-        (
-            ["/a", "--from-key", "/b", "--from-revision", "3"],
-            "--from-revision and --from-key name two different sources",
-        ),
-        (["/a", "--from-snapshot", "f", "--from-object", "g"], "name two different sources"),
-        (
-            ["/a", "--from-snapshot", "f", "--from-revision", "3", "--from-wal", "w"],
-            "name two different sources",
-        ),
-        (["/a", "--from-revision", "3", "--entry", "7"], "--entry names an entry of a write-ahead log"),
-        (["/a", "--entry", "7"], "--entry names an entry of a write-ahead log"),
-        (["--from-object", "f"], "name exactly one key"),
-        (["--from-revision", "3"], "name exactly one key"),
-        (["/a", "--key-base64", "L2E=", "--from-revision", "3"], "name exactly one key"),
-        (["/a", "--from-revision", "0"], "--from-revision"),
-        (["/a", "--from-revision", "3", "--reason", " "], "--reason is empty"),
-        (["/a", "/b"], "unexpected extra argument"),
-    ],
-)
-def test_usage(registry: Registry, arguments: list[str], words: str) -> None:
-    with registry.untouched():
-        ran = registry.run("restore", *registry.common(), "--yes", *arguments)
-    assert (ran.code, ran.out) == (2, "")
-    assert words in ran.err
-
-
-def test_no_reason(registry: Registry) -> None:
-    ran = registry.run("restore", "backup.json", "--yes", *registry.common(reason=None))
-    assert ran.code == 2
-    assert "Missing option '--reason'" in ran.err
-
-
-def test_pattern_instead_of_a_key(registry: Registry) -> None:
-    with registry.untouched():
-        ran = registry.restore("--from-revision", "3", "/registry/secrets/*")
-    registry.refused(ran, "is a prefix or a pattern", hint="--key-base64")
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from etcdfix.errors import (
     SourceDenied,
     SourceUnreachable,
 )
-from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.model import StoredValue
 from etcdfix.sources.base import Segment
 from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.etcd import channel, history, paging
 from etcdfix.sources.etcd import client as client_module
+from etcdfix.sources.etcd import history, paging
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from tests.support.etcd_proxy import RANGE, Refusal
@@ -107,37 +107,6 @@ def from_range(number: int, refusal: Refusal) -> Callable[[Call], Any]:
 # Pages
 
 
-def test_values_as_they_are_stored() -> None:
-    store = Store()
-    created = store.put(b"a", b"1")
-    changed = store.put(b"a", b"\xff")
-    with ScriptedEtcd(store) as server, live(server) as source:
-        assert list(source.current(b"")) == [StoredValue(b"a", b"\xff", changed, created, 2, 0)]
-        assert source.get(b"a") == StoredValue(b"a", b"\xff", changed, created, 2, 0)
-        assert source.get(b"b") is None
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-def test_pages_at_one_revision(etcd: ScriptedEtcd) -> None:
-    expected = pairs(45)
-    pinned = etcd.store.revision
-    with live(etcd) as source:
-        assert values(source) == expected
-        assert source.problems == []
-        description = source.describe()
-    ranges = etcd.ranges()
-    assert [request.revision for request in ranges] == [0, *[pinned] * 4]
-    assert [request.limit for request in ranges] == [10] * 5
-    assert [request.key for request in ranges] == [PREFIX, *(key(n) + b"\0" for n in (9, 19, 29, 39))]
-    assert {request.range_end for request in ranges} == {b"/registry0"}
-    assert not any(request.serializable for request in ranges)
-    assert (description.revision, description.single_revision) == (pinned, True)
-    assert description.segments == (Segment("", pinned),)
-    assert description.cluster_id == "c1"
-    assert description.etcd_version == "3.6.8"
-    assert (description.type, description.endpoints) == ("etcd", (etcd.endpoint,))
-
-
 def test_the_page_learns_from_what_it_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "FIRST_LIMIT", 4)
     monkeypatch.setattr(paging, "SMALLEST_LIMIT", 2)
@@ -163,20 +132,6 @@ def test_the_next_page_is_asked_for_before_the_first_value_is_handed_out(etcd: S
         etcd.wait_for_ranges(3)
         assert isinstance(scan, Generator)
         scan.close()
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-def test_what_is_written_during_a_scan_is_not_seen(etcd: ScriptedEtcd) -> None:
-    with live(etcd) as source:
-        scan = source.current(PREFIX)
-        found = {next(scan).key}
-        etcd.store.delete(key(40))
-        etcd.store.put(key(41), b"changed")
-        etcd.store.put(PREFIX + b"new", b"")
-        rest = {stored.key: stored.value for stored in scan}
-        assert found | set(rest) == set(pairs(45))
-        assert rest[key(41)] == pairs(45)[key(41)]
-        assert source.get(PREFIX + b"new") is None
 
 
 def scattered() -> dict[bytes, bytes]:
@@ -247,73 +202,13 @@ def test_what_is_lost_after_a_short_guess_is_lost_after_the_last_key_that_was_re
         assert any(f"lost after key {display(read[-1])}" in problem for problem in source.problems)
 
 
-def test_nothing_there() -> None:
-    with ScriptedEtcd() as server, live(server) as source:
-        assert list(source.current(b"")) == []
-        assert source.get(b"a") is None
-        assert source.estimate() == 0
-        assert source.describe().revision == 1
-        assert source.problems == []
-    assert (server.ranges()[0].key, server.ranges()[0].range_end) == (b"\0", b"\0")
-
-
 def test_before_anything_was_read(etcd: ScriptedEtcd) -> None:
     with live(etcd) as source:
         description = source.describe()
     assert (description.revision, description.single_revision, description.segments) == (0, True, ())
 
 
-def test_estimate(etcd: ScriptedEtcd) -> None:
-    with live(etcd) as source:
-        assert source.estimate() == 45
-        etcd.script = from_range(1, PERMISSION_DENIED)
-        assert source.estimate() == 0
-    assert all(request.count_only for request in etcd.ranges())
-
-
-def test_an_older_revision() -> None:
-    store = Store()
-    old = store.put(b"a", b"1")
-    store.put(b"a", b"2")
-    with ScriptedEtcd(store) as server, live(server, revision=old) as source:
-        assert values(source, b"") == {b"a": b"1"}
-        assert source.describe().revision == old
-        assert server.ranges()[0].revision == old
-
-
 # Compaction
-
-
-def compact_after_changes(store: Store) -> Callable[[], None]:
-    def act() -> None:
-        store.put(key(0), b"changed, but read already")
-        store.put(key(30), b"changed")
-        store.delete(key(40))
-        store.compact()
-
-    return act
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-def test_compaction_midway(etcd: ScriptedEtcd) -> None:
-    first = etcd.store.revision
-    etcd.script = before_range(3, compact_after_changes(etcd.store))
-    notices: list[str] = []
-    with live(etcd, on_notice=notices.append) as source:
-        found = values(source)
-        description = source.describe()
-        assert source.problems == []
-    second = etcd.store.revision
-    expected = pairs(45) | {key(30): b"changed"}
-    del expected[key(40)]
-    assert found == expected
-    assert not description.single_revision
-    assert description.revision == second
-    assert description.segments == (Segment("", first), Segment(key(20).decode(), second))
-    assert [request.revision for request in etcd.ranges()] == [0, first, first, 0, second, second]
-    assert [request.key for request in etcd.ranges()][2:4] == [key(19) + b"\0"] * 2
-    (notice,) = notices
-    assert f"it goes on at revision {second}" in notice
 
 
 @pytest.mark.usefixtures("pages_of_ten")
@@ -403,58 +298,7 @@ def test_an_etcd_that_calls_even_the_newest_revision_compacted(etcd: ScriptedEtc
     assert len(etcd.ranges()) == 2
 
 
-@pytest.mark.parametrize("read", ["current", "get", "history"])
-def test_a_revision_asked_for_that_is_gone(read: str) -> None:
-    store = Store()
-    old = store.put(b"a", b"1")
-    store.put(b"a", b"2")
-    store.compact()
-    with ScriptedEtcd(store) as server, live(server, revision=old) as source:
-        with pytest.raises(RevisionCompacted, match=f"revision {old} was compacted") as caught:
-            source.get(b"a") if read == "get" else list(getattr(source, read)(b"a"))
-        assert caught.value.revision == old
-        assert caught.value.hint
-        assert len(server.ranges()) == 1
-
-
-@pytest.mark.parametrize("read", ["current", "get", "history"])
-def test_a_revision_asked_for_that_does_not_exist_yet(etcd: ScriptedEtcd, read: str) -> None:
-    newest = etcd.store.revision
-    with (
-        live(etcd, revision=newest + 10) as source,
-        pytest.raises(RevisionCompacted, match="does not exist yet") as caught,
-    ):
-        source.get(key(0)) if read == "get" else list(getattr(source, read)(key(0)))
-    assert (caught.value.revision, caught.value.current) == (newest + 10, newest)
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-def test_a_revision_asked_for_is_not_left_midway(etcd: ScriptedEtcd) -> None:
-    asked = etcd.store.revision
-    etcd.script = before_range(3, compact_after_changes(etcd.store))
-    with live(etcd, revision=asked) as source:
-        assert len(values(source)) == 20
-        (problem,) = source.problems
-        description = source.describe()
-    assert problem.startswith(f"lost after key {key(19).decode()}: ")
-    assert "compacted" in problem
-    assert (description.revision, description.single_revision) == (asked, True)
-    assert len(etcd.ranges()) == 3
-
-
 # Members
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-@pytest.mark.parametrize("refusal", [FUTURE_REVISION, NO_LEADER], ids=["lags", "no-leader"])
-def test_a_member_that_lags_or_has_no_leader(refusal: Refusal) -> None:
-    store = Store(pairs(45))
-    with ScriptedEtcd(store) as bad, ScriptedEtcd(store) as good, live(bad, good) as source:
-        bad.script = from_range(2, refusal)
-        assert values(source) == pairs(45)
-        assert source.problems == []
-        assert source.describe().single_revision
-        assert (len(bad.ranges()), len(good.ranges())) == (2, 4)
 
 
 @pytest.mark.usefixtures("pages_of_ten")
@@ -480,41 +324,6 @@ def test_another_cluster_answers_midway(etcd: ScriptedEtcd) -> None:
 
 
 # Pages that cannot be had
-
-
-def test_pages_that_are_too_large_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 20_000)
-    monkeypatch.setattr(paging, "FIRST_LIMIT", 40)
-    with ScriptedEtcd(pairs(45, size=1000)) as server, live(server) as source:
-        assert values(source) == pairs(45, size=1000)
-        assert source.problems == []
-        limits = [request.limit for request in server.ranges()]
-    assert limits == [40, 20, 10, 10, 10, 10, 10]
-
-
-@pytest.mark.parametrize("position", [0, 7, 44])
-def test_a_value_larger_than_any_answer_is_stepped_over(
-    monkeypatch: pytest.MonkeyPatch, position: int
-) -> None:
-    monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 10_000)
-    expected = pairs(45)
-    expected[key(position)] = bytes(20_000)
-    with ScriptedEtcd(expected | {b"/zzz": b""}) as server, live(server) as source:
-        del expected[key(position)]
-        pinned = server.store.revision
-        found = values(source)
-        assert found == expected
-        assert source.problems == [
-            f"key {key(position).decode()} was left out: its value is larger than we take"
-        ]
-        ranges = server.ranges()
-        (naming,) = [request for request in ranges if request.keys_only]
-        assert (naming.limit, naming.range_end) == (1, b"/registry0")
-        after_naming = ranges[ranges.index(naming) + 1 :]
-        assert {request.revision for request in after_naming} <= {pinned}
-        # The page grows again behind it.
-        if position == 7:
-            assert max(request.limit for request in after_naming) > 1
 
 
 @pytest.mark.usefixtures("pages_of_ten")
@@ -602,16 +411,6 @@ def test_nothing_was_read_yet(etcd: ScriptedEtcd) -> None:
         assert source.problems == []
 
 
-@pytest.mark.usefixtures("pages_of_ten")
-def test_lost_midway(etcd: ScriptedEtcd) -> None:
-    etcd.script = from_range(3, NO_LEADER)
-    with live(etcd) as source:
-        assert len(values(source)) == 20
-        (problem,) = source.problems
-    assert problem.startswith(f"lost after key {key(19).decode()}: ")
-    assert "no leader" in problem
-
-
 def test_lost_before_the_first_key_of_everything(etcd: ScriptedEtcd) -> None:
     with live(etcd) as source:
         source.get(key(0))
@@ -621,32 +420,7 @@ def test_lost_before_the_first_key_of_everything(etcd: ScriptedEtcd) -> None:
     assert problem.startswith("lost everything: ")
 
 
-@pytest.mark.usefixtures("pages_of_ten")
-def test_the_member_is_gone_midway(etcd: ScriptedEtcd) -> None:
-    with live(etcd) as source:
-        scan = source.current(PREFIX)
-        next(scan)
-        etcd.wait_for_ranges(2)
-        etcd.stop()
-        assert len(list(scan)) in {9, 19}
-        (problem,) = source.problems
-    assert "lost after key" in problem
-
-
 # Users
-
-
-def test_permission_denied(etcd: ScriptedEtcd) -> None:
-    etcd.script = from_range(1, PERMISSION_DENIED)
-    with live(etcd) as source:
-        for read in (
-            lambda: list(source.current(PREFIX)),
-            lambda: source.get(key(0)),
-            lambda: list(source.history(key(0))),
-        ):
-            with pytest.raises(SourceDenied, match="permission denied") as caught:
-                read()
-            assert "grant-permission" in caught.value.hint
 
 
 @pytest.mark.usefixtures("pages_of_ten")
@@ -659,30 +433,7 @@ def test_a_token_that_expires_midway(etcd: ScriptedEtcd) -> None:
     assert etcd.logins() == 2
 
 
-def test_no_user_where_one_is_needed(etcd: ScriptedEtcd) -> None:
-    etcd.users["reader"] = "p"
-    with live(etcd) as source, pytest.raises(SourceDenied) as caught:
-        values(source)
-    assert "--user" in caught.value.hint
-
-
 # History
-
-
-def test_history() -> None:
-    store = Store()
-    first, second = store.put(b"a", b"1"), store.delete(b"a")
-    third = store.put(b"a", b"3")
-    with ScriptedEtcd(store) as server, live(server) as source:
-        assert list(source.history(b"a")) == [
-            KeptRevision(Revision(first, 0), StoredValue(b"a", b"1", first, first, 1, 0)),
-            KeptRevision(Revision(second, 0), None),
-            KeptRevision(Revision(third, 0), StoredValue(b"a", b"3", third, third, 1, 0)),
-        ]
-        assert list(source.history(b"b")) == []
-        # No further than where the source is pinned.
-        store.put(b"a", b"4")
-        assert [kept.revision.main for kept in source.history(b"a")] == [first, second, third]
 
 
 def watches(server: ScriptedEtcd) -> int:
@@ -797,16 +548,6 @@ def test_before_a_revision_nobody_answers(refusal: Refusal, error: type[EtcdfixE
 
 
 # Nothing that writes
-
-
-def test_only_methods_that_read_are_called(etcd: ScriptedEtcd) -> None:
-    with live(etcd) as source:
-        values(source)
-        source.get(key(0))
-        source.before(key(0), 5)
-        list(source.history(key(0)))
-        source.estimate()
-    assert {call.path for call in etcd.calls} == {RANGE, WATCH, "/etcdserverpb.Maintenance/Status"}
 
 
 def test_the_copy_of_one_member_is_read_serializably_and_from_no_other(etcd: ScriptedEtcd) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import ClusterMismatch, ConfigurationError, SourceDenied, SourceUnreachable
+from etcdfix.errors import ClusterMismatch, ConfigurationError, SourceDenied
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd import threads
@@ -134,24 +134,9 @@ def test_a_unix_socket(tmp_path: Path) -> None:
         assert read(client) == b"v"
 
 
-def test_nobody_listens() -> None:
-    with pytest.raises(SourceUnreachable, match=f"{NOBODY}: nobody listens there"):
-        Connected(NOBODY)
-    with pytest.raises(SourceUnreachable, match=r"no endpoint answered: 127.0.0.1:1: .*; 127.0.0.1:2: "):
-        Connected(NOBODY, "127.0.0.1:2")
-
-
 def test_an_endpoint_that_makes_no_sense() -> None:
     with pytest.raises(ConfigurationError, match="has no port"):
         Connected("etcd")
-
-
-def test_a_dead_first_endpoint(etcd: ScriptedEtcd) -> None:
-    with (connected := Connected(NOBODY, etcd.endpoint)) as client:
-        assert read(client) == b"v"
-        (notice,) = connected.notices
-    assert NOBODY in notice
-    assert "left aside" in notice
 
 
 def test_a_learner_is_not_chosen() -> None:
@@ -169,12 +154,6 @@ def test_a_learner_is_better_than_nobody() -> None:
 
 
 # One cluster
-
-
-def test_two_clusters_by_status(etcd: ScriptedEtcd) -> None:
-    with ScriptedEtcd(cluster_id=0xBEEF) as other, pytest.raises(ClusterMismatch) as caught:
-        Connected(etcd.endpoint, other.endpoint)
-    assert caught.value.cluster_ids == {etcd.endpoint: "c1", other.endpoint: "beef"}
 
 
 def test_an_answer_from_another_cluster(etcd: ScriptedEtcd) -> None:
@@ -457,13 +436,6 @@ def guarded(etcd: ScriptedEtcd) -> ScriptedEtcd:
     return etcd
 
 
-def test_a_login(guarded: ScriptedEtcd) -> None:
-    with logged_in(guarded.endpoint) as client:
-        assert read(client) == b"v"
-    assert guarded.logins() == 1
-    assert guarded.calls[-1].token == guarded.tokens[0] == "token-1"
-
-
 def test_an_expired_token_is_renewed_once(guarded: ScriptedEtcd) -> None:
     with logged_in(guarded.endpoint) as client:
         read(client)
@@ -517,25 +489,6 @@ def test_a_failed_renewal_can_be_made_up_for(guarded: ScriptedEtcd) -> None:
         assert "no leader" in failing(client).failure.message
         refuse.clear()
         assert read(client) == b"v"
-
-
-def test_a_wrong_password(guarded: ScriptedEtcd) -> None:
-    with pytest.raises(SourceDenied, match="authentication failed") as caught:
-        logged_in(guarded.endpoint, password="wrong-" + SECRET)
-    assert guarded.logins() == 1
-    assert (
-        SECRET
-        not in f"{caught.value!r} {caught.value.message} {caught.value.hint} {caught.value.__cause__!r}"
-    )
-
-
-def test_a_user_where_none_is_needed(etcd: ScriptedEtcd) -> None:
-    with (connected := logged_in(etcd.endpoint)) as client:
-        assert read(client) == b"v"
-        (notice,) = connected.notices
-    assert "no authentication enabled" in notice
-    assert SECRET not in notice
-    assert etcd.calls[-1].token is None
 
 
 def test_a_server_that_wants_a_login_before_it_tells_its_status(guarded: ScriptedEtcd) -> None:

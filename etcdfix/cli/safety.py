@@ -191,7 +191,7 @@ def acceptances(options: dict[str, Any]) -> Acceptances:
     return Acceptances(
         expect_mod_revision=options.get("expect_mod_revision"),
         expect_value_sha256=named_digest(options.get("expect_value_sha256") or ""),
-        words=tuple(map(_normal, options["accepted_words"])),
+        words=tuple(dict.fromkeys(map(_normal, options["accepted_words"]))),
         key_lost=options.get("key_lost") or "",
         at_terminal=is_terminal(),
     )

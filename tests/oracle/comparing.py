@@ -27,6 +27,9 @@ def facts(value: Any, at: str = "", *, words: bool = False) -> Iterator[tuple[st
                     known = WORDS.get(new, {})
                     part = known.get(part, part) if isinstance(part, str) else part
                     yield from facts(part, f"{at}.{new}", words=words or new in WORD_BY_WORD)
+        case list() if at.endswith("accepted"):  # in the order of the options, or of the rules
+            told = sorted({re.sub("^--accept(-risk )?[- ]?", "", flag) for flag in value})
+            yield at, told
         case list():
             names = _names_of(value)
             for name, part in zip(names, value, strict=True):

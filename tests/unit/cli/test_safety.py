@@ -110,7 +110,12 @@ def test_acceptances() -> None:
         {
             "expect_mod_revision": 7,
             "expect_value_sha256": "ab",
-            "accepted_words": ("unchecked-member=m1", "only-copy", "unchecked-server=https://one:6443/"),
+            "accepted_words": (
+                "unchecked-member=m1",
+                "only-copy",
+                "only-copy",
+                "unchecked-server=https://one:6443/",
+            ),
             "key_lost": "aescbc/v1/key1",
         }
     )

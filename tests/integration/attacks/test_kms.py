@@ -306,7 +306,7 @@ def test_associated_data_of_a_proxy_with_a_namespace(registry: Attacked, plugin:
         registry.etcd.put(at, seal(secret(name), b"tenant-7" + at))
     for flags in ((), EVERY_FLAG):
         registry.refuses(
-            keys[:4], *flags, says=["can cure this (associated-data-unknown: "], hint="fix the configuration"
+            keys[:1], *flags, says=["can cure this (associated-data-unknown: "], hint="fix the configuration"
         )
 
 

@@ -13,12 +13,10 @@ import pytest
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.reports import report_file, saved_report
-from etcdfix.reports.baseline import load_baseline
 from etcdfix.reports.saved_report import ReportedValue, load_report
 from tests.support.lost_key import CONFIGURATION, base, lose, scan_to
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import KEY_2, aescbc
-from tests.support.reports import whole
 
 SMALLEST: dict[str, Any] = {
     "apiVersion": "etcdfix/v1",
@@ -168,19 +166,6 @@ def test_the_smallest_report(tmp_path: Path) -> None:
     assert report.encryption_config is None
     path.write_text(json.dumps(SMALLEST | {"complete": False}))
     assert load_report(path).problems == ("the report is incomplete: it does not say why",)
-
-
-def test_a_report_from_before_findings_shared_their_words_says_the_same(files: tuple[Path, Path]) -> None:
-    document = json.loads(files[0].read_text())
-    absent = ("kms_key_id_sha256", "group_version_kind", "readable_until", "lease")
-    for finding in whole(document)["findings"]:
-        assert finding["message"]
-        finding |= {name: finding.get(name) for name in absent}
-    old = files[0].with_name("old.json")
-    old.write_text(json.dumps(document))
-    assert load_report(old).findings == load_report(files[0]).findings
-    before, after = load_baseline(old), load_baseline(files[0])
-    assert before._known == after._known
 
 
 # ----------------------------------------------------------------------------------------------- reports not to trust

@@ -120,7 +120,7 @@ class Planned(Attacked):
         assert not Path(f"{self.plan}.run").exists()
 
 
-DECLARED = ("--declare-key-lost", LOST, "--accept", "no-api-server")
+DECLARED = ("--declare-key-lost", LOST, "--accept", "no-api-server", "--accept", "ends-cached-reads")
 
 
 def mixed(planned: Planned) -> tuple[bytes, bytes, bytes]:

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO, Final
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Final, NamedTuple
 
 from etcdfix.model import Outcome
 from etcdfix.reports.base import Reporter, fit
-from etcdfix.reports.formats.page import (
-    MOST_ROWS,
-    SEVERITIES,
-    Block,
-    Column,
-    Fold,
-    Grid,
-    Page,
-    Section,
-    Table,
-    Text,
-    badge_of,
-    ways,
-    ways_block,
-    write_page,
-)
+from etcdfix.reports.formats.page import Block, Column, Rows, write_page
 from etcdfix.reports.formats.text import scan_introduction, shown_transformer
 from etcdfix.reports.head import counts_as_incomplete, found_line
 from etcdfix.reports.model import (
     Conclusion,
     Finding,
+    FindingEvidence,
     Header,
     LostKey,
+    Remedy,
     SharedWords,
     Summary,
     ValueKind,
@@ -38,8 +25,12 @@ from etcdfix.reports.model import (
 from etcdfix.reports.next_steps import next_steps
 from etcdfix.text.words import counted
 
+_MOST_ROWS: Final = 10_000
+"""More make a page that no browser likes."""
+_TONES: Final = {"breaks-now": "bad", "breaks-at-restart": "bad", "one-object": "warn"}
+"""Severities, the worst first, and how bad each is."""
 _COLUMNS: Final = (
-    Column("Severity", "mark", choose=True, order=SEVERITIES),
+    Column("Severity", "mark", choose=True, order=tuple(_TONES)),
     Column("Outcome", choose=True),
     Column("Cause", choose=True),
     Column("Resource", choose=True, minor=True),
@@ -53,10 +44,6 @@ _FACTS: Final = (
 _OUTCOMES: Final = (
     "Readable", "Stale", "Decrypt failures", "Decode failures", "Inconsistent", "Undetermined",
 )  # fmt: skip
-_MOST_KINDS: Final = 500
-_RESERVED_ROWS: Final = 1_000
-"""So many more find a place, each of a kind that the page has not enough of yet."""
-_ENOUGH: Final = 20
 _APISERVER: Final = {
     "corrupt": "calls it corrupt",
     "serves": "serves it",
@@ -64,27 +51,23 @@ _APISERVER: Final = {
     "breaks-list": "serves it, and JSON LISTs that contain it fail",
     "not-asked": "is not asked for it",
 }
+_OF_A_LOST_KEY: Final = (
+    "Its encryption key is lost: the ways out are the same for all of its values, and stand above."
+)
 
 
 class HTMLReporter(Reporter):
-    """Writes a page of its own.
-
-    Findings stop at :data:`~etcdfix.reports.formats.page.MOST_ROWS`, but for a few of each kind; counts never do.
+    """Writes a page of its own. Its list stops at 10,000 findings, counts never do.
 
     Args:
         stream: Binary output.
         most: So many findings find a place.
     """
 
-    def __init__(self, stream: BinaryIO, *, most: int = MOST_ROWS) -> None:
+    def __init__(self, stream: BinaryIO, *, most: int = _MOST_ROWS) -> None:
         self._stream = stream
-        self._most = most
-        self._grid = Grid(
-            "findings", "Findings", _COLUMNS, facts=_FACTS, sort="Severity", most=most + _RESERVED_ROWS
-        )
-        self._kinds: Counter[tuple[str | None, str, str]] = Counter()
+        self._rows = Rows(_COLUMNS, _FACTS, most)
         self._outcomes: Counter[str] = Counter()
-        self._left_out = 0
         self._header: Header | None = None
 
     def begin(self, header: Header) -> None:
@@ -93,56 +76,33 @@ class HTMLReporter(Reporter):
 
     def finding(self, finding: Finding) -> None:
         """Put one aside, where there is room."""
-        if self._take(finding):
-            self._add(
-                finding, finding.message, [_evidence(finding), ways_block("Ways out", finding.remedies)]
-            )
+        ways = Block("ways", "Ways out", [(r.action, r.command, r.note) for r in finding.remedies])
+        self._add(finding, finding.message, _evidence(finding.evidence), ways)
 
     def finding_of_lost_key(self, finding: Finding, shared: SharedWords) -> None:
         """Put one aside that says the same as many others, which stands in the page once."""
-        if self._take(finding):
-            many = Block(
-                "evidence", "What was checked", [(e.check, e.result, e.detail) for e in shared.evidence]
-            )
-            ways = Block("text", "Ways out", [(_OF_A_LOST_KEY,)])
-            self._add(finding, shared.message, [many, _evidence(finding, "Of this value alone"), ways])
+        own = _evidence(finding.evidence, "Of this value alone")
+        ways = Block("text", "Ways out", [(_OF_A_LOST_KEY,)])
+        self._add(finding, shared.message, _evidence(shared.evidence), own, ways)
 
-    def _take(self, finding: Finding) -> bool:
-        """Count a finding, and say whether the page takes it."""
+    def _add(self, finding: Finding, message: str, *blocks: Block) -> None:
         self._outcomes[finding.outcome] += 1
-        kind = (finding.cause, finding.group, finding.resource)
-        known = kind in self._kinds or len(self._kinds) < _MOST_KINDS
-        few = known and self._kinds[kind] < _ENOUGH
-        shown = self._grid.shown
-        taken = shown < self._most or (few and shown < self._most + _RESERVED_ROWS)
-        if not taken:
-            self._left_out += 1
-        elif known:
-            self._kinds[kind] += 1
-        return taken
-
-    def _add(self, finding: Finding, message: str, blocks: Iterable[Block]) -> None:
         cells = (
             finding.severity or "", finding.outcome, finding.cause or "", _resource(finding.group, finding.resource),
             (finding.key, message), finding.mod_revision,
         )  # fmt: skip
-        self._grid.add(cells, _facts(finding), blocks)
+        self._rows.add(cells, _facts(finding), blocks)
 
     def end(self, conclusion: Conclusion) -> None:
         """Write the page."""
         assert self._header is not None  # begin() comes first
         summary = conclusion.summary
-        if self._left_out:
-            self._grid.notes.append(
-                f"{self._left_out} of {counted(sum(self._outcomes.values()), 'finding')} are not in this page. It has "
-                f"{self._grid.shown}: the first by etcd key, and some of each cause and resource. Counts are of "
-                "all; -o json has every finding."
-            )
-        undecided = not conclusion.complete or bool(summary.undetermined)
-        badge, tone = badge_of(summary.severity, undecided=undecided)
+        badge, tone = _badge(conclusion)
         warnings = sum(self._outcomes[outcome] for outcome in (Outcome.READABLE, Outcome.NOT_AN_OBJECT))
-        page = Page(
-            title=f"etcdfix scan: {badge}",
+        incomplete = counts_as_incomplete(summary, conclusion.incomplete_reasons)
+        write_page(
+            self._stream,
+            self._rows,
             badge=badge,
             tone=tone,
             headline=found_line(
@@ -152,34 +112,24 @@ class HTMLReporter(Reporter):
                 interrupted=conclusion.interrupted,
                 warnings=warnings,
             ),
-            lines=[summary.at_stake] if summary.at_stake else [],
+            at_stake=summary.at_stake,
             warning=summary.do_not_restart,
             next=summary.next,
-            incomplete=_reasons(conclusion)
-            if counts_as_incomplete(summary, conclusion.incomplete_reasons)
-            else None,
-            sections=list(self._sections(conclusion)),
+            incomplete=_reasons(conclusion) if incomplete else None,
+            losses=[*map(_loss, summary.key_loss)],
+            steps=next_steps(summary, of_kine=conclusion.source.type == "kine"),
+            tables=[*_tables(summary)],
             foot=scan_introduction(self._header, conclusion.source),
         )
-        write_page(page, self._stream)
-
-    def _sections(self, conclusion: Conclusion) -> Iterator[Section]:
-        summary = conclusion.summary
-        if summary.key_loss:
-            yield _losses(summary.key_loss)
-        if self._grid.count:
-            yield Section("Findings", [self._grid])
-        steps = next_steps(summary, of_kine=conclusion.source.type == "kine")
-        if steps:
-            yield Section(
-                "What to do, in this order", [Text([f"{n}. {step}" for n, step in enumerate(steps, start=1)])]
-            )
-        yield Section("All counts", list(_tables(summary)))
 
 
-_OF_A_LOST_KEY: Final = (
-    "Its encryption key is lost: the ways out are the same for all of its values, and stand above."
-)
+def _badge(conclusion: Conclusion) -> tuple[str, str]:
+    """Return the worst severity in a word, and its tone."""
+    severity = conclusion.summary.severity
+    if severity is not None:
+        return severity, _TONES.get(severity, "unknown")
+    undecided = not conclusion.complete or conclusion.summary.undetermined
+    return ("not decided", "unknown") if undecided else ("nothing wrong", "good")
 
 
 def _reasons(conclusion: Conclusion) -> list[str]:
@@ -191,8 +141,8 @@ def _resource(group: str, resource: str) -> str:
     return f"{resource}.{group}" if group else resource
 
 
-def _evidence(finding: Finding, title: str = "What was checked") -> Block:
-    return Block("evidence", title, [(e.check, e.result, e.detail) for e in finding.evidence])
+def _evidence(found: Sequence[FindingEvidence], title: str = "What was checked") -> Block:
+    return Block("evidence", title, [(e.check, e.result, e.detail) for e in found])
 
 
 def _facts(finding: Finding) -> Sequence[str]:
@@ -223,32 +173,36 @@ def _facts(finding: Finding) -> Sequence[str]:
     )
 
 
-def _losses(losses: Sequence[LostKey]) -> Section:
-    parts: list[Text | Fold] = []
-    for lost in losses:
-        key = f" ({lost.key_fingerprint})" if lost.key_fingerprint else ""
-        first, last = lost.first_mod_revision, lost.last_mod_revision
-        written = f"mod_revision {first}" + (f" to {last}" if last != first else "")
-        whose = f"{shown_transformer(lost.transformer)}{key}, rule {lost.rule or 'none'}"
-        what = f"{', '.join(lost.resources)}; written at {written}."
-        lines = [f"{lost.failures} of {counted(lost.of, 'value')} under {whose}, cannot be read: {what}"]
-        lines += dict.fromkeys(f"They are {words.message}." for words in lost.shared if words.message)
-        parts.append(Text([fit(line, 2_000) for line in lines]))
-        if lost.remedies:
-            parts.append(Fold(f"Ways out for all {lost.failures} of them", [ways(lost.remedies)]))
-    title = (
-        "An encryption key is lost, or the configuration lacks it: delete none of its values"
-        if len(losses) == 1
-        else f"{len(losses)} encryption keys are lost, or the configuration lacks them: delete none of their values"
-    )
-    return Section(title, parts, "loss")
+class _Loss(NamedTuple):
+    """What is said of a lost encryption key, of how many values, and their ways out."""
+
+    lines: list[str]
+    failures: int
+    remedies: Sequence[Remedy]
 
 
-# ------------------------------------------------------------------------------------------------------ tables
+def _loss(lost: LostKey) -> _Loss:
+    key = f" ({lost.key_fingerprint})" if lost.key_fingerprint else ""
+    first, last = lost.first_mod_revision, lost.last_mod_revision
+    written = f"mod_revision {first}" + (f" to {last}" if last != first else "")
+    whose = f"{shown_transformer(lost.transformer)}{key}, rule {lost.rule or 'none'}"
+    what = f"{', '.join(lost.resources)}; written at {written}."
+    lines = [f"{lost.failures} of {counted(lost.of, 'value')} under {whose}, cannot be read: {what}"]
+    lines += dict.fromkeys(f"They are {words.message}." for words in lost.shared if words.message)
+    return _Loss([fit(line, 2_000) for line in lines], lost.failures, lost.remedies)
 
 
-def _tables(summary: Summary) -> Iterator[Table]:
-    yield Table(
+class _Table(NamedTuple):
+    """A short table, and which of its columns hold numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numbers: Sequence[int] = ()
+
+
+def _tables(summary: Summary) -> Iterator[_Table]:
+    yield _Table(
         "Everything that was examined",
         ("Keys", *_OUTCOMES, "No objects"),
         [_numbers(summary.keys, summary.readable, summary.stale, summary.decrypt_failures, summary.decode_failures,
@@ -256,7 +210,7 @@ def _tables(summary: Summary) -> Iterator[Table]:
         range(8),
     )  # fmt: skip
     if summary.by_severity:
-        yield Table(
+        yield _Table(
             "At stake",
             ("Severity", "Resource", "Values", "Now", "At the next start of an API server"),
             [
@@ -266,7 +220,7 @@ def _tables(summary: Summary) -> Iterator[Table]:
             (2,),
         )
     if summary.by_resource:
-        yield Table(
+        yield _Table(
             "By resource",
             ("Resource", "Keys", *_OUTCOMES),
             [
@@ -277,14 +231,14 @@ def _tables(summary: Summary) -> Iterator[Table]:
             range(1, 8),
         )  # fmt: skip
     if summary.by_cause:
-        yield Table(
+        yield _Table(
             "By cause",
             ("Cause", "Outcome", "Count", "Example"),
             [(c.cause, c.outcome, str(c.count), fit(c.example)) for c in summary.by_cause],
             (2,),
         )
     if summary.by_transformer:
-        yield Table(
+        yield _Table(
             "By encryption key",
             ("Transformer", "Rule", "Encryption key", "Values", "Failing", "Of them damaged", "Undetermined", "Stale",
              "First mod revision", "Last"),
@@ -300,10 +254,10 @@ def _tables(summary: Summary) -> Iterator[Table]:
         yield from _kms(summary)
 
 
-def _kms(summary: Summary) -> Iterator[Table]:
+def _kms(summary: Summary) -> Iterator[_Table]:
     assert summary.kms is not None
     if summary.kms.keys:
-        yield Table(
+        yield _Table(
             "KMS key ids",
             ("Provider", "Key id", "Values", "Opened", "First mod revision", "Last"),
             [
@@ -314,7 +268,7 @@ def _kms(summary: Summary) -> Iterator[Table]:
             range(2, 6),
         )  # fmt: skip
     if summary.kms.plugins:
-        yield Table(
+        yield _Table(
             "KMS plugins",
             ("Provider", "Endpoint", "State", "Calls", "Unwrapped", "Refused", "Without an answer", "Its words"),
             [

@@ -1,4 +1,4 @@
-"""A page that needs nothing but itself: what it is made of, and how it is written.
+"""A page that needs nothing but itself: the rows of its list, and how it is written.
 
 Nothing in it is loaded from anywhere, and its policy forbids that: the one style and the one script count by their
 digests, so that markup which got in by a hole in the escaping could neither look like ours nor run. Text of strangers
@@ -13,17 +13,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, ClassVar, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
 from etcdfix.reports.base import fit
-from etcdfix.reports.model import Remedy
 from etcdfix.spool import Spool
 from etcdfix.text.safetext import safe_text
 
-MOST_ROWS: Final = 10_000
-"""Of one list: more make a page that no browser likes."""
 _LONGEST_COMMAND: Final = 8_192
 _MOST_SHARED_BYTES: Final = 4 << 20
 _MOST_MET: Final = 1 << 14
@@ -34,7 +31,7 @@ _BUFFERED: Final = 200
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column of a table that sorts and filters.
+    """A column of the list.
 
     Attributes:
         title: Its head.
@@ -55,18 +52,13 @@ class Column(msgspec.Struct, frozen=True):
 class Block(NamedTuple):
     """What an opened row shows.
 
-    ``kind`` is ``text`` (``items`` are sentences), ``evidence`` (check, result, detail), ``ways`` (action, command,
-    note), or ``table`` (rows of cells, the first row the heads).
+    ``kind`` is ``text`` (``items`` are sentences), ``evidence`` (check, result, detail) or ``ways`` (action, command,
+    note).
     """
 
     kind: str
     title: str
     items: Sequence[Sequence[str]]
-
-
-def ways_block(title: str, remedies: Iterable[Remedy]) -> Block:
-    """Return the ways out as an opened row shows them."""
-    return Block("ways", title, [(r.action, r.command, r.note) for r in remedies])
 
 
 class _Shared:
@@ -97,37 +89,19 @@ class _Shared:
         return iter(self._numbers)
 
 
-class Grid:
-    """A table that sorts, filters and opens; its rows wait in a temporary file.
+class Rows:
+    """The list, which sorts, filters and opens; its rows wait in a temporary file.
 
     Args:
-        name: Identifies it in the page.
-        title: Its heading.
-        columns: Exactly one of kind ``key``.
+        columns: Exactly one of kind ``key``. The list is sorted by the first.
         facts: Names of what is said of every row once it is opened.
-        sort: Title of the column by which it is sorted first; "" for the order in which rows come.
         most: So many rows find a place.
     """
 
-    kind: ClassVar = "grid"
-
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        columns: Sequence[Column],
-        *,
-        facts: Sequence[str] = (),
-        sort: str = "",
-        most: int = MOST_ROWS,
-    ) -> None:
-        self.name = name
-        self.title = title
-        self.notes: list[str] = []
+    def __init__(self, columns: Sequence[Column], facts: Sequence[str], most: int) -> None:
         self.count = 0
         self._columns = columns
         self._facts = facts
-        self._sort = sort
         self._most = most
         self._key_at = next(number for number, column in enumerate(columns) if column.kind == "key")
         self._spool: Spool[bytes] = Spool(bytes)
@@ -178,21 +152,13 @@ class Grid:
         )
 
     @property
-    def remarks(self) -> list[str]:
-        """What is said below the table: whatever is not in it above all."""
-        left = self.count - self.shown
-        cut = [f"{left} of {self.count} rows are not in this page; -o json has every one."] if left else []
-        return [*cut, *self.notes]
-
-    @property
-    def shown(self) -> int:
-        """How many rows are in the page."""
-        return min(self.count, self._most)
+    def left_out(self) -> int:
+        """How many rows are not in the page."""
+        return max(self.count - self._most, 0)
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the JSON that the script reads; once, since the rows are let go of."""
-        head = {"columns": self._columns, "facts": self._facts, "sort": self._sort}
-        yield _encode(head)[:-1] + b',"rows":['
+        yield _encode({"columns": self._columns, "facts": self._facts})[:-1] + b',"rows":['
         between = b"\n"
         for row in self._spool.drain():
             yield between + row
@@ -233,117 +199,14 @@ def _encode(value: Any) -> bytes:
     )
 
 
-# ------------------------------------------------------------------------------------------------------- parts
-
-
-class Text(msgspec.Struct, frozen=True):
-    """Sentences, a paragraph each."""
-
-    kind: ClassVar = "text"
-    lines: Sequence[str]
-
-
-class Facts(msgspec.Struct, frozen=True):
-    """Names and what they are."""
-
-    kind: ClassVar = "facts"
-    items: Sequence[tuple[str, str]]
-
-
-class Step(msgspec.Struct, frozen=True):
-    """One thing to do: ``before`` stands above its commands, ``note`` below them."""
-
-    action: str
-    commands: Sequence[str]
-    note: str = ""
-    before: str = ""
-
-
-class Ways(msgspec.Struct, frozen=True):
-    """Things to do, in this order."""
-
-    kind: ClassVar = "ways"
-    items: Sequence[Step]
-
-
-def ways(remedies: Iterable[Remedy]) -> Ways:
-    """Return remedies as things to do."""
-    return Ways([Step(r.action, [r.command] if r.command else [], r.note) for r in remedies])
-
-
-class Table(msgspec.Struct, frozen=True):
-    """A short table; columns that hold numbers are told by their numbers."""
-
-    kind: ClassVar = "table"
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    numbers: Sequence[int] = ()
-
-
-class Fold(msgspec.Struct, frozen=True):
-    """Parts that are shown on demand, and always on paper."""
-
-    kind: ClassVar = "fold"
-    title: str
-    parts: Sequence[Any]
-
-
-class Section(msgspec.Struct, frozen=True):
-    """A heading and what stands below it."""
-
-    title: str
-    parts: Sequence[Any]
-    tone: str = ""
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """What every page has.
-
-    Attributes:
-        title: Of the window.
-        badge: The severity, in a word.
-        tone: How bad that is: ``bad``, ``warn``, ``good`` or ``unknown``.
-        headline: What was found, in one sentence.
-        lines: What that means, one sentence each.
-        warning: Why no API server should be restarted; "" for nothing.
-        next: What to do first.
-        incomplete: Why not everything was seen; None where everything was.
-        sections: In their order.
-        foot: What was looked at, by whom and when.
-    """
-
-    title: str
-    badge: str
-    tone: str
-    headline: str
-    lines: Sequence[str] = ()
-    warning: str = ""
-    next: Remedy | None = None
-    incomplete: Sequence[str] | None = None
-    sections: Sequence[Section]
-    foot: Sequence[str]
-
-
-SEVERITIES: Final = ("breaks-now", "breaks-at-restart", "one-object")
-"""The worst first."""
-_TONES: Final = {"breaks-now": "bad", "breaks-at-restart": "bad", "one-object": "warn"}
-
-
-def badge_of(severity: str | None, *, undecided: bool) -> tuple[str, str]:
-    """Return the word for a severity, and its tone.
+def write_page(stream: BinaryIO, rows: Rows, **shown: Any) -> None:
+    """Write the page.
 
     Args:
-        severity: The worst; None where nothing is proven wrong.
-        undecided: Something was not seen or could not be decided.
+        stream: Binary output.
+        rows: Its list.
+        shown: What else the template shows, by name.
     """
-    if severity is not None:
-        return severity, _TONES.get(severity, "unknown")
-    return ("not decided", "unknown") if undecided else ("nothing wrong", "good")
-
-
-def write_page(page: Page, stream: BinaryIO) -> None:
-    """Write a page."""
     # Only a page pays for these.
     from importlib.resources import files  # noqa: PLC0415
 
@@ -352,9 +215,6 @@ def write_page(page: Page, stream: BinaryIO) -> None:
 
     def safe(value: Any) -> Any:
         return safe_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-    def data(grid: Grid) -> Iterator[Markup]:
-        return (Markup(piece.decode()) for piece in grid.pieces())  # noqa: S704 - see _encode
 
     templates = files(__package__) / "templates"
     style, script = ((templates / name).read_text("utf-8") for name in ("page.css", "page.js"))
@@ -368,11 +228,12 @@ def write_page(page: Page, stream: BinaryIO) -> None:
         keep_trailing_newline=True,
     )
     written = environment.get_template("page.html").stream(
-        page=page,
+        rows=rows,
+        data=(Markup(piece.decode()) for piece in rows.pieces()),  # noqa: S704 - see _encode
         style=Markup(style),  # noqa: S704 - ours
         script=Markup(script),  # noqa: S704 - ours
         policy=_policy(style, script),
-        data=data,
+        **shown,
     )
     written.enable_buffering(_BUFFERED)
     stream.writelines(piece.encode() for piece in written)

@@ -2,12 +2,7 @@
 // Everything foreign gets into the page by textContent and setAttribute alone; the policy of the page refuses the rest.
 (() => {
   const PAGE = 100, PRINTED = 2000;
-  const TONES = {
-    "breaks-now": "bad", "breaks-at-restart": "bad", "one-object": "warn", "cluster-breaking": "bad", "high": "bad",
-    "low": "warn", "none": "good", "unreadable": "bad", "good": "good", "doubtful": "warn", "unusable": "bad",
-    "readable-on-some": "bad", "readable-on-none": "bad", "unreadable-now": "bad", "cascade-deleted": "bad", "STOPS": "bad",
-    "UNREADABLE": "bad", "DELETED": "warn", "no copy": "bad",
-  };
+  const TONES = { "breaks-now": "bad", "breaks-at-restart": "bad", "one-object": "warn" };
   const said = document.getElementById("said");
 
   function el(name, attributes, ...children) {
@@ -57,9 +52,7 @@
     if (button) copy(button.parentElement.querySelector("code"));
   });
 
-  // ---- grids
-
-  const grids = new Map();
+  // ---- findings
 
   class Grid {
     constructor(box, data) {
@@ -86,16 +79,13 @@
       this.active = 0;
       this.choices = new Map();
       this.build();
-      const first = this.columns.findIndex((column) => column.title === this.sort);
-      this.order = this.items;
       this.sortedBy = -1;
-      if (first >= 0) this.sortBy(first); else this.apply();
+      this.sortBy(0);
     }
 
     build() {
-      const title = this.box.dataset.title;
       this.input = el("input", { type: "search", autocomplete: "off", spellcheck: "false" });
-      this.form = el("form", { class: "filter", role: "search", "aria-label": `Filter: ${title}` },
+      this.form = el("form", { class: "filter", role: "search", "aria-label": "Filter" },
         el("label", { class: "words" }, "Filter by words", this.input));
       this.columns.forEach((column, at) => { if (column.choose) this.form.append(this.chooser(column, at)); });
       const reset = el("button", { type: "reset" }, "Clear");
@@ -109,9 +99,9 @@
       });
       // The roles are said, since a narrow screen lays the table out as blocks.
       this.body = el("tbody", { role: "rowgroup" });
-      const table = el("table", { "aria-label": title, class: "list", role: "table" },
+      const table = el("table", { "aria-label": "Findings", class: "list", role: "table" },
         el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...this.heads)), this.body);
-      this.pager = el("nav", { class: "pager", "aria-label": `Pages: ${title}` });
+      this.pager = el("nav", { class: "pager", "aria-label": "Pages" });
       const hint = el("p", { class: "keys" });
       hint.append(el("kbd", {}, "/"), " filters (\"in quotes\" as it stands), ", el("kbd", {}, "↑"), " ", el("kbd", {}, "↓"), " go from row to row, ",
         el("kbd", {}, "Enter"), " opens one, ", el("kbd", {}, "Esc"), " clears the filter");
@@ -212,7 +202,7 @@
         const value = item.values[at];
         if (at === this.keyAt) {
           const button = el("button", {
-            type: "button", class: "open", "aria-expanded": String(open), "aria-controls": open ? `${this.box.id}-${item.id}` : undefined,
+            type: "button", class: "open", "aria-expanded": String(open), "aria-controls": open ? `finding-${item.id}` : undefined,
             tabindex: number - this.at === this.active ? "0" : "-1",
           }, value);
           return el("td", { class: "key", role: "cell" }, button, item.below ? el("span", { class: "below" }, item.below) : undefined);
@@ -250,13 +240,8 @@
           inside.append(el("ol", { class: "ways" }, ...lines.map(([action, line, note]) => el("li", {},
             el("p", { class: "action" }, action), line ? command(line) : undefined, note ? el("p", { class: "note" }, note) : undefined))));
         }
-        if (kind === "table") {
-          const [heads, ...rest] = lines;
-          inside.append(el("table", { "aria-label": title }, el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))),
-            el("tbody", {}, ...rest.map((cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)))))));
-        }
       }
-      return el("tr", { class: "opened", role: "row", id: `${this.box.id}-${item.id}` }, el("td", { role: "cell", colspan: this.columns.length }, inside));
+      return el("tr", { class: "opened", role: "row", id: `finding-${item.id}` }, el("td", { role: "cell", colspan: this.columns.length }, inside));
     }
 
     toggle(row, wanted) {
@@ -316,24 +301,26 @@
     }
   }
 
-  for (const box of document.querySelectorAll(".grid")) {
-    const data = document.getElementById(`data-${box.id}`);
-    grids.set(box.id, new Grid(box, JSON.parse(data.textContent)));
+  const box = document.getElementById("findings");
+  let findings;
+  if (box) {
+    const data = document.getElementById("data-findings");
+    findings = new Grid(box, JSON.parse(data.textContent));
     data.remove();
   }
 
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input, select, textarea");
-    if (event.key !== "/" || typing || event.ctrlKey || event.altKey || event.metaKey || !grids.size) return;
+    if (event.key !== "/" || typing || event.ctrlKey || event.altKey || event.metaKey || !findings) return;
     event.preventDefault();
-    grids.values().next().value.input.focus();
+    findings.input.focus();
   });
 
   const printing = matchMedia("print");
   const folds = [...document.querySelectorAll("details")];
   let unfolded = [];
   function print(on) {
-    for (const grid of grids.values()) grid.print(on);
+    if (findings) findings.print(on);
     if (on && !unfolded.length) unfolded = folds.filter((fold) => !fold.open);
     for (const fold of unfolded) fold.open = on;
     if (!on) unfolded = [];

@@ -169,14 +169,12 @@ def test_hostile_names_stay_text() -> None:
     assert row.facts["Key, base64"]
 
 
-def test_more_than_the_page_takes_is_said_and_rare_causes_stay() -> None:
-    common = [finding_from(examination(f"/registry/secrets/shop/{n:04}")) for n in range(300)]
-    rare = finding_from(examination("/registry/secrets/z/rare", cause=Cause.VALUE_TRUNCATED))
-    found = reported([*common, rare], most=100)
-    rows = found.rows()
-    assert len(rows) == 101
-    assert rows[-1].key == "/registry/secrets/z/rare"
-    assert "200 of 301 findings are not in this page" in found.words
+def test_more_than_the_page_takes_is_said() -> None:
+    found = reported(
+        [finding_from(examination(f"/registry/secrets/shop/{n:04}")) for n in range(300)], most=100
+    )
+    assert len(found.rows()) == 100
+    assert "200 of 300 findings are not in this page" in found.words
 
 
 def test_warnings_count_as_no_damage() -> None:

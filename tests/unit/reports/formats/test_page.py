@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from etcdfix.reports.formats.page import Block, Column, Grid
+from etcdfix.reports.formats.page import Block, Column, Rows
 
 
 def shown(key: str) -> tuple[str, str]:
     """Return the key of the one row, and the command that the page's script makes for it."""
-    grid = Grid("findings", "Findings", [Column("key", "key")])
-    grid.add([(key, "")], [], [Block("ways", "Ways", [("look", f"etcdfix explain {key}", "")])])
-    written: Any = json.loads(b"".join(grid.pieces()))
+    rows = Rows([Column("key", "key")], [], 10)
+    rows.add([(key, "")], [], [Block("ways", "Ways", [("look", f"etcdfix explain {key}", "")])])
+    written: Any = json.loads(b"".join(rows.pieces()))
     (((cell, _below),), _facts, ((_kind, _title, ((_action, command, _note),)),)) = written["rows"][0]
     return cell, command.replace("\0", cell)
 

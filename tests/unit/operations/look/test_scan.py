@@ -6,7 +6,6 @@ import html
 import io
 import json
 import re
-import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ import msgspec
 import pytest
 
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
-from etcdfix.encryption.config import load_configuration, parse_configuration
+from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
@@ -27,12 +26,10 @@ from etcdfix.reports.model import Header, NewFindings, Summary
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.pages import Page
-from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.spool import Spool
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.kinds import Part
-from tests.benchmarks.large_data import Damage, write_database
 from tests.support.collecting import CollectingReporter
 from tests.support.junit import read_junit
 from tests.support.memory_source import MemorySource, stored
@@ -880,21 +877,3 @@ def test_a_scan_that_was_ended_asks_for_no_earlier_revisions(where: str) -> None
     # The one that was at hand is told too.
     assert causes(reporter) == dict.fromkeys("abc", "wrong-key")
     assert (result.summary.keys, result.summary.readable_revisions_not_sought) == (3, 3)
-
-
-def test_memory_is_flat(tmp_path: Path) -> None:
-    """Four times as many keys take no more; a benchmark tries many, and broken ones."""
-    peaks = []
-    for keys in (1_000, 4_000):
-        (tmp_path / str(keys)).mkdir()
-        database, config = write_database(tmp_path / str(keys), keys, Damage.NONE)
-        request = ScanRequest(layout=StorageLayout(), configuration=load_configuration(config))
-        with SnapshotSource(database) as source:
-            tracemalloc.start()
-            try:
-                result = run_scan(source, request, CollectingReporter())
-                peaks.append(tracemalloc.get_traced_memory()[1])
-            finally:
-                tracemalloc.stop()
-        assert result.summary.keys == result.summary.readable == keys
-    assert peaks[1] < 1.2 * peaks[0], peaks

@@ -160,7 +160,7 @@ def examine_all(
         pages: In the source's order.
         take: The consumer.
         plain: Takes what is plain, as counts, once a page and for what waited; None where the consumer takes that too.
-        helpers: Take the first look; the consumer takes what is plain as counts, or what they draw out of each value.
+        helpers: Take the first look; the consumer takes what is plain as counts, or what they extract from each value.
             None where this process looks.
         targets: Etcd keys of values that are searched for damage in any case.
         progress: Counts the values for a display, and those that waited.

@@ -37,7 +37,7 @@ class Setup(msgspec.Struct, frozen=True, array_like=True):
     unreadable_crds: tuple[tuple[str, str], ...]
     aggregated_groups: tuple[str, ...]
     page_file: int | None
-    drawn: tuple[str, bytes] | None = None
+    extracted: tuple[str, bytes] | None = None
 
     def __repr__(self) -> str:
         return "Setup()"
@@ -87,13 +87,13 @@ class Answer(msgspec.Struct, Generic[E], frozen=True, array_like=True):
         opened: What opened, from which mod revision to which.
         others: Places of all other values, and what they are, without the stored bytes; None for those that were not
             examined.
-        drawn: What was drawn out of those that were examined, packed; b"" where nobody wants it.
+        extracted: What was extracted from those that were examined, packed; b"" where nobody wants it.
     """
 
     plain: tuple[PlainCount, ...]
     opened: tuple[OpenedReach, ...]
     others: tuple[tuple[int, E | None], ...]
-    drawn: bytes = b""
+    extracted: bytes = b""
 
     def __repr__(self) -> str:
         return f"Answer({len(self.others)} values)"

@@ -5,8 +5,8 @@ wherever it is said. Whatever needs more comes back unexamined: values that a KM
 records that are not as etcd writes nearly all. This process examines those itself, in their turn, so that a report
 does not tell how many processes there were.
 
-Whoever has to look into the plaintext of every value says by a :class:`Drawing` what to take out of one; that is done
-where the value is examined. What is made of it, in the order of the values, is up to this process.
+Whoever has to look into the plaintext of every value says by an :class:`Extraction` what to take out of one; that is
+done where the value is examined. What is made of it, in the order of the values, is up to this process.
 
 What runs in a worker is :mod:`etcdfix.examine_worker`.
 """
@@ -25,7 +25,7 @@ import msgspec
 
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_frames import Answer, Knowledge, Question, Setup, decode_answer, encode, sent_rule
-from etcdfix.examine_worker import TARGET, Drawing, Found, Worker, drawing_of, kms_providers
+from etcdfix.examine_worker import TARGET, Extraction, Found, Worker, extraction_of, kms_providers
 from etcdfix.model import StoredValue
 from etcdfix.readers import PlainCounts
 from etcdfix.sources.base import Source
@@ -51,37 +51,37 @@ _MOST_SEEDS: Final = 128
 _LAST_STREAM: Final = 2
 
 
-class Drawn(Generic[D]):
-    """What is drawn out of values, by workers or by this process.
+class Extracted(Generic[D]):
+    """What is extracted from values, by workers or by this process.
 
     Args:
         examiner: The one that examines the values; it must have learned the CRDs.
-        target: Dotted name of a function ``make(examiner: Examiner, setup: bytes) -> Drawing``, as
+        target: Dotted name of a function ``make(examiner: Examiner, setup: bytes) -> Extraction``, as
             ``package.module:make``, looked up in each process.
         setup: What ``make`` is given; goes through a pipe.
     """
 
     def __init__(self, examiner: Examiner, target: str, setup: bytes = b"") -> None:
         self.made_by = (target, setup)
-        self._here: Drawing[D] = drawing_of(examiner, *self.made_by)
+        self._here: Extraction[D] = extraction_of(examiner, *self.made_by)
         self._told: tuple[Examination, D] | None = None
 
     def of(self, found: Examination) -> D:
         """Return what is wanted of the value that is taken now.
 
         Raises:
-            KMSPending: See :meth:`Drawing.draw`.
+            KMSPending: See :meth:`Extraction.extract`.
         """
         told = self._told
-        return told[1] if told is not None and told[0] is found else self._here.draw(found)
+        return told[1] if told is not None and told[0] is found else self._here.extract(found)
 
     def unpack(self, packed: bytes) -> Sequence[D]:
-        """Return what a worker has drawn out of a page."""
+        """Return what a worker has extracted from a page."""
         return self._here.unpack(packed)
 
-    def tell(self, found: Examination, drawn: D) -> None:
-        """Take what a worker has drawn out of the value that comes next."""
-        self._told = found, drawn
+    def tell(self, found: Examination, extracted: D) -> None:
+        """Take what a worker has extracted from the value that comes next."""
+        self._told = found, extracted
 
 
 def jobs_for(jobs: Jobs, source: Source) -> int:
@@ -160,7 +160,7 @@ class Helpers:
         source: Where the pages come from.
         jobs: How many processes look; one means that this one does it all.
         early: Workers of :func:`started_early`, for the first look.
-        drawn: What is wanted of the plaintext of every value; None where the consumer takes what is plain as counts.
+        extracted: What is wanted of every plaintext; None where the consumer takes what is plain as counts.
 
     Attributes:
         lost: A sentence for each worker that ended too early.
@@ -174,11 +174,11 @@ class Helpers:
         jobs: Jobs,
         *,
         early: EarlyWorkers | None = None,
-        drawn: Drawn[Any] | None = None,
+        extracted: Extracted[Any] | None = None,
     ) -> None:
         self.lost: list[str] = []
         self._early = early
-        self._drawn = drawn
+        self._extracted = extracted
         self._own: Worker | None = None
         self._examiner = examiner
         self._source = source
@@ -254,7 +254,7 @@ class Helpers:
             tuple(readers.unreadable_crds),
             tuple(sorted(readers.aggregated_groups)),
             page_file,
-            None if self._drawn is None else self._drawn.made_by,
+            None if self._extracted is None else self._extracted.made_by,
         )
 
     def _question(self, page: Page) -> bytes:
@@ -277,9 +277,9 @@ class Helpers:
             counts.take(answer.plain)
         for plain in answer.plain:
             self._count_opened(plain.rule, plain.transformer, plain.kms_key_id, plain.count)
-        drawn = iter(() if self._drawn is None else self._drawn.unpack(answer.drawn))
+        extracted = iter(() if self._extracted is None else self._extracted.unpack(answer.extracted))
         for place, found in answer.others:
-            own = None if self._drawn is None or found is None else next(drawn)
+            own = None if self._extracted is None or found is None else next(extracted)
             stored = page.value(place)
             if stored is None:
                 continue
@@ -289,8 +289,8 @@ class Helpers:
             if found.opened:
                 self._count_opened(found.rule, found.transformer, found.kms_key_id, 1)
             whole = msgspec.structs.replace(found, stored=stored)
-            if self._drawn is not None:
-                self._drawn.tell(whole, own)
+            if self._extracted is not None:
+                self._extracted.tell(whole, own)
             yield stored, whole
 
     def _count_opened(self, rule: str, transformer: str, kms_key_id: str, count: int) -> None:

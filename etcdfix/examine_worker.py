@@ -42,10 +42,10 @@ _NOT_TO_BE_SENT: Final = (ValueError, OverflowError)
 _NOTHING: Final = StoredValue(b"", b"", 0, 0, 0, 0)
 
 
-class Drawing(Protocol[D]):
+class Extraction(Protocol[D]):
     """Says what is taken out of the plaintext of one value; there is one in each process that examines values."""
 
-    def draw(self, found: Examination) -> D:
+    def extract(self, found: Examination) -> D:
         """Return what is wanted of a value that was examined just now; it rests on that value alone.
 
         Raises:
@@ -53,8 +53,8 @@ class Drawing(Protocol[D]):
         """
         ...
 
-    def pack(self, drawn: Sequence[D]) -> bytes:
-        """Return what was drawn out of one page as bytes.
+    def pack(self, extracted: Sequence[D]) -> bytes:
+        """Return what was extracted from one page as bytes.
 
         Raises:
             ValueError: It holds text that is not Unicode.
@@ -66,10 +66,10 @@ class Drawing(Protocol[D]):
         ...
 
 
-def drawing_of(examiner: Examiner, target: str, setup: bytes) -> Drawing[D]:
-    """Return what a target makes, as :class:`~etcdfix.examine_jobs.Drawn` takes it."""
+def extraction_of(examiner: Examiner, target: str, setup: bytes) -> Extraction[D]:
+    """Return what a target makes, as :class:`~etcdfix.examine_jobs.Extracted` takes it."""
     module, _, name = target.partition(":")
-    make: Callable[[Examiner, bytes], Drawing[D]] = getattr(import_module(module), name)
+    make: Callable[[Examiner, bytes], Extraction[D]] = getattr(import_module(module), name)
     return make(examiner, setup)
 
 
@@ -115,8 +115,8 @@ class Worker:
         readers.custom_resources = {(crd.group, crd.plural): crd for crd in setup.custom_resources}
         readers.unreadable_crds = list(setup.unreadable_crds)
         readers.aggregated_groups = set(setup.aggregated_groups)
-        self._drawing: Drawing[Any] | None = (
-            None if setup.drawn is None else drawing_of(self._examiner, *setup.drawn)
+        self._extraction: Extraction[Any] | None = (
+            None if setup.extracted is None else extraction_of(self._examiner, *setup.extracted)
         )
         self._providers = kms_providers(transformers)
         self._image: Image = b""
@@ -140,29 +140,29 @@ class Worker:
             others.append((place, None))
 
         page = passed_on(asked.kind, asked.page, self._image, leave)
-        counts = PlainCounts() if self._drawing is None else None
-        drawn: list[Any] = []
+        counts = PlainCounts() if self._extraction is None else None
+        extracted: list[Any] = []
         for _, found in self._examiner.examine_each(page.values(), counts):
-            others.append((page.at, self._shown(found, drawn)))
+            others.append((page.at, self._shown(found, extracted)))
         packed = b""
-        if self._drawing is not None:
+        if self._extraction is not None:
             try:
-                packed = self._drawing.pack(drawn)
+                packed = self._extraction.pack(extracted)
             except _NOT_TO_BE_SENT:
-                packed, others = self._drawing.pack(()), [(place, None) for place, _ in others]
+                packed, others = self._extraction.pack(()), [(place, None) for place, _ in others]
         plain = tuple(counts.settle()) if counts is not None else ()
         opened = tuple(self._examiner.readers.opened.take())
         return encode(Answer(plain, opened, tuple(others), packed))
 
-    def _shown(self, found: Found, drawn: list[Any]) -> msgspec.Raw | None:
-        """Return an examination without the stored bytes, and keep what is drawn out of the value.
+    def _shown(self, found: Found, extracted: list[Any]) -> msgspec.Raw | None:
+        """Return an examination without the stored bytes, and keep what is extracted from the value.
 
         None where a plugin has a part in it.
         """
         own = None
-        if self._drawing is not None and not isinstance(found, KMSPending):
+        if self._extraction is not None and not isinstance(found, KMSPending):
             try:
-                own = self._drawing.draw(found)
+                own = self._extraction.extract(found)
             except KMSPending:
                 self._untold.touched = True
         touched, self._untold.touched = self._untold.touched, False
@@ -172,8 +172,8 @@ class Worker:
             shown = msgspec.Raw(encode(_without_bytes(found)))
         except _NOT_TO_BE_SENT:
             return None
-        if self._drawing is not None:
-            drawn.append(own)
+        if self._extraction is not None:
+            extracted.append(own)
         return shown
 
 

@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from etcdfix.apiserver.all_servers import AllServers, require_servers
 from etcdfix.apiserver.authorization import Authorization, authorize
 from etcdfix.apiserver.client import NoReply, Server, require_done
-from etcdfix.apiserver.fleet import Fleet, require_servers
 from etcdfix.apiserver.memory import Memory, Remembered, remember, served_versions
 from etcdfix.apiserver.objects import Answer, APIObject, Foretold, Said, look_for
 from etcdfix.apiserver.patience import pause_seconds
@@ -58,14 +58,14 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def read_by_each(
-    fleet: Fleet, thing: APIObject, foretold: Foretold | None = None
+    all_servers: AllServers, thing: APIObject, foretold: Foretold | None = None
 ) -> tuple[ServerAnswer, ...]:
     """Ask each server for what etcd holds; those that cannot be asked stand among the answers.
 
     One that has too much to do is asked again, a little later.
 
     Args:
-        fleet: The servers.
+        all_servers: The servers.
         thing: The object.
         foretold: As for :func:`~etcdfix.apiserver.objects.look_for`.
 
@@ -82,7 +82,7 @@ def read_by_each(
         if isinstance(said, Said)
         else ServerAnswer(server=server.address, answer=Answer.NO_ANSWER, detail=said)
         for server, said in _each_patiently(
-            fleet,
+            all_servers,
             lambda server: look_for(server, thing, certain=True, foretold=foretold),
             lambda said: said.again_after,
         )
@@ -91,12 +91,12 @@ def read_by_each(
         ServerAnswer(
             server=each.server, answer=Answer.DENIED if each.denied else Answer.NO_ANSWER, detail=each.why
         )
-        for each in fleet.absent
+        for each in all_servers.absent
     ]
     return (*answers, *absent)
 
 
-def remembered_by_each(fleet: Fleet, thing: APIObject) -> list[Holder]:
+def remembered_by_each(all_servers: AllServers, thing: APIObject) -> list[Holder]:
     """Ask each server for what it has in memory; one that has too much to do again, a little later.
 
     Raises:
@@ -106,19 +106,19 @@ def remembered_by_each(fleet: Fleet, thing: APIObject) -> list[Holder]:
         said
         if isinstance(said, Holder)
         else Holder(server, "", Remembered(word=Memory.NO_ANSWER, detail=said))
-        for server, said in _each_patiently(fleet, lambda server: _recall(server, thing), _recall_after)
+        for server, said in _each_patiently(all_servers, lambda server: _recall(server, thing), _recall_after)
     ]
 
 
-def revision_by_each(fleet: Fleet) -> list[tuple[Server, Standing]]:
+def revision_by_each(all_servers: AllServers) -> list[tuple[Server, Standing]]:
     """Ask each server for the newest revision of its datastore; one that has too much to do again, a little later."""
-    told = _each_patiently(fleet, revision_seen_by, lambda said: said.again_after)
+    told = _each_patiently(all_servers, revision_seen_by, lambda said: said.again_after)
     return [(server, Standing(why=said) if isinstance(said, str) else said) for server, said in told]
 
 
-def loaded_by_each(fleet: Fleet) -> list[tuple[Server, str]]:
+def loaded_by_each(all_servers: AllServers) -> list[tuple[Server, str]]:
     """Ask each server for the digest of the EncryptionConfiguration that it has loaded; "" where it says none."""
-    asked = _each(fleet, fleet.servers, loaded_configuration)
+    asked = _each(all_servers, all_servers.servers, loaded_configuration)
     return [(server, said if said.startswith("sha256:") else "") for server, said in asked]
 
 
@@ -136,23 +136,25 @@ def loaded_configuration(server: Server) -> str:
     return digests.pop().decode() if len(digests) == 1 else ""
 
 
-def authorize_by_first(fleet: Fleet, thing: APIObject, verbs: tuple[str, ...]) -> Authorization:
+def authorize_by_first(all_servers: AllServers, thing: APIObject, verbs: tuple[str, ...]) -> Authorization:
     """Ask one server for permissions on exactly one object.
 
     Raises:
         AuthorizationRefused: Anything but a clear yes, or no server can be asked.
     """
-    require_servers(fleet)
-    server, seconds = fleet.servers[0], _MOST_REQUESTS * fleet.request_seconds
-    (said,) = run_within([lambda: authorize(server, thing, cluster=fleet.cluster, verbs=verbs)], seconds)
+    require_servers(all_servers)
+    server, seconds = all_servers.servers[0], _MOST_REQUESTS * all_servers.request_seconds
+    (said,) = run_within(
+        [lambda: authorize(server, thing, cluster=all_servers.cluster, verbs=verbs)], seconds
+    )
     return require_done(said, seconds)
 
 
 def _each_patiently(
-    fleet: Fleet, call: Callable[[Server], _Result], again_after: Callable[[_Result], int | None]
+    all_servers: AllServers, call: Callable[[Server], _Result], again_after: Callable[[_Result], int | None]
 ) -> list[tuple[Server, _Result | str]]:
     """Ask servers side by side, and those again that may say something else after so many seconds."""
-    told = _each(fleet, fleet.servers, call)
+    told = _each(all_servers, all_servers.servers, call)
     for _ in range(_MOST_WAITS):
         pauses = {
             place: seconds
@@ -162,16 +164,18 @@ def _each_patiently(
         if not pauses:
             break
         sleep(max(pauses.values()))
-        for place, said in zip(pauses, _each(fleet, [told[place][0] for place in pauses], call), strict=True):
+        for place, said in zip(
+            pauses, _each(all_servers, [told[place][0] for place in pauses], call), strict=True
+        ):
             told[place] = said
     return told
 
 
 def _each(
-    fleet: Fleet, servers: Sequence[Server], call: Callable[[Server], _Result]
+    all_servers: AllServers, servers: Sequence[Server], call: Callable[[Server], _Result]
 ) -> list[tuple[Server, _Result | str]]:
     """Ask servers side by side; where there was no answer, say why."""
-    seconds = _MOST_REQUESTS * fleet.request_seconds
+    seconds = _MOST_REQUESTS * all_servers.request_seconds
     found = run_within([partial(call, server) for server in servers], seconds)
     told: list[tuple[Server, _Result | str]] = []
     for server, said in zip(servers, found, strict=True):

@@ -83,7 +83,7 @@ def transformers(context: click.Context) -> Iterable[tuple[str, str]]:
     """Complete transformers of the encryption configuration that is named, by option or variable."""
     from etcdfix.encryption.config import KeyedProvider, KMSProvider, load_configuration  # noqa: PLC0415 - ciphers
     from etcdfix.encryption.envelope import transformer_name  # noqa: PLC0415 - same
-    from etcdfix.encryption.redaction import may_hold_key  # noqa: PLC0415 - same
+    from etcdfix.encryption.key_text import may_hold_key  # noqa: PLC0415 - same
 
     path = context.params.get("encryption_config")
     if not path:

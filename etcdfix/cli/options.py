@@ -16,9 +16,9 @@ import click
 
 from etcdfix.cli.completing import files
 from etcdfix.cli.ending import end_after
+from etcdfix.cli.on_this_machine import with_what_is_found
 from etcdfix.cli.origins import origin_of, origins_of
 from etcdfix.cli.output import say
-from etcdfix.cli.presets import with_preset
 from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
@@ -180,7 +180,7 @@ def gather_inputs(
     Raises:
         ConfigurationError: Options contradict each other or make no sense.
     """
-    options = with_preset(options)
+    options = with_what_is_found(options)
     connection = {name: options.get(name) for name in _CONNECTION}
     snapshot: Path | None = options.get("snapshot")
     kine: Path | None = options.get("kine")
@@ -356,7 +356,7 @@ def inputs_of_one_etcd(options: dict[str, Any], scope: ScopeRequest, keys: Itera
     Raises:
         ConfigurationError: Options make no sense, or what is named lies in several etcds.
     """
-    options = with_preset(options)  # it is said once
+    options = with_what_is_found(options)  # it is said once
     inputs = gather_inputs(options)
     if not inputs.overrides:
         return inputs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from etcdfix.apiserver.fleet import open_fleet, require_servers
+from etcdfix.apiserver.all_servers import open_all_servers, require_servers
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
@@ -156,8 +156,8 @@ def command(
             say(
                 "the last line of the index was torn, by a crash, and was taken away; its file is found again"
             )
-        with open_fleet(api, cluster) as fleet:
-            require_servers(fleet)
+        with open_all_servers(api, cluster) as all_servers:
+            require_servers(all_servers)
             if report is not None and not cluster.is_known:
                 say(
                     "the report does not say which cluster it is of: see that these API servers are of the same one"
@@ -169,7 +169,7 @@ def command(
             record = RescueRecord(
                 places,
                 store.path,
-                cluster_uid=fleet.cluster.uid,
+                cluster_uid=all_servers.cluster.uid,
                 resources=sorted({str(target.resource) for target in targets.objects}),
             )
             request = RescueRequest(
@@ -182,7 +182,7 @@ def command(
                 ),
                 per_second=rate,
             )
-            result = run_rescue(request, fleet, store, record, progress=_progress)
+            result = run_rescue(request, all_servers, store, record, progress=_progress)
     with report_place(output_file, (from_report, kubeconfig), output) as place:
         place.write(RESCUE_FORMATS, result.report)
     if result.ended is not None:

@@ -27,9 +27,9 @@ from etcdfix.encryption.config_rules import (
     given_members,
     key_bytes,
 )
+from etcdfix.encryption.key_text import is_key_text, shown
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.endpoint import socket_path
-from etcdfix.encryption.redaction import is_key_text, shown
 from etcdfix.errors import ConfigurationError
 from etcdfix.golang.goquote import go_quote, withheld
 from etcdfix.golang.gotime import parse_duration

@@ -31,8 +31,8 @@ from etcdfix.encryption.config_rules import (
     rule_name,
 )
 from etcdfix.encryption.envelope import transformer_name
+from etcdfix.encryption.key_text import may_hold_key, shown
 from etcdfix.encryption.keyring import fingerprint
-from etcdfix.encryption.redaction import may_hold_key, shown
 from etcdfix.golang.goquote import withheld
 from etcdfix.golang.goyaml import line_of
 from etcdfix.model import GroupResource

@@ -34,7 +34,7 @@ from etcdfix.encryption.config import (
 from etcdfix.encryption.config_rules import EVERYTHING, narrowest_first, parse_group_resource, rule_name
 from etcdfix.encryption.config_text import Element, Part, configuration_file
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.encryption.redaction import shown
+from etcdfix.encryption.key_text import shown
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
 

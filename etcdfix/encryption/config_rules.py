@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from etcdfix.encryption.config_file import KMS, Key, Path, Problem, Provider, Rule
+from etcdfix.encryption.key_text import shown
 from etcdfix.encryption.kms.endpoint import socket_path
-from etcdfix.encryption.redaction import shown
 from etcdfix.errors import UnknownEncoding
 from etcdfix.golang import gobase64
 from etcdfix.golang.gotime import parse_duration

@@ -9,7 +9,7 @@ from typing import Final
 
 from etcdfix.examine import Examiner
 from etcdfix.graph.contents import MOST_REPLICAS, ContentReader, SharedReferences
-from etcdfix.graph.drawing import GraphDrawing, ObjectDrawn, setup_of
+from etcdfix.graph.extraction import GraphExtraction, ObjectExtract, setup_of
 from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex
 from etcdfix.graph.kinds import Served, served_version
 from etcdfix.graph.model import OwnerReference
@@ -60,7 +60,7 @@ class IndexBuilder:
     def __init__(self, examiner: Examiner, source: Source) -> None:
         self._reader = ContentReader(examiner)
         self._reader.learn(source)
-        self._drawing = GraphDrawing(self._reader)
+        self._extraction = GraphExtraction(self._reader)
         self._examiner = examiner
         self._prefix = examiner.layout.prefix_bytes
         self._custom: set[tuple[str, str]] = set()
@@ -73,8 +73,8 @@ class IndexBuilder:
         self._bundles: dict[bytes, int] = {}
         self._targets: dict[tuple[str, str], tuple[ResourcePrefix | None, int]] = {}
 
-    def drawing_setup(self) -> bytes:
-        """Return what :func:`etcdfix.graph.drawing.make` needs."""
+    def extraction_setup(self) -> bytes:
+        """Return what :func:`etcdfix.graph.extraction.make` needs."""
         return setup_of(self._reader)
 
     def add(self, found: Examination) -> None:
@@ -83,10 +83,10 @@ class IndexBuilder:
         Raises:
             KMSPending: See :meth:`~etcdfix.graph.contents.ContentReader.read`.
         """
-        self.absorb(found, self._drawing.draw(found))
+        self.absorb(found, self._extraction.extract(found))
 
-    def absorb(self, found: Examination, drawn: ObjectDrawn | None) -> None:
-        """Take in one key, and what was drawn out of its value; None where that cannot be looked into."""
+    def absorb(self, found: Examination, extracted: ObjectExtract | None) -> None:
+        """Take in one key, and what was extracted from its value; None where that cannot be looked into."""
         tables = self._tables
         stored = found.stored
         key = stored.key
@@ -110,10 +110,10 @@ class IndexBuilder:
             if found.decoded is not None and found.decoded.uid:
                 tables.uids[node] = found.decoded.uid
             flags |= self._version_flag(found)
-            if drawn is not None:
-                flags |= self._take(node, found, drawn)
+            if extracted is not None:
+                flags |= self._take(node, found, extracted)
                 if not tables.uids[node]:
-                    tables.uids[node] = drawn.uid
+                    tables.uids[node] = extracted.uid
             else:
                 flags |= OPAQUE
                 self._index.opaque += 1
@@ -180,36 +180,36 @@ class IndexBuilder:
         self._outside[start] += 1
         self._outside_bytes[start] += size
 
-    def _take(self, node: int, found: Examination, drawn: ObjectDrawn) -> int:
+    def _take(self, node: int, found: Examination, extracted: ObjectExtract) -> int:
         tables = self._tables
-        flags = drawn.flags
-        finalizers = drawn.finalizers[:_MOST_FINALIZERS]
+        flags = extracted.flags
+        finalizers = extracted.finalizers[:_MOST_FINALIZERS]
         if finalizers:
             tables.finalizers[node] = self._shared.setdefault(finalizers, finalizers)
             flags |= ORPHANS if ORPHAN_FINALIZER in finalizers else 0
             flags |= FOREGROUND if FOREGROUND_FINALIZER in finalizers else 0
-        if drawn.terminating_since:
-            tables.since[node] = drawn.terminating_since
+        if extracted.terminating_since:
+            tables.since[node] = extracted.terminating_since
             flags |= TERMINATING
-        if drawn.owners:
-            self._take_owners(node, found, drawn.owners)
-        if drawn.references:
-            self._take_references(node, drawn.references)
-        if drawn.shared is not None:
-            tables.join_bundle(node, self._bundle(drawn.shared))
-        if drawn.type:
-            tables.types[node] = tables.texts.number(drawn.type)
-        if drawn.unprotected:
+        if extracted.owners:
+            self._take_owners(node, found, extracted.owners)
+        if extracted.references:
+            self._take_references(node, extracted.references)
+        if extracted.shared is not None:
+            tables.join_bundle(node, self._bundle(extracted.shared))
+        if extracted.type:
+            tables.types[node] = tables.texts.number(extracted.type)
+        if extracted.unprotected:
             tables.unprotected.add(node)
-        if drawn.namespace is not None:
-            self._index.namespaces[node] = drawn.namespace
-        if drawn.webhooks:
-            self._index.webhooks[node] = drawn.webhooks
-        if drawn.service:
+        if extracted.namespace is not None:
+            self._index.namespaces[node] = extracted.namespace
+        if extracted.webhooks:
+            self._index.webhooks[node] = extracted.webhooks
+        if extracted.service:
             apis = found.directory.path == API_SERVICE_PATH
-            (self._index.api_services if apis else self._index.endpoints)[node] = drawn.service
-        if drawn.unavailable is not None:
-            self._index.unavailable_apis[found.name] = drawn.unavailable
+            (self._index.api_services if apis else self._index.endpoints)[node] = extracted.service
+        if extracted.unavailable is not None:
+            self._index.unavailable_apis[found.name] = extracted.unavailable
         return flags
 
     def _version_flag(self, found: Examination) -> int:

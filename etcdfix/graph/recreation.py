@@ -337,7 +337,7 @@ class Claimed(NamedTuple):
     by: str
 
 
-class ClaimDrawn(NamedTuple):
+class ClaimExtract(NamedTuple):
     """What a spec claims: namespace and name of a Secret, or what :func:`endpoints_of` stands for; and who makes it.
 
     Attributes:
@@ -351,7 +351,7 @@ class ClaimDrawn(NamedTuple):
     by: str
 
 
-class NeighbourDrawn(msgspec.Struct, array_like=True, gc=False):
+class NeighbourExtract(msgspec.Struct, array_like=True, gc=False):
     """What one readable object tells of broken ones beside it.
 
     Attributes:
@@ -362,7 +362,7 @@ class NeighbourDrawn(msgspec.Struct, array_like=True, gc=False):
 
     sibling: bool
     label: int
-    claims: list[ClaimDrawn]
+    claims: list[ClaimExtract]
 
 
 class NeighbourReader:
@@ -379,7 +379,7 @@ class NeighbourReader:
         self._left = dict.fromkeys(places, _MOST_SIBLINGS)
         self._namespaces = {place.namespace for place in places}
 
-    def read(self, found: Examination) -> NeighbourDrawn | None:
+    def read(self, found: Examination) -> NeighbourExtract | None:
         """Look at one value that was examined just now; return None where it tells nothing.
 
         Raises:
@@ -400,28 +400,28 @@ class NeighbourReader:
         if sibling:
             self._left[place] -= 1
             label = next(labels_of(labels, tuple(annotations), path), None)
-        return NeighbourDrawn(
+        return NeighbourExtract(
             sibling,
             -1 if label is None else RULES.labels.index(label),
             list(_claims(found, whole, annotations)),
         )
 
 
-def _claims(found: Examination, whole: Plain, annotations: dict[str, Any]) -> Iterator[ClaimDrawn]:
+def _claims(found: Examination, whole: Plain, annotations: dict[str, Any]) -> Iterator[ClaimExtract]:
     path, namespace, name = found.directory.path, found.namespace, found.name
     rule = _SPECS.get(path)
     if rule is not None:
         by = f"{found.directory.resource}.{found.directory.group} {name}"
         for secret in claimed_secrets(rule, namespace, name, whole):
-            yield ClaimDrawn(*secret, rule.recreated_by, by)
+            yield ClaimExtract(*secret, rule.recreated_by, by)
     elif path == _SERVICES:
         if selects(whole):
             by = f"services {name}, which has a selector"
-            yield ClaimDrawn(namespace, endpoints_of(name), "controller-manager", by)
+            yield ClaimExtract(namespace, endpoints_of(name), "controller-manager", by)
         for annotation in RULES.serving_certificate:
             value = annotations.get(annotation)
             if isinstance(value, str) and value:
-                yield ClaimDrawn(namespace, value, "openshift-service-ca", f"services {name}")
+                yield ClaimExtract(namespace, value, "openshift-service-ca", f"services {name}")
 
 
 class Neighbours:
@@ -431,15 +431,15 @@ class Neighbours:
         self._siblings = {place: Siblings() for place in places}
         self._claims: dict[tuple[str, str], Claimed] = {}
 
-    def absorb(self, found: Examination, drawn: NeighbourDrawn | None) -> None:
+    def absorb(self, found: Examination, extracted: NeighbourExtract | None) -> None:
         """Take in one examined value, and what :meth:`NeighbourReader.read` says of it."""
-        if drawn is None:
+        if extracted is None:
             return
         siblings = self._siblings.get(Place(found.directory.path, found.namespace))
-        if drawn.sibling and siblings is not None and siblings.count < _MOST_SIBLINGS:
-            siblings.add(found.name, RULES.labels[drawn.label] if drawn.label >= 0 else None)
+        if extracted.sibling and siblings is not None and siblings.count < _MOST_SIBLINGS:
+            siblings.add(found.name, RULES.labels[extracted.label] if extracted.label >= 0 else None)
         if len(self._claims) < _MOST_CLAIMS:
-            for claim in drawn.claims:
+            for claim in extracted.claims:
                 self._claims[claim.namespace, claim.wanted] = Claimed(MAKERS[claim.maker], claim.by)
 
     def claim(self, namespace: str, wanted: str) -> Claimed | None:

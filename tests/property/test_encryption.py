@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.envelope import parse_envelope, transformer_name
+from etcdfix.encryption.key_text import may_hold_key
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.endpoint import socket_path
 from etcdfix.encryption.kms.envelopes import (
@@ -20,7 +21,6 @@ from etcdfix.encryption.kms.envelopes import (
     parse_v1_body,
     validate_encrypted_object,
 )
-from etcdfix.encryption.redaction import may_hold_key
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.errors import ConfigurationError
 from etcdfix.golang.gotime import format_duration, parse_duration

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from etcdfix.apiserver.fleet import open_fleet
+from etcdfix.apiserver.all_servers import open_all_servers
 from etcdfix.apiserver.memory import Memory, remember
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import APIAccess
@@ -104,11 +104,14 @@ class LostKeyCluster(Registry):
         place = f"{group}/{resource}" if group else resource
         keys = [self.key(f"shop/{name}", place) for name in names] if names else self.keys
         identity = ClusterIdentity.by_uid(self.p1.uid)
-        with open_fleet(APIAccess(self.kubeconfig), identity) as fleet, RescueStore.open(self.saved) as store:
+        with (
+            open_all_servers(APIAccess(self.kubeconfig), identity) as all_servers,
+            RescueStore.open(self.saved) as store,
+        ):
             for key in keys:
                 namespace, name = key.decode().rsplit("/", 2)[1:]
                 thing = APIObject(group, "v1", resource, namespace, name)
-                found = remember(fleet.servers[0], thing)
+                found = remember(all_servers.servers[0], thing)
                 assert found.word is Memory.HELD
                 assert found.identity is not None
                 origin = Origin(

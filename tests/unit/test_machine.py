@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix import machine
-from etcdfix.inputs.presets import find_presets
+from etcdfix.inputs.on_this_machine import find_distributions
 from etcdfix.remediation.durable import default_directory
 from tests.support.empty_machine import FOR_TESTS, forget_machine
 
@@ -42,7 +42,7 @@ def test_nothing_is_kept_on_the_machine_of_a_test(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
     assert default_directory().is_relative_to(machine.ROOT)
     assert not machine.ROOT.exists()
-    assert find_presets(machine.ROOT) == []
+    assert find_distributions(machine.ROOT) == []
 
 
 def test_only_one_module_names_places_of_the_machine() -> None:

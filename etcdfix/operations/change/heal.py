@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from etcdfix.apiserver.fleet import open_fleet, require_servers
+from etcdfix.apiserver.all_servers import open_all_servers, require_servers
 from etcdfix.apiserver.memory import identity_in
 from etcdfix.errors import EtcdfixError, NotDurable, RefusedByRule
 from etcdfix.operations.change.execute_change import (
@@ -184,16 +184,16 @@ def run_heal(
         )
     step("check: places")
     warnings = place_warnings(request.record_paths)
-    with open_fleet(request.api, identity) as fleet:
-        require_servers(fleet)
+    with open_all_servers(request.api, identity) as all_servers:
+        require_servers(all_servers)
         if isinstance(cluster.source, KineSource):
             step("check: the file is what the API servers read")
-            check_current(cluster.source, fleet, request.accepted.named(Rule.UNCHECKED_SERVER))
+            check_current(cluster.source, all_servers, request.accepted.named(Rule.UNCHECKED_SERVER))
         run = _Run(
             Ground(
                 cluster=cluster,
                 identity=identity,
-                fleet=fleet,
+                all_servers=all_servers,
                 saved=index.directory,
                 again=request.again,
                 copies={key: newest_first(objects) for key, objects in index.by_key().items()},

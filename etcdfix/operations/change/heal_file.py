@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from etcdfix.apiserver.all_servers import AllServers
 from etcdfix.apiserver.authorization import can_i
-from etcdfix.apiserver.fleet import Fleet
 from etcdfix.apiserver.holders import revision_by_each
 from etcdfix.apiserver.patience import AGAIN
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.kine import KineSource
 
 
-def check_current(source: KineSource, fleet: Fleet, unchecked: Sequence[str]) -> None:
+def check_current(source: KineSource, all_servers: AllServers, unchecked: Sequence[str]) -> None:
     """Refuse unless the file and each API server stand at one revision.
 
     The file is read before the servers are asked and after. What a server finds then lies between the two: below it
@@ -20,7 +20,7 @@ def check_current(source: KineSource, fleet: Fleet, unchecked: Sequence[str]) ->
 
     Args:
         source: The file as it stood once.
-        fleet: The API servers.
+        all_servers: The API servers.
         unchecked: Addresses of servers that need not have an answer, where another one has.
 
     Raises:
@@ -28,7 +28,7 @@ def check_current(source: KineSource, fleet: Fleet, unchecked: Sequence[str]) ->
         SourceError: The file cannot be read.
     """
     before = _revision(source)
-    answers = revision_by_each(fleet)
+    answers = revision_by_each(all_servers)
     after = _revision(source)
     shown = any(said.revision is not None for _server, said in answers)
     for server, said in answers:

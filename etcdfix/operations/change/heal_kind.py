@@ -71,7 +71,7 @@ def _check_rescued(ground: Ground, found: Examination, copies: tuple[SavedObject
     }
     if str(stored.mod_revision) in saved:
         return
-    for holder in remembered_by_each(ground.fleet, _thing(found)):
+    for holder in remembered_by_each(ground.all_servers, _thing(found)):
         identity = holder.memory.identity
         if identity is not None and identity.resource_version not in saved:
             raise refuse(
@@ -102,7 +102,7 @@ def _check_read_by_all(ground: Ground, newest: Examination) -> None:
     Raises:
         RefusedByRule: One does not; what it would be healed to, it could not read either.
     """
-    for said in read_by_each(ground.fleet, _thing(newest)):
+    for said in read_by_each(ground.all_servers, _thing(newest)):
         if said.answer is Answer.READ_ERROR:
             raise refuse(
                 Rule.WRITE_KEY,
@@ -123,7 +123,7 @@ def _check_loaded(ground: Ground, directory: ResourcePrefix) -> None:
         RefusedByRule: One has, and that is not accepted.
     """
     ours = ground.cluster.config_sha256
-    for server, loaded in loaded_by_each(ground.fleet):
+    for server, loaded in loaded_by_each(ground.all_servers):
         if not loaded or loaded == ours or server.address in ground.unchecked_servers:
             continue
         accept = acceptance(Rule.UNCHECKED_SERVER, server.address)

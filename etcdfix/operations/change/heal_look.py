@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from etcdfix.apiserver.all_servers import AllServers
 from etcdfix.apiserver.authorization import can_i
-from etcdfix.apiserver.fleet import Fleet
 from etcdfix.apiserver.holders import Holder, authorize_by_first, read_by_each, remembered_by_each
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer, APIObject
@@ -128,7 +128,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         cluster: Where, read with today's configuration.
         identity: Which cluster it is.
-        fleet: Its API servers.
+        all_servers: Its API servers.
         saved: Directory of what was rescued.
         copies: What was rescued, by etcd key, the newest resourceVersion first.
         again: Options that commands must repeat.
@@ -139,7 +139,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: Cluster
     identity: ClusterIdentity
-    fleet: Fleet
+    all_servers: AllServers
     saved: Path
     copies: Mapping[bytes, tuple[SavedObject, ...]]
     again: RepeatedOptions
@@ -254,7 +254,7 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
     if not api_path(thing.group, version or "v1", thing.resource, thing.namespace, thing.name):
         return LeftAlone(found.stored.key, Rule.NOT_HEALABLE, "no request of the API can name it")
     step("check: memory of the API servers")
-    first, *others = remembered_by_each(ground.fleet, thing)
+    first, *others = remembered_by_each(ground.all_servers, thing)
     # The first is the kubeconfig's, and may be a balancer: who changes something there may reach any server.
     memory = [*others, first]
     if all(each.memory.word is Memory.NOT_SERVED for each in memory):
@@ -262,13 +262,13 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
             found.stored.key, Rule.NOT_HEALABLE, f"no API server serves {directory.group_resource}"
         )
     step("check: API servers")
-    answers = read_by_each(ground.fleet, thing, foretold_of(found))
+    answers = read_by_each(ground.all_servers, thing, foretold_of(found))
     check_answers(thing, answers, ground.unchecked_servers)
     step("check: permission")
     servers = ServerAnswers(
         answers=answers,
-        warnings=tuple(ground.fleet.warnings),
-        authorization=authorize_by_first(ground.fleet, thing, VERBS),
+        warnings=tuple(ground.all_servers.warnings),
+        authorization=authorize_by_first(ground.all_servers, thing, VERBS),
     )
     chosen = _choose(ground, target, found, identity, memory)
     if isinstance(chosen, LeftAlone):

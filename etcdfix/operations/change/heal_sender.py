@@ -270,7 +270,7 @@ class HealSender:
     def _unread_elsewhere(self) -> list[str]:
         """Say which API servers do not read what was written: they lack today's write key."""
         try:
-            answers = read_by_each(self._ground.fleet, self._healable.thing)
+            answers = read_by_each(self._ground.all_servers, self._healable.thing)
         except EtcdfixError as exc:
             return [f"whether the other API servers read it is not known: {exc.message}"]
         return [
@@ -349,7 +349,7 @@ class HealSender:
 
     def _read_back(self, holder: Holder) -> dict[str, Any] | None:
         """Return the object as the server reads it from etcd, in the version in which it was saved."""
-        reply = self._ground.fleet.within(
+        reply = self._ground.all_servers.within(
             partial(holder.server.send, "GET", holder.path, longest=LONGEST_ANSWER)
         )
         return _parsed(reply.body) if isinstance(reply, Reply) and reply.status == 200 else None

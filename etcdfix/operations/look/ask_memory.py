@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.apiserver.all_servers import AllServers
 from etcdfix.apiserver.client import Server
-from etcdfix.apiserver.fleet import Fleet
 from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
 from etcdfix.apiserver.objects import APIObject, Said
 from etcdfix.apiserver.patience import pause_seconds
@@ -63,7 +63,7 @@ class ServerMemory:
     """One API server, and what is known of its memory so far.
 
     Args:
-        fleet: That it is one of.
+        all_servers: That it is one of.
         server: The server.
         pace: Of all requests.
         metadata_only: Ask for names and revisions alone, which reveals nothing.
@@ -75,12 +75,14 @@ class ServerMemory:
         lost: Why it is asked for nothing more of a kind, by resource.
     """
 
-    def __init__(self, fleet: Fleet, server: Server, pace: Pace, *, metadata_only: bool = False) -> None:
+    def __init__(
+        self, all_servers: AllServers, server: Server, pace: Pace, *, metadata_only: bool = False
+    ) -> None:
         self.address = server.address
         self.requests = 0
         self.gone: Remembered | None = None
         self.lost: dict[GroupResource, Remembered] = {}
-        self._fleet = fleet
+        self._all_servers = all_servers
         self._server = server
         self._pace = pace
         self._metadata_only = metadata_only
@@ -116,7 +118,7 @@ class ServerMemory:
                 if found.word is Memory.HELD:
                     self._versions[resource] = version
                 return found
-        others = self._fleet.within(partial(served_versions, self._server, thing))
+        others = self._all_servers.within(partial(served_versions, self._server, thing))
         if others is None or isinstance(others, Said):
             detail = others.detail if others is not None else "it does not answer in time"
             return Remembered(word=Memory.NO_ANSWER, detail=detail)
@@ -136,7 +138,7 @@ class ServerMemory:
         for waits in range(_MOST_WAITS + 1):
             self._pace.wait()
             self.requests += 1
-            asked = self._fleet.within(
+            asked = self._all_servers.within(
                 partial(remember, self._server, thing, kind=kind, metadata_only=self._metadata_only)
             )
             found = asked or Remembered(word=Memory.NO_ANSWER, detail="it does not answer in time")
@@ -164,7 +166,7 @@ class ServerMemory:
         """Tell a server that cannot read one object from one that has lost its memory of the kind."""
         version = self._versions.get(resource, thing.version)
         self._pace.wait()
-        asked = self._fleet.within(
+        asked = self._all_servers.within(
             partial(caches, self._server, msgspec.structs.replace(thing, version=version))
         )
         # Of a resource in several versions, a LIST may fail for what it is converted to.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from etcdfix.apiserver.fleet import Fleet, open_fleet
+from etcdfix.apiserver.all_servers import AllServers, open_all_servers
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import APIAccess
@@ -51,19 +51,21 @@ class MemorySearch:
         At most ``MOST_ASKED`` objects are asked for, and so no more than that is returned for each server.
         """
         try:
-            fleet = open_fleet(self._api, self._cluster)
+            all_servers = open_all_servers(self._api, self._cluster)
         except EtcdfixError as exc:
             self.problems.append(f"API servers: {exc.message}")
             where = safe_text(str(self._api.kubeconfig))
             return [_place(where, searched=False, detail=exc.message)], []
-        with fleet:
-            return self._ask(fleet, sought, first_place)
+        with all_servers:
+            return self._ask(all_servers, sought, first_place)
 
     def _ask(
-        self, fleet: Fleet, sought: Iterable[Sought], first_place: int
+        self, all_servers: AllServers, sought: Iterable[Sought], first_place: int
     ) -> tuple[list[CopyPlace], list[FoundCopy]]:
         pace = Pace(DEFAULT_PER_SECOND)
-        servers = [ServerMemory(fleet, server, pace, metadata_only=True) for server in fleet.servers]
+        servers = [
+            ServerMemory(all_servers, server, pace, metadata_only=True) for server in all_servers.servers
+        ]
         copies: list[FoundCopy] = []
         asked = 0
         for one in sought:
@@ -82,7 +84,7 @@ class MemorySearch:
             _place(server.address, searched=True, known=known, detail="; ".join(_lost(server)))
             for server in servers
         ]
-        for absent in fleet.absent:
+        for absent in all_servers.absent:
             self.problems.append(f"API server {absent.server}: {absent.why}")
             places.append(_place(absent.server, searched=False, detail=absent.why))
         return places, copies

@@ -11,9 +11,9 @@ import msgspec
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.examine_jobs import Drawn, Helpers, Jobs
+from etcdfix.examine_jobs import Extracted, Helpers, Jobs
 from etcdfix.graph.builder import IndexBuilder
-from etcdfix.graph.drawing import GRAPH_DRAWING, ObjectDrawn
+from etcdfix.graph.extraction import GRAPH_EXTRACTION, ObjectExtract
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.interruptions import whole_calls
@@ -125,16 +125,18 @@ def index_cluster(
     builder = IndexBuilder(examiner, source)
     kept = _Kept()
     keys = KeyCounter()
-    drawn: Drawn[ObjectDrawn | None] = Drawn(examiner, GRAPH_DRAWING, builder.drawing_setup())
+    extracted: Extracted[ObjectExtract | None] = Extracted(
+        examiner, GRAPH_EXTRACTION, builder.extraction_setup()
+    )
 
     def take(found: Examination, _view: View) -> None:
-        builder.absorb(found, drawn.of(found))
+        builder.absorb(found, extracted.of(found))
         keys.add(found)
         weight = keep(found)
         if weight:
             kept.put(found, weight)
 
-    helpers = Helpers(examiner, request, source, jobs, drawn=drawn) if jobs != 1 else None
+    helpers = Helpers(examiner, request, source, jobs, extracted=extracted) if jobs != 1 else None
     # Of a value that was taken by half, the index would speak of what it does not have.
     with whole_calls(take) as taken:
         ending = examine_all(examiner, source.pages(b""), taken, helpers=helpers, progress=progress)

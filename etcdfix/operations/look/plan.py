@@ -13,7 +13,7 @@ import msgspec
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.examine_jobs import Drawn, Helpers, Jobs
+from etcdfix.examine_jobs import Extracted, Helpers, Jobs
 from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
@@ -24,7 +24,7 @@ from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import SimilarValues
 from etcdfix.model import Outcome
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
-from etcdfix.operations.look.plan_drawing import PLAN_DRAWING, PlanDrawn, setup_of
+from etcdfix.operations.look.plan_extraction import PLAN_EXTRACTION, PlanExtract, setup_of
 from etcdfix.operations.look.plan_gather import Broken, Gathered
 from etcdfix.operations.look.plan_steps import (
     STAGES,
@@ -141,14 +141,16 @@ def build_plan(
     makers: Counter[tuple[str, str, str]] = Counter()
     builder = IndexBuilder(examiner, source)
     seen = False
-    drawn: Drawn[PlanDrawn] = Drawn(examiner, PLAN_DRAWING, setup_of(builder.drawing_setup(), places))
-    helpers = Helpers(examiner, request, source, jobs, drawn=drawn) if jobs != 1 else None
+    extracted: Extracted[PlanExtract] = Extracted(
+        examiner, PLAN_EXTRACTION, setup_of(builder.extraction_setup(), places)
+    )
+    helpers = Helpers(examiner, request, source, jobs, extracted=extracted) if jobs != 1 else None
     with closing(Gathered(report.findings)) as gathered:
 
         def take(found: Examination, _view: View) -> None:
             nonlocal seen
             seen = True
-            own = drawn.of(found)
+            own = extracted.of(found)
             builder.absorb(found, own.object)
             neighbours.absorb(found, own.neighbour)
             keys.add(found)

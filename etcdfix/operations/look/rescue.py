@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from etcdfix.apiserver.fleet import Fleet
+from etcdfix.apiserver.all_servers import AllServers
 from etcdfix.apiserver.memory import Remembered
 from etcdfix.apiserver.objects import Answer, Said, look_for
 from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
@@ -100,7 +100,7 @@ def announcement(request: RescueRequest) -> str:
 
 def run_rescue(
     request: RescueRequest,
-    fleet: Fleet,
+    all_servers: AllServers,
     store: RescueStore,
     record: RescueRecord,
     *,
@@ -111,7 +111,7 @@ def run_rescue(
 
     Args:
         request: What.
-        fleet: The servers, at least one.
+        all_servers: The servers, at least one.
         store: Where to.
         record: Says beforehand that contents are asked for, and afterwards what was saved.
         progress: Shows how far it is.
@@ -123,7 +123,7 @@ def run_rescue(
         AuditError: Nothing could be recorded beforehand.
     """
     pace = Pace(request.per_second) if sleep is None else Pace(request.per_second, sleep=sleep)
-    work = _Rescue(request, fleet, store, record, pace)
+    work = _Rescue(request, all_servers, store, record, pace)
     work.look_plainly()
     on_record = record.announce(announcement(request))
     ended: EndedEarly | None = None
@@ -140,15 +140,20 @@ class _Rescue:
     """One run; what became of each object stands in ``outcomes``."""
 
     def __init__(
-        self, request: RescueRequest, fleet: Fleet, store: RescueStore, record: RescueRecord, pace: Pace
+        self,
+        request: RescueRequest,
+        all_servers: AllServers,
+        store: RescueStore,
+        record: RescueRecord,
+        pace: Pace,
     ) -> None:
         self.outcomes: dict[bytes, Outcome] = {}
         self._request = request
-        self._fleet = fleet
+        self._all_servers = all_servers
         self._store = store
         self._record = record
         self._pace = pace
-        self._servers = [ServerMemory(fleet, server, pace) for server in fleet.servers]
+        self._servers = [ServerMemory(all_servers, server, pace) for server in all_servers.servers]
         self._given: Counter[str] = Counter()
         self._problems: list[str] = []
         self._warnings: list[str] = []
@@ -173,9 +178,9 @@ class _Rescue:
 
     def _look_plainly_for(self, target: Target) -> None:
         found_at_all = False
-        for server in self._fleet.servers:
+        for server in self._all_servers.servers:
             self._pace.wait()
-            said = self._fleet.within(partial(look_for, server, target.thing, certain=True))
+            said = self._all_servers.within(partial(look_for, server, target.thing, certain=True))
             if said is None or said.answer is not Answer.READS_IT:
                 found_at_all = found_at_all or said is None or said.answer is not Answer.NOT_FOUND
                 if said is None or said.answer in {Answer.NO_ANSWER, Answer.DENIED}:
@@ -261,7 +266,7 @@ class _Rescue:
         origin = Origin(
             server=server,
             at=datetime.now(UTC),
-            cluster_uid=self._fleet.cluster.uid,
+            cluster_uid=self._all_servers.cluster.uid,
             mod_revision=target.mod_revision,
         )
         saved, new = self._store.save(target.key, target.thing, found.identity, found.raw, origin)
@@ -298,7 +303,9 @@ class _Rescue:
         saved_report = self._request.report
         reasons = [*([ended.reason] if ended is not None else []), *self._problems, *reasons_of(kinds)]
         if reasons:
-            reasons += [f"{absent.server} could not be asked: {absent.why}" for absent in self._fleet.absent]
+            reasons += [
+                f"{absent.server} could not be asked: {absent.why}" for absent in self._all_servers.absent
+            ]
         if self._unproven:
             reasons.append(
                 f"{counted(self._unproven, 'object')} saved by an earlier run are not on record, and no server gives "
@@ -306,7 +313,7 @@ class _Rescue:
             )
         by_key = dict(zip((target.key for target in self._request.targets.objects), objects, strict=True))
         steps = next_steps(
-            self._request.afterwards, by_key, str(self._store.path), all_asked=not self._fleet.absent
+            self._request.afterwards, by_key, str(self._store.path), all_asked=not self._all_servers.absent
         )
         return RescueReport(
             tool=TOOL,
@@ -314,17 +321,17 @@ class _Rescue:
             report=ReportConfiguration(shown_word(saved_report.path), saved_report.sha256)
             if saved_report is not None
             else None,
-            kube_system_uid=self._fleet.cluster.uid or None,
+            kube_system_uid=self._all_servers.cluster.uid or None,
             directory=shown_word(str(self._store.path)),
             audit_log=shown_word(str(self._record.log)),
-            servers=[*map(self._server, self._servers), *map(absent_server, self._fleet.absent)],
+            servers=[*map(self._server, self._servers), *map(absent_server, self._all_servers.absent)],
             kinds=kinds,
             objects=objects,
             left_out=self._request.targets.left_out,
             next=[*steps],
             warnings=[
                 *(saved_report.problems if saved_report is not None else ()),
-                *self._fleet.warnings,
+                *self._all_servers.warnings,
                 *self._warnings,
                 *self._record.warnings,
             ],

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.apiserver.fleet import Absent
+from etcdfix.apiserver.all_servers import Absent
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.model import GroupResource
 from etcdfix.operations.look.rescue_targets import Target

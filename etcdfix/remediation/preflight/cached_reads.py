@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.apiserver.all_servers import AllServers, open_all_servers
 from etcdfix.apiserver.client import Server
-from etcdfix.apiserver.fleet import Fleet, open_fleet
 from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
 from etcdfix.apiserver.objects import Answer, APIObject, Said
 from etcdfix.apiserver.servers import APIAccess, ServerAnswers
@@ -162,9 +162,11 @@ def check_cached_reads(
             f"{ends}; no API server was asked whether it holds them",
             hint=f"--kubeconfig FILE; {_SAVE_FIRST}; if that is understood: {_ACCEPT}",
         )
-    with open_fleet(api, cluster) as fleet:
-        holding = list(_holding(fleet, kin.thing))
-        warnings = [f"{each.server} may hold {kin.resource} in memory: {each.why}" for each in fleet.absent]
+    with open_all_servers(api, cluster) as all_servers:
+        holding = list(_holding(all_servers, kin.thing))
+        warnings = [
+            f"{each.server} may hold {kin.resource} in memory: {each.why}" for each in all_servers.absent
+        ]
     if not holding:
         return warnings
     raise refuse(
@@ -174,15 +176,15 @@ def check_cached_reads(
     )
 
 
-def _holding(fleet: Fleet, thing: APIObject) -> Iterator[str]:
+def _holding(all_servers: AllServers, thing: APIObject) -> Iterator[str]:
     """Yield the servers that have a kind in memory, or may have, and why."""
-    for server in fleet.servers:
-        said = fleet.within(partial(_kind_of, server, thing)) or _NO_ANSWER
+    for server in all_servers.servers:
+        said = all_servers.within(partial(_kind_of, server, thing)) or _NO_ANSWER
         if said.word is Memory.HELD:
             yield f"{server.address} holds them"
         elif said.word not in _LOST:
             yield f"{server.address} may hold them: {said.detail or said.word.value}"
-    for absent in fleet.absent:
+    for absent in all_servers.absent:
         if not absent.unconnected:
             yield f"{absent.server} may hold them: {absent.why}"
 

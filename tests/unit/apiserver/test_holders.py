@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from etcdfix.apiserver import holders as holders_module
+from etcdfix.apiserver.all_servers import Absent, AllServers, open_all_servers
 from etcdfix.apiserver.client import Server
-from etcdfix.apiserver.fleet import Absent, Fleet, open_fleet
 from etcdfix.apiserver.holders import authorize_by_first, read_by_each, remembered_by_each
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer, APIObject
@@ -25,11 +25,11 @@ ONE = APIObject("", "v1", "secrets", "shop", "one")
 
 
 @contextmanager
-def asked(server: StandIn, folder: Path, *others: StandIn) -> Iterator[Fleet]:
+def asked(server: StandIn, folder: Path, *others: StandIn) -> Iterator[AllServers]:
     """Reach these servers."""
     api = APIAccess(server.kubeconfig(folder), servers=tuple(other.url for other in others))
-    with open_fleet(api, ClusterIdentity.by_uid(server.uid)) as fleet:
-        yield fleet
+    with open_all_servers(api, ClusterIdentity.by_uid(server.uid)) as all_servers:
+        yield all_servers
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def test_one_that_kept_its_memory_and_one_that_was_started_since(
 ) -> None:
     with (
         StandIn(authority, store=server.store, configuration=NEW, furnished=False) as later,
-        asked(server, tmp_path, later) as fleet,
+        asked(server, tmp_path, later) as all_servers,
     ):
-        assert [said.answer for said in read_by_each(fleet, ONE)] == [Answer.READ_ERROR] * 2
-        first, second = remembered_by_each(fleet, ONE)
+        assert [said.answer for said in read_by_each(all_servers, ONE)] == [Answer.READ_ERROR] * 2
+        first, second = remembered_by_each(all_servers, ONE)
     assert (first.server.address, first.memory.word) == (server.url, Memory.HELD)
     assert first.path == "/api/v1/namespaces/shop/secrets/one"
     assert first.memory.identity is not None
@@ -65,21 +65,21 @@ def test_one_that_kept_its_memory_and_one_that_was_started_since(
 def test_versions_are_tried_until_one_is_held(server: StandIn, tmp_path: Path) -> None:
     server.create("apps/v1", "Deployment", "web", "shop", spec={})
     server.wait()
-    with asked(server, tmp_path) as fleet:
-        (found,) = remembered_by_each(fleet, APIObject("apps", "v1beta1", "deployments", "shop", "web"))
+    with asked(server, tmp_path) as all_servers:
+        (found,) = remembered_by_each(all_servers, APIObject("apps", "v1beta1", "deployments", "shop", "web"))
         assert (found.memory.word, found.path) == (
             Memory.HELD,
             "/apis/apps/v1/namespaces/shop/deployments/web",
         )
-        (none,) = remembered_by_each(fleet, APIObject("nobody.example", "", "things", "shop", "web"))
+        (none,) = remembered_by_each(all_servers, APIObject("nobody.example", "", "things", "shop", "web"))
         assert none.memory.word is Memory.NOT_SERVED
         assert not none.may_hold
 
 
 def test_those_that_cannot_be_asked_stand_among_the_answers(server: StandIn, tmp_path: Path) -> None:
-    with asked(server, tmp_path) as fleet:
-        fleet.absent = [Absent("https://a", "gone"), Absent("https://b", "no", denied=True)]
-        answers = read_by_each(fleet, ONE)
+    with asked(server, tmp_path) as all_servers:
+        all_servers.absent = [Absent("https://a", "gone"), Absent("https://b", "no", denied=True)]
+        answers = read_by_each(all_servers, ONE)
     assert [(said.server, said.answer) for said in answers[1:]] == [
         ("https://a", Answer.NO_ANSWER),
         ("https://b", Answer.DENIED),
@@ -100,16 +100,16 @@ def test_one_that_has_too_much_to_do_is_asked_again(
     monkeypatch.setattr(holders_module, "sleep", waited.append)
     with (
         StandIn(authority, store=server.store, configuration=NEW, furnished=False) as other,
-        asked(server, tmp_path, other) as fleet,
+        asked(server, tmp_path, other) as all_servers,
     ):
         server.behaviour.overloaded, server.behaviour.patience = busy, 0.1
         other.requests.clear()
-        said = read_by_each(fleet, ONE)
+        said = read_by_each(all_servers, ONE)
         assert ([each.answer for each in said], len(other.requests)) == ([answer, Answer.READ_ERROR], 1)
         assert [each.passing for each in said] == [answer is Answer.NO_ANSWER, False]
         assert waited == [1, 1]
         server.behaviour.overloaded = busy
-        first, second = remembered_by_each(fleet, ONE)
+        first, second = remembered_by_each(all_servers, ONE)
         assert first.memory.word is (Memory.OVERLOADED if busy == 3 else Memory.HELD)
         assert second.memory.word is Memory.READ_ERROR
         assert waited == [1] * 4
@@ -123,10 +123,10 @@ def test_a_failure_that_nobody_foresaw_is_no_answer(
 
     monkeypatch.setattr(holders_module, "look_for", broken)
     monkeypatch.setattr(holders_module, "served_versions", broken)
-    with asked(server, tmp_path) as fleet:
-        (said,) = read_by_each(fleet, ONE)
+    with asked(server, tmp_path) as all_servers:
+        (said,) = read_by_each(all_servers, ONE)
         assert (said.answer, said.detail) == (Answer.NO_ANSWER, "ZeroDivisionError")
-        (held,) = remembered_by_each(fleet, ONE)
+        (held,) = remembered_by_each(all_servers, ONE)
         assert (held.memory.word, held.memory.detail) == (Memory.NO_ANSWER, "ZeroDivisionError")
 
 
@@ -137,17 +137,17 @@ def test_what_forbids_to_go_on_is_raised(
         raise AuthorizationRefused("no", reason="other-cluster")
 
     monkeypatch.setattr(holders_module, "look_for", forbids)
-    with asked(server, tmp_path) as fleet, pytest.raises(AuthorizationRefused, match="no"):
-        read_by_each(fleet, ONE)
+    with asked(server, tmp_path) as all_servers, pytest.raises(AuthorizationRefused, match="no"):
+        read_by_each(all_servers, ONE)
 
 
 def test_permissions_are_asked_by_name(server: StandIn, tmp_path: Path) -> None:
-    with asked(server, tmp_path) as fleet:
-        allowed = authorize_by_first(fleet, ONE, ("patch", "get"))
+    with asked(server, tmp_path) as all_servers:
+        allowed = authorize_by_first(all_servers, ONE, ("patch", "get"))
         assert (allowed.server, allowed.verbs) == (server.url, ("patch", "get"))
         server.behaviour.denied.add(("patch", "secrets"))
         with pytest.raises(AuthorizationRefused, match="denies the permission to patch secrets shop/one"):
-            authorize_by_first(fleet, ONE, ("patch", "get"))
-        fleet.servers.clear()
+            authorize_by_first(all_servers, ONE, ("patch", "get"))
+        all_servers.servers.clear()
         with pytest.raises(EtcdfixError, match="no API server of this cluster can be asked"):
-            authorize_by_first(fleet, ONE, ("patch",))
+            authorize_by_first(all_servers, ONE, ("patch",))

@@ -109,7 +109,7 @@ def test_the_disk_is_tried_again_once_it_is_empty(
 def test_nothing_can_be_read_out_of_the_file(
     answers: WaitingAnswers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Answers hold what was drawn out of decrypted objects."""
+    """Answers hold what was extracted from decrypted objects."""
     written = []
     pwrite = os.pwrite
 

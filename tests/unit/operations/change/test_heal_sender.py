@@ -48,9 +48,9 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Compare:
     def run(now: dict[str, Any], answer: bytes | None = None) -> tuple[HealSender, list[str], list[str]]:
         shown = SimpleNamespace(show=lambda _found: SimpleNamespace(document=now))
         monkeypatch.setattr(heal_sender, "Viewer", lambda _examiner: shown)
-        fleet = SimpleNamespace(within=lambda _ask: None if answer is None else Reply(200, answer))
+        all_servers = SimpleNamespace(within=lambda _ask: None if answer is None else Reply(200, answer))
         ground: Any = SimpleNamespace(
-            fleet=fleet,
+            all_servers=all_servers,
             saved="",
             cluster=SimpleNamespace(now=None, examiner=None),
         )

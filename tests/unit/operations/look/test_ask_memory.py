@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from etcdfix.apiserver.all_servers import AllServers
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
-from etcdfix.apiserver.fleet import Fleet
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.model import GroupResource
@@ -37,7 +37,9 @@ class Played:
         self.paths: list[str] = []
         self.slept: list[float] = []
         self.memory = ServerMemory(
-            cast("Fleet", self), cast("Server", self), Pace(10, sleep=self.slept.append, clock=lambda: 100.0)
+            cast("AllServers", self),
+            cast("Server", self),
+            Pace(10, sleep=self.slept.append, clock=lambda: 100.0),
         )
 
     def send(self, _method: str, path: str, **_how: Any) -> Reply | NoReply:

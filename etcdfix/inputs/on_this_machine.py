@@ -27,16 +27,16 @@ _NAME_THE_DATA: Final = "name the data: --endpoints and certificates, or --snaps
 _REVISION: Final = re.compile(rf"/{_STATIC_RESOURCES}/(kube-apiserver-pod-\d+)")
 
 
-class Preset(msgspec.Struct, frozen=True, kw_only=True):
+class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     """A distribution that was found.
 
     Attributes:
-        distribution: Its name.
+        name: As its makers call it.
         file: What it was found by.
         values: Options, without their dashes, to what they would be given.
     """
 
-    distribution: str
+    name: str
     file: Path
     values: Mapping[str, str]
 
@@ -49,7 +49,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(f"--{field} {self.values[field]}" for field in named)
 
 
-def find_presets(root: Path) -> list[Preset]:
+def find_distributions(root: Path) -> list[Distribution]:
     """Return every distribution whose files are there, in a fixed order.
 
     Args:
@@ -59,25 +59,25 @@ def find_presets(root: Path) -> list[Preset]:
         ConfigurationError: A file that says where the data is cannot be read, or says something else.
     """
     found = (find(root) for find in _FINDERS)
-    return [preset for preset in found if preset is not None]
+    return [distribution for distribution in found if distribution is not None]
 
 
-def _manifest_at(distribution: str, place: str) -> Callable[[Path], Preset | None]:
-    def find(root: Path) -> Preset | None:
+def _manifest_at(distribution: str, place: str) -> Callable[[Path], Distribution | None]:
+    def find(root: Path) -> Distribution | None:
         path = root / place
         there = _is(Path.is_file, path)
-        return Preset(distribution=distribution, file=path, values={"manifest": str(path)}) if there else None
+        return Distribution(name=distribution, file=path, values={"manifest": str(path)}) if there else None
 
     return find
 
 
-def _k3s(root: Path) -> Preset | None:
+def _k3s(root: Path) -> Distribution | None:
     server = root / "var/lib/rancher/k3s/server"
     values = _embedded_etcd(server) if _is(Path.is_dir, server / "db/etcd") else _sqlite(server)
-    return Preset(distribution="k3s", file=server / "db", values=values) if values else None
+    return Distribution(name="k3s", file=server / "db", values=values) if values else None
 
 
-def _rke2(root: Path) -> Preset | None:
+def _rke2(root: Path) -> Distribution | None:
     """Return RKE2: its manifest, unless that leads to kine, of which nothing can be asked."""
     server = root / "var/lib/rancher/rke2/server"
     found = _manifest_at("RKE2", "var/lib/rancher/rke2/agent/pod-manifests/kube-apiserver.yaml")(root)
@@ -106,7 +106,7 @@ def _written_configuration(server: Path) -> dict[str, str]:
     return {"encryption-config": str(path)} if _is(Path.is_file, path) else {}
 
 
-def _openshift(root: Path) -> Preset | None:
+def _openshift(root: Path) -> Distribution | None:
     """Return OpenShift: its manifest names a revision, whose folder has the flags; paths there are the container's."""
     path = root / "etc/kubernetes/manifests/kube-apiserver-pod.yaml"
     if not _is(Path.is_file, path):
@@ -137,8 +137,8 @@ def _openshift(root: Path) -> Preset | None:
         "etcd-prefix": arguments.get("etcd-prefix", "kubernetes.io"),
         "encryption-config": on_the_host("encryption-provider-config"),
     }
-    return Preset(
-        distribution="OpenShift", file=path, values={field: value for field, value in values.items() if value}
+    return Distribution(
+        name="OpenShift", file=path, values={field: value for field, value in values.items() if value}
     )
 
 
@@ -169,7 +169,7 @@ def _read(path: Path) -> bytes:
         ) from exc
 
 
-_FINDERS: Final[tuple[Callable[[Path], Preset | None], ...]] = (
+_FINDERS: Final[tuple[Callable[[Path], Distribution | None], ...]] = (
     _manifest_at("kubeadm", "etc/kubernetes/manifests/kube-apiserver.yaml"),
     _manifest_at("kops", "etc/kubernetes/manifests/kube-apiserver.manifest"),
     _k3s,

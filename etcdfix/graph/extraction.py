@@ -1,6 +1,6 @@
 """What the index takes out of the plaintext of one value; made where the value is examined, maybe in another process.
 
-What an object says of others is drawn out here, and nothing of its data. How that comes together with what else is
+What an object says of others is extracted here, and nothing of its data. How that comes together with what else is
 there is the business of :mod:`etcdfix.graph.builder`.
 """
 
@@ -25,7 +25,7 @@ from etcdfix.verdicts.examination import Examination
 SKIP_PROTECTION: Final = "secret.kubernetes.io/skip-secret-protection"
 """KEP-2639's annotation; ``yes`` opts a Secret out of protection."""
 
-GRAPH_DRAWING: Final = f"{__name__}:make"
+GRAPH_EXTRACTION: Final = f"{__name__}:make"
 """Names :func:`make` for other processes."""
 
 _FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
@@ -34,7 +34,7 @@ _LONGEST_MESSAGE: Final = 4096
 _MOST_CONDITIONS: Final = 32
 
 
-class ObjectDrawn(msgspec.Struct, array_like=True, gc=False):
+class ObjectExtract(msgspec.Struct, array_like=True, gc=False):
     """What matters of one object beside its verdict.
 
     Attributes:
@@ -80,7 +80,7 @@ class _Shared(msgspec.Struct, array_like=True):
 class _Object(msgspec.Struct, array_like=True):
     """An object on a page; ``shared`` is a number on the page, -1 for none."""
 
-    drawn: ObjectDrawn
+    extracted: ObjectExtract
     references: _Packed
     shared: int
 
@@ -101,15 +101,15 @@ def setup_of(reader: ContentReader) -> bytes:
     return _encode(reader.known)
 
 
-def make(examiner: Examiner, setup: bytes) -> GraphDrawing:
-    """Return what draws out of values that an examiner examines; for a process of its own."""
+def make(examiner: Examiner, setup: bytes) -> GraphExtraction:
+    """Return what extracts from values that an examiner examines; for a process of its own."""
     reader = ContentReader(examiner)
     reader.known = _decode_known(setup)
-    return GraphDrawing(reader)
+    return GraphExtraction(reader)
 
 
-class GraphDrawing:
-    """Draws out of values what the index needs of them.
+class GraphExtraction:
+    """Extracts from values what the index needs of them.
 
     Args:
         reader: Looks into them; it must have learned the classes that others refer through.
@@ -118,17 +118,17 @@ class GraphDrawing:
     def __init__(self, reader: ContentReader) -> None:
         self.reader = reader
 
-    def draw(self, found: Examination) -> ObjectDrawn | None:
+    def extract(self, found: Examination) -> ObjectExtract | None:
         """Return what matters of an object; None where it cannot be looked into.
 
         Raises:
             KMSPending: See :meth:`~etcdfix.graph.contents.ContentReader.read`.
         """
         contents = self.reader.read(found)
-        return None if contents is None else _drawn(found, contents)
+        return None if contents is None else _extracted(found, contents)
 
-    def pack(self, drawn: Sequence[ObjectDrawn | None]) -> bytes:
-        """Return what was drawn out of a page as bytes; what objects share stands there once.
+    def pack(self, extracted: Sequence[ObjectExtract | None]) -> bytes:
+        """Return what was extracted from a page as bytes; what objects share stands there once.
 
         Raises:
             ValueError: It holds text that is not Unicode.
@@ -140,7 +140,7 @@ class GraphDrawing:
         def packed(references: Iterable[Reference]) -> _Packed:
             return [(key, uses.setdefault(use, len(uses)), uid) for key, use, uid in references]
 
-        for one in drawn:
+        for one in extracted:
             if one is None:
                 page.objects.append(None)
                 continue
@@ -154,7 +154,7 @@ class GraphDrawing:
         page.uses = list(uses)
         return _encode(page)
 
-    def unpack(self, packed: bytes) -> list[ObjectDrawn | None]:
+    def unpack(self, packed: bytes) -> list[ObjectExtract | None]:
         """Return what was packed."""
         page = _decode_page(packed)
         uses = page.uses
@@ -163,20 +163,20 @@ class GraphDrawing:
             return [Reference(key, uses[number], uid) for key, number, uid in references]
 
         shared = [SharedReferences(one.digest, unpacked(one.references)) for one in page.shared]
-        drawn: list[ObjectDrawn | None] = []
+        extracted: list[ObjectExtract | None] = []
         for one in page.objects:
             if one is not None:
                 if one.references:
-                    one.drawn.references = unpacked(one.references)
+                    one.extracted.references = unpacked(one.references)
                 if one.shared >= 0:
-                    one.drawn.shared = shared[one.shared]
-            drawn.append(None if one is None else one.drawn)
-        return drawn
+                    one.extracted.shared = shared[one.shared]
+            extracted.append(None if one is None else one.extracted)
+        return extracted
 
 
-def _drawn(found: Examination, contents: Contents) -> ObjectDrawn:
+def _extracted(found: Examination, contents: Contents) -> ObjectExtract:
     plain, references = contents.plain, contents.references
-    drawn = ObjectDrawn(
+    extracted = ObjectExtract(
         contents.owners,
         list(dict.fromkeys(references)) if len(references) > 1 else references,
         contents.finalizers,
@@ -185,43 +185,43 @@ def _drawn(found: Examination, contents: Contents) -> ObjectDrawn:
     )
     if found.decoded is None or not found.decoded.uid:
         # No readable CRD claims it: it was decoded without a uid being looked for.
-        drawn.uid = text(at(plain, "metadata.uid")).encode("utf-8", "backslashreplace")
+        extracted.uid = text(at(plain, "metadata.uid")).encode("utf-8", "backslashreplace")
     directory = found.directory
     if not directory.group:
-        _draw_core(drawn, found, plain)
+        _extract_core(extracted, found, plain)
     elif directory.kind.endswith("WebhookConfiguration"):
-        drawn.webhooks = webhooks_of(plain)
+        extracted.webhooks = webhooks_of(plain)
     elif directory.kind == "EndpointSlice":
-        drawn.service = ready_service(plain, found.namespace, found.name)
+        extracted.service = ready_service(plain, found.namespace, found.name)
     elif directory.kind == "APIService":
-        drawn.service = service_of(mapping(plain.get("spec")))
+        extracted.service = service_of(mapping(plain.get("spec")))
         for condition in _conditions(plain):
             if condition.type == "Available" and condition.status != "True":
-                drawn.unavailable = condition.reason or condition.message
-    return drawn
+                extracted.unavailable = condition.reason or condition.message
+    return extracted
 
 
-def _draw_core(drawn: ObjectDrawn, found: Examination, plain: Plain) -> None:
+def _extract_core(extracted: ObjectExtract, found: Examination, plain: Plain) -> None:
     kind = found.directory.kind
     if kind == "Secret":
-        drawn.type = text(plain.get("type"))[:_LONGEST_TYPE]
-        drawn.unprotected = mapping(at(plain, "metadata.annotations")).get(SKIP_PROTECTION) == "yes"
+        extracted.type = text(plain.get("type"))[:_LONGEST_TYPE]
+        extracted.unprotected = mapping(at(plain, "metadata.annotations")).get(SKIP_PROTECTION) == "yes"
     elif kind == "Pod":
-        drawn.flags = FINISHED if text(at(plain, "status.phase")) in _FINISHED_PHASES else 0
+        extracted.flags = FINISHED if text(at(plain, "status.phase")) in _FINISHED_PHASES else 0
     elif kind == "Node":
         ready = any((c.type, c.status) == ("Ready", "True") for c in _conditions(plain))
-        drawn.flags = READY if ready else 0
+        extracted.flags = READY if ready else 0
     elif kind == "Namespace":
-        drawn.namespace = NamespaceDetails(
+        extracted.namespace = NamespaceDetails(
             text(at(plain, "status.phase")),
             tuple(f for f in items(at(plain, "spec.finalizers")) if type(f) is str),
             _conditions(plain),
             labels_of(at(plain, "metadata.labels")),
         )
     elif kind == "Service" and at(plain, "spec.type") == "ExternalName":
-        drawn.service = f"{found.namespace}/{found.name}"  # whoever answers is outside of the cluster
+        extracted.service = f"{found.namespace}/{found.name}"  # whoever answers is outside of the cluster
     elif kind == "Endpoints":
-        drawn.service = ready_service(plain, found.namespace, found.name)
+        extracted.service = ready_service(plain, found.namespace, found.name)
 
 
 def _conditions(plain: Plain) -> tuple[Condition, ...]:

@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from etcdfix.encryption.redaction import (
+from etcdfix.encryption.key_text import (
     is_key_text,
     may_hold_key,
     shown,

@@ -8,18 +8,18 @@ from typing import Final
 import msgspec
 
 from etcdfix.examine import Examiner
-from etcdfix.graph import drawing
-from etcdfix.graph.drawing import GraphDrawing, ObjectDrawn
-from etcdfix.graph.recreation import NeighbourDrawn, NeighbourReader, Place
+from etcdfix.graph import extraction
+from etcdfix.graph.extraction import GraphExtraction, ObjectExtract
+from etcdfix.graph.recreation import NeighbourExtract, NeighbourReader, Place
 from etcdfix.maybe_newer import Similarity, similarity_of
 from etcdfix.model import Outcome
 from etcdfix.verdicts.examination import Examination
 
-PLAN_DRAWING: Final = f"{__name__}:make"
+PLAN_EXTRACTION: Final = f"{__name__}:make"
 """Names :func:`make` for other processes."""
 
 
-class PlanDrawn(msgspec.Struct, array_like=True, gc=False):
+class PlanExtract(msgspec.Struct, array_like=True, gc=False):
     """What a plan needs of one value beside its verdict.
 
     Attributes:
@@ -28,8 +28,8 @@ class PlanDrawn(msgspec.Struct, array_like=True, gc=False):
         similarity: Of a value that fails, what it has in common with what a newer cluster may have written.
     """
 
-    object: ObjectDrawn | None
-    neighbour: NeighbourDrawn | None
+    object: ObjectExtract | None
+    neighbour: NeighbourExtract | None
     similarity: Similarity | None
 
 
@@ -40,7 +40,7 @@ class _Setup(msgspec.Struct, array_like=True):
 
 class _Page(msgspec.Struct, array_like=True):
     objects: bytes
-    others: list[tuple[int, NeighbourDrawn | None, Similarity | None]]
+    others: list[tuple[int, NeighbourExtract | None, Similarity | None]]
     """Those that have anything beside the object, by number."""
 
 
@@ -53,56 +53,56 @@ def setup_of(graph: bytes, places: set[Place]) -> bytes:
     """Return what :func:`make` needs.
 
     Args:
-        graph: What the index needs, see :meth:`~etcdfix.graph.builder.IndexBuilder.drawing_setup`.
+        graph: What the index needs, see :meth:`~etcdfix.graph.builder.IndexBuilder.extraction_setup`.
         places: Where the broken objects are.
     """
     return _encode(_Setup(graph, sorted(places)))
 
 
-def make(examiner: Examiner, setup: bytes) -> PlanDrawing:
-    """Return what draws out of values that an examiner examines; for a process of its own."""
+def make(examiner: Examiner, setup: bytes) -> PlanExtraction:
+    """Return what extracts from values that an examiner examines; for a process of its own."""
     asked = _decode_setup(setup)
-    return PlanDrawing(examiner, drawing.make(examiner, asked.graph), set(asked.places))
+    return PlanExtraction(examiner, extraction.make(examiner, asked.graph), set(asked.places))
 
 
-class PlanDrawing:
-    """Draws out of values what a plan needs of them."""
+class PlanExtraction:
+    """Extracts from values what a plan needs of them."""
 
-    def __init__(self, examiner: Examiner, graph: GraphDrawing, places: set[Place]) -> None:
+    def __init__(self, examiner: Examiner, graph: GraphExtraction, places: set[Place]) -> None:
         self._examiner = examiner
         self._graph = graph
         self._neighbours = NeighbourReader(graph.reader, places)
 
-    def draw(self, found: Examination) -> PlanDrawn:
+    def extract(self, found: Examination) -> PlanExtract:
         """Return what matters of a value.
 
         Raises:
             KMSPending: See :meth:`~etcdfix.graph.contents.ContentReader.read`.
         """
         failing = found.verdict.outcome is not Outcome.READABLE
-        return PlanDrawn(
-            self._graph.draw(found),
+        return PlanExtract(
+            self._graph.extract(found),
             self._neighbours.read(found),
             similarity_of(found, self._examiner) if failing else None,
         )
 
-    def pack(self, drawn: Sequence[PlanDrawn]) -> bytes:
-        """Return what was drawn out of a page as bytes.
+    def pack(self, extracted: Sequence[PlanExtract]) -> bytes:
+        """Return what was extracted from a page as bytes.
 
         Raises:
             ValueError: It holds text that is not Unicode.
         """
         others = [
             (number, one.neighbour, one.similarity)
-            for number, one in enumerate(drawn)
+            for number, one in enumerate(extracted)
             if one.neighbour is not None or one.similarity is not None
         ]
-        return _encode(_Page(self._graph.pack([one.object for one in drawn]), others))
+        return _encode(_Page(self._graph.pack([one.object for one in extracted]), others))
 
-    def unpack(self, packed: bytes) -> list[PlanDrawn]:
+    def unpack(self, packed: bytes) -> list[PlanExtract]:
         """Return what was packed."""
         page = _decode_page(packed)
-        drawn = [PlanDrawn(one, None, None) for one in self._graph.unpack(page.objects)]
+        extracted = [PlanExtract(one, None, None) for one in self._graph.unpack(page.objects)]
         for number, neighbour, similarity in page.others:
-            drawn[number].neighbour, drawn[number].similarity = neighbour, similarity
-        return drawn
+            extracted[number].neighbour, extracted[number].similarity = neighbour, similarity
+        return extracted

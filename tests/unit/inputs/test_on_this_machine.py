@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.presets import find_presets
+from etcdfix.inputs.on_this_machine import find_distributions
 from tests.support.distributions import (
     DISTRIBUTIONS,
     OPENSHIFT_MANIFEST,
@@ -43,8 +43,8 @@ EXPECTED = {
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_each_is_found_by_its_files(name: str, tmp_path: Path) -> None:
     DISTRIBUTIONS[name](tmp_path)
-    (found,) = find_presets(tmp_path)
-    assert found.distribution == name.removesuffix(" on SQLite")
+    (found,) = find_distributions(tmp_path)
+    assert found.name == name.removesuffix(" on SQLite")
     plain = {"endpoints", "etcd-prefix"}
     assert found.values == {
         field: value if field in plain else str(tmp_path / value) for field, value in EXPECTED[name].items()
@@ -52,9 +52,9 @@ def test_each_is_found_by_its_files(name: str, tmp_path: Path) -> None:
 
 
 def test_nothing_there_is_nothing_found(tmp_path: Path) -> None:
-    assert find_presets(tmp_path) == []
+    assert find_distributions(tmp_path) == []
     k3s_elsewhere(tmp_path)
-    assert find_presets(tmp_path) == []
+    assert find_distributions(tmp_path) == []
 
 
 def test_a_place_where_this_user_may_not_look_is_not_there(
@@ -65,7 +65,7 @@ def test_a_place_where_this_user_may_not_look_is_not_there(
 
     monkeypatch.setattr(Path, "is_file", denied)
     monkeypatch.setattr(Path, "is_dir", denied)
-    assert find_presets(tmp_path) == []
+    assert find_distributions(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ def test_files_that_are_not_as_they_have_to_be(place: str, text: str, message: s
     openshift(tmp_path)
     write(tmp_path, place, text)
     with pytest.raises(ConfigurationError, match=message):
-        find_presets(tmp_path)
+        find_distributions(tmp_path)

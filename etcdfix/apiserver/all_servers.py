@@ -47,8 +47,8 @@ class Absent(msgspec.Struct, frozen=True):
     unconnected: bool = False
 
 
-class Fleet(Closing):
-    """The API servers that can be asked; made by :func:`open_fleet`, and a context manager.
+class AllServers(Closing):
+    """The API servers that can be asked; made by :func:`open_all_servers`, and a context manager.
 
     Attributes:
         servers: Those of this cluster, in the order in which they were found.
@@ -139,13 +139,13 @@ def _left(seconds: float, deadline: float) -> float:
     return max(0.0, min(seconds, deadline - time.monotonic()))
 
 
-def open_fleet(
+def open_all_servers(
     api: APIAccess,
     cluster: ClusterIdentity,
     *,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     request_seconds: float = DEFAULT_TIMEOUT_SECONDS / 3,
-) -> Fleet:
+) -> AllServers:
     """Find all API servers: the kubeconfig's, those that were named, those that service default/kubernetes lists.
 
     Args:
@@ -163,26 +163,26 @@ def open_fleet(
     access = open_access(
         str(api.kubeconfig), api.context, timeout_seconds=timeout_seconds, request_seconds=request_seconds
     )
-    fleet = Fleet(access, request_seconds)
+    all_servers = AllServers(access, request_seconds)
     try:
-        fleet.find([access.url, *api.servers], cluster, deadline)
+        all_servers.find([access.url, *api.servers], cluster, deadline)
     except BaseException:
-        fleet.close()
+        all_servers.close()
         raise
-    return fleet
+    return all_servers
 
 
-def require_servers(fleet: Fleet) -> None:
+def require_servers(all_servers: AllServers) -> None:
     """Refuse to go on without any API server.
 
     Raises:
         AuthorizationRefused: None of those that answer lets this user ask.
         SourceUnreachable: None answers.
     """
-    if fleet.servers:
+    if all_servers.servers:
         return
-    said = "; ".join(f"{each.server}: {each.why}" for each in fleet.absent)
+    said = "; ".join(f"{each.server}: {each.why}" for each in all_servers.absent)
     text, hint = f"no API server of this cluster can be asked ({said})", "name another one: --server URL"
-    if any(each.denied for each in fleet.absent):
+    if any(each.denied for each in all_servers.absent):
         raise AuthorizationRefused(text, reason=RefusalReason.FORBIDDEN, hint=hint)
     raise SourceUnreachable(text, hint=hint)

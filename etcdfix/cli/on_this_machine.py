@@ -17,7 +17,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.output import say
 from etcdfix.cli.variables import OF_ETCDCTL
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.presets import find_presets
+from etcdfix.inputs.on_this_machine import find_distributions
 
 _NAMING: Final = (
     "endpoints",
@@ -32,7 +32,7 @@ _NAMING: Final = (
 )
 
 
-def with_preset(options: dict[str, Any]) -> dict[str, Any]:
+def with_what_is_found(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with what a distribution says of its data, where they and the variables name none.
 
     Raises:
@@ -42,16 +42,16 @@ def with_preset(options: dict[str, Any]) -> dict[str, Any]:
     command = context.command if context is not None else None
     if not isinstance(command, Command) or command.changing or _is_named(options, os.environ):
         return options
-    found = find_presets(machine.ROOT)
+    found = find_distributions(machine.ROOT)
     if not found:
         return options
     if len(found) > 1:
-        both = " and ".join(f"{preset.distribution} ({preset.file})" for preset in found)
-        flags = " or ".join(preset.flags for preset in found)
+        both = " and ".join(f"{distribution.name} ({distribution.file})" for distribution in found)
+        flags = " or ".join(distribution.flags for distribution in found)
         raise ConfigurationError(f"both {both} are on this machine: name the one that is meant, {flags}")
-    preset = found[0]
-    say(f"{preset.distribution} found by {preset.file}: reading {preset.flags}")
-    typed = {_parameter_of(field): value for field, value in preset.values.items()}
+    distribution = found[0]
+    say(f"{distribution.name} found by {distribution.file}: reading {distribution.flags}")
+    typed = {_parameter_of(field): value for field, value in distribution.values.items()}
     given = {name: Path(value) if name in _PATHS else value for name, value in typed.items()}
     return {**options, **{name: value for name, value in given.items() if not options.get(name)}}
 

@@ -10,7 +10,7 @@ import msgspec
 from etcdfix.errors import ConfigurationError, ObjectNotFound
 from etcdfix.resource_words import builtin_word, require_resource
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories, display, word_bytes
-from etcdfix.text.safetext import key_arguments
+from etcdfix.text.safetext import key_word
 
 
 class KeyRange(msgspec.Struct, frozen=True):
@@ -89,8 +89,11 @@ class ScopeRequest(msgspec.Struct, frozen=True):
     @property
     def words(self) -> list[str]:
         """The scope as the words of a command."""
-        keys = [word for key in self.keys for word in key_arguments(key)]
-        return [*self.arguments, *keys, *(word for name in self.namespaces for word in ("-n", name))]
+        return [
+            *self.arguments,
+            *map(key_word, self.keys),
+            *(word for name in self.namespaces for word in ("-n", name)),
+        ]
 
 
 class ResolvedScope(NamedTuple):

@@ -52,7 +52,6 @@ def command(
     scope: tuple[str, ...],
     namespaces: tuple[str, ...],
     all_namespaces: bool,
-    keys: tuple[str, ...],
     with_snapshot: Path | None,
     output: str,
     output_file: Path | None,
@@ -70,7 +69,7 @@ def command(
 
     Name resources, key prefixes or keys as for scan, or nothing for everything.
     """
-    wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
+    wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, scope=wanted)
     if inputs.snapshot is not None and with_snapshot is None:
         raise ConfigurationError(

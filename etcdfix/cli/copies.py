@@ -81,7 +81,6 @@ def command(
     scope: tuple[str, ...],
     namespaces: tuple[str, ...],
     all_namespaces: bool,
-    keys: tuple[str, ...],
     from_report: Path | None,
     logs: tuple[Path, ...],
     older_snapshots: tuple[Path, ...],
@@ -109,7 +108,7 @@ def command(
     Name keys, resources or key prefixes as for scan, or nothing for everything. A key that is named is told in any
     case, also where its value reads: somebody may have written over it.
     """
-    wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
+    wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
     if from_report is not None and not wanted.everything:
         raise click.UsageError("--from-report names the objects already: leave the others out")
     report = load_report(from_report) if from_report is not None else None

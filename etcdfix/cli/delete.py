@@ -33,7 +33,7 @@ from etcdfix.text.commands import ACKNOWLEDGEMENT
 
 
 @click.command("delete", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
-@click.argument("key", required=False)
+@click.argument("key")
 @click.option(
     ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."
 )
@@ -54,8 +54,7 @@ from etcdfix.text.commands import ACKNOWLEDGEMENT
 @etcd_options
 def command(
     *,
-    key: str | None,
-    key_base64: str | None,
+    key: str,
     acknowledged: bool,
     plan: Path | None,
     rescued: Path | None,
@@ -79,7 +78,7 @@ def command(
         planned.extend([load_plan(plan)] if plan is not None else [])
         return inputs
 
-    with open_change(Verb.DELETE, options, lambda: one_key(key, key_base64, options), adapt=load) as change:
+    with open_change(Verb.DELETE, options, lambda: one_key(key, options), adapt=load) as change:
         api = change.api
         again = change.again
         checked: list[Preflight] = []

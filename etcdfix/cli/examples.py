@@ -125,7 +125,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "repair": (
         ("What would be put right; nothing is changed", f"etcdfix repair {_KEY} \\\n  {_LOST} --dry-run"),
         ("The same for a key that cannot be typed",
-         f"etcdfix repair --key-base64 L3JlZ2lzdHJ5L3BvZHMvc2hvcC9h \\\n  {_LOST} --dry-run"),
+         f"etcdfix repair base64:L3JlZ2lzdHJ5L3BvZHMvc2hvcC9h \\\n  {_LOST} --dry-run"),
     ),
     "restore": (
         ("Undo a deletion", 'etcdfix restore /var/lib/etcdfix/backup.json --reason "ticket 4711"'),

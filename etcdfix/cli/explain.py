@@ -39,9 +39,7 @@ _HEALTHY = frozenset({"readable", "not-an-object"})
 @source_options
 @reading_options
 @report_options(EXPLAIN_FORMATS)
-def command(
-    *, word: str, key_base64: str | None, output: str, output_file: Path | None, **options: Any
-) -> int:
+def command(*, word: str, output: str, output_file: Path | None, **options: Any) -> int:
     """Explain one key, or a cause. Reads only.
 
     Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as at kubectl (secret/db -n shop). Shown are: the parts
@@ -53,12 +51,12 @@ def command(
     CAUSE is a word of a report, such as wrong-key: what you see, what it means, how to be sure, what to do, how to undo
     it. For that nothing is read but what is installed. Without a word, all causes are listed.
     """
-    if key_base64 is None and not is_key(word) and "/" not in word:
+    if not is_key(word) and "/" not in word:
         document = cause_page(named_cause(word)) if word else cause_list()
         with report_place(output_file, (), output) as place:
             place.write(CAUSE_FORMATS, document)
         return ExitCode.NOTHING_WRONG
-    wanted = wanted_object(word or None, key_base64, options)
+    wanted = wanted_object(word, options)
     with single_key(options, wanted, output_file, output) as opened:
         request = ExplainRequest(
             **opened.inputs.reading_fields(opened.configuration),

@@ -15,7 +15,6 @@ from etcdfix.cli.completing import resources
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import (
     all_namespaces_option,
-    decoded_key,
     is_key,
     named_key,
     refuse_namespace_beside_key,
@@ -67,9 +66,6 @@ MEANINGS: dict[ExitCode, str] = {
     help=f"Namespace of the objects.  [default: {DEFAULT_NAMESPACE}]",
 )
 @all_namespaces_option("Objects of every namespace.")
-@click.option(
-    "--key-base64", "keys", multiple=True, metavar="BASE64", help="The key, where it cannot be typed."
-)
 @source_options
 @reading_options
 @form_option(
@@ -97,7 +93,6 @@ def command(
     what: tuple[str, ...],
     namespace: str | None,
     all_namespaces: bool,
-    keys: tuple[str, ...],
     output: str | None,
     omit_managed_fields: bool,
     reveal: bool,
@@ -118,7 +113,7 @@ def command(
       etcdfix get KEY --omit-managed-fields -o json | kubectl replace -f -
     Never with --force: that deletes first, and does not look at what it puts back.
     """  # fmt: skip  # noqa: D301 - click's mark for lines that stay
-    wanted = _wanted(what, keys, namespace, all_namespaces=all_namespaces)
+    wanted = _wanted(what, namespace, all_namespaces=all_namespaces)
     stream = _standard_output()
     if raw:
         _check_raw(stream)
@@ -153,15 +148,13 @@ def command(
         return _exit_code(result)
 
 
-def _wanted(
-    what: tuple[str, ...], keys: tuple[str, ...], namespace: str | None, *, all_namespaces: bool
-) -> Wanted:
+def _wanted(what: tuple[str, ...], namespace: str | None, *, all_namespaces: bool) -> Wanted:
     """Make sense of the words of the command line.
 
     Raises:
         ConfigurationError: They make none.
     """
-    given = [named_key(key) for key in what if is_key(key)] + [decoded_key(k) for k in keys]
+    given = [named_key(key) for key in what if is_key(key)]
     words = [word for word in what if not is_key(word)]
     if not given and not words:
         raise ConfigurationError(

@@ -88,7 +88,6 @@ EXIT_CODES = {
 def command(
     *,
     key: str | None,
-    key_base64: str | None,
     from_report: Path | None,
     saved: Path,
     **options: Any,
@@ -114,8 +113,8 @@ def command(
     """
     require_reason(options)
     require_output()
-    if from_report is not None and (key is not None or key_base64 is not None):
-        raise click.UsageError("name a KEY or --from-report FILE, not both")
+    if (key is None) == (from_report is None):
+        raise click.UsageError("name a KEY or --from-report FILE, one of them")
     expected = options["expect_mod_revision"] is not None or options["expect_value_sha256"]
     if from_report is not None and expected:
         raise click.UsageError("--expect-mod-revision and --expect-value-sha256 are about one KEY")
@@ -126,7 +125,7 @@ def command(
         lambda: _run(
             account,
             options,
-            lambda: one_key(key, key_base64, options),
+            lambda: one_key(key or "", options),
             None if from_report is None else load_report(from_report),
             saved,
         ),

@@ -31,7 +31,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("history", cls=Command, epilog=epilog(MEANINGS))
-@click.argument("key", required=False, metavar="[KEY|TYPE/NAME]", shell_complete=types)
+@click.argument("key", metavar="KEY|TYPE/NAME", shell_complete=types)
 @object_options
 @click.option(
     "--limit",
@@ -65,8 +65,7 @@ MEANINGS: dict[ExitCode, str] = {
 @report_options(HISTORY_FORMATS)
 def command(
     *,
-    key: str | None,
-    key_base64: str | None,
+    key: str,
     limit: int,
     logs: tuple[Path, ...],
     older: tuple[Path, ...],
@@ -87,7 +86,7 @@ def command(
     etcd was asked for, not what it did: each write is certain, likely or possible, and where its revision is not known,
     it stands between two that are. A log that is not of the history of this etcd is refused.
     """
-    wanted = wanted_object(key, key_base64, options)
+    wanted = wanted_object(key, options)
     if older and not logs:
         raise click.UsageError("--older-snapshot helps to read a write-ahead log: give --wal DIR")
     with single_key(options, wanted, output_file, output) as opened:

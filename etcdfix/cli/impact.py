@@ -41,7 +41,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("impact", cls=Command, epilog=epilog(MEANINGS))
-@click.argument("key", required=False, metavar="[KEY|TYPE/NAME]", shell_complete=types)
+@click.argument("key", metavar="KEY|TYPE/NAME", shell_complete=types)
 @object_options
 @click.option(
     "--policy",
@@ -55,8 +55,7 @@ MEANINGS: dict[ExitCode, str] = {
 @output_options(list(IMPACT_FORMATS))
 def command(
     *,
-    key: str | None,
-    key_base64: str | None,
+    key: str,
     policy: str | None,
     output: str,
     output_file: Path | None,
@@ -71,7 +70,7 @@ def command(
     that can be read it forecasts an ordinary deletion through the API (--policy): what goes with it, and who waits for
     whose finalizer. The grade is none, low, high or cluster-breaking.
     """
-    wanted = wanted_object(key, key_base64, options)
+    wanted = wanted_object(key, options)
     with open_cluster(options, output_file, output) as opened:
         etcd_key = wanted
         if isinstance(etcd_key, ObjectWord):

@@ -23,7 +23,6 @@ def all_namespaces_option(help_text: str) -> Decorator:
 
 
 object_options = option_group(
-    click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed."),
     click.option(
         "-n", "--namespace", metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
         help="Namespace of TYPE/NAME.  [default: the only one that has an object of this name]",
@@ -38,50 +37,38 @@ def is_base64(word: str) -> bool:
     return word.startswith(_BASE64)
 
 
-def decoded_key(text: str) -> bytes:
-    """Return the key that ``--key-base64`` names, or the word ``base64:…`` in its place.
+def named_key(word: str) -> bytes:
+    """Return the key that a word names, as it is or as ``base64:…``.
 
     Raises:
-        ConfigurationError: It is not base64, or of nothing.
+        ConfigurationError: It says that it is base64, and is not, or is of nothing.
     """
-    what = f"{_BASE64}…" if is_base64(text) else "--key-base64"
+    if not is_base64(word):
+        return word_bytes(word)
     try:
-        key = base64.b64decode(text.removeprefix(_BASE64), validate=True)
+        key = base64.b64decode(word.removeprefix(_BASE64), validate=True)
     except ValueError as exc:  # binascii.Error, or characters outside ASCII
-        raise ConfigurationError(f"{what}: not base64 ({exc})") from exc
+        raise ConfigurationError(f"{_BASE64}…: not base64 ({exc})") from exc
     if not key:
-        raise ConfigurationError(f"{what}: names no key")
+        raise ConfigurationError(f"{_BASE64}…: names no key")
     return key
 
 
-def named_key(word: str) -> bytes:
-    """Return the key that a word names.
-
-    Raises:
-        ConfigurationError: It says that it is base64, and is not.
-    """
-    return decoded_key(word) if is_base64(word) else word_bytes(word)
-
-
-def wanted_object(word: str | None, text: str | None, options: dict[str, Any]) -> bytes | ObjectWord:
-    """Return what a command of one object was given: its etcd key, as it is or with ``--key-base64``, or TYPE/NAME.
+def wanted_object(word: str, options: dict[str, Any]) -> bytes | ObjectWord:
+    """Return what a command of one object was given: its etcd key, or TYPE/NAME.
 
     Args:
         word: KEY, or TYPE/NAME.
-        text: What ``--key-base64`` says.
         options: What click collected for :data:`object_options`, which are taken out.
 
     Raises:
-        click.UsageError: Both or neither were given.
         ConfigurationError: The word names nothing, or a namespace was given beside a key.
     """
     namespace: str | None = options.pop("namespace")
     everywhere: bool = options.pop("all_namespaces")
-    if (word is None) == (text is None):
-        raise click.UsageError("name exactly one object: KEY, TYPE/NAME, or --key-base64 BASE64")
-    if word is None or is_key(word):
+    if is_key(word):
         refuse_namespace_beside_key(everywhere=everywhere)
-        return decoded_key(text or "") if word is None else named_key(word)
+        return named_key(word)
     if namespace is not None and not everywhere:
         check_namespace(namespace)
     return parse_object(word, "" if everywhere else namespace or "")

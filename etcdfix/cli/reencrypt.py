@@ -25,7 +25,7 @@ from etcdfix.rules import Rule
 
 
 @click.command("reencrypt", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
-@click.argument("key", required=False)
+@click.argument("key")
 @click.option(
     "--candidate-config", type=FILE, required=True, metavar="FILE",
     help="An EncryptionConfiguration that may open the value: an older one, or one with a key that was found again.",
@@ -33,7 +33,7 @@ from etcdfix.rules import Rule
 @accept_option(Rule.UNDEPLOYED_WRITE_KEY, *CLUSTER_RULES)
 @present_value_options
 @etcd_options
-def command(*, key: str | None, key_base64: str | None, candidate_config: Path, **options: Any) -> int:
+def command(*, key: str, candidate_config: Path, **options: Any) -> int:
     """Rewrite one value, which today's configuration cannot read, under today's write key.
 
     --candidate-config opens it, --encryption-config says how API servers write today. The contents stay the same byte
@@ -49,9 +49,7 @@ def command(*, key: str | None, key_base64: str | None, candidate_config: Path, 
         candidates.append((_with_endpoints(candidate_inputs, there.__contains__), candidate))
         return _with_endpoints(inputs, lambda name: name in here or name not in there)
 
-    with open_change(
-        Verb.REENCRYPT, options, lambda: one_key(key, key_base64, options), adapt=apart
-    ) as change:
+    with open_change(Verb.REENCRYPT, options, lambda: one_key(key, options), adapt=apart) as change:
         ((inputs, candidate),) = candidates
         with open_examiner(change.cluster.source, inputs, candidate) as examiner:
             if examiner.transformers is not None:

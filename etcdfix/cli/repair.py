@@ -18,11 +18,11 @@ from etcdfix.remediation.audit.record import Result, Verb
 
 
 @click.command("repair", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
-@click.argument("key", required=False)
+@click.argument("key")
 @present_value_options
 @accept_option(*REPAIR_RULES, *CLUSTER_RULES)
 @etcd_options
-def command(*, key: str | None, key_base64: str | None, **options: Any) -> int:
+def command(*, key: str, **options: Any) -> int:
     """Put the stored bytes of one value right that cannot be read, where something shows how.
 
     One flipped bit is turned back, or up to three of the k8s:enc: prefix; a damaged wrapped data key is taken from
@@ -31,7 +31,7 @@ def command(*, key: str | None, key_base64: str | None, **options: Any) -> int:
     encrypted anew, so no write key is needed; the lease is kept; the old bytes are backed up. A value under AES-CBC has
     no tag: it needs --accept unproven-repair.
     """
-    with open_change(Verb.REPAIR, options, lambda: one_key(key, key_base64, options)) as change:
+    with open_change(Verb.REPAIR, options, lambda: one_key(key, options)) as change:
         outcome = run_repair(
             change.cluster,
             RepairRequest(key=change.key, **change.request),

@@ -11,7 +11,7 @@ from etcdfix.apiserver.all_servers import open_all_servers, require_servers
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.keys import decoded_key, is_key, named_key
+from etcdfix.cli.keys import is_key, named_key
 from etcdfix.cli.options import FILE, timeout_option
 from etcdfix.cli.output import require_output, say
 from etcdfix.cli.output_options import form_option, output_file_option
@@ -36,7 +36,7 @@ from etcdfix.reports.formats.rescue import RESCUE_FORMATS
 from etcdfix.reports.saved_report import ReportedScope, ReportedSource, SavedReport, load_report
 from etcdfix.scope import builtin_key, parse_object, split_words
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
-from etcdfix.text.safetext import key_arguments
+from etcdfix.text.safetext import key_word
 from etcdfix.text.words import counted
 
 MEANINGS: dict[int, str] = {
@@ -51,9 +51,6 @@ MEANINGS: dict[int, str] = {
 
 @click.command("rescue", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("keys", nargs=-1, metavar="[KEY|TYPE/NAME]...")
-@click.option(
-    "--key-base64", "keys_base64", multiple=True, metavar="BASE64", help="A key that cannot be typed."
-)
 @click.option(
     "-n", "--namespace", metavar="NAMESPACE",
     help="Namespace of each TYPE/NAME; that may be of a built-in resource alone, for etcd is not read here.",
@@ -100,7 +97,6 @@ def command(
     *,
     keys: tuple[str, ...],
     namespace: str | None,
-    keys_base64: tuple[str, ...],
     from_report: Path | None,
     kubeconfig: Path,
     context: str | None,
@@ -128,7 +124,7 @@ def command(
 
     It may be ended at any time: what is saved stays, and the same command goes on from there.
     """
-    if not keys and not keys_base64 and from_report is None:
+    if not keys and from_report is None:
         raise click.UsageError("name what to save: --from-report FILE, or KEY")
     if not reveal:
         raise ConfigurationError(
@@ -137,10 +133,7 @@ def command(
         )
     require_output()
     report = load_report(from_report) if from_report is not None else None
-    named = [
-        *_keys(keys, namespace, StorageLayout(_inputs_of(report, etcd_prefix).etcd_prefix)),
-        *map(decoded_key, keys_base64),
-    ]
+    named = list(_keys(keys, namespace, StorageLayout(_inputs_of(report, etcd_prefix).etcd_prefix)))
     targets = targets_of(report, named, etcd_prefix)
     api = APIAccess(kubeconfig, context, tuple(map(parse_server_url, servers)))
     cluster = ClusterIdentity.by_uid((report.source.kube_system_uid if report is not None else None) or "")
@@ -178,7 +171,7 @@ def command(
                 afterwards=Afterwards(
                     again=_inputs_of(report, etcd_prefix).same_again(api=api, places=places),
                     report=str(from_report or ""),
-                    keys=tuple(word for key in named for word in key_arguments(key)),
+                    keys=tuple(map(key_word, named)),
                 ),
                 per_second=rate,
             )

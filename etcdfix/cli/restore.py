@@ -37,7 +37,7 @@ _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_k
 
 
 @click.command("restore", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
-@click.argument("backup_or_key", required=False, metavar="[BACKUP|KEY]", shell_complete=backups)
+@click.argument("backup_or_key", metavar="BACKUP|KEY", shell_complete=backups)
 @click.option(
     "--from-snapshot",
     type=FILE,
@@ -92,7 +92,7 @@ _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_k
 )
 @key_lost_option
 @etcd_options
-def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any) -> int:
+def command(*, backup_or_key: str, **options: Any) -> int:
     """Put a value back at its key, wherever a good copy of it is.
 
     BACKUP is a file that delete, restore, reencrypt or repair has written: the undo, for which no encryption
@@ -105,12 +105,7 @@ def command(*, backup_or_key: str | None, key_base64: str | None, **options: Any
 
     def named() -> bytes:
         if _source_of(options):
-            return one_key(backup_or_key, key_base64, options)
-        if backup_or_key is None or key_base64 is not None:
-            raise click.UsageError(
-                "name the BACKUP, or a key with --from-snapshot FILE, --from-revision N, --from-wal DIR, "
-                "--from-object FILE or --from-key OTHER"
-            )
+            return one_key(backup_or_key, options)
         backup.append(Candidate.of_file(Path(backup_or_key)))
         return backup[0].stored.key
 
@@ -172,4 +167,4 @@ def _candidate(change: OpenChange, options: dict[str, Any]) -> Candidate:
         case "from_object":
             return Candidate.of_object(cluster, key, options["from_object"])
         case _:
-            return Candidate.of_key(cluster, key, one_key(options["from_key"], None, options))
+            return Candidate.of_key(cluster, key, one_key(options["from_key"], options))

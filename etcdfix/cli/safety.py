@@ -12,7 +12,7 @@ import click
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.completing import transformers
 from etcdfix.cli.confirm import is_terminal
-from etcdfix.cli.keys import decoded_key, is_base64, named_key
+from etcdfix.cli.keys import is_base64, named_key
 from etcdfix.cli.options import FILE, option_group
 from etcdfix.cli.places import syslog_option
 from etcdfix.errors import ConfigurationError
@@ -22,7 +22,7 @@ from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, refuse
 from etcdfix.scope import builtin_key, parse_object
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, display
-from etcdfix.text.safetext import key_arguments, quote_command, safe_text
+from etcdfix.text.safetext import key_word, quote_command, safe_text
 
 EXIT_CODES = {
     0: "done, or the dry run would be",
@@ -55,7 +55,6 @@ place_options = option_group(
 """Where a change is kept."""
 
 record_options = option_group(
-    click.option("--key-base64", metavar="BASE64", help="The key, where it cannot be typed."),
     reason_options,
     click.option("--yes", is_flag=True, help="Do not ask for the key to be typed back (for scripts)."),
     place_options,
@@ -131,27 +130,22 @@ def require_reason(options: dict[str, Any]) -> None:
         raise click.UsageError("--reason is empty: say why, for the record")
 
 
-def one_key(key: str | None, key_base64: str | None, options: dict[str, Any]) -> bytes:
-    """Return the key that was named, one way or the other.
+def one_key(key: str, options: dict[str, Any]) -> bytes:
+    """Return the key that was named, as it is or as ``base64:…``.
 
     Args:
         key: The word of the command line; TYPE/NAME is refused with the key to type, for a change takes nothing else.
-        key_base64: What ``--key-base64`` says.
         options: What click collected, the storage prefix among it.
 
     Raises:
-        click.UsageError: Both or neither were given.
         ConfigurationError: Not base64.
         RefusedByRule: It is no complete key.
     """
-    if (key is None) == (key_base64 is None):
-        raise click.UsageError("name exactly one key: KEY, or --key-base64 BASE64")
-    if key is None or is_base64(key):
-        text = key or key_base64 or ""
-        if text in {"", "base64:"}:
-            raise refuse(Rule.NOT_ONE_KEY, "the key is empty", hint="name exactly one key, in full")
-        return decoded_key(text)
+    if key in {"", "base64:"}:
+        raise refuse(Rule.NOT_ONE_KEY, "the key is empty", hint="name exactly one key, in full")
     named = named_key(key)
+    if is_base64(key):
+        return named
     if not named.startswith(b"/"):
         raise refuse(
             Rule.NOT_ONE_KEY,
@@ -162,7 +156,7 @@ def one_key(key: str | None, key_base64: str | None, options: dict[str, Any]) ->
         raise refuse(
             Rule.NOT_ONE_KEY,
             f"{safe_text(display(named))} is a prefix or a pattern, not a key",
-            hint="name exactly one key, in full; --key-base64 for a key that looks like one",
+            hint="name exactly one key, in full; base64:… for a key that looks like one",
         )
     return named
 
@@ -178,7 +172,7 @@ def _key_to_type(word: str, options: dict[str, Any]) -> str:
     except ConfigurationError:
         explain = quote_command(["etcdfix", "explain", str(named), "-n", "NAMESPACE"])
         return f"a change takes the etcd key alone; {explain} says it"
-    return f"a change takes the etcd key alone: {quote_command(key_arguments(key))}"
+    return f"a change takes the etcd key alone: {quote_command([key_word(key)])}"
 
 
 def named_digest(text: str) -> str:

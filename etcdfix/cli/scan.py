@@ -86,7 +86,6 @@ def command(
     scope: tuple[str, ...],
     namespaces: tuple[str, ...],
     all_namespaces: bool,
-    keys: tuple[str, ...],
     output: str,
     output_file: Path | None,
     max_causes: int,
@@ -102,7 +101,7 @@ def command(
     --snapshot or --kine a live etcd is read; ETCDCTL_* variables are understood, and each option has an ETCDFIX_*
     variable of its own.
     """  # fmt: skip
-    wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
+    wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = ScanRequest(
         **inputs.reading_fields(configuration),

@@ -6,7 +6,7 @@ import click
 from click.core import ParameterSource
 
 from etcdfix.cli.completing import resources
-from etcdfix.cli.keys import all_namespaces_option, decoded_key, is_base64
+from etcdfix.cli.keys import all_namespaces_option, is_base64, named_key
 from etcdfix.cli.options import option_group
 from etcdfix.cli.output import say
 from etcdfix.scope import ScopeRequest, split_words
@@ -18,16 +18,12 @@ scope_options = option_group(
         help="Only this namespace (may be repeated).",
     ),
     all_namespaces_option("Every namespace, as without -n; whatever ETCDFIX_NAMESPACE says."),
-    click.option(
-        "--key-base64", "keys", multiple=True, metavar="BASE64",
-        help="One etcd key, for keys that cannot be typed (may be repeated).",
-    ),
 )  # fmt: skip
 """Nothing named is everything."""
 
 
 def wanted_scope(
-    scope: tuple[str, ...], namespaces: tuple[str, ...], keys: tuple[str, ...], *, all_namespaces: bool
+    scope: tuple[str, ...], namespaces: tuple[str, ...], *, all_namespaces: bool
 ) -> ScopeRequest:
     """Return what :data:`scope_options` collected as one request; a word may be a key, as ``base64:…``.
 
@@ -48,6 +44,6 @@ def wanted_scope(
     ]
     return ScopeRequest(
         tuple(words),
-        tuple(decoded_key(text) for text in (*keys, *whole)),
+        tuple(map(named_key, whole)),
         () if all_namespaces else namespaces,
     )

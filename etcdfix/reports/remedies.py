@@ -19,7 +19,7 @@ from etcdfix.reports.ways import Way, WayKind, risks_to_accept
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import api_path
 from etcdfix.text.commands import GRANTED, RepeatedOptions, piped
-from etcdfix.text.safetext import is_plain, key_arguments, quote_command
+from etcdfix.text.safetext import is_plain, key_word, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
@@ -247,7 +247,7 @@ def _cures(found: Examination, cause: Cause, again: RepeatedOptions, *, home_tak
     if recovered is not None:
         yield recovered
     if found.verdict.two_writers:
-        yield from two_writers(again, key_arguments(found.stored.key))
+        yield from two_writers(again, [key_word(found.stored.key)])
     reading = again.with_configuration
     # What a plugin says of one value is proven by what it does for others.
     everything = cause in _OTHER_BYTES and found.transformer.startswith("kms/")
@@ -439,7 +439,7 @@ def _from_memory(found: Examination, again: RepeatedOptions, *, lost: bool) -> I
     fits = where.namespaced is None or where.namespaced == bool(found.namespace)
     # The version of a custom resource is known to API servers.
     path = api_path(where.group, where.version or "v1", where.resource, found.namespace, found.name or None)
-    words = key_arguments(found.stored.key) if path and fits and found.name else []
+    words = [key_word(found.stored.key)] if path and fits and found.name else []
     yield from from_memory(words, again, lost=lost)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from etcdfix.text.safetext import key_arguments, key_word, quote_command
+from etcdfix.text.safetext import key_word, quote_command
 
 ACKNOWLEDGEMENT = "--ignore-store-read-error-with-cluster-breaking-potential"
 """Without this flag nothing is deleted."""
@@ -175,7 +175,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         reading: Sequence[str] | None = None,
     ) -> str:
         """Return the scan of one key, with another source or other ways of reading where these are given."""
-        return self.scan_of(key_arguments(key), source=source, reading=reading)
+        return self.scan_of([key_word(key)], source=source, reading=reading)
 
     def scan_of(
         self,
@@ -209,7 +209,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         where = (*self.now, "--revision", str(revision)) if revision else self.source
         log = self.kept.log if "--reveal" in options else ()
         return quote_command(
-            ["etcdfix", "get", *where, *self.layout, *self.reading, *log, *key_arguments(key), *options]
+            ["etcdfix", "get", *where, *self.layout, *self.reading, *log, key_word(key), *options]
         )
 
     def recover(self, token_files: Sequence[str], *options: str) -> str:
@@ -220,7 +220,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     def impact(self, key: bytes) -> str:
         """Return the command that shows what a deletion sets off."""
-        return self._look("impact", *key_arguments(key))
+        return self._look("impact", key_word(key))
 
     def orphans(self) -> str:
         """Return the command that lists what belongs to nobody."""
@@ -279,7 +279,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         """Return what makes :meth:`delete` of one key after the other."""
         words = [*self._live, *self.layout, *self._deciding, *self.changing, *self.kept.of_change]
         rest = self._change([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
-        return lambda key: rest and f"etcdfix delete {quote_command(key_arguments(key))} {rest}"
+        return lambda key: rest and f"etcdfix delete {quote_command([key_word(key)])} {rest}"
 
     def reencrypt(self, key: bytes, candidate: str) -> str:
         """Return the dry run that rewrites a value which a candidate configuration opens, on the live etcd.
@@ -288,7 +288,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             key: Complete key.
             candidate: The file of that configuration.
         """
-        words = (*key_arguments(key), "--candidate-config", candidate)
+        words = (key_word(key), "--candidate-config", candidate)
         return self._dry_run("reencrypt", *words, reading=self.reading)
 
     def repair(self, key: bytes, accepting: Sequence[str] = ()) -> str:
@@ -298,7 +298,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
             key: Complete key.
             accepting: The rules to accept.
         """
-        return self._dry_run("repair", *key_arguments(key), *_accepting(accepting))
+        return self._dry_run("repair", key_word(key), *_accepting(accepting))
 
     def restore(
         self,
@@ -337,7 +337,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         return self._dry_run(
             "restore",
             *words,
-            *(key_arguments(key) if key is not None else ()),
+            *([key_word(key)] if key is not None else ()),
             *(["--accept", "unlisted-source"] if unlisted else []),
             *(["--replace-mod-revision", str(replacing)] if replacing else []),
             *_accepting(accepting),
@@ -360,7 +360,7 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     def copies(self, key: bytes, *options: str) -> str:
         """Return the command that looks for every copy of one object, with further options behind it."""
-        return self._copies([], *key_arguments(key), *options)
+        return self._copies([], key_word(key), *options)
 
     def _copies(self, first: Sequence[str], *options: str) -> str:
         how = (*self.source, *self.layout, *self.reading, *self.kept.of_search)
@@ -400,11 +400,11 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
 
     def history(self, key: bytes, *options: str) -> str:
         """Return the command that shows every kept revision of a key."""
-        return self._look("history", *options, *key_arguments(key))
+        return self._look("history", *options, key_word(key))
 
     def explain(self, key: bytes) -> str:
         """Return the command that says everything about one key."""
-        return self._look("explain", *key_arguments(key))
+        return self._look("explain", key_word(key))
 
 
 def _accepting(rules: Sequence[str]) -> tuple[str, ...]:

@@ -90,23 +90,17 @@ def key_base64(key: bytes) -> str | None:
     return None if is_plain(key) or shown_key(key) != key else base64.b64encode(key).decode()
 
 
-def key_arguments(key: bytes) -> list[str]:
-    """Return the command-line words that name a key: itself, or ``--key-base64`` where it could be misread.
+def key_word(key: bytes) -> str:
+    """Return the word of a command line that names a key: itself, or ``base64:…`` where it could be misread.
 
-    Of a key of which part is withheld the words name no key: who pastes them puts the rest there.
+    Of a key of which part is withheld the word names no key: who pastes it puts the rest there.
     """
     if shown_key(key) != key:
-        return [shown_key(key).decode("utf-8", "backslashreplace")]
+        return shown_key(key).decode("utf-8", "backslashreplace")
     # Anything else would be read as a resource, as an option, as a pattern, or as a prefix of more than this key.
     if is_plain(key) and key.startswith(b"/") and not key.endswith(b"/") and _PATTERN.isdisjoint(key):
-        return [key.decode()]
-    return ["--key-base64", base64.b64encode(key).decode()]
-
-
-def key_word(key: bytes) -> str:
-    """Return one word that names a key, for the value of an option: itself, or ``base64:…`` where it may be misread."""
-    first, *encoded = key_arguments(key)
-    return f"base64:{encoded[0]}" if encoded else first
+        return key.decode()
+    return f"base64:{base64.b64encode(key).decode()}"
 
 
 def quote_command(words: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etcdfix.text.safetext import is_plain, key_arguments, quote_command, safe_json, safe_text
+from etcdfix.text.safetext import is_plain, key_word, quote_command, safe_json, safe_text
 
 ANY_TEXT = st.text(st.characters())
 # Categories that a terminal may act upon, or that hide what is there.
@@ -28,13 +28,13 @@ def test_safe_text_holds_nothing_active(text: str) -> None:
 
 @given(st.binary())
 def test_keys_survive_the_command_line(key: bytes) -> None:
-    words = key_arguments(key)
-    line = quote_command(["etcdfix", "scan", *words])
+    word = key_word(key)
+    line = quote_command(["etcdfix", "scan", word])
     assert line.isprintable()
-    assert shlex.split(line) == ["etcdfix", "scan", *words]
-    named = base64.b64decode(words[1]) if words[0] == "--key-base64" else words[0].encode()
+    assert shlex.split(line) == ["etcdfix", "scan", word]
+    named = base64.b64decode(word[7:]) if word.startswith("base64:") else word.encode()
     assert named == key
-    if len(words) == 1:
+    if not word.startswith("base64:"):
         assert is_plain(key)
 
 

@@ -265,7 +265,7 @@ def named(key: bytes) -> list[str]:
     text = key.decode("utf-8", "replace")
     if text.isprintable() and text.encode() == key:
         return [text]
-    return ["--key-base64", base64.b64encode(key).decode()]
+    return [f"base64:{base64.b64encode(key).decode()}"]
 
 
 def candidate_config(folder: Path, *providers: dict[str, Any]) -> Path:

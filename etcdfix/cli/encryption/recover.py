@@ -72,7 +72,6 @@ def command(
     audit_log: Path | None,
     namespaces: tuple[str, ...],
     all_namespaces: bool,
-    keys: tuple[str, ...],
     output: str,
     output_file: Path | None,
     max_rows: int,
@@ -97,7 +96,7 @@ def command(
     With --save-dir, each configuration is written to a file, which is marked: no command of etcdfix changes anything by
     it, but it may be a --candidate-config, and the --encryption-config of every command that only looks.
     """
-    wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
+    wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, scope=wanted)
     if logs and inputs.kine is not None:
         raise ConfigurationError(

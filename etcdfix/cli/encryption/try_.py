@@ -61,7 +61,6 @@ def command(
     candidate_keys: tuple[str, ...],
     namespaces: tuple[str, ...],
     all_namespaces: bool,
-    keys: tuple[str, ...],
     from_report: Path | None,
     output: str,
     output_file: Path | None,
@@ -80,12 +79,12 @@ def command(
         raise ConfigurationError(
             "no candidate was named", hint="--candidate-config FILE, or --candidate-key NAME=FILE"
         )
-    if from_report is not None and (scope or namespaces or keys):
+    if from_report is not None and (scope or namespaces):
         raise ConfigurationError(
             "--from-report says what to try; a scope goes with a look of its own",
             hint="leave one of them out",
         )
-    wanted = wanted_scope(scope, namespaces, keys, all_namespaces=all_namespaces)
+    wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     candidates = [
         *(NamedCandidate(shown_word(str(path)), load_configuration(path)) for path in candidate_configs),

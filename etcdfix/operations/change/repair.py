@@ -46,7 +46,7 @@ from etcdfix.reports.remedies import repair_risks
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
-from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.text.safetext import key_word, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
@@ -217,7 +217,7 @@ def _require_unread(found: Examination) -> None:
     key, refusal = found.stored.key, _NOTHING_TO_REPAIR.get(found.verdict.outcome)
     if refusal is not None:
         rule, why, hint = refusal
-        hint = hint.replace("KEY", quote_command(key_arguments(key)))
+        hint = hint.replace("KEY", quote_command([key_word(key)]))
         raise refuse(rule, f"{display(key)}: {why}", hint=hint)
 
 
@@ -226,7 +226,7 @@ def _require_repair(found: Examination, search: RepairSearch) -> tuple[Repair, E
     if search.repair is not None and search.repaired is not None:
         return search.repair, search.repaired
     key, verdict = found.stored.key, found.verdict
-    others = quote_command(["etcdfix", "explain", *key_arguments(key)])
+    others = quote_command(["etcdfix", "explain", key_word(key)])
     if search.ambiguous:
         raise refuse(Rule.SEVERAL_REPAIRS, f"{display(key)}: {search.why_not}", hint=f"other ways: {others}")
     if verdict.outcome is Outcome.UNDETERMINED:
@@ -344,7 +344,7 @@ def _check_object(cluster: Cluster, reading: KeyReading, found: Examination, rep
         f"the object that comes out of {display(found.stored.key)} has another uid than the one that stood there at "
         f"mod_revision {kept.examination.stored.mod_revision}, and no API server changes a uid",
         hint="that revision reads: see etcdfix history KEY".replace(
-            "KEY", quote_command(key_arguments(found.stored.key))
+            "KEY", quote_command([key_word(found.stored.key)])
         ),
     )
 

@@ -32,7 +32,7 @@ from etcdfix.reports.ways import WayKind
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions
-from etcdfix.text.safetext import key_arguments, key_base64
+from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
     FAILED,
@@ -217,7 +217,7 @@ class Assessor:
                     key, self._layout.locate(key)[0].group_resource, at, elsewhere
                 )
             case PlaceKind.API_SERVER:
-                return "", again.rescue(key_arguments(key))
+                return "", again.rescue([key_word(key)])
             case _:
                 return "", ""
 
@@ -293,7 +293,7 @@ class Assessor:
             )
         if not self._again.can_heal:
             return "", "What the live etcd holds now was not looked at: save it."
-        command = self._again.heal(key_arguments(sought.key))
+        command = self._again.heal([key_word(sought.key)])
         return command, (
             "First save everything of its kind (etcdfix rescue); DIR is where that went. Restart no API server and "
             "delete nothing before that. No write is lost."

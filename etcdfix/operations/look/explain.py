@@ -46,7 +46,7 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import key_arguments, key_base64, quote_command
+from etcdfix.text.safetext import key_base64, key_word, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY, KMS_DOUBTS, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination, KeyName
@@ -290,7 +290,7 @@ def _next(found: Examination, ways: Sequence[Way], again: RepeatedOptions) -> Re
     """Return what to do first: of what waits for a configuration or a plugin, as a scan says it."""
     cause = found.verdict.cause
     if found.verdict.outcome is Outcome.UNDETERMINED and cause in {*KMS_DOUBTS, Cause.NO_CONFIGURATION}:
-        return next_for_undetermined({cause}, key_arguments(found.stored.key), again)
+        return next_for_undetermined({cause}, [key_word(found.stored.key)], again)
     return first_way_out(ways)
 
 

@@ -27,7 +27,7 @@ from etcdfix.scope import (
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import Page, ValuesPage, paged, values_of
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
-from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.text.safetext import key_word, quote_command
 
 _MOST_CHOICES: Final = 5
 _MOST_SEARCHED_FOR: Final = 20
@@ -80,7 +80,7 @@ def key_of(source: Source, reading: Reading, word: ObjectWord, plugins: Plugins 
     if not keys:
         raise unless_unseen(not_found(word), source)
     if len(keys) > 1:
-        shown = [quote_command(key_arguments(key)) for key in keys[:_MOST_CHOICES]]
+        shown = [quote_command([key_word(key)]) for key in keys[:_MOST_CHOICES]]
         more = "" if len(keys) <= _MOST_CHOICES else f" or {len(keys) - _MOST_CHOICES} more"
         raise ConfigurationError(
             f"{word} names {len(keys)} objects", hint=f"-n NAMESPACE, or name one: {', '.join(shown)}{more}"

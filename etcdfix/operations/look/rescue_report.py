@@ -17,7 +17,7 @@ from etcdfix.reports.rescue_model import SAVED_STATES, Rescued, RescuedObject, R
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import key_arguments, key_base64
+from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
 
 
@@ -72,7 +72,7 @@ def next_steps(
     saved = [key for key, one in objects.items() if one.state in SAVED_STATES and one.fit is not Fit.OLDER]
     missing = [key for key, one in objects.items() if one.state is Rescued.NOT_HELD]
     if saved:
-        words = ("--from-report", afterwards.report) if afterwards.report else key_arguments(saved[0])
+        words = ("--from-report", afterwards.report) if afterwards.report else (key_word(saved[0]),)
         each = "" if afterwards.report or len(saved) == 1 else ", one after the other"
         yield Remedy(
             f"Have an API server write the objects anew, from memory{each}: a dry run first",
@@ -85,7 +85,7 @@ def next_steps(
         action = "A server that could not be asked may still hold what is missing: let it answer, and run this again"
         yield Remedy(action, once_more, "")
     if missing:
-        others = [word for key in missing[1:] for word in key_arguments(key)]
+        others = [key_word(key) for key in missing[1:]]
         yield Remedy(
             "What is in no server's memory may have copies elsewhere",
             again.copies_of_report(afterwards.report, *again.asking)

@@ -17,7 +17,7 @@ from etcdfix.reports.remedies import repair_risks
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.text.safetext import key_word, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
@@ -138,7 +138,7 @@ def _accept(risk: Rule) -> str:
 def not_deletable(found: Examination) -> RefusedByRule:
     """Return the refusal of a value that is not broken, or about which nothing is proven."""
     rule, why, hint = _INSTEAD[found.verdict.outcome]
-    command = hint.replace("KEY", quote_command(key_arguments(found.stored.key)))
+    command = hint.replace("KEY", quote_command([key_word(found.stored.key)]))
     more = "" if rule is Rule.READABLE else f" ({found.verdict.message})"
     return refuse(rule, f"{display(found.stored.key)}: {why}{more}", hint=command)
 
@@ -191,7 +191,7 @@ def _check_own_verdict(found: Examination, again: RepeatedOptions, *, lost: bool
                 Rule.NEVER_DELETABLE,
                 f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",
                 hint=f"{_repair_it(found, again)}see every way out: "
-                + quote_command(["etcdfix", "explain", *key_arguments(found.stored.key)]),
+                + quote_command(["etcdfix", "explain", key_word(found.stored.key)]),
             )
 
 

@@ -1170,7 +1170,7 @@ def test_prefix_without_its_slash(registry: Registry, below: str) -> None:
 def test_prefix_or_pattern(registry: Registry, key: str) -> None:
     with registry.untouched():
         ran = registry.run("delete", key, ACKNOWLEDGED, "--yes", *registry.common())
-    registry.refused(ran, f"{key} is a prefix or a pattern, not a key", hint="--key-base64")
+    registry.refused(ran, f"{key} is a prefix or a pattern, not a key", hint="base64:")
 
 
 # Confirmation.

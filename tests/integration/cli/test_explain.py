@@ -129,4 +129,4 @@ def test_a_key_that_cannot_be_typed(registry: Registry) -> None:
     ran = registry.run("explain", f"base64:{encoded}", *registry.common(places=False, reason=None))
     assert ran.code == 1
     assert "\x1b" not in ran.out
-    assert f"--key-base64 {encoded}" in ran.out
+    assert f"base64:{encoded}" in ran.out

@@ -156,9 +156,7 @@ def test_the_record_of_a_look_does_not_show_it(
     monkeypatch.setenv("ETCDFIX_AUDIT_LOG", str(log))
     for key in HOSTILE:
         encoded = base64.b64encode(key).decode()
-        look(
-            ["get", "--key-base64", encoded, "--reveal", "--revision", "3", *stores[2]], tmp_path, capfdbinary
-        )
+        look(["get", f"base64:{encoded}", "--reveal", "--revision", "3", *stores[2]], tmp_path, capfdbinary)
     assert log.read_bytes()
     assert [one for one in in_any_form() if one in log.read_bytes()] == []
     assert run(["audit", "verify", str(log)]) == 0
@@ -169,7 +167,7 @@ def test_as_base64(
     stores: list[list[str]], command: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     for key in HOSTILE:
-        words = [command, "--key-base64", base64.b64encode(key).decode(), *stores[2], "--no-encryption"]
+        words = [command, f"base64:{base64.b64encode(key).decode()}", *stores[2], "--no-encryption"]
         said = look(words, tmp_path, capfdbinary)
         assert [one for one in in_any_form() if one in said] == []
 

@@ -72,7 +72,7 @@ def test_a_finding_in_words(etcd: EtcdServer, etcd_prefix: str, config: Path, ke
 
 def test_names_of_strangers_are_safe(etcd: EtcdServer, etcd_prefix: str) -> None:
     etcd.put(f"{etcd_prefix}/configmaps/shop/{HOSTILE}".encode(), b"")
-    with pytest.raises(NotAllReadable, match="--key-base64") as caught:
+    with pytest.raises(NotAllReadable, match="base64:") as caught:
         assert_all_readable(None, endpoints=etcd, etcd_prefix=etcd_prefix)
     assert "\x1b" not in str(caught.value)
 

@@ -74,7 +74,7 @@ def get(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], conf
         (["configmaps", "-A"], ["settings", "settings"]),
         (["namespaces", "-n", "shop"], ["kube-system"]),
         (["/registry/configmaps/shop/settings"], ["settings"]),
-        (["--key-base64", base64.b64encode(b"/registry/configmaps/shop/settings").decode()], ["settings"]),
+        ([f"base64:{base64.b64encode(b'/registry/configmaps/shop/settings').decode()}"], ["settings"]),
         (["secrets", "web", "plain", "-n", "shop"], ["web", "plain"]),
         (["cm"], ["settings"]),
         (["ConfigMap/settings"], ["settings"]),
@@ -96,8 +96,8 @@ def test_words(get: Run, arguments: list[str], names: list[str]) -> None:
         ([], "nothing to show was named", "etcdfix get KEY"),
         (["/registry/a", "/registry/b"], "a KEY stands alone", "etcdfix get RESOURCE"),
         (["/registry/a", "pods"], "a KEY stands alone", "etcdfix get RESOURCE"),
-        (["/registry/a", "--key-base64", "YQ=="], "a KEY stands alone", "etcdfix get RESOURCE"),
-        (["--key-base64", "%"], "not base64", ""),
+        (["/registry/a", "base64:YQ=="], "a KEY stands alone", "etcdfix get RESOURCE"),
+        (["base64:%"], "not base64", ""),
         (["pods/"], "'pods/' names no object", "TYPE/NAME"),
         ([""], "a name is empty", "TYPE NAME"),
         (["pods", ""], "a name is empty", "TYPE NAME"),
@@ -294,7 +294,7 @@ def test_names_of_strangers_do_not_reach_a_terminal(get: Run) -> None:
     value = config_map("a\x1b[2J\u202e")
     for output in ("yaml", "json", "name", "table"):
         for records in ({key: value}, {key: value[:-9]}, {key: config_map("other")}):
-            for words in (["configmaps", "-A"], ["--key-base64", base64.b64encode(key.encode()).decode()]):
+            for words in (["configmaps", "-A"], [f"base64:{base64.b64encode(key.encode()).decode()}"]):
                 _code, out, err = get(*words, "-o", output, source=MemorySource(records))
                 assert all(line.isprintable() for line in (out + err).splitlines())
 

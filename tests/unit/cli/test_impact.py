@@ -235,7 +235,7 @@ def hostile() -> tuple[Cluster, str]:
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_hostile_names_act_upon_nothing(impact: Runner, form: str) -> None:
     cluster, key = hostile()
-    ran = impact(cluster, "--key-base64", base64.b64encode(key.encode()).decode(), "-o", form)
+    ran = impact(cluster, f"base64:{base64.b64encode(key.encode()).decode()}", "-o", form)
     assert ran.code == 1
     assert_harmless(ran.out + ran.err)
     if form == "json":
@@ -305,7 +305,7 @@ def test_the_commands_can_be_pasted(impact: Runner) -> None:
 def test_no_command_for_a_name_that_would_not_survive_a_shell(impact: Runner, name: str) -> None:
     cluster = Cluster()
     key = base64.b64encode(cluster.secret(name).encode()).decode()
-    ran = impact(cluster, "--key-base64", key, "-o", "json")
+    ran = impact(cluster, f"base64:{key}", "-o", "json")
     assert ran.code == 0
     assert [remedy["command"] for remedy in ran.document["remedies"]] == [""]
 

@@ -39,37 +39,36 @@ UNTYPED: dict[str, Any] = {"etcd_prefix": None}
 
 
 @pytest.mark.parametrize(
-    ("key", "key_base64", "found"),
+    ("key", "found"),
     [
-        ("/registry/secrets/shop/web", None, b"/registry/secrets/shop/web"),
-        (os.fsdecode(b"/registry/\xff"), None, b"/registry/\xff"),
-        ("/registry/café", None, "/registry/café".encode()),
-        (None, base64.b64encode(b"/a*/").decode(), b"/a*/"),
-        (None, base64.b64encode(b"no-slash").decode(), b"no-slash"),
+        ("/registry/secrets/shop/web", b"/registry/secrets/shop/web"),
+        (os.fsdecode(b"/registry/\xff"), b"/registry/\xff"),
+        ("/registry/café", "/registry/café".encode()),
+        (f"base64:{base64.b64encode(b'/a*/').decode()}", b"/a*/"),
+        (f"base64:{base64.b64encode(b'no-slash').decode()}", b"no-slash"),
     ],
 )
-def test_one_key(key: str | None, key_base64: str | None, found: bytes) -> None:
-    assert one_key(key, key_base64, UNTYPED) == found
+def test_one_key(key: str, found: bytes) -> None:
+    assert one_key(key, UNTYPED) == found
 
 
 @pytest.mark.parametrize(
-    ("key", "key_base64", "error"),
+    ("key", "error"),
     [
-        (None, None, click.UsageError),
-        ("/a", "L2E=", click.UsageError),
-        (None, "L2E", ConfigurationError),
-        (None, "L2E=\n", ConfigurationError),
-        (None, "", RefusedByRule),
-        ("a", None, RefusedByRule),
-        ("/a/", None, RefusedByRule),
-        ("/a*", None, RefusedByRule),
-        ("/a?", None, RefusedByRule),
-        ("/a[", None, RefusedByRule),
+        ("base64:L2E", ConfigurationError),
+        ("base64:L2E=\n", ConfigurationError),
+        ("base64:", RefusedByRule),
+        ("", RefusedByRule),
+        ("a", RefusedByRule),
+        ("/a/", RefusedByRule),
+        ("/a*", RefusedByRule),
+        ("/a?", RefusedByRule),
+        ("/a[", RefusedByRule),
     ],
 )
-def test_not_one_key(key: str | None, key_base64: str | None, error: type[Exception]) -> None:
+def test_not_one_key(key: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        one_key(key, key_base64, UNTYPED)
+        one_key(key, UNTYPED)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +87,13 @@ def test_not_one_key(key: str | None, key_base64: str | None, error: type[Except
 )
 def test_a_change_takes_no_other_name_than_the_key(word: str, hint: str) -> None:
     with pytest.raises(RefusedByRule, match="is no key: keys start with /") as caught:
-        one_key(word, None, UNTYPED)
+        one_key(word, UNTYPED)
     assert hint in caught.value.hint
 
 
 def test_the_key_to_type_is_of_the_storage_prefix() -> None:
     with pytest.raises(RefusedByRule) as caught:
-        one_key("no/one", None, {"etcd_prefix": "/kubernetes.io"})
+        one_key("no/one", {"etcd_prefix": "/kubernetes.io"})
     assert caught.value.hint.endswith(": /kubernetes.io/minions/one")
 
 

@@ -80,8 +80,8 @@ def test_output_file_that_cannot_be_written(scan: Run, tmp_path: Path) -> None:
     [
         (["gadgets"], "unknown resource 'gadgets'"),
         (["/registry/secrets", "-n", "shop"], "goes with resources"),
-        (["--key-base64", "?"], "--key-base64: not base64"),
-        (["--key-base64", "é"], "--key-base64: not base64"),
+        (["base64:?"], "base64:…: not base64"),
+        (["base64:é"], "base64:…: not base64"),
         (["-o", "xml"], "is not one of"),
         (["--revision", "-1"], "--revision"),
         (["--kubernetes-version", "9"], "is not a version"),
@@ -162,7 +162,7 @@ def test_every_command_explains_itself(name: str) -> None:
 
 
 # Options of one question, not of a run as such.
-WITHOUT_VARIABLE = {"--key-base64", "--version", "--help", "--all-namespaces"}
+WITHOUT_VARIABLE = {"base64:--version", "--help", "--all-namespaces"}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
+from etcdfix.cli.keys import named_key
 from etcdfix.model import (
     DecodedObject,
     GroupVersionKind,
@@ -285,7 +286,7 @@ def test_a_readable_revision_of_a_hostile_key_is_quoted(key: bytes) -> None:
     assert remedy.command.isprintable()
     assert remedy.note.isprintable()
     words = shlex.split(remedy.command)
-    assert key.decode("latin-1") in words or "--key-base64" in words
+    assert key.decode("latin-1") in words or any(word.startswith("base64:") for word in words)
 
 
 def test_a_deletion_is_decided_by_what_stands_there_now() -> None:
@@ -427,7 +428,7 @@ def test_healing_comes_before_deleting_what_breaks_lists() -> None:
 def test_a_key_that_cannot_be_typed_heals_by_its_base64() -> None:
     command = remedies_for(breaking("/registry/statefulsets/shop/d\u202eb", MANAGED))[0].command
     key = base64.b64encode("/registry/statefulsets/shop/d\u202eb".encode()).decode()
-    assert f"--key-base64 {key} --omit-managed-fields" in command
+    assert f"base64:{key} --omit-managed-fields" in command
 
 
 @pytest.mark.parametrize("paths", [("data",), (MANAGED, "data"), ()])
@@ -448,21 +449,16 @@ def test_commands_hold_together_whatever_the_key(cause: Cause, outcome: Outcome,
         assert shlex.join(words) == remedy.command
         assert words[0] in {"etcdfix", "kubectl", "curl"}
         if words[:2] == ["etcdfix", "restore"]:
-            other = words[words.index("--from-key") + 1]
-            named = base64.b64decode(other[7:]) if other.startswith("base64:") else other.encode()
-            assert named == key
+            assert named_key(words[words.index("--from-key") + 1]) == key
         elif words == ["etcdfix", "scan"]:
             assert cause is Cause.KMS_UNPROVEN
         elif words[:2] == ["etcdfix", "scan"]:
-            named = base64.b64decode(words[-1]) if words[-2] == "--key-base64" else words[-1].encode()
-            assert named == key
+            assert named_key(words[-1]) == key
         elif words[:2] == ["etcdfix", "copies"]:
-            coded = words[words.index("--key-base64") + 1] if "--key-base64" in words else ""
-            assert key in {base64.b64decode(coded), *map(str.encode, words)}
+            assert key in map(named_key, words)
         elif words[0] == "etcdfix":
             assert words[1] in {"delete", "rescue", "heal"}
-            named = base64.b64decode(words[3]) if words[2] == "--key-base64" else words[2].encode()
-            assert named == key
+            assert named_key(words[2]) == key
         elif words[:3] == ["kubectl", "edit", "customresourcedefinitions"]:
             assert cause is Cause.CRD_VERSION_MISSING
         else:

@@ -8,8 +8,8 @@ import pytest
 
 from etcdfix.text.safetext import (
     is_plain,
-    key_arguments,
     key_base64,
+    key_word,
     quote_command,
     safe_json,
     safe_text,
@@ -60,7 +60,7 @@ def test_is_plain(key: bytes, plain: bool) -> None:
 
 @pytest.mark.parametrize("key", [b"/registry/secrets/shop/web", b"/registry/x/$(reboot)", b"/registry/x/a b"])
 def test_plain_keys_are_named_as_they_are(key: bytes) -> None:
-    assert key_arguments(key) == [key.decode()]
+    assert key_word(key) == key.decode()
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_plain_keys_are_named_as_they_are(key: bytes) -> None:
     ],
 )
 def test_other_keys_are_named_by_base64(key: bytes) -> None:
-    option, encoded = key_arguments(key)
-    assert option == "--key-base64"
+    option, _, encoded = key_word(key).partition(":")
+    assert option == "base64"
     assert base64.b64decode(encoded, validate=True) == key
 
 
@@ -154,8 +154,7 @@ def test_what_is_a_digest_of_a_token_is_withheld(key: bytes, shown: bytes) -> No
     assert shown_key(key) == shown
     assert TOKEN not in shown_key(key)
     assert key_base64(key) is None
-    [word] = key_arguments(key)
-    assert word == shown.decode()
+    assert key_word(key) == shown.decode()
 
 
 @pytest.mark.parametrize(
@@ -182,4 +181,4 @@ def test_no_base64_of_a_withheld_key() -> None:
     key = b"/bootstrap/\x00" + TOKEN
     assert not is_plain(key)
     assert key_base64(key) is None
-    assert key_arguments(key) == ["/bootstrap/<withheld>"]
+    assert key_word(key) == "/bootstrap/<withheld>"

@@ -15,7 +15,7 @@ from etcdfix.operations.look.comparing.differences import Differences
 from etcdfix.reports.compare_model import Change, ComparedCopy
 from etcdfix.reports.model import Remedy
 from etcdfix.text.commands import GRANTED, RepeatedOptions
-from etcdfix.text.safetext import key_arguments, quote_command
+from etcdfix.text.safetext import key_word, quote_command
 from etcdfix.text.words import counted
 
 _RUNBOOK: Final = "docs/runbooks/members-disagree.md"
@@ -120,7 +120,7 @@ def time_advice(differences: Differences, again: RepeatedOptions, earlier: str) 
             Remedy(
                 "Bytes differ at one and the same revision: no write did that. A disk, a copy, or another history.",
                 quote_command(
-                    ["etcdfix", "compare", *again.now, *again.layout, *again.reading, *key_arguments(other)]
+                    ["etcdfix", "compare", *again.now, *again.layout, *again.reading, key_word(other)]
                 )
                 if not again.of_a_file
                 else "",

@@ -594,7 +594,7 @@ def test_a_key_that_cannot_be_typed_is_listed_and_named_in_base64(tmp_path: Path
     plan = plan_of(cluster, tmp_path)
     (entry,) = plan.entries
     assert entry.key_base64 is not None
-    assert "--key-base64" in entry.command
+    assert "base64:" in entry.command
     for text in (_table(plan), _json(plan)):
         assert all(line.isprintable() for line in text.splitlines())
         assert "never-to-be-shown" not in text

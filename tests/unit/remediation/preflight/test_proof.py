@@ -512,7 +512,7 @@ def test_commands_in_hints_are_quoted(outcome: Outcome) -> None:
     error = not_deletable(readable(b"/registry/secrets/shop/a b;\x1b", outcome=outcome))
     assert "a b" not in error.hint
     if outcome is Outcome.INCONSISTENT:
-        assert "etcdfix get --key-base64 " in error.hint
+        assert "etcdfix get base64:" in error.hint
 
 
 # What is declared lost.

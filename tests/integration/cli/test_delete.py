@@ -444,11 +444,13 @@ def test_what_the_configuration_can_cure(
         f"the configuration alone can cure this ({cause}: ",
         hint=f"fix the configuration; only if that key is gone for ever: --declare-key-lost {transformer}",
     )
-    ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", transformer)
+    ran = registry.delete(
+        key, "--accept", "ends-cached-reads", "--accept", "no-api-server", "--declare-key-lost", transformer
+    )
     assert ran.code == 0, ran.err
     assert "declared lost for ever" in ran.err
     assert registry.events()[0].annotations.accepted == (
-        f'["--declare-key-lost {transformer}","--accept", "no-api-server"]'
+        f'["--accept ends-cached-reads","--accept no-api-server","--declare-key-lost {transformer}"]'
     )
 
 
@@ -489,7 +491,15 @@ def test_a_key_that_stands_elsewhere_is_not_lost(
     )
     assert "declare-key-lost" not in ran.err
     with registry.untouched():
-        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", transformer)
+        ran = registry.delete(
+            key,
+            "--accept",
+            "ends-cached-reads",
+            "--accept",
+            "no-api-server",
+            "--declare-key-lost",
+            transformer,
+        )
     registry.refused(
         ran,
         f"--declare-key-lost {transformer} does not name a key of {key.decode()} that could be lost",
@@ -507,7 +517,15 @@ def test_a_key_that_opened_what_came_before_was_not_lost(registry: Registry) -> 
         hint="only if that key is gone for ever: --declare-key-lost aescbc/v1/key1",
     )
     with registry.untouched():
-        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "aescbc/v1/key1")
+        ran = registry.delete(
+            key,
+            "--accept",
+            "ends-cached-reads",
+            "--accept",
+            "no-api-server",
+            "--declare-key-lost",
+            "aescbc/v1/key1",
+        )
     registry.refused(
         ran,
         f"a value that was written before {key.decode()}, and after all others that do not open",
@@ -523,7 +541,15 @@ def test_plaintext_that_identity_would_read_has_no_key_to_be_lost(registry: Regi
     registry.refused(ran, "can cure this (plaintext-not-allowed: ", hint="fix the configuration")
     assert "declare-key-lost" not in ran.err
     with registry.untouched():
-        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "identity")
+        ran = registry.delete(
+            key,
+            "--accept",
+            "ends-cached-reads",
+            "--accept",
+            "no-api-server",
+            "--declare-key-lost",
+            "identity",
+        )
     registry.refused(
         ran,
         "does not name a key of",
@@ -542,7 +568,15 @@ def test_custom_resource_whose_version_the_crd_lost_is_never_deleted(registry: R
         ran = registry.delete(key)
     registry.refused(ran, "can cure this (crd-version-missing: ", hint="fix the configuration")
     with registry.untouched():
-        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "aescbc/v1/key1")
+        ran = registry.delete(
+            key,
+            "--accept",
+            "ends-cached-reads",
+            "--accept",
+            "no-api-server",
+            "--declare-key-lost",
+            "aescbc/v1/key1",
+        )
     registry.refused(
         ran,
         "does not name a key of",
@@ -573,7 +607,14 @@ def _lose(registry: Registry, *, lost: int, kept: int, damaged: int = 0) -> byte
     return pairs[0][0]
 
 
-LOST_KEY = ("--accept", "no-api-server", "--declare-key-lost", "aesgcm/v1/gone")
+LOST_KEY = (
+    "--accept",
+    "ends-cached-reads",
+    "--accept",
+    "no-api-server",
+    "--declare-key-lost",
+    "aesgcm/v1/gone",
+)
 
 
 @pytest.mark.parametrize(("lost", "kept"), [(1, 0), (2, 0), (9, 9), (10, 10)])
@@ -653,7 +694,9 @@ def test_many_that_are_each_proven_damaged(registry: Registry, damaged: int, kep
 def test_declaration_of_another_key(registry: Registry, declared: str) -> None:
     key = _lose(registry, lost=2, kept=0)
     with registry.untouched():
-        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", declared)
+        ran = registry.delete(
+            key, "--accept", "ends-cached-reads", "--accept", "no-api-server", "--declare-key-lost", declared
+        )
     registry.refused(
         ran,
         f"--declare-key-lost {declared} does not name the key of",
@@ -664,7 +707,15 @@ def test_declaration_of_another_key(registry: Registry, declared: str) -> None:
 def test_declaration_that_is_not_needed_must_fit_too(registry: Registry) -> None:
     key = registry.key("shop/broken")
     with registry.untouched():
-        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "aescbc/v1/key9")
+        ran = registry.delete(
+            key,
+            "--accept",
+            "ends-cached-reads",
+            "--accept",
+            "no-api-server",
+            "--declare-key-lost",
+            "aescbc/v1/key9",
+        )
     registry.refused(ran, "does not name the key", hint="aescbc/v1/key1")
 
 
@@ -672,7 +723,14 @@ def test_declared_key_is_typed_back_at_a_terminal_even_with_yes(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = _lose(registry, lost=2, kept=0)
-    declared = ("--accept", "no-api-server", "--declare-key-lost", "aesgcm/v1/gone")
+    declared = (
+        "--accept",
+        "ends-cached-reads",
+        "--accept",
+        "no-api-server",
+        "--declare-key-lost",
+        "aesgcm/v1/gone",
+    )
     with registry.untouched(), typing(monkeypatch, "yes"):
         ran = registry.delete(key, *declared)
     assert ran.code == 4
@@ -717,13 +775,31 @@ def test_kms_key_that_the_plugin_does_not_know(registry: Registry, plugin: KMSPl
     registry.refused(ran, "nothing is proven against the value", hint="find out more: etcdfix explain")
     # Another key id of the provider opens: the name of the provider alone would say too much.
     with registry.untouched():
-        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov")
+        ran = registry.delete(
+            key,
+            "--accept",
+            "ends-cached-reads",
+            "--accept",
+            "no-api-server",
+            "--declare-key-lost",
+            "kms/v2/prov",
+        )
     registry.refused(ran, "does not name the key", hint=f"it was written under kms/v2/prov/{digest}")
     for wrong in ("kms/v2/prov/kek-2", "kms/v2/prov/", "kms/v2/other"):
         with registry.untouched():
-            ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", wrong)
+            ran = registry.delete(
+                key, "--accept", "ends-cached-reads", "--accept", "no-api-server", "--declare-key-lost", wrong
+            )
         registry.refused(ran, "does not name the key", hint=digest)
-    ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
+    ran = registry.delete(
+        key,
+        "--accept",
+        "ends-cached-reads",
+        "--accept",
+        "no-api-server",
+        "--declare-key-lost",
+        "kms/v2/prov/kek-1",
+    )
     assert ran.code == 0, ran.err
     assert "Verdict      NOT PROVEN (kms-key-unknown)" in ran.err
     assert registry.kept()[0].content.verdict.outcome == "undetermined"
@@ -735,7 +811,12 @@ def test_kms_key_id_by_its_digest(registry: Registry, plugin: KMSPlugin) -> None
     (key,) = _behind(registry, plugin, "dead", key_id="kek-1")
     del plugin.keks["kek-1"]
     declared = f"kms/v2/prov/sha256:{hashlib.sha256(b'kek-1').hexdigest()}"
-    assert registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", declared).code == 0
+    assert (
+        registry.delete(
+            key, "--accept", "ends-cached-reads", "--accept", "no-api-server", "--declare-key-lost", declared
+        ).code
+        == 0
+    )
 
 
 def test_whole_kms_provider_that_is_dead(
@@ -750,15 +831,21 @@ def test_whole_kms_provider_that_is_dead(
         ran = registry.delete(one)
     registry.refused(ran, "nothing is proven against the value", hint="find out more")
     # While nobody answers, others of its key ids may be in order: the one that is lost has to be named.
-    ran = registry.delete(one, "--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov")
+    ran = registry.delete(
+        one, "--accept", "ends-cached-reads", "--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov"
+    )
     registry.refused(ran, "does not name the key", hint="kms/v2/prov/sha256:")
     # An outage looks the same: a script does not decide that, a person who types it may.
     name = f"kms/v2/prov/{key_id_digest('kek-1')}"
     with registry.untouched():
-        ran = registry.delete(one, "--accept", "no-api-server", "--declare-key-lost", name)
+        ran = registry.delete(
+            one, "--accept", "ends-cached-reads", "--accept", "no-api-server", "--declare-key-lost", name
+        )
     registry.refused(ran, "which is what an outage looks like", hint="--kubeconfig")
     with typing(monkeypatch, name):
-        ran = registry.delete(one, "--accept", "no-api-server", "--declare-key-lost", name)
+        ran = registry.delete(
+            one, "--accept", "ends-cached-reads", "--accept", "no-api-server", "--declare-key-lost", name
+        )
     assert ran.code == 0, ran.err
     assert (
         f"kms/v2/prov of secrets ({key_id_digest('kek-1')}): 0 open, 0 fail, 2 undetermined (this one included)"
@@ -779,7 +866,15 @@ def test_declaration_does_not_make_a_readable_kms_value_deletable(
 ) -> None:
     (key,) = _behind(registry, plugin, "one", key_id="kek-1")
     with registry.untouched():
-        ran = registry.delete(key, "--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov/kek-1")
+        ran = registry.delete(
+            key,
+            "--accept",
+            "ends-cached-reads",
+            "--accept",
+            "no-api-server",
+            "--declare-key-lost",
+            "kms/v2/prov/kek-1",
+        )
     registry.refused(ran, "the object is readable", hint=API_OF)
 
 
@@ -1012,7 +1107,7 @@ def test_nobody_answers(registry: Registry, api: KubernetesAPI) -> None:
     assert "Allowed by   nobody: no API server answered, as accepted" in ran.err
     assert f"API server   {api.url} may not be asked: it does not know the kubeconfig's user (401)" in ran.err
     intent = registry.events()[0].annotations
-    assert (intent.authorization, intent.accepted) == ("none", '["--accept", "no-api-server"]')
+    assert (intent.authorization, intent.accepted) == ("none", '["--accept no-api-server"]')
 
 
 def test_who_may_not_get_the_object_is_told_how_to_ask_for_it(registry: Registry, api: KubernetesAPI) -> None:

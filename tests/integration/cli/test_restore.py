@@ -105,7 +105,7 @@ def test_backup_whose_log_is_lost_restores_by_itself(registry: Registry, configu
     assert "by itself: its own digests fit, and the one that was given" in ran.err
     assert registry.stored(registry.key("shop/broken")) == BROKEN
     intent = registry.events()[1].annotations
-    assert json.loads(intent.accepted) == ["--accept", "unlisted-source", f"--expect-value-sha256 {digest}"]
+    assert json.loads(intent.accepted) == ["--accept unlisted-source", f"--expect-value-sha256 {digest}"]
     assert f"by itself, for its audit log {registry.log} does not list it, {digest}" in intent.detail
     assert verify(registry.log).state is ChainState.WHOLE
 
@@ -431,7 +431,7 @@ def test_backup_of_another_log_is_a_source_like_any_other(registry: Registry) ->
     assert "NOT a backup that this audit log knows, as accepted" in ran.err
     assert "Object       v1 Secret shop/found" in ran.err
     assert registry.stored(key) == aescbc(secret("found"), KEY_2, "key2")
-    assert registry.events()[0].annotations.accepted == '["--accept", "unlisted-source"]'
+    assert registry.events()[0].annotations.accepted == '["--accept unlisted-source"]'
     assert not holds(taken.read_bytes())
 
 
@@ -523,7 +523,7 @@ def test_lease_that_expired(registry: Registry) -> None:
     assert ran.code == 0, ran.err
     assert "Lease        is left out, as accepted" in ran.err
     assert registry.lease(key) == 0
-    assert registry.events()[-2].annotations.accepted == '["--accept", "expired-lease"]'
+    assert registry.events()[-2].annotations.accepted == '["--accept expired-lease"]'
 
 
 # A snapshot, an earlier revision.
@@ -715,7 +715,7 @@ def test_from_revision_where_the_present_object_is_not_known(registry: Registry)
     ran = registry.restore(*given, "--accept", "unknown-uid")
     assert ran.code == 0, ran.err
     assert "perhaps of ANOTHER OBJECT" in ran.err
-    assert registry.events()[0].annotations.accepted == '["--accept", "unknown-uid"]'
+    assert registry.events()[0].annotations.accepted == '["--accept unknown-uid"]'
 
 
 def test_from_revision_of_the_present_value(registry: Registry) -> None:

@@ -192,7 +192,11 @@ def test_home_of_a_moved_value_goes_before_that_is_replaced(registry: Registry) 
 
 @pytest.mark.parametrize(
     ("leased", "without", "accepted"),
-    [(True, True, '["--accept", "expired-lease"]'), (True, False, ""), (False, True, "")],
+    [
+        (True, True, '["--accept expired-lease"]'),
+        (True, False, ""),
+        (False, True, '["--accept expired-lease"]'),
+    ],
 )
 def test_lease_that_is_left_out_is_recorded(
     registry: Registry, leased: bool, without: bool, accepted: str
@@ -201,7 +205,8 @@ def test_lease_that_is_left_out_is_recorded(
     if leased:
         registry.grant(key, BROKEN)
     candidate = Candidate.of_backup(registry.deleted("shop/leased"))
-    _run(registry, candidate, [], without_lease=without)
+    accept = Acceptances(words=("expired-lease",) if without else ())
+    _run(registry, candidate, [], accepted=accept)
     assert registry.events()[-2].annotations.accepted == accepted
 
 

@@ -5,7 +5,8 @@ Arguments are written as the working tree takes them. A tree that does not know 
 
 from __future__ import annotations
 
-from typing import Any, Final
+import itertools
+from typing import Final
 
 # Old and new spelling of arguments; ``*`` stands for one value. The first that fits counts.
 ARGUMENTS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
@@ -26,6 +27,7 @@ ARGUMENTS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (("--accept-unchecked-member", "*"), ("--accept", "unchecked-member=*")),
     (("--accept-unchecked-server", "*"), ("--accept", "unchecked-server=*")),
     (("--accept-risk", "*"), ("--accept", "*")),
+    (("--key-base64", "*"), ("base64:*",)),
 )
 
 # Old and new words of values, by the name of their field.
@@ -78,15 +80,13 @@ WORD_BY_WORD: Final = frozenset({"evidence", "statuses", "upstream_message"})
 
 def spelled(arguments: list[str], options: frozenset[str]) -> list[str]:
     """Return arguments in the spelling of a tree that knows these options."""
+    ways = [way for pair in ARGUMENTS for way in (pair, pair[::-1])]
     done: list[str] = []
     rest = list(arguments)
     while rest:
-        for pair in ARGUMENTS:
-            found = next(
-                (f for f in _both_ways(pair, rest) if f[1][0] not in options and f[2][0] in options), None
-            )
-            if found is not None:
-                value, given, other = found
+        for given, other in ways:
+            value = _fits(given, rest)
+            if value is not None and not _takes(given, other, options) and _takes(other, given, options):
                 done += [part.replace("*", value) for part in other]
                 del rest[: len(given)]
                 break
@@ -95,13 +95,16 @@ def spelled(arguments: list[str], options: frozenset[str]) -> list[str]:
     return done
 
 
-def _both_ways(pair: tuple[tuple[str, ...], tuple[str, ...]], rest: list[str]) -> list[tuple[str, Any, Any]]:
-    found = []
-    for given, other in (pair, pair[::-1]):
-        if len(rest) >= len(given) and rest[0] == given[0]:
-            start = given[-1].partition("*")[0] if len(given) > 1 else ""
-            if "*" in given[-1] and rest[1].startswith(start):
-                found.append((rest[1].removeprefix(start), given, other))
-            elif tuple(rest[: len(given)]) == given:
-                found.append(("", given, other))
-    return found
+def _fits(given: tuple[str, ...], rest: list[str]) -> str | None:
+    """Return what stands for ``*`` where the arguments begin so, "" for nothing, None where they do not."""
+    value = ""
+    for part, word in itertools.zip_longest(given, rest[: len(given)], fillvalue="\0"):
+        start, star, _ = part.partition("*")
+        if not (word.startswith(start) if star else word == part):
+            return None
+        value = word.removeprefix(start) if star else value
+    return value
+
+
+def _takes(given: tuple[str, ...], other: tuple[str, ...], options: frozenset[str]) -> bool:
+    return given[0] in options if given[0].startswith("--") else other[0] not in options

@@ -44,14 +44,16 @@ def test_trees_that_differ_in_one_field_are_told_apart(tmp_path: Path, cause: st
 
 def test_arguments_are_spelled_as_a_tree_takes_them() -> None:
     old = [
-        "--yes",
         "--accept-unchecked-member",
         "m-1",
         "--accept-no-api-server",
         "--accept-risk",
         "only-copy",
+        "--yes",
     ]
-    new = ["--yes", "--accept", "unchecked-member=m-1", "--accept", "no-api-server", "--accept", "only-copy"]
+    new = ["--accept", "unchecked-member=m-1", "--accept", "no-api-server", "--accept", "only-copy", "--yes"]
+    old += ["--key-base64", "AA=="]
+    new += ["base64:AA=="]
     took = frozenset(word for word in old if word.startswith("--"))
     assert spelled(new, took) == spelled(old, took) == old
     assert spelled(old, frozenset({"--accept"})) == spelled(new, frozenset({"--accept"})) == new

@@ -738,7 +738,7 @@ CHANGES = [*(1 << bit for bit in range(8)), 0x12 ^ 0x0A, 0x12 ^ 0x22, 0x22 ^ 0x0
 
 
 @pytest.mark.parametrize("value", [PROTOBUF, JSON], ids=["protobuf", "json"])
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", some(CHANGES, of=4))
 def test_no_changed_byte_reveals_anything(value: bytes, change: int) -> None:
     known = set()
     for place in some(range(len(value)), of=4, turn=CHANGES.index(change)):

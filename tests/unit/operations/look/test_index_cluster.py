@@ -128,6 +128,7 @@ def owned_by_each_other() -> Cluster:
     return cluster
 
 
+@pytest.mark.thorough
 def test_after_a_signal_at_any_moment_every_report_comes_out() -> None:
     """It is heard when a function of the index begins, or has come back from C; each 31st of these moments is tried."""
     cluster, layout = owned_by_each_other(), StorageLayout()

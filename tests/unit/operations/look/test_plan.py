@@ -794,6 +794,7 @@ def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: 
 # --------------------------------------------------------------------------------------------------- very many
 
 
+@pytest.mark.thorough
 def test_the_work_grows_with_the_objects_and_no_faster(tmp_path: Path) -> None:
     """Calls of functions are counted, not seconds: what looks at all broken objects for each of them shows."""
 

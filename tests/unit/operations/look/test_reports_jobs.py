@@ -30,8 +30,9 @@ from tests.support.kms_plugin import KMSPlugin, load_keks
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, config_map, configuration, provider, secret
 from tests.support.pool_here import PoolHere
+from tests.support.thorough import some
 
-JOBS = [2, 3, 8]
+JOBS = some([3, 2, 8], of=3)
 CONFIGURATIONS = [None, "config-lost.yaml", "config-rotated.yaml"]
 NAMED = ("/registry/secrets/shop/s-3", "/registry/secrets/shop/s-4", "/registry/secrets/shop/absent")
 

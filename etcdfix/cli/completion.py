@@ -14,10 +14,7 @@ _VARIABLE = "_ETCDFIX_COMPLETE"  # click's own: it answers the shell when this i
 @click.command("completion", cls=Command)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(*, shell: str) -> int:
-    """Print the script that has a shell complete commands, options and names.
-
-    Resources, causes, backups, and the transformers of the --encryption-config that was typed before. It
-    reads the files that the command line names; no etcd and no API server is asked.
+    """Print the script that has a shell complete commands, options and the words that an option takes.
 
     \b
     bash:  eval "$(etcdfix completion bash)"     in ~/.bashrc

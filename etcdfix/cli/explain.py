@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.completing import causes_or_types
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import is_key, object_options, wanted_object
 from etcdfix.cli.options import reading_options, source_options
@@ -34,7 +33,7 @@ _HEALTHY = frozenset({"readable", "not-an-object"})
 
 
 @click.command("explain", cls=Command, epilog=epilog(MEANINGS))
-@click.argument("word", metavar="[KEY|TYPE/NAME|CAUSE]", default="", shell_complete=causes_or_types)
+@click.argument("word", metavar="[KEY|TYPE/NAME|CAUSE]", default="")
 @object_options
 @source_options
 @reading_options

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.completing import resources
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import (
     all_namespaces_option,
@@ -57,7 +56,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("get", cls=Command, epilog=epilog(MEANINGS))
-@click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]... | TYPE/NAME...", shell_complete=resources)
+@click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]... | TYPE/NAME...")
 @click.option(
     "-n",
     "--namespace",

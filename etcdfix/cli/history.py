@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.completing import types
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import object_options, wanted_object
 from etcdfix.cli.options import FILE, reading_options, source_options
@@ -31,7 +30,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("history", cls=Command, epilog=epilog(MEANINGS))
-@click.argument("key", metavar="KEY|TYPE/NAME", shell_complete=types)
+@click.argument("key", metavar="KEY|TYPE/NAME")
 @object_options
 @click.option(
     "--limit",

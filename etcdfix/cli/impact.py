@@ -16,7 +16,6 @@ from etcdfix.cli.cluster_index import (
     report_on,
 )
 from etcdfix.cli.command import Command
-from etcdfix.cli.completing import types
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import object_options, wanted_object
 from etcdfix.cli.options import jobs_option, reading_options, source_options
@@ -41,7 +40,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 
 @click.command("impact", cls=Command, epilog=epilog(MEANINGS))
-@click.argument("key", metavar="KEY|TYPE/NAME", shell_complete=types)
+@click.argument("key", metavar="KEY|TYPE/NAME")
 @object_options
 @click.option(
     "--policy",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from etcdfix.cli.completing import files
 from etcdfix.cli.ending import end_after
 from etcdfix.cli.on_this_machine import with_what_is_found
 from etcdfix.cli.origins import origin_of, origins_of
@@ -56,6 +55,8 @@ def _option(*names: str, **settings: Any) -> Decorator:
 
 FILE: Final = click.Path(path_type=Path)
 """What an option for a path takes."""
+_TLS_FILE: Final = click.Path(readable=False)
+"""The same as text; whether it can be read is seen when it is read."""
 
 
 def _count_time(_context: click.Context, _parameter: click.Parameter, text: str | None) -> None:
@@ -106,9 +107,9 @@ _revision_option = _option(
 )  # fmt: skip
 live_options = option_group(
     _option("--endpoints", metavar="LIST", help="Comma list of etcd endpoints.  [default: 127.0.0.1:2379]"),
-    _option("--cacert", metavar="FILE", shell_complete=files, help="CA that signed etcd's server certificate."),
-    _option("--cert", metavar="FILE", shell_complete=files, help="Client certificate."),
-    _option("--key", "key_file", metavar="FILE", shell_complete=files, help="Key of the client certificate."),
+    _option("--cacert", metavar="FILE", type=_TLS_FILE, help="CA that signed etcd's server certificate."),
+    _option("--cert", metavar="FILE", type=_TLS_FILE, help="Client certificate."),
+    _option("--key", "key_file", metavar="FILE", type=_TLS_FILE, help="Key of the client certificate."),
     _option("--user", metavar="NAME[:PASSWORD]", help="etcd user."),
     _option("--password", metavar="PASSWORD", help="Password; better given by ETCDCTL_PASSWORD."),
     _option("--insecure-skip-tls-verify", is_flag=True, default=None,

@@ -11,7 +11,6 @@ from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.change_output import TEXT, change_output_option, tell_run
 from etcdfix.cli.changing import etcd_options, request_fields
 from etcdfix.cli.command import ChangingCommand
-from etcdfix.cli.completing import transformers
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.keys import named_key
@@ -100,7 +99,7 @@ class _Told:
     help="Do nothing to this key in this run, whatever the plan decides (may be repeated).",
 )  # fmt: skip
 @click.option(
-    "--declare-key-lost", "lost", multiple=True, metavar="TRANSFORMER[/KEY-ID]", shell_complete=transformers,
+    "--declare-key-lost", "lost", multiple=True, metavar="TRANSFORMER[/KEY-ID]",
     help="Say that this key is gone for ever, so that what was written under it may be deleted (may be repeated).",
 )  # fmt: skip
 @click.option(

@@ -11,7 +11,6 @@ from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.change_output import change_output_option
 from etcdfix.cli.changing import OpenChange, etcd_options, open_change
 from etcdfix.cli.command import ChangingCommand
-from etcdfix.cli.completing import backups
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_lines
@@ -37,7 +36,7 @@ _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_k
 
 
 @click.command("restore", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
-@click.argument("backup_or_key", metavar="BACKUP|KEY", shell_complete=backups)
+@click.argument("backup_or_key", metavar="BACKUP|KEY")
 @click.option(
     "--from-snapshot",
     type=FILE,

@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from etcdfix.apiserver.servers import APIAccess, parse_server_url
-from etcdfix.cli.completing import transformers
 from etcdfix.cli.confirm import is_terminal
 from etcdfix.cli.keys import is_base64, named_key
 from etcdfix.cli.options import FILE, option_group
@@ -114,7 +113,7 @@ REPAIR_RULES = (Rule.CLUSTER_BREAKING, Rule.UNPROVEN_REPAIR, Rule.NEWER_THAN_KNO
 """What can be accepted of a repair that nothing proves, or that undoes what a newer release may have written."""
 
 key_lost_option = click.option(
-    "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]", shell_complete=transformers,
+    "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
     help="Say that this key is gone for ever, so that what was written under it may be deleted.",
 )  # fmt: skip
 """Declares an encryption key lost."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
-from etcdfix.cli.completing import resources
 from etcdfix.cli.keys import all_namespaces_option, is_base64, named_key
 from etcdfix.cli.options import option_group
 from etcdfix.cli.output import say
 from etcdfix.scope import ScopeRequest, split_words
 
 scope_options = option_group(
-    click.argument("scope", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY-PREFIX]...", shell_complete=resources),
+    click.argument("scope", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY-PREFIX]..."),
     click.option(
         "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
         help="Only this namespace (may be repeated).",

@@ -16,11 +16,8 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from etcdfix.cli.root import cli, run
-from tests.support.collecting import ALPHA
 
 pytestmark = pytest.mark.usefixtures("no_variables")
-
-CONFIG = str(ALPHA / "config-rotated.yaml")
 
 
 def offered(*words: str) -> list[str]:
@@ -34,54 +31,6 @@ def test_commands_and_options() -> None:
     assert offered("encryption", "us") == ["usage"]
     assert offered("scan", "--no-p") == ["--no-progress"]
     assert offered("scan", "--color", "a") == ["auto", "always"]
-
-
-def test_names() -> None:
-    assert "deployments.apps" in offered("scan", "dep")
-    assert offered("get", "secr") == ["secrets"]
-    assert offered("explain", "wrong-") == ["wrong-key", "wrong-kind-for-key"]
-
-
-def test_transformers_of_the_configuration_that_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    words = ["delete", "/k", "--declare-key-lost", "aes"]
-    assert offered(*words) == []
-    found = offered("delete", "/k", "--encryption-config", CONFIG, "--declare-key-lost", "aes")
-    assert found
-    assert all(name.startswith("aes") for name in found)
-    monkeypatch.setenv("ETCDFIX_ENCRYPTION_CONFIG", CONFIG)
-    assert offered(*words) == found
-
-
-def test_no_key_material_is_offered(tmp_path: Path) -> None:
-    """Somebody may have typed a key where its name belongs."""
-    material = "c2l4dGVlbiBieXRlcyBvZiBhIGtleSBoZXJlISEhISE="
-    config = tmp_path / "enc.yaml"
-    config.write_text(
-        "kind: EncryptionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nresources:\n"
-        "- resources: [secrets]\n  providers:\n"
-        f"  - aescbc: {{keys: [{{name: {material}, secret: {material}}}, {{name: key1, secret: {material}}}]}}\n"
-    )
-    assert offered("delete", "--encryption-config", str(config), "--declare-key-lost", "") == [
-        "aescbc/v1/key1"
-    ]
-
-
-def test_backups_the_newest_first(tmp_path: Path) -> None:
-    for age, name in enumerate(("new.json", "old.json")):
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, (1_000_000 - age, 1_000_000 - age))
-    found = offered("restore", "--backup-dir", str(tmp_path), "")
-    assert found == [str(tmp_path / "new.json"), str(tmp_path / "old.json")]
-
-
-def test_what_cannot_be_read_offers_nothing_and_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ETCDFIX_PLAN", "set in vain")
-    assert offered("delete", "--encryption-config", "/none", "--declare-key-lost", "") == []
-    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -135,8 +84,7 @@ def typed(
 CASES = [
     ("etcdfix comple", "etcdfix completion"),
     ("etcdfix encryption usa", "etcdfix encryption usage"),
-    ("etcdfix explain authentication-f", "authentication-failed"),
-    ("etcdfix scan customresourcedef", "customresourcedefinitions.apiextensions.k8s.io"),
+    ("etcdfix scan -o stat", "status"),
 ]
 
 

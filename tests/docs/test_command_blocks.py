@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections import defaultdict
@@ -17,14 +16,13 @@ from tests.support.command_blocks import (
     REPOSITORY,
     Block,
     all_blocks,
-    blocks_of,
     named_in_sentences,
     pages,
     shown_of,
 )
 from tests.support.documented_commands import KNOWN, NotACommandError, check
 from tests.support.pasted import apart, missing, paste
-from tests.support.shell_commands import NotShellError, commands_in
+from tests.support.shell_commands import commands_in
 
 OTHERS = {"text", "yaml", "json", "toml", "ini", "html", "mermaid", "python", "promql", "groovy"}
 BLOCKS = all_blocks()
@@ -153,11 +151,6 @@ def test_what_is_wrong_is_found(command: str) -> None:
         check(last)
 
 
-def test_what_no_shell_takes_is_found() -> None:
-    with pytest.raises(NotShellError):
-        commands_in("kubectl get 'pods")
-
-
 def block(text: str, mark: str = "<!-- run -->", info: str = "sh") -> Block:
     return Block(REPOSITORY / "README.md", 1, info, text, mark)
 
@@ -191,41 +184,3 @@ def test_a_run_ends_as_its_mark_says(text: str, mark: str, passes: bool, tmp_pat
         return
     with pytest.raises(AssertionError, match="exit code"):
         paste([block(text, mark)], tmp_path)
-
-
-def test_blocks_of_a_journey_share_a_shell_and_nothing_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if apart() is None:
-        pytest.skip("no namespaces of its own for a shell")
-    monkeypatch.setenv("ETCDFIX_QUIET", "1")
-    mark = "<!-- run: two -->"
-    printed = paste(
-        [block("cd fixtures\nthere=$PWD\n", mark), block('[ "$PWD" = "$there" ]\nenv | cut -d= -f1\n', mark)],
-        tmp_path,
-    )
-    assert set(printed.split()) <= {"HOME", "PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}
-    assert not re.search("ETCDFIX", printed)
-    assert os.environ["ETCDFIX_QUIET"] == "1"
-
-
-def test_a_program_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KNOWN, "no-such-program", frozenset())
-    assert missing([block("own-script get pods\nif cd /; then no-such-program x; fi\n")]) == [
-        "no-such-program"
-    ]
-
-
-def test_what_is_shown_belongs_to_the_block_before_it_under_the_same_heading(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "# A\n\n<!-- run -->\n```sh\necho a\n```\n\nIt says:\n\n```text\na\n```\n\n<!-- run -->\n```sh\necho b\n```\n"
-        "\n## B\n\n```text\nsomething else\n```\n"
-    )
-    found = [(text.line, line) for text, line in shown_of([*blocks_of(page)])]
-    assert found == [(10, "a")]
-
-
-def test_a_session_is_its_prompts_and_what_they_printed() -> None:
-    session = block("$ echo a\na\n$ echo b\nb\n", info="console")
-    assert (session.commands, session.output) == ("echo a\necho b\n", "a\nb\n")

@@ -39,28 +39,6 @@ def is_outside(target: str) -> bool:
     return bool(urlsplit(target).scheme or urlsplit(target).netloc)
 
 
-@pytest.mark.parametrize("required", [False, True])
-def test_with_a_network_it_is_built_only_where_that_may_be(
-    tmp_path_factory: pytest.TempPathFactory, site: Path, monkeypatch: pytest.MonkeyPatch, required: bool
-) -> None:
-    monkeypatch.setattr("tests.support.site.apart", lambda: None)
-    monkeypatch.setenv("ETCDFIX_REQUIRE_APART", "1" if required else "")
-    if required:
-        with pytest.raises(AssertionError, match="to be built without a network"):
-            built_site(tmp_path_factory)
-    else:
-        assert built_site(tmp_path_factory) == site
-
-
-def test_ci_builds_it_here_alone_and_without_a_network() -> None:
-    """Its own run of Sphinx took the time of this one, and looked at less."""
-    script = (REPOSITORY / ".ci" / "run").read_text()
-    assert "export ETCDFIX_REQUIRE_BROWSER=1 ETCDFIX_REQUIRE_APART=1\n" in script
-    (passed_on,) = re.findall(r"^for name in (.*); do$", script, re.MULTILINE)
-    assert "ETCDFIX_REQUIRE_APART" in passed_on.split()
-    assert "sphinx" not in script
-
-
 def test_every_page_is_on_the_site(built: dict[str, Page]) -> None:
     expected = {page.relative_to(REPOSITORY).with_suffix(".html").as_posix() for page in pages()}
     assert expected == set(built) - {"index.html", "search.html", *WITHOUT_LINK}
@@ -89,15 +67,6 @@ def test_no_link_is_dead(site: Path, built: dict[str, Page]) -> None:
     assert dead == []
 
 
-def test_links_to_elsewhere_are_whole(built: dict[str, Page]) -> None:
-    """Whether they lead somewhere only a network can tell: ``sphinx-build -b linkcheck``."""
-    for page, read in built.items():
-        for target in filter(is_outside, read.targets):
-            assert re.fullmatch(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(/[\w./#~?=&%+-]*)?", target), (
-                f"{page}: {target}"
-            )
-
-
 def test_nothing_is_loaded_from_elsewhere(site: Path, built: dict[str, Page]) -> None:
     assert [target for read in built.values() for target in read.loaded if is_outside(target)] == []
     for style in site.rglob("*.css"):
@@ -116,9 +85,3 @@ def test_what_is_copied_from_the_site_is_what_is_run(site: Path) -> None:
 
 def test_the_help_of_every_command_is_on_the_site(built: dict[str, Page]) -> None:
     assert {f"etcdfix-{name}" for name in COMMANDS} <= built["docs/reference/commands.html"].names
-
-
-def test_the_pages_are_markdown_alone() -> None:
-    """As they are read in the repository: no directive and no role of Sphinx shows in them."""
-    for page in pages():
-        assert not re.search(r"^\s*(```|:::)\{|\{[a-z:]+\}`", page.read_text(), re.MULTILINE), page

@@ -123,10 +123,6 @@ def test_every_cut_near_a_sector_edge(tmp_path: Path, name: str) -> None:
             assert_true_to(whole, found, tmp_path)
 
 
-def test_moved_root_changes_nothing(tmp_path: Path, alpha: bytes, early_root: bytes) -> None:
-    assert scan(tmp_path, early_root) == scan(tmp_path, alpha)
-
-
 @pytest.mark.parametrize("pages_left", [191, 200, 210])
 def test_cut_snapshot_is_read_as_far_as_it_goes(
     tmp_path: Path, alpha: bytes, early_root: bytes, pages_left: int
@@ -160,7 +156,7 @@ def test_cut_that_loses_the_root_is_a_named_error(tmp_path: Path, alpha: bytes) 
 def test_any_flipped_bit_in_a_saved_snapshot_is_told(tmp_path: Path) -> None:
     """Wherever it falls: as a named error, or as a problem; the trailer sees all of them."""
     whole = unpacked("small/history")
-    for at in [*range(96), *range(PAGE, PAGE + 96), *range(96, len(whole), 397)]:
+    for at in [*range(0, 96, 3), *range(PAGE, PAGE + 96, 3), *range(96, len(whole), 797)]:
         flipped = bytearray(whole)
         flipped[at] ^= 1 << (at % 8)
         _, problems, error = attempt(tmp_path, bytes(flipped))
@@ -168,24 +164,6 @@ def test_any_flipped_bit_in_a_saved_snapshot_is_told(tmp_path: Path) -> None:
             assert "page" in error.message or "not etcd's" in error.message
             continue
         assert any("SHA-256 trailer is wrong" in problem for problem in problems), at
-
-
-@pytest.mark.parametrize("bit", range(8))
-def test_flipped_bit_in_a_meta_page_falls_back_to_the_other(tmp_path: Path, alpha: bytes, bit: int) -> None:
-    values, _ = scan(tmp_path, alpha)
-    flipped = patched(alpha, 16 + 16, "B", alpha[32] ^ 1 << bit)  # the root page id of meta page 0
-    found, problems = scan(tmp_path, flipped)
-
-    assert found == values
-    assert problems[0].startswith("SHA-256 trailer is wrong")
-    assert problems[1].startswith("meta page 0 at byte 0: checksum ")
-
-
-def test_both_meta_pages_damaged(tmp_path: Path, alpha: bytes) -> None:
-    flipped = patched(patched(alpha, 40, "B", alpha[40] ^ 1), PAGE + 40, "B", alpha[PAGE + 40] ^ 1)
-
-    with pytest.raises(NotASnapshot, match="not an etcd database: meta page 0 at byte 0: checksum"):
-        scan(tmp_path, flipped)
 
 
 @pytest.mark.parametrize(
@@ -237,49 +215,6 @@ def test_damaged_branch_page_costs_its_subtree_only(tmp_path: Path, alpha: bytes
     assert all(0 < count < 499 for count in lost)
 
 
-def test_cycle_in_a_real_tree(tmp_path: Path, alpha: bytes) -> None:
-    cycles = 0
-    for page_id in pages(alpha, 1):
-        found, problems = scan(tmp_path, patched(alpha, page_id * PAGE + 16 + 8, "<Q", page_id))
-        if len(problems) > 1:
-            cycles += 1
-            assert f"page {page_id}: reached twice in one tree" in problems
-            assert 0 < len(found) < 499
-    assert cycles
-
-
-@pytest.mark.parametrize("field", ["pos", "key size", "value size"])
-@pytest.mark.parametrize("number", [0, 1, 0x7FFF_FFFF, 0xFFFF_FFFF])
-def test_element_that_points_anywhere(tmp_path: Path, alpha: bytes, field: str, number: int) -> None:
-    values, _ = scan(tmp_path, alpha)
-    place = 4 + ("pos", "key size", "value size").index(field) * 4
-    for page_id in pages(alpha, 2)[1::17]:
-        found, problems, error = attempt(tmp_path, patched(alpha, page_id * PAGE + 16 + place, "<I", number))
-        if error is not None:
-            assert isinstance(error, PageCorrupt)
-            assert error.page_id == page_id
-            continue
-        assert len(values) - len(found) <= 2
-        if found != values:
-            assert any(problem.startswith(f"page {page_id}: ") for problem in problems)
-
-
-def test_zeroed_page(tmp_path: Path, alpha: bytes) -> None:
-    values, _ = scan(tmp_path, alpha)
-    hurt = 0
-    for page_id in pages(alpha, 2)[::9]:
-        data = alpha[: page_id * PAGE] + bytes(PAGE) + alpha[(page_id + 1) * PAGE :]
-        found, problems, error = attempt(tmp_path, data)
-        if error is not None:
-            assert isinstance(error, PageCorrupt)
-            assert error.page_id == page_id
-            continue
-        if found != values:
-            hurt += 1
-            assert problems[1] == f"page {page_id}: the header at byte {page_id * PAGE} says page 0"
-    assert hurt
-
-
 def test_no_trailer_and_a_damaged_page_is_still_incomplete(tmp_path: Path, alpha: bytes) -> None:
     leaf = next(
         page for page in pages(alpha, 2) if len(scan(tmp_path, patched(alpha, page * PAGE, "<Q", 1))[0]) < 499
@@ -299,30 +234,3 @@ def test_what_is_left_was_once_true(tmp_path: Path, alpha: bytes) -> None:
             continue
         assert_true_to(alpha, found, tmp_path)
         assert (problems[-1] == DAMAGE_NOTE) == (len(problems) > 1)
-
-
-def test_garbage_behind_a_snapshot(tmp_path: Path, alpha: bytes) -> None:
-    values, _ = scan(tmp_path, alpha)
-    found, problems = scan(tmp_path, alpha + b"garbage")
-
-    assert found == values
-    assert problems == [
-        f"39 bytes follow the last whole page, at byte {len(alpha) - 32}: neither a page nor a SHA-256 trailer"
-    ]
-
-
-def test_pages_and_then_garbage(tmp_path: Path, early_root: bytes) -> None:
-    found, problems = scan(tmp_path, early_root[: 212 * PAGE] + b"\xa5" * 20_000)
-
-    assert 0 < len(found) < 499
-    assert f"page 215: the header at byte {215 * PAGE} says page {0xA5A5_A5A5_A5A5_A5A5}" in problems
-
-
-def test_cut_gzip(tmp_path: Path, early_root: bytes) -> None:
-    packed = gzip.compress(early_root)
-    path = tmp_path / "cut.db.gz"
-    path.write_bytes(packed[: len(packed) * 95 // 100])
-    with SnapshotSource(path) as source:
-        assert 0 < len(list(source.current(b""))) < 499
-        assert "the gzip data is cut" in source.problems[0]
-        assert "its meta page promises 220 pages" in source.problems[1]

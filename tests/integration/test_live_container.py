@@ -6,10 +6,8 @@ import pytest
 
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.places import NoEtcdError
 from etcdfix.testing.servers import EtcdServer, EtcdServers
-from tests.support.collecting import ALPHA
 
 pytestmark = [pytest.mark.docker, pytest.mark.etcd]
 
@@ -25,37 +23,6 @@ def test_paging_through_a_container(etcd_containers: EtcdServers) -> None:
         with LiveSource(EtcdConnection(endpoints=(server.endpoint,))) as source:
             assert {stored.key: stored.value for stored in source.current(b"")} == expected
             assert source.describe().revision == revision
-    finally:
-        server.stop()
-
-
-@pytest.mark.thorough
-def test_a_container_that_wants_client_certificates(
-    etcd_containers: EtcdServers, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    authority = CertificateAuthority(tmp_path_factory.mktemp("authority"))
-    server = etcd_containers.start(authority=authority, client_certificates=True)
-    try:
-        server.put(b"/registry/k", b"v")
-        shown = authority.issue("reader")
-        connection = EtcdConnection(
-            endpoints=(server.endpoint,),
-            cacert=str(authority.cert),
-            cert=str(shown.cert),
-            key=str(shown.key),
-        )
-        with LiveSource(connection) as source:
-            assert [stored.value for stored in source.current(b"")] == [b"v"]
-    finally:
-        server.stop()
-
-
-@pytest.mark.thorough
-def test_a_container_with_a_restored_snapshot(etcd_containers: EtcdServers) -> None:
-    server = etcd_containers.start(snapshot=ALPHA / "snapshot.db.gz")
-    try:
-        with LiveSource(EtcdConnection(endpoints=(server.endpoint,))) as source:
-            assert source.estimate() == len(list(source.current(b""))) == 499
     finally:
         server.stop()
 

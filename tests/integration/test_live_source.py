@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import ClusterMismatch, RevisionCompacted, SourceUnreachable
+from etcdfix.errors import RevisionCompacted
 from etcdfix.model import StoredValue
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import channel, paging
@@ -25,8 +25,6 @@ from tests.support.etcd_proxy import FUTURE_REVISION, NO_LEADER, RANGE, EtcdProx
 from tests.support.key_sets import random_keys
 
 pytestmark = pytest.mark.etcd
-
-NOBODY = "127.0.0.1:1"
 
 
 def live(*endpoints: str, **options: Any) -> LiveSource:
@@ -150,18 +148,6 @@ def test_a_value_larger_than_any_answer_is_named_and_stepped_over(
         assert values(source, prefix) == expected
         (problem,) = source.problems
     assert large.decode() in problem
-
-
-def test_pages_grow_again_after_one_that_was_too_large(
-    etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = pairs_below(prefix, 1_000)
-    etcd.put_all(expected.items())
-    etcd.put(prefix + b"00007-large", bytes(1_200_000))
-    monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 1 << 20)
-    with EtcdProxy(etcd.endpoint) as proxy, live(proxy.endpoint) as source:
-        assert values(source, prefix) == expected
-        assert proxy.ranges() < 100
 
 
 def test_one_key(etcd: EtcdServer, prefix: bytes) -> None:
@@ -407,23 +393,6 @@ def test_history_with_a_deletion(uncompacted: EtcdServer, prefix: bytes) -> None
         assert (newest.create_revision, newest.version) == (fourth, 1)
 
 
-def test_history_up_to_a_revision(uncompacted: EtcdServer, prefix: bytes) -> None:
-    key = prefix + b"k"
-    first = uncompacted.put(key, b"1")
-    uncompacted.put(key, b"2")
-    with live(uncompacted.endpoint, revision=first) as source:
-        assert history_of(source, key) == [(first, b"1")]
-
-
-def test_history_of_a_deleted_key(uncompacted: EtcdServer, prefix: bytes) -> None:
-    key = prefix + b"k"
-    first = uncompacted.put(key, b"1")
-    uncompacted.delete(key)
-    second = uncompacted.revision()
-    with live(uncompacted.endpoint) as source:
-        assert history_of(source, key) == [(first, b"1"), (second, None)]
-
-
 def test_history_after_a_compaction(etcd: EtcdServer, prefix: bytes) -> None:
     key = prefix + b"k"
     etcd.put(key, b"1")
@@ -446,52 +415,7 @@ def test_history_that_was_compacted_away(etcd: EtcdServer, prefix: bytes) -> Non
         assert history_of(source, prefix + b"kept") == [(kept, b"1")]
 
 
-def test_history_of_a_key_that_never_was(uncompacted: EtcdServer, prefix: bytes) -> None:
-    with live(uncompacted.endpoint) as source:
-        assert history_of(source, prefix + b"never") == []
-
-
-def test_a_long_history(uncompacted: EtcdServer, prefix: bytes) -> None:
-    key = prefix + b"k"
-    expected = [(uncompacted.put(key, b"%d" % number), b"%d" % number) for number in range(300)]
-    with live(uncompacted.endpoint) as source:
-        assert history_of(source, key) == expected
-
-
 # Endpoints
-
-
-def test_nobody_listens() -> None:
-    with pytest.raises(SourceUnreachable, match="nobody listens there") as caught:
-        live(NOBODY)
-    assert NOBODY in caught.value.message
-    assert caught.value.hint
-
-
-def test_no_endpoint_answers() -> None:
-    with pytest.raises(SourceUnreachable, match="no endpoint answered") as caught:
-        live(NOBODY, "127.0.0.1:2")
-    assert NOBODY in caught.value.message
-    assert "127.0.0.1:2" in caught.value.message
-
-
-def test_a_dead_endpoint_is_left_aside(etcd: EtcdServer, prefix: bytes) -> None:
-    expected = pairs_below(prefix, 12)
-    etcd.put_all(expected.items())
-    notices: list[str] = []
-    with live(NOBODY, etcd.endpoint, on_notice=notices.append) as source:
-        assert values(source, prefix) == expected
-    (notice,) = notices
-    assert NOBODY in notice
-
-
-def test_two_clusters(etcd: EtcdServer, start_etcd: Callable[..., EtcdServer]) -> None:
-    other = start_etcd()
-    with pytest.raises(ClusterMismatch) as caught:
-        live(etcd.endpoint, other.endpoint)
-    ids = caught.value.cluster_ids
-    assert list(ids) == [etcd.endpoint, other.endpoint]
-    assert len(set(ids.values())) == 2
 
 
 @pytest.mark.usefixtures("pages_of_ten")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,13 +83,6 @@ def server(store: Store, tmp_path: Path, request: pytest.FixtureRequest) -> Iter
         yield server
 
 
-def _until(condition: Any) -> None:
-    ends = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
-
-
 def test_a_lost_key_leaves_cached_reads_and_a_patch_heals(server: StandIn) -> None:
     client = Client(server)
     before = client.get(f"{SECRETS}/one").body
@@ -107,78 +99,9 @@ def test_a_lost_key_leaves_cached_reads_and_a_patch_heals(server: StandIn) -> No
     assert server.methods == {"GET", "PATCH"}
 
 
-def test_a_list_names_the_newest_revision_of_the_store(server: StandIn) -> None:
-    client = Client(server)
-    for name in ("one", "two"):
-        key = f"{server.process.prefix}/elsewhere/{name}".encode()
-        at = server.store.put(key, b"of another program", mod_revision=0)
-        assert client.get(SECRETS).body["metadata"]["resourceVersion"] == str(at)
-
-
-def test_a_deletion_in_etcd_ends_the_cached_reads_of_the_kind_and_patch_still_heals(server: StandIn) -> None:
-    client = Client(server)
-    server.reload(NEW)
-    key = f"{server.process.prefix}/secrets/shop/two".encode()
-    entry = server.store.get(key)
-    assert entry is not None
-    server.store.delete(key, mod_revision=entry.mod_revision)
-    _until(lambda: client.get(f"{SECRETS}?resourceVersion=0").status == 429)
-    assert client.get("/api/v1/namespaces/shop/configmaps").status == 200
-    assert client.get(f"{SECRETS}/one?resourceVersion=0").status == 500
-    assert client.send("PATCH", f"{SECRETS}/one", HEAL).status == 200
-    _until(lambda: client.get(f"{SECRETS}?resourceVersion=0").status == 200)
-
-
-def test_what_a_heal_must_not_do_is_the_same_500_and_writes_nothing(server: StandIn) -> None:
-    client = Client(server)
-    uid = client.get(f"{SECRETS}/one").body["metadata"]["uid"]
-    server.reload(NEW)
-    at = server.store.revision()
-    for patch in ({}, {"metadata": {"uid": "x", **HEAL["metadata"]}}, {"metadata": {"resourceVersion": "1"}}):
-        assert client.send("PATCH", f"{SECRETS}/one", patch).status == 500
-    assert client.send("PATCH", f"{SECRETS}/one?dryRun=All", HEAL).status == 500
-    assert client.send("PATCH", f"{SECRETS}/absent", HEAL).status == 404
-    server.behaviour.refuse.add("shop")
-    assert client.send("PATCH", f"{SECRETS}/one", HEAL).status == 500
-    assert server.store.revision() == at
-    server.behaviour.refuse.clear()
-    assert client.send("PATCH", f"{SECRETS}/one", HEAL).body["metadata"]["uid"] == uid
-
-
-def test_a_restart_leaves_nothing(server: StandIn) -> None:
-    client = Client(server)
-    server.reload(NEW)
-    server.restart()
-    assert client.get(f"{SECRETS}/one?resourceVersion=0").status == 500
-    assert client.send("PATCH", f"{SECRETS}/one", HEAL).status == 500
-    lost = client.get(SECRETS)
-    assert (lost.status, lost.body["reason"]) == (429, "TooManyRequests")
-    assert client.get("/readyz").status == 500
-    server.behaviour.overloaded = 1
-    overloaded = client.get(SECRETS)
-    assert (overloaded.status, overloaded.text) == (429, "Too many requests, please try again later.\n")
-
-
-def test_a_server_dies_before_or_after_its_last_deed(server: StandIn) -> None:
-    client = Client(server)
-    server.reload(NEW)
-    at = server.store.revision()
-    server.die_after(0)
-    with pytest.raises(http.client.RemoteDisconnected):
-        client.send("PATCH", f"{SECRETS}/one", HEAL)
-    assert server.store.revision() == at
-    server.die_after(1, answering=False)
-    with pytest.raises(http.client.RemoteDisconnected):
-        client.send("PATCH", f"{SECRETS}/one", HEAL)
-    assert server.store.revision() > at
-    with pytest.raises(http.client.RemoteDisconnected):
-        client.get("/version")
-
-
 def test_what_travels_is_what_is_answered(server: StandIn) -> None:
     """The recordings are compared with what answers inside; nothing is lost or added on the way."""
     server.reload(NEW)
-    server.lose_cache("configmaps")
     server.behaviour.instead["/odd"] = Answer(418, b"odd", "text/odd", (("Odd", "yes"),))
     for path in (
         f"{SECRETS}/one", f"{SECRETS}/one?resourceVersion=0", f"{SECRETS}/absent", SECRETS, "/absent", "/odd",
@@ -203,21 +126,3 @@ def test_what_travels_is_what_is_answered(server: StandIn) -> None:
         assert headers["Content-Type"] == answer.content_type
         assert dict(answer.headers).items() <= headers.items()
         connection.close()
-
-
-def test_admission_adds_a_label(server: StandIn) -> None:
-    client = Client(server)
-    server.reload(NEW)
-    server.behaviour.stamp["shop"] = {"stamped": "yes"}
-    assert client.send("PATCH", f"{SECRETS}/one", HEAL).body["metadata"]["labels"] == {"stamped": "yes"}
-
-
-def test_two_servers_over_one_store(server: StandIn, tmp_path: Path) -> None:
-    prefix = server.process.prefix
-    with StandIn(
-        server.authority, store=server.store, configuration=OLD, prefix=prefix, given_up_after=0.3
-    ) as other:
-        server.reload(NEW)
-        assert Client(server).send("PATCH", f"{SECRETS}/one", HEAL).status == 200
-        assert Client(other).get(f"{SECRETS}/one").status == 500
-        _until(lambda: Client(other).get(f"{SECRETS}?resourceVersion=0").status == 429)

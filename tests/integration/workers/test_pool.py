@@ -23,7 +23,6 @@ import pytest
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.workers import pool as pool_module
 from etcdfix.workers import process
-from etcdfix.workers.frames import Kind, write_frame
 from etcdfix.workers.pool import WorkerPool
 from tests.support.pieces import SECRET, TARGET, here, nothing_left, process_ids, run_all, same
 from tests.support.thorough import some
@@ -103,28 +102,6 @@ def test_large_frames_that_were_not_yielded_are_few() -> None:
     assert most <= 4  # in 48 MiB, and the one that reached them
 
 
-def test_a_frame_is_made_when_it_is_given_out() -> None:
-    yielded = 0
-    seen: list[int] = []
-
-    def frame(_number: int) -> bytes:
-        seen.append(yielded)
-        return b""
-
-    with WorkerPool(1, TARGET, b"") as pool:
-        for _ in pool.run(range(20), frame):
-            yielded += 1
-    assert seen[0] == 0
-    assert all(number - known <= 4 for number, known in enumerate(seen))
-
-
-def test_answers_that_wait_on_disk() -> None:
-    pieces = [b"sleep 0.4", *[b"answer %d" % (3_000_000 + number) for number in range(30)]]
-    with WorkerPool(3, TARGET, b"") as pool:
-        found = [len(answer) for _, answer in run_all(pool, pieces)]
-    assert found[1:] == [3_000_000 + number for number in range(30)]
-
-
 def test_a_full_disk_only_makes_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
@@ -184,19 +161,10 @@ def test_all_workers_die() -> None:
         assert len(pool.lost) == 2
 
 
-def test_an_idle_worker_that_dies_is_told() -> None:
-    with WorkerPool(2, TARGET, b"") as pool:
-        run_all(pool, numbered(4))
-        os.kill(process_ids(pool)[0], signal.SIGKILL)
-        os.waitid(os.P_PID, process_ids(pool)[0], os.WEXITED | os.WNOWAIT)
-        assert run_all(pool, numbered(20)) == reversed_all(numbered(20))
-        assert pool.lost == ["a worker process was ended by SIGKILL"]
-
-
 def test_killed_at_random_moments() -> None:
     moments = random.Random(2)
     pieces = [b"sleep 0.00%d %d" % (number % 3, number) for number in range(60)]
-    for _ in range(50):
+    for _ in range(20):
         with WorkerPool(4, TARGET, b"") as pool:
             victims = moments.sample(process_ids(pool), moments.choice([1, 1, 1, 4]))
             timer = threading.Timer(moments.uniform(0, 0.12), kill, [victims])
@@ -234,11 +202,6 @@ def test_what_the_workers_need_may_be_told_later() -> None:
         pool.set_up(b"setup" * 10**6)
         assert run_all(pool, numbered(20)) == reversed_all(numbered(20))
         assert pool.lost == []
-
-
-def test_workers_that_are_never_told_anything_end_with_the_pool() -> None:
-    with WorkerPool(2, TARGET, None):
-        pass
 
 
 def test_workers_that_end_before_they_are_told_anything() -> None:
@@ -292,13 +255,6 @@ def test_a_worker_that_cannot_begin(capfd: Captured) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("target", ["tests.support.nothing:make", "tests.support.pieces:nothing"])
-def test_a_function_that_is_not_there(target: str) -> None:
-    with WorkerPool(1, target, b"") as pool:
-        assert run_all(pool, [b"a"]) == [(b"a", here(b"a"))]
-    assert "could not begin (" in pool.lost[0]
-
-
 @pytest.mark.parametrize(
     "program",
     [
@@ -316,22 +272,6 @@ def test_garbage(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     assert len(pool.lost) == 1
     assert any(how in pool.lost[0] for how in ("answered nonsense", "could not begin (unknown error)"))
     assert pool.lost[0].isprintable()
-
-
-def test_an_answer_that_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut = "os.write(1, (1).to_bytes(8, 'little') + (100).to_bytes(8, 'little') + b'\\x03a')"
-    monkeypatch.setattr(process, "_BOOTSTRAP", f"import os\n{cut}\nos._exit(4)")
-    with WorkerPool(1, TARGET, b"") as pool:
-        assert run_all(pool, [b"a"]) == [(b"a", here(b"a"))]
-    assert "ended with exit code 4 over 1 page" in pool.lost[0]
-
-
-def test_left_before_the_end() -> None:
-    with WorkerPool(2, TARGET, b"") as pool:
-        for number, _ in enumerate(pool.run([b"sleep 0.01"] * 100, same)):
-            if number == 5:
-                break
-        assert process_ids(pool) == []
 
 
 @pytest.mark.parametrize("when", some([0.001, 0.003, 0.006, 0.01, 0.03, 0.06, 0.1, 0.15], of=3))
@@ -410,16 +350,6 @@ def no_room(**_: object) -> IO[bytes]:
     raise OSError(errno.ENOSPC, "full")
 
 
-def test_what_is_nearly_done_when_the_source_is_interrupted_is_yielded() -> None:
-    def source() -> Iterator[bytes]:
-        yield from [b"sleep 0.3", *numbered(3)]
-        raise KeyboardInterrupt
-
-    with WorkerPool(2, TARGET, b"") as pool:
-        found = until_interrupted(pool, source())
-    assert found == reversed_all([b"sleep 0.3", *numbered(3)])
-
-
 @pytest.mark.parametrize("again", [False, True])
 def test_workers_that_the_kernel_holds_are_waited_for_together(
     monkeypatch: pytest.MonkeyPatch, again: bool
@@ -449,24 +379,6 @@ def test_workers_that_the_kernel_holds_are_waited_for_together(
             assert time.monotonic() - began < 9
         for worker in workers:
             worker.end()
-
-
-def test_an_error_of_this_process_ends_all() -> None:
-    def never(_: bytes) -> bytes:
-        raise RuntimeError
-
-    with WorkerPool(2, TARGET, b"") as pool:
-        with pytest.raises(RuntimeError):
-            list(pool.run([b"a", b"b"], never))
-        assert process_ids(pool) == []
-
-
-def test_two_pools_at_once() -> None:
-    with WorkerPool(2, TARGET, b"") as one, WorkerPool(2, TARGET, b"") as two:
-        pieces = numbered(60)
-        runs = zip(one.run(pieces, same), two.run(pieces, same), strict=True)
-        assert [both for both, _ in runs] == reversed_all(pieces)
-        assert one.lost == two.lost == []
 
 
 def test_signals_to_the_workers_are_not_heard() -> None:
@@ -523,13 +435,6 @@ def test_nothing_but_its_pipes_is_open_in_a_worker() -> None:
         os.close(write)
 
 
-def test_what_a_library_prints_in_a_worker_goes_nowhere(capfd: Captured) -> None:
-    with WorkerPool(1, TARGET, b"") as pool:
-        pieces = [b"print " + SECRET, b"a"]
-        assert run_all(pool, pieces) == reversed_all(pieces)
-    assert capfd.readouterr() == ("", "")
-
-
 def test_a_worker_imports_what_this_process_does(tmp_path: Path) -> None:
     """Whatever lies in the directory in which a command is run."""
     for name in ("etcdfix", "tests"):
@@ -574,16 +479,3 @@ def test_without_threads_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(threading.Thread, "start", refused)
     with WorkerPool(2, TARGET, b"") as pool:
         assert run_all(pool, [b"a"]) == [(b"a", b"here a")]
-
-
-def test_where_nothing_can_be_sent_any_more_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(descriptor: int, number: int, kind: Kind, contents: bytes) -> None:
-        if number == 2:
-            raise MemoryError
-        write_frame(descriptor, number, kind, contents)
-
-    monkeypatch.setattr(process, "write_frame", refused)
-    with WorkerPool(1, TARGET, b"") as pool:
-        assert run_all(pool, [b"a", b"b", b"c"]) == [(b"a", b"a"), (b"b", b"here b"), (b"c", b"here c")]
-        assert len(pool.lost) == 1
-        assert pool.lost[0].startswith("a worker process ended with exit code 0 over ")

@@ -49,12 +49,6 @@ def test_maps_and_recursion() -> None:
     assert order.SerializeToString(deterministic=True) == data
 
 
-def test_presence_is_kept() -> None:
-    item = build_pool(TABLE, "shop")["shop.v1.Item"].FromString(block(1, b""))
-    assert item.HasField("name")
-    assert not item.HasField("size")
-
-
 def test_strings_must_be_utf8() -> None:
     classes = build_pool(TABLE, "shop")
     for data in (block(1, block(1, b"\xff")), block(1, block(3, b"\xff")), entry(3, b"\xff", b"")):
@@ -89,19 +83,8 @@ def test_classes_are_made_on_demand_and_once() -> None:
     assert type(order().item) is item
 
 
-def test_a_dependency_gets_its_class_without_being_described_again() -> None:
-    classes = build_pool(TABLE, "shop")
-    order: Any = classes["shop.v1.Order"]
-    assert type(order().item) is classes["shop.v1.Item"]
-
-
 def test_pools_do_not_meet() -> None:
     first, second = (build_pool(TABLE, "shop")["shop.v1.Item"] for _ in range(2))
     assert first is not second
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("shop.shop_v1_Item")
-
-
-def test_an_unknown_name() -> None:
-    with pytest.raises(KeyError):
-        build_pool(TABLE, "shop")["shop.v1.Nothing"]

@@ -233,13 +233,6 @@ def test_endpoints_that_are_none(text: str) -> None:
     assert "--kms-endpoint" in info.value.hint
 
 
-def test_an_abstract_socket(open_plugins: Open) -> None:
-    with KMSPlugin("v2", f"@etcdfix-{uuid.uuid4()}", KEKS) as plugin:
-        plugins = open_plugins(endpoints={"prov": plugin.endpoint})
-        provider = KMSProvider("v2", "prov", "unix:///nowhere", "/nowhere", None, 30.0)
-        assert plugins.plugin_for(provider).unwrap(a_key(plugin)) == DEK
-
-
 def test_values_open_through_a_configuration(plugin: KMSPlugin, open_plugins: Open) -> None:
     text = f"""
 apiVersion: apiserver.config.k8s.io/v1
@@ -345,30 +338,6 @@ def test_a_plugin_that_comes_late(plugin: KMSPlugin, open_plugins: Open) -> None
 # What goes wrong on the way.
 
 
-def test_a_plugin_that_is_killed_is_given_up(tmp_path: Path, open_plugins: Open) -> None:
-    with KMSPlugin("v2", tmp_path / "unused", KEKS, start=False) as writer:
-        keys = [a_key(writer, number.to_bytes(2, "big") * 16) for number in range(500)]
-    path = tmp_path / "kms.sock"
-    provider = KMSProvider("v2", "prov", f"unix://{path}", str(path), None, 30.0)
-    plugins = open_plugins(patience_seconds=0.6)
-    session = plugins.plugin_for(provider)
-    with PluginProcess("v2", path, KEYS) as process:
-        assert session.unwrap(keys[0]) == bytes(32)
-        process.kill()
-    messages = set()
-    for key in keys[1:]:
-        with pytest.raises(KMSUnreachable) as info:
-            session.unwrap(key)
-        messages.add(info.value.message)
-    report = report_of(plugins)
-    assert report.state is PluginState.GAVE_UP
-    assert messages == {report.message}
-    assert report.answered == 1
-    assert report.calls < 12
-    assert not session.healthy
-    assert session.unwrap(keys[0]) == bytes(32)  # what it said still holds
-
-
 def test_a_plugin_that_is_killed_and_comes_back(tmp_path: Path, open_plugins: Open) -> None:
     with KMSPlugin("v2", tmp_path / "unused", KEKS, start=False) as writer:
         keys = [a_key(writer, number.to_bytes(2, "big") * 16) for number in range(100)]
@@ -400,19 +369,6 @@ def test_dying_among_decrypts_loses_none(plugin: KMSPlugin, open_plugins: Open) 
         assert answers.result() == deks
 
 
-def test_status_ok_and_a_dead_kms_behind_it(tmp_path: Path, open_plugins: Open) -> None:
-    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
-        plugin.refusal = Refusal("UNAVAILABLE", "cloud is gone")
-        plugins = open_plugins(patience_seconds=0.8)
-        session = plugins.plugin_for(plugin.provider())
-        for number in range(200):
-            with pytest.raises(KMSUnreachable, match="cloud is gone"):
-                session.unwrap(a_key(plugin, bytes([number]) * 32))
-        assert report_of(plugins).state is PluginState.GAVE_UP
-        assert not session.healthy
-        assert plugin.count("Decrypt") < 20
-
-
 def test_giving_up_frees_everybody_who_waits(plugin: KMSPlugin, open_plugins: Open) -> None:
     plugins = open_plugins()
     session = plugins.plugin_for(plugin.provider(timeout_seconds=60))
@@ -432,15 +388,6 @@ def test_giving_up_frees_everybody_who_waits(plugin: KMSPlugin, open_plugins: Op
     report = report_of(plugins)
     assert (report.state, report.message) == (PluginState.GAVE_UP, str(errors[0]))
     assert not plugin.gate.is_set()  # nobody had to answer for that
-
-
-def test_giving_up_a_plugin_that_has_answered_all(plugin: KMSPlugin, open_plugins: Open) -> None:
-    plugins = open_plugins()
-    session = plugins.plugin_for(plugin.provider())
-    session.unwrap(a_key(plugin))
-    plugins.abort()
-    assert report_of(plugins).state is PluginState.OK
-    assert session.healthy
 
 
 def test_closing_while_calls_are_under_way(plugin: KMSPlugin) -> None:

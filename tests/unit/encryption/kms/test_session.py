@@ -150,14 +150,6 @@ def test_what_was_given_is_recalled_and_nothing_is_asked_for_it(start: Start, cl
     assert len(client.times) == asked
 
 
-def test_no_limit_needs_no_time(start: Start, client: Scripted, clock: HandClock) -> None:
-    session = start()
-    for number in range(100):
-        assert session.unwrap(key(number)) == key(number).ciphertext
-    assert clock.time == 1000.0
-    assert client.checks == 1
-
-
 def test_a_failing_key_is_tried_three_times(start: Start, client: Scripted) -> None:
     session = start()
     client.answer = lambda _wrapped: ERROR
@@ -236,14 +228,6 @@ def test_memory_of_answers_is_bounded_and_keeps_what_is_used(
     assert client.decrypts[-1] == key(2).ciphertext
 
 
-def test_refusals_say_what_the_plugin_said(start: Start, client: Scripted) -> None:
-    session = start()
-    client.answer = lambda _wrapped: Failure("PERMISSION_DENIED", "not you")
-    with pytest.raises(KMSRefused, match="not you") as info:
-        session.unwrap(key(1))
-    assert info.value.status == "PERMISSION_DENIED"
-
-
 def hold(client: Scripted) -> tuple[threading.Event, threading.Event]:
     """Let no answer through: return what opens the gate, and what tells that the plugin was asked."""
     gate, asked = threading.Event(), threading.Event()
@@ -307,14 +291,6 @@ def test_the_queue_is_bounded_in_bytes(
     assert session._queued_bytes == 0
 
 
-def test_a_thread_that_is_idle_takes_the_next_key(start: Start) -> None:
-    session = start()
-    for number in range(200):
-        assert session.unwrap(key(number)) == key(number).ciphertext
-    # One that has just answered may not be idle yet.
-    assert len(session._workers) < kms_session.WORKERS / 2
-
-
 def test_where_no_further_thread_can_be_had_those_that_are_there_go_on(
     start: Start, client: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,18 +326,6 @@ def _without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 # Outages.
 
 
-def test_outages_within_patience_cost_nothing(start: Start, client: Scripted) -> None:
-    session = start(patience_seconds=30)
-    states = iter([OK, GONE, Health(PluginState.NO_SOCKET, "no"), Health(PluginState.DENIED, "no"), OK])
-    client.health = lambda: next(states, OK)
-    answers = iter([AWAY])
-    client.answer = lambda wrapped: next(answers, KeyMaterial(wrapped.ciphertext))
-    assert session.unwrap(key(1)) == key(1).ciphertext
-    assert len(client.decrypts) == 2
-    assert client.checks == 5
-    assert session.healthy
-
-
 def test_an_outage_uses_up_patience_and_no_more(start: Start, client: Scripted, clock: HandClock) -> None:
     session = start(patience_seconds=30)
     session.unwrap(key(0))
@@ -378,15 +342,6 @@ def test_an_outage_uses_up_patience_and_no_more(start: Start, client: Scripted, 
     assert (report.state, report.message) == (PluginState.GAVE_UP, "nobody there")
     assert not session.healthy
     assert session.unwrap(key(0)) == key(0).ciphertext
-
-
-def test_a_plugin_that_nobody_ever_reached(start: Start, client: Scripted, clock: HandClock) -> None:
-    session = start(patience_seconds=30)
-    client.health = lambda: GONE
-    unreachable(session, key(1))
-    assert session.report().state is PluginState.UNREACHABLE
-    assert clock.time == pytest.approx(1030)
-    assert client.decrypts == []
 
 
 def test_a_socket_on_which_nobody_listens_is_known_at_once(
@@ -427,26 +382,6 @@ def test_time_outs_behind_a_good_status_end_within_patience(
     assert clock.time <= 1030 + 3 + 4
     assert session.report().state is PluginState.GAVE_UP
     assert not session.healthy
-
-
-def test_errors_alone_end_within_ten_times_patience(start: Start, client: Scripted, clock: HandClock) -> None:
-    session = start(patience_seconds=3, max_rate=50)
-    client.answer = lambda _wrapped: ERROR
-    for number in range(5_000):
-        unreachable(session, key(number))
-    assert 1030 <= clock.time <= 1031
-    # A plugin that says UNKNOWN to every key it does not have gets many chances to be asked for one it has.
-    assert len(set(client.decrypts)) > 300
-    assert session.report().state is PluginState.GAVE_UP
-
-
-def test_errors_before_a_good_key(start: Start, client: Scripted) -> None:
-    session = start()
-    client.answer = lambda wrapped: KeyMaterial(b"dek") if wrapped == key(200) else ERROR
-    for number in range(200):
-        unreachable(session, key(number))
-    assert session.unwrap(key(200)) == b"dek"
-    assert session.report().state is PluginState.OK
 
 
 def test_a_plugin_that_asks_for_less_gets_less(start: Start, client: Scripted, clock: HandClock) -> None:
@@ -544,14 +479,6 @@ def test_a_thread_that_dies_leaves_nobody_waiting(start: Start, client: Scripted
     assert session.report().state is PluginState.GAVE_UP
 
 
-def test_closing_twice(start: Start, client: Scripted) -> None:
-    session = start()
-    session.unwrap(key(1))
-    session.close()
-    session.close()
-    assert client.closed == 1
-
-
 def test_a_late_answer_is_not_kept(start: Start, client: Scripted) -> None:
     session, (gate, asked) = start(), hold(client)
     ask(session, key(1))
@@ -561,26 +488,6 @@ def test_a_late_answer_is_not_kept(start: Start, client: Scripted) -> None:
     session.close()
     assert unreachable(session, key(1)) == "the run was ended before the KMS plugin had answered"
     assert session.report().answered == 1
-
-
-def test_a_report_is_a_value(start: Start, tmp_path: Path) -> None:
-    session = start()
-    session.unwrap(key(1))
-    session.opened.update({"b": 1, "a": 2})
-    assert session.report() == PluginReport(
-        api_version="v2",
-        name="prov",
-        endpoint="unix:///x",
-        state=PluginState.OK,
-        message="",
-        calls=2,
-        answered=1,
-        refused=0,
-        failed=0,
-        write_key_id="k",
-        opened=(("a", 2), ("b", 1)),
-        max_rate=0.0,
-    )
 
 
 # Health alone.

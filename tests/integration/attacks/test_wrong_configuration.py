@@ -31,7 +31,7 @@ from tests.support.objects import (
 TRUE, WRONG, OTHER = KEY_1, KEY_2, b"another-rules-ke"
 NAMES = [f"db-{number}" for number in range(12)]
 DECLARED = ("--declare-key-lost", "aesgcm/v1/key1")
-EVERYTHING = (*DECLARED, "--accept", "no-api-server", "--accept", "cluster-breaking")
+EVERYTHING = (*DECLARED, "--accept=no-api-server", "--accept=cluster-breaking")
 
 pytestmark = pytest.mark.etcd
 
@@ -84,7 +84,7 @@ def writers(registry: Registry, name: str, *arguments: str) -> Iterator[tuple[st
         ),
     )  # fmt: skip
     candidate = candidate_config(registry.folder, provider("aesgcm", key1=TRUE))
-    declared = [word for word in arguments if word not in {*DECLARED, "--accept", "cluster-breaking"}]
+    declared = [word for word in arguments if word not in {*DECLARED, "--accept=cluster-breaking"}]
     yield "reencrypt", registry.reencrypt(key, candidate, "--accept", "undeployed-write-key", *declared)
 
 

@@ -15,15 +15,6 @@ def main() -> NoReturn:
     root.main()
 
 
-def main_of_plugin() -> NoReturn:
-    """Run the command line as ``kubectl etcdfix``."""
-    _end_without_a_word()
-    from etcdfix.cli import root  # noqa: PLC0415
-
-    _raise_again()
-    root.main_of_plugin()
-
-
 def _end_without_a_word() -> None:
     """Have Ctrl-C end what has only begun to import, with no traceback; who ignores it, as nohup does, goes on so."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -14,7 +14,6 @@ import click
 from etcdfix.cli.examples import EXAMPLES
 from etcdfix.cli.group import NearestGroup
 from etcdfix.cli.output import HABITS, say, say_exchange
-from etcdfix.cli.program import CalledContext, in_context, words_below
 from etcdfix.cli.variables import HEEDED_BY_CHANGES, OF_READERS, variable_of
 from etcdfix.sources.etcd.trace import listening
 from etcdfix.text.colour import ColourChoice
@@ -71,7 +70,6 @@ def habits() -> list[click.Option]:
 class Command(click.Command):
     """A command of etcdfix."""
 
-    context_class = CalledContext
     changing = False
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
@@ -80,12 +78,12 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write two examples, the options of the command, and those that every command has."""
-        examples = EXAMPLES.get(words_below(ctx), ())
+        examples = EXAMPLES.get(ctx.command_path.removeprefix("etcdfix").lstrip(), ())
         if examples:
             with formatter.section("Examples"):
                 for purpose, words in examples:
                     formatter.write_text(f"# {purpose}")
-                    formatter.write(indent(in_context(words), " " * formatter.current_indent) + "\n")
+                    formatter.write(indent(words, " " * formatter.current_indent) + "\n")
         shared = {option.name for option in habits()}
         sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Options of every command": []}
         for option in self.get_params(ctx):

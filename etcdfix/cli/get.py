@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -21,7 +19,6 @@ from etcdfix.cli.keys import (
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.output_options import form_option
-from etcdfix.cli.program import PLUGIN, called
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.get import (
     DEFAULT_NAMESPACE,
@@ -37,7 +34,6 @@ from etcdfix.operations.look.get_lines import Lines
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.reports.origin import shown_word
 from etcdfix.reports.printers.writers import WRITERS
-from etcdfix.resource_words import is_cluster_scoped
 from etcdfix.scope import check_namespace, parse_object, split_words
 from etcdfix.sources.base import Source
 
@@ -172,29 +168,9 @@ def _wanted(what: tuple[str, ...], namespace: str | None, *, all_namespaces: boo
     objects = _named(words)
     return Wanted(
         objects=objects,
-        namespace=None if all_namespaces else namespace or _namespace_of_kubectl(objects),
+        namespace=None if all_namespaces else namespace,
         all_namespaces=all_namespaces,
     )
-
-
-def _namespace_of_kubectl(objects: Sequence[Named]) -> str | None:
-    """Return the namespace of the kubeconfig's current context, and say so; None where kubectl did not call.
-
-    Raises:
-        KubeconfigInvalid: There is a kubeconfig, and it cannot be read.
-    """
-    if called() != PLUGIN or all(is_cluster_scoped(named.resource) for named in objects):
-        return None
-    from etcdfix.inputs.kubeconfig import context_namespace  # noqa: PLC0415 - needs YAML, only here
-
-    found = context_namespace(os.environ)
-    if found is None:
-        return None
-    say(
-        f"namespace {found.namespace}, as context {found.context} of {found.file} has it; -n names another, -A all "
-        "of them"
-    )
-    return found.namespace
 
 
 def _named(words: list[str]) -> tuple[Named, ...]:

@@ -7,15 +7,11 @@ from typing import Final
 
 import click
 
-from etcdfix.cli.program import CalledContext
-
 _HELP: Final = "help"
 
 
 class NearestGroup(click.Group):
     """A group that says which command may have been meant; ``help`` in place of one shows the page of what follows."""
-
-    context_class = CalledContext
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Do as any group; where an option of a command stands before it, say that it belongs behind.

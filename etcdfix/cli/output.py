@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from etcdfix.cli.program import in_context
 from etcdfix.errors import ConfigurationError
 from etcdfix.text.colour import ColourChoice
 from etcdfix.text.notes import Note
@@ -61,7 +60,7 @@ def own_habits() -> Iterator[None]:
 def say(text: str) -> None:
     """Write a sentence to standard error; a note not where somebody wants it quiet."""
     if not (HABITS.quiet and isinstance(text, Note)):
-        click.echo(f"etcdfix: {safe_text(in_context(text))}", err=True)
+        click.echo(f"etcdfix: {safe_text(text)}", err=True)
 
 
 def say_incomplete(reasons: Iterable[str]) -> None:
@@ -72,9 +71,9 @@ def say_incomplete(reasons: Iterable[str]) -> None:
 
 def say_next(text: str, command: str = "") -> None:
     """Write to standard error what to do next, and the command for it: it belongs to what was said before."""
-    click.echo(f"  next: {safe_text(in_context(text))}", err=True)
+    click.echo(f"  next: {safe_text(text)}", err=True)
     if command:
-        click.echo(f"        {safe_text(in_context(command))}", err=True)
+        click.echo(f"        {safe_text(command)}", err=True)
 
 
 def say_error(message: str, hint: str) -> None:

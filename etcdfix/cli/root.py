@@ -7,7 +7,6 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
@@ -17,7 +16,6 @@ from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.lazy_group import Commands, LazyGroup
 from etcdfix.cli.output import own_habits, say_error
-from etcdfix.cli.program import PLUGIN, PROGRAM, as_called
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.secrecy import forbid_core_dumps
 
@@ -159,18 +157,9 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every end has an exit code of the table, and none a traceback."""
-    _main(PROGRAM)
-
-
-def main_of_plugin() -> NoReturn:
-    """Run the command line as :func:`main` does, for ``kubectl etcdfix``."""
-    _main(PLUGIN)
-
-
-def _main(name: str) -> NoReturn:
     forbid_core_dumps()  # keys and passwords are read later
     threading.excepthook = _thread_died
-    code = run(sys.argv[1:], name)
+    code = run(sys.argv[1:])
     threads = sys.modules.get("etcdfix.sources.etcd.threads")  # there once a live etcd was asked
     if threads is not None and threads.anything_stuck():
         for stream in (sys.stdout, sys.stderr):
@@ -187,38 +176,34 @@ def _thread_died(died: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(died)
 
 
-def run(arguments: list[str], name: str = PROGRAM) -> int:
+def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; errors become one line on standard error, and a hint.
 
     Args:
         arguments: After the program's name.
-        name: What it was called by.
     """
     with own_habits(), ending_early():
-        return _run(arguments, name)
+        return _run(arguments)
 
 
-def _run(arguments: list[str], name: str) -> int:
-    def tell(message: str, hint: str) -> None:
-        say_error(as_called(message, name, COMMANDS), as_called(hint, name, COMMANDS))
-
+def _run(arguments: list[str]) -> int:
     try:
-        result: Any = cli.main(arguments, prog_name=name, standalone_mode=False)
+        result: Any = cli.main(arguments, prog_name="etcdfix", standalone_mode=False)
         if sys.stdout is not None:  # closed by the shell: >&-
             sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         return 130
     except _Ended as exc:
-        return _end_early(exc.ending, arguments, tell)
+        return _end_early(exc.ending, arguments)
     except KeyboardInterrupt as exc:
-        return _end_early(EndedEarly.of(exc), arguments, tell)
+        return _end_early(EndedEarly.of(exc), arguments)
     except click.ClickException as exc:
         _blame_the_variable(exc)
         exc.show()
         return exc.exit_code
     except EtcdfixError as exc:
-        tell(exc.message, exc.hint)
+        say_error(exc.message, exc.hint)
         return exc.exit_code
     except (_ReaderGone, BrokenPipeError):
         _discard_output()
@@ -226,22 +211,22 @@ def _run(arguments: list[str], name: str) -> int:
     except OSError as exc:
         _discard_output()
         what = f"{exc.strerror} ({exc.filename})" if exc.filename else str(exc.strerror or exc)
-        tell(
+        say_error(
             f"reading or writing failed: {what}",
             f"{_what_changed(arguments)}; the output is incomplete",
         )
         return 3
     except MemoryError:
-        tell(f"the system gives this process no more memory; {_what_changed(arguments)}", "")
+        say_error(f"the system gives this process no more memory; {_what_changed(arguments)}", "")
         return 3
     except Exception as exc:
         if "can't start new thread" in str(exc):
-            tell(f"the system gives this process no more threads; {_what_changed(arguments)}", "")
+            say_error(f"the system gives this process no more threads; {_what_changed(arguments)}", "")
             return 3
         if os.environ.get("ETCDFIX_DEBUG") == "1":
             raise
         kind = type(exc).__name__
-        tell(
+        say_error(
             f"internal error ({kind}); {_what_changed(arguments)}",
             "please report it with the output of the same command run with ETCDFIX_DEBUG=1; read that output "
             "first, it may name objects of your cluster",
@@ -250,7 +235,7 @@ def _run(arguments: list[str], name: str) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _end_early(ending: EndedEarly, arguments: list[str], tell: Callable[[str, str], None]) -> int:
+def _end_early(ending: EndedEarly, arguments: list[str]) -> int:
     """Say that a command ended before it had a result; return its exit code."""
     if ending.reason == "interrupted":
         click.echo("interrupted", err=True)
@@ -258,7 +243,7 @@ def _end_early(ending: EndedEarly, arguments: list[str], tell: Callable[[str, st
         # No --timeout counts while a change is made, and what was changed before is told.
         at_most_told = "what is told as done stays done" if ending.changed else "nothing was changed"
         what = at_most_told if ending.by_clock else _what_changed(arguments)
-        tell(f"{ending.reason}; {what}", "")
+        say_error(f"{ending.reason}; {what}", "")
     return ending.bare_exit_code
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from etcdfix.cli import get as get_module
-from etcdfix.cli.program import PLUGIN, PROGRAM
 from etcdfix.cli.root import run
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.verify import read_records
@@ -52,11 +51,10 @@ def get(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], conf
         *arguments: str,
         source: MemorySource | None = None,
         bare: bool = False,
-        program: str = PROGRAM,
     ) -> tuple[int, str, str]:
         under_test = source or MemorySource(HOLDS)
         monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: under_test)
-        code = run(["get", *arguments, *([] if bare else ["--encryption-config", config])], program)
+        code = run(["get", *arguments, *([] if bare else ["--encryption-config", config])])
         captured = capfd.readouterr()
         assert under_test.closed or code == 2
         return code, captured.out, captured.err
@@ -157,45 +155,6 @@ def test_many_are_a_table_and_one_is_a_document(get: Run) -> None:
         assert get(*many)[1].startswith("NAMESPACE "), many
     for one in (["cm/settings"], ["cm", "settings"], ["/registry/configmaps/default/settings"]):
         assert get(*one)[1].startswith("apiVersion: v1\n"), one
-
-
-KUBECONFIG = """
-current-context: night
-contexts:
-- name: day
-  context: {namespace: pay}
-- name: night
-  context: {namespace: shop, cluster: c}
-"""
-
-
-def test_kubectl_gives_its_namespace_to_get_and_says_so(
-    get: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "kubeconfig"
-    file.write_text(KUBECONFIG)
-    monkeypatch.setenv("KUBECONFIG", str(file))
-    said = f"etcdfix: namespace shop, as context night of {file} has it; -n names another, -A all of them\n"
-    code, out, err = get("secret", "plain", "-o", "name", program=PLUGIN)
-    assert (code, out, err) == (0, "secret/plain\n", said)
-    # Nothing hidden decides where kubectl did not call, or where a namespace is named, or is of no matter.
-    assert get("secret", "plain", "-o", "name")[0] == 5
-    for arguments in (
-        ["cm/settings", "-n", "default"],
-        ["cm", "-A"],
-        ["ns"],
-        ["/registry/secrets/shop/plain"],
-    ):
-        assert "context night" not in get(*arguments, program=PLUGIN)[2], arguments
-    monkeypatch.setenv("ETCDFIX_NAMESPACE", "default")
-    assert "context night" not in get("cm/settings", program=PLUGIN)[2]
-    monkeypatch.delenv("ETCDFIX_NAMESPACE")
-    file.write_text("current-context: gone\n")
-    code, out, err = get("cm/settings", program=PLUGIN)
-    assert (code, out) == (2, "")
-    assert "current context 'gone' does not exist\n  next: -n NAMESPACE" in err
-    file.unlink()
-    assert get("cm/settings", "-o", "name", program=PLUGIN)[:2] == (0, "configmap/settings\n")
 
 
 def test_revealing_is_said(get: Run) -> None:

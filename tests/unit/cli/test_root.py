@@ -206,7 +206,7 @@ def test_what_never_ends_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatc
         raise SystemExit
 
     monkeypatch.setattr(threads, "_stuck", [threading.Thread()])
-    monkeypatch.setattr(root, "run", lambda _arguments, _name: 5)
+    monkeypatch.setattr(root, "run", lambda _arguments: 5)
     monkeypatch.setattr(root, "forbid_core_dumps", lambda: None)
     monkeypatch.setattr("os._exit", leave)
     with pytest.raises(SystemExit):
@@ -219,7 +219,7 @@ def test_a_thread_that_dies_for_want_of_memory_is_told_by_who_waits_for_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, told: bool
 ) -> None:
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    monkeypatch.setattr(root, "run", lambda _arguments, _name: 5)
+    monkeypatch.setattr(root, "run", lambda _arguments: 5)
     monkeypatch.setattr(root, "forbid_core_dumps", lambda: None)
     with pytest.raises(SystemExit):
         root.main()

@@ -77,7 +77,7 @@ class Command(click.Command):
         self.params += habits()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write two examples, the options of the command, and those that every command has."""
+        """Write examples, the options of the command, and those that every command has."""
         examples = EXAMPLES.get(ctx.command_path.removeprefix("etcdfix").lstrip(), ())
         if examples:
             with formatter.section("Examples"):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import BinaryIO, Final
-
-import msgspec
 
 from etcdfix.graph.model import BY_HAND
 from etcdfix.reports.base import Output, fit
@@ -24,12 +22,10 @@ _UNDETERMINED: Final = "undetermined"
 _UNPROVEN: Final = " (unproven)"
 _COMMANDS_SHOWN: Final = 3
 _EXAMPLES_LEFT_OUT: Final = 3
-_FEWEST_ROWS: Final = 4
-"""Of so many rows it is worth saying once what most have in common."""
-_NOTHING: Final = "none"
 _REFUSED: Final = "refused"
-_FLAGS: Final = "FLAGS NEEDED"
-_COLUMNS: Final = ("PROPOSED", "RISK", "WHY", "WHAT IT IS", "RECREATED BY", "CASCADE", _FLAGS)
+_COLUMNS: Final = (
+    "ORDER", "PROPOSED", "RISK", "WHY", "WHAT IT IS", "RECREATED BY", "CASCADE", "FLAGS NEEDED", "KEY",
+)  # fmt: skip
 
 
 def write_plan_table(stream: BinaryIO, plan: DeletionPlan, max_rows: int, *, json_file: str) -> None:
@@ -136,34 +132,14 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
             flags,
         )
 
-    common = _common(plan.entries, cells)
     line("The objects, in the order of their turns")
-    for others in sorted({most.others for most in common if most is not None}):
-        alike = [
-            f"{column} {_with_flags(most.cell, marks) or _NOTHING}"
-            for column, most in zip(_COLUMNS, common, strict=True)
-            if most is not None and most.others == others
-        ]
-        whose = f"All but {others} of {len(plan.entries)} rows" if others else f"All {len(plan.entries)} rows"
-        output.prose(safe_text(f"{whose}: {'; '.join(alike)}"), "  ")
-    differing = [
-        [_differing(cell, most) for cell, most in zip(cells(entry), common, strict=True)] for entry in shown
-    ]
-    wanted = [
-        number for number, most in enumerate(common) if most is None or any(row[number] for row in differing)
-    ]
-    rows = [
-        (str(entry.order), *(row[number] for number in wanted), entry.key)
-        for entry, row in zip(shown, differing, strict=True)
-    ]
-    _table(output, ("ORDER", *(_COLUMNS[n] for n in wanted), "KEY"), rows, key="KEY", spare=("CASCADE",))
+    rows = [(str(entry.order), *cells(entry), entry.key) for entry in shown]
+    _table(output, _COLUMNS, rows, key="KEY", spare=("CASCADE",))
     if any(entry.cascade for entry in shown):
         line("CASCADE: dependents that the garbage collector deletes after it")
-    marked = _COLUMNS.index(_FLAGS) in wanted
     for flag, mark in marks.items():
         if any(flag in entry.needs for entry in shown):
-            which = f"{mark}: its command works" if marked else "Their commands work"
-            output.prose(safe_text(f"{which} with {flag} only: {meaning(flag)}"))
+            output.prose(safe_text(f"{mark}: its command works with {flag} only: {meaning(flag)}"))
     for why in dict.fromkeys(entry.refused for entry in shown if entry.refused):
         output.prose(safe_text(f"{_REFUSED}: {why}; until then no flag helps"))
     if any(_UNPROVEN in _risk(entry) for entry in shown):
@@ -173,51 +149,6 @@ def _entries(output: Output, plan: DeletionPlan, max_rows: int) -> None:
             f"shown: {len(shown)} of {counted(len(plan.entries), 'object')}; see all with -o json, or "
             f"--max-rows {len(plan.entries)}"
         )
-
-
-def _with_flags(cell: str, marks: dict[str, str]) -> str:
-    """Return a cell with the flags themselves where it has their marks alone."""
-    flags = {mark: flag for flag, mark in marks.items()}
-    words = cell.split()
-    return " ".join(flags[word] for word in words) if flags.keys() >= set(words) else cell
-
-
-class _Most(msgspec.Struct, frozen=True):
-    """What a cell holds in most rows, and in how many it holds something else."""
-
-    cell: str
-    others: int
-
-
-def _common(
-    entries: Sequence[PlanEntry], cells: Callable[[PlanEntry], tuple[str, ...]]
-) -> list[_Most | None]:
-    """Return what more than half of the rows have in each column; None where they have nothing in common.
-
-    Boyer and Moore's vote: rows may be very many, and their cells all different.
-    """
-    candidates, votes = [""] * len(_COLUMNS), [0] * len(_COLUMNS)
-    for entry in entries:
-        for number, cell in enumerate(cells(entry)):
-            if not votes[number]:
-                candidates[number] = cell
-            votes[number] += 1 if cell == candidates[number] else -1
-    counts = [0] * len(_COLUMNS)
-    for entry in entries:
-        for number, cell in enumerate(cells(entry)):
-            counts[number] += cell == candidates[number]
-    many = len(entries) >= _FEWEST_ROWS
-    return [
-        _Most(cell, len(entries) - count) if many and 2 * count > len(entries) else None
-        for cell, count in zip(candidates, counts, strict=True)
-    ]
-
-
-def _differing(cell: str, most: _Most | None) -> str:
-    """Return a cell, empty where it holds what was said above the table."""
-    if most is None:
-        return cell
-    return "" if cell == most.cell else cell or _NOTHING
 
 
 def _commands(output: Output, plan: DeletionPlan, json_file: str) -> None:

@@ -80,7 +80,7 @@ def test_what_waits_is_never_deleted_next(change: dict[str, Any]) -> None:
 def test_rows_are_capped_and_said() -> None:
     text = table(plan(*(entry(n) for n in range(1, 6))), max_rows=2)
     assert "shown: 2 of 5 objects; see all with -o json, or --max-rows 5\n" in text
-    assert "\n2        /registry/secrets/shop/web-2\n" in text
+    assert "  /registry/secrets/shop/web-2\n" in text
     assert "\n3        " not in text
 
 

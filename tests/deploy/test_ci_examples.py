@@ -21,7 +21,6 @@ from tests.support.encoders import kms_v2_body
 from tests.support.objects import IDENTITY, KMS_V2, configuration_of_rules, provider
 
 CI = Path("docs/ci").resolve()
-PAGE = (CI / "README.md").read_text()
 TESTING = Path("docs/testing.md").read_text()
 SCHEMAS = {"github-actions.yml": "vendor.github-workflows", "gitlab-ci.yml": "vendor.gitlab-ci"}
 JOBS = {"tests", "nightly", "what-if"}
@@ -93,11 +92,6 @@ def test_nothing_is_let_pass(name: str) -> None:
 
 def test_only_what_could_not_be_decided_is_run_again() -> None:
     assert document("gitlab-ci.yml")["nightly"]["retry"] == {"max": 1, "exit_codes": [3]}
-
-
-def test_it_is_named_where_it_is_explained() -> None:
-    for name in (*SCHEMAS, "nightly.sh"):
-        assert f"]({name})" in PAGE
 
 
 class Runner:
@@ -238,21 +232,6 @@ def test_nights(
     assert not (runner.folder / "etcdfix.xml").exists()
     runner.program("ci/fetch-snapshot", "echo the storage is away >&2; exit 7")
     assert runner.run(name, "nightly") == 7
-
-
-def test_a_night_that_is_called_wrongly_removes_nothing(tmp_path: Path) -> None:
-    report = tmp_path / "etcdfix.json"
-    report.write_text("last night's")
-    for arguments, says in (
-        ((), "usage: sh nightly.sh SNAPSHOT ENCRYPTION-CONFIG [BASELINE]\n"),
-        (("a.db", "enc.yaml", str(report)), "etcdfix: the baseline may not be etcdfix.json, "),
-    ):
-        done = subprocess.run(
-            ["sh", str((CI / "nightly.sh").resolve()), *arguments],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert (done.returncode, done.stderr.partition("which")[0]) == (2, says)
-        assert report.read_text() == "last night's"
 
 
 @pytest.mark.etcd

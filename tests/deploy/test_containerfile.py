@@ -10,8 +10,6 @@ import re
 import shlex
 import tomllib
 
-import pytest
-
 from tests.support.kubelet import DEPLOY, REPOSITORY, pods
 
 Instruction = tuple[str, str]
@@ -132,10 +130,3 @@ def test_all_that_is_installed_is_pinned_by_its_digest() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     assert project["build-system"]["requires"] == ["hatchling"]
     assert re.search("^hatchling==", (REPOSITORY / LOCKS[0]).read_text(), re.MULTILINE)
-
-
-@pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
-def test_the_page_names_every_file(path: object) -> None:
-    name = getattr(path, "name", "")
-    page = (DEPLOY / "README.md").read_text()
-    assert name in {"README.md", "Containerfile.dockerignore"} or f"| `{name}` |" in page

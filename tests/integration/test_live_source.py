@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +21,6 @@ from etcdfix.sources.live import LiveSource
 from etcdfix.testing.servers import EtcdServer, EtcdServers
 from etcdfix.wire.etcd import message
 from tests.support.etcd_proxy import FUTURE_REVISION, NO_LEADER, RANGE, EtcdProxy, Refusal
-from tests.support.key_sets import random_keys
 
 pytestmark = pytest.mark.etcd
 
@@ -201,40 +199,6 @@ def test_writes_during_a_scan_are_not_seen(etcd: EtcdServer, prefix: bytes) -> N
         assert source.get(prefix + b"00099") is None
         assert source.get(prefix + b"00033") is not None
         assert source.describe().single_revision
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_whatever_the_guesses_every_key_is_read_once(
-    etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    """Something is written before each page. ``tests/property/test_live_pages.py`` has more cases, of a played etcd."""
-    chance = random.Random(seed)
-    for name in ("FIRST_LIMIT", "SMALLEST_LIMIT", "LARGEST_LIMIT"):
-        monkeypatch.setattr(paging, name, chance.randrange(5, 20))
-    monkeypatch.setattr(paging, "PAGES_AHEAD", chance.choice([1, 2]))
-    before: dict[bytes, bytes] = {}
-    while len(before) < 100:
-        before |= {key: chance.randbytes(9) for key in random_keys(chance, prefix, 250)}
-    etcd.put_all([*before.items(), (paging.bounds_of(prefix)[1], b"behind it")])
-    ends = []
-
-    def write(path: str, request: bytes) -> Refusal | None:
-        asked = message("RangeRequest").FromString(request) if path == RANGE else None
-        if asked is not None:
-            ends.append(asked.range_end)
-        if asked is not None and asked.revision:
-            known = chance.choices(sorted(before), k=3)
-            etcd.put_all([(known[0], b"changed"), (known[1] + chance.randbytes(1), b"new")])
-            if b"\0" not in known[2] and chance.random() < 0.2:
-                etcd.delete(known[2])
-        return None
-
-    with EtcdProxy(etcd.endpoint) as proxy, live(proxy.endpoint) as source:
-        proxy.before = write
-        assert values(source, prefix) == before
-        assert (source.problems, source.describe().single_revision) == ([], True)
-    guessed = [end for end in ends if end != paging.bounds_of(prefix)[1]]
-    assert len(guessed) > 3
 
 
 def test_the_revision_that_etcd_has_come_to_is_not_that_of_the_source(

@@ -13,17 +13,10 @@ from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import DecodeError
-from etcdfix.operations.look.scan import ScanRequest
-from etcdfix.sources import pages
 from etcdfix.storagekey import StorageLayout, builtin_directories
-from tests.support.attacks import LOCAL, OTHER, TRUE, WRONG, seal
+from tests.support.attacks import LOCAL, OTHER, TRUE, seal
 from tests.support.golden import DecoderCase, damaged_cases, hand_made_cases, needs_golden
-from tests.support.memory_source import MemorySource
-from tests.support.objects import IDENTITY, configuration_of_rules, provider
-from tests.support.scanning import scan_as, without_times
-from tests.support.thorough import some
 
 LAYOUT = StorageLayout()
 SAMPLES: Final = 20_000
@@ -121,19 +114,3 @@ def as_stored(key: str, value: bytes, number: int) -> bytes:
     if not drawn.randrange(8):
         sealed[drawn.randrange(len(sealed))] ^= 1 << drawn.randrange(8)
     return bytes(sealed)
-
-
-def test_any_number_of_processes_say_the_same_of_damaged_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the clear and encrypted, the keys there or not: byte by byte the same report."""
-    monkeypatch.setattr(pages, "PAGE_VALUES", 100)
-    wanted = frozenset(some(range(SAMPLES), of=40, turn=7))
-    held = {key: as_stored(key, value, number) for key, value, number in placed(wanted.__contains__)}
-    assert len(held) > len(wanted) // 2
-    providers = (*(provider(kind, key1=TRUE, key2=WRONG) for kind in LOCAL), IDENTITY)
-    configuration = parse_configuration(configuration_of_rules((("*.*",), providers)), path="exam")
-    request = ScanRequest(layout=LAYOUT, configuration=configuration, kubernetes_minor=36)
-    alone, result = scan_as((MemorySource(held), None), request)
-    assert len(result.summary.by_cause) > 10
-    for jobs in some((3, 2), of=2):
-        together, _ = scan_as((MemorySource(held), None), request, jobs=jobs)
-        assert without_times(together) == without_times(alone)

@@ -49,36 +49,6 @@ def limited(kind: int, least: int) -> dict[str, Any]:
     return {"preexec_fn": lambda: resource.setrlimit(kind, (least, least))}
 
 
-def test_no_room_in_the_temporary_directory(ground: Ground, tmp_path: Path) -> None:
-    """Nothing may be written into any file; the report goes to a pipe."""
-    options = limited(resource.RLIMIT_FSIZE, 0) | {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    ended = ground.scan(options=options).finish()
-    if ended.code == FINDINGS:
-        assert without_times(ended.document) == ground.expected
-    else:
-        assert ended.code in {INCOMPLETE, 5, 6}
-
-
-@pytest.mark.parametrize("more", [0, 1, 3])
-def test_few_processes_may_be_started(ground: Ground, more: int) -> None:
-    """Root is not limited, so a user who is nobody runs it; what cannot be started is done in the first process."""
-    if os.getuid() != 0:
-        pytest.skip("only root can be somebody else")
-    script = (
-        "import os, resource, sys, subprocess\n"
-        "start = subprocess.Popen.__init__\n"
-        "left = [int(sys.argv.pop(1))]\n"
-        "def limited(self, *a, **k):\n"
-        "    left[0] -= 1\n"
-        "    if left[0] < 0: raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
-        "    start(self, *a, **k)\n"
-        "subprocess.Popen.__init__ = limited\n"
-        "from etcdfix.cli.root import main\n"
-        "main()\n"
-    )
-    check_whole(ground.scan(interpreter=(sys.executable, "-c", script, str(more))).finish(), ground)
-
-
 @pytest.mark.parametrize("count", [16, 24, 32])
 def test_few_files_may_be_open(ground: Ground, count: int) -> None:
     ended = ground.scan(options=limited(resource.RLIMIT_NOFILE, count)).finish()

@@ -99,11 +99,6 @@ def test_a_server_that_does_not_find_what_etcd_holds(
     assert found.authorization.server == other.url
 
 
-def test_a_server_that_finds_no_object_without_a_namespace(api: KubernetesAPI, tmp_path: Path) -> None:
-    with pytest.raises(AuthorizationRefused, match="finds no nodes n1, though"):
-        ask(api.kubeconfig(tmp_path), resource="nodes", namespace="", name="n1", held=True)
-
-
 def test_a_server_that_does_not_read_it_and_allows_it(api: KubernetesAPI, tmp_path: Path) -> None:
     found = ask(api.kubeconfig(tmp_path))
     assert found.answers == (ServerAnswer(server=api.url, answer=Answer.NOT_FOUND),)
@@ -554,19 +549,6 @@ def test_plain_http_is_told_nothing(api: KubernetesAPI, tmp_path: Path) -> None:
     assert caught.value.reason == RefusalReason.TLS_FAILED
 
 
-def test_a_server_that_fails_in_a_way_of_its_own(
-    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class OddError(Exception):
-        """Of some library."""
-
-    def fail(*_arguments: object) -> None:
-        raise OddError(TOKEN)
-
-    monkeypatch.setattr(reach, "check_cluster", fail)
-    assert one(ask(api.kubeconfig(tmp_path))) == (Answer.NO_ANSWER, "OddError")
-
-
 @pytest.mark.parametrize(
     ("instead", "why"),
     [
@@ -602,15 +584,6 @@ def test_a_list_that_does_not_come(api: KubernetesAPI, tmp_path: Path) -> None:
     assert "no answer in time" in ask(api.kubeconfig(tmp_path), timeout_seconds=4.5).warnings[0]
 
 
-def test_a_list_that_fails_in_a_way_of_its_own(
-    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reach, "_ENDPOINTS", None)  # a path that nothing can be sent to
-    found = ask(api.kubeconfig(tmp_path))
-    assert "there was no answer" in found.warnings[0]
-    assert found.authorization is not None
-
-
 def test_a_list_of_very_many(api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach, "_MOST_LISTED", 2)
     api.listed = [("127.0.0.1", port) for port in (1, 2, 3)]
@@ -638,11 +611,6 @@ def test_a_version_that_is_not_served(api: KubernetesAPI, tmp_path: Path) -> Non
     assert api.asked(DEPLOYMENT) == [DEPLOYMENT]
     api.reads = True
     refused_by("configuration-wrong", api.kubeconfig(tmp_path), **DEPLOYMENTS)
-
-
-def test_a_version_that_is_served_is_the_only_one_asked_for(api: KubernetesAPI, tmp_path: Path) -> None:
-    assert one(ask(api.kubeconfig(tmp_path), **DEPLOYMENTS | {"version": "v1"})) == (Answer.NOT_FOUND, "")
-    assert api.asked("/apis/apps") == [DEPLOYMENT]
 
 
 def test_a_version_that_nobody_knows(api: KubernetesAPI, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from etcdfix.graph.recreation import _NAMED, _NAMES
@@ -14,7 +13,6 @@ from etcdfix.graph.recreation_rules import (
     RULES,
     ComesBack,
     Maker,
-    NameRule,
     OwnershipLabel,
     labels_of,
 )
@@ -377,17 +375,6 @@ def test_argo_needs_a_sync() -> None:
 
 # --------------------------------------------------------------------------------------------------- the table itself
 
-ROWS = [*RULES.sole_writers, *RULES.owners, *RULES.specs, *RULES.labels, *RULES.names]
-
-
-def test_every_maker_that_a_row_names_is_there_and_every_maker_is_named() -> None:
-    assert {row.recreated_by for row in ROWS} == MAKERS.keys()
-
-
-def test_every_source_that_a_row_names_is_there_and_every_source_is_named() -> None:
-    named = {row.source for row in RULES.never} | {row.source for row in ROWS}
-    assert named | {maker.source for maker in MAKERS.values()} == RULES.sources.keys()
-
 
 def test_no_two_rows_answer_the_same_question() -> None:
     for keys in (
@@ -398,28 +385,8 @@ def test_no_two_rows_answer_the_same_question() -> None:
         assert len(set(keys)) == len(keys)
 
 
-def test_a_field_that_is_not_known_is_refused() -> None:
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"path": "secrets", "source": "helm", "patern": "x"}, NameRule)
-
-
-def test_who_needs_a_step_says_which() -> None:
-    for maker in MAKERS.values():
-        assert maker.how or maker.comes_back is ComesBack.BY_ITSELF, maker
-
-
 def test_no_owner_makes_what_stands_for_data() -> None:
     assert not {rule.makes for rule in RULES.owners} & {rule.path for rule in RULES.never}
-
-
-@pytest.mark.parametrize("rule", RULES.names, ids=lambda rule: rule.pattern or min(rule.names))
-def test_names_are_listed_or_have_a_pattern(rule: NameRule) -> None:
-    assert bool(rule.names) != bool(rule.pattern)
-
-
-def test_a_rule_whose_counterpart_is_called_like_a_part_of_the_name_has_that_part() -> None:
-    for rule in RULES.names:
-        assert re.compile(rule.pattern).groups == ("{name}" in rule.counterpart), rule
 
 
 def test_by_name_alone_nothing_of_an_operator_comes_back() -> None:

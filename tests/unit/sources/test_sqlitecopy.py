@@ -134,35 +134,6 @@ def test_what_is_not_a_copy_of_ours_stays(
     assert strange.exists()  # somebody else's
 
 
-@pytest.mark.parametrize("when", ["opened", "locked", "locking"])
-def test_a_directory_that_another_command_takes_away_is_made_anew(
-    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
-    filled(tmp_path / "state.db").close()
-    make, lock, made = tempfile.mkdtemp, fcntl.flock, []
-
-    def made_now(**where: str) -> str:
-        made.append(make(**where))
-        if len(made) == 1 and when == "opened":
-            Path(made[0]).rmdir()
-        return made[-1]
-
-    def locked_now(descriptor: int, operation: int) -> None:
-        first = len(made) == 1 and Path(made[0]).exists()
-        if first and when != "opened":
-            Path(made[0]).rmdir()
-        if first and when == "locking":
-            raise BlockingIOError
-        lock(descriptor, operation)
-
-    monkeypatch.setattr(tempfile, "mkdtemp", made_now)
-    monkeypatch.setattr(fcntl, "flock", locked_now)
-    with SQLiteCopy(tmp_path / "state.db") as copy:
-        assert newest(copy) == 51
-    assert len(made) == 2
-    assert list(temporary.iterdir()) == []
-
-
 def test_a_disk_without_locks_is_good_enough(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,28 +387,6 @@ def test_a_log_that_begins_anew_all_the_time_is_refused(
     writer.close()
 
 
-def test_a_checkpoint_between_the_looks_is_seen_without_a_log_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "state.db"
-    writer = filled(path)
-    writer.checkpoint("TRUNCATE")
-    copy_file = SQLiteCopy._copy_file
-    times: list[int] = []
-
-    def and_write(self: SQLiteCopy, source: str, target: Path) -> None:
-        copy_file(self, source, target)
-        if not times:
-            times.append(1)
-            writer.put(b"/later", b"1")
-            writer.checkpoint("TRUNCATE")
-
-    monkeypatch.setattr(SQLiteCopy, "_copy_file", and_write)
-    with SQLiteCopy(path) as copy:
-        assert newest(copy) == 52
-    writer.close()
-
-
 def test_a_log_that_is_taken_away_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.db"
     writer = filled(path)
@@ -516,18 +465,6 @@ def test_no_room_for_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         SQLiteCopy(tmp_path / "state.db")
 
 
-def test_no_room_on_any_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled(tmp_path / "state.db").close()
-
-    def none_usable() -> str:
-        raise FileNotFoundError(2, "No usable temporary directory found")
-
-    monkeypatch.setattr(tempfile, "gettempdir", none_usable)
-    with pytest.raises(SourceError, match="No usable temporary directory") as caught:
-        SQLiteCopy(tmp_path / "state.db")
-    assert "TMPDIR" in caught.value.hint
-
-
 def test_no_room_for_what_the_log_adds_to_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log fits, and the database grows when it is brought in."""
 
@@ -560,26 +497,6 @@ def test_the_copy_cannot_be_written_through(tmp_path: Path) -> None:
     filled(tmp_path / "state.db").close()
     with SQLiteCopy(tmp_path / "state.db") as copy, pytest.raises(sqlite3.OperationalError, match="readonly"):
         copy.connection.execute("DELETE FROM kine")
-
-
-def test_a_page_that_was_half_written_once_is_no_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = killed(tmp_path)
-    copy_file, cuts = SQLiteCopy._copy_file, [30_000, 60_000, 90_000]
-
-    def torn(self: SQLiteCopy, source: str, target: Path) -> None:
-        copy_file(self, source, target)
-        if source.endswith("-wal") and cuts:
-            content = bytearray(target.read_bytes())
-            content[-cuts.pop()] ^= 0xFF
-            target.write_bytes(content)
-
-    monkeypatch.setattr(SQLiteCopy, "_copy_file", torn)
-    with SQLiteCopy(path) as copy:
-        assert newest(copy) == 51
-        assert copy.log_fault == ""
-    assert cuts == []
 
 
 def test_a_log_that_is_torn_each_time_is_read_as_far_as_it_goes(

@@ -103,11 +103,6 @@ def test_v2_sends_what_is_stored_and_a_fresh_uid(tmp_path: Path, client_of: Clie
         assert uuid.UUID(first.uid) != uuid.UUID(second.uid)
 
 
-def test_an_older_kek(plugin: KMSPlugin, client_of: Client) -> None:
-    older = plugin.encrypt(DEK, "kek-alpha-1")
-    assert dek(client_of(plugin).decrypt(wrapped_key(plugin, older))) == DEK
-
-
 def test_a_kek_that_is_gone(plugin: KMSPlugin, client_of: Client) -> None:
     wrapped = a_key(plugin)
     del plugin.keks["kek-alpha-2"]
@@ -229,17 +224,6 @@ def test_a_plugin_that_is_slow(plugin: KMSPlugin, client_of: Client) -> None:
     assert "code = DeadlineExceeded" in answer.message
 
 
-def test_a_plugin_that_stops_in_the_middle(plugin: KMSPlugin, client_of: Client) -> None:
-    client = client_of(plugin)
-    wrapped = a_key(plugin)
-    assert dek(client.decrypt(wrapped)) == DEK
-    plugin.stop()
-    answer = client.decrypt(wrapped)
-    assert isinstance(answer, Failure)
-    assert not answer.refused
-    assert answer.status in {"UNAVAILABLE", "CANCELLED"}
-
-
 def test_closing_ends_a_call_under_way_and_all_later_ones(plugin: KMSPlugin, client_of: Client) -> None:
     plugin.gate.clear()
     client, wrapped, answers = client_of(plugin), a_key(plugin), []
@@ -261,13 +245,6 @@ def test_closing_between_two_steps_of_a_call(plugin: KMSPlugin, client_of: Clien
     assert isinstance(answer, Failure)
     assert not answer.refused
     assert answer.status == "CANCELLED"
-
-
-def test_nothing_shows_a_key(plugin: KMSPlugin, client_of: Client) -> None:
-    answer = client_of(plugin).decrypt(a_key(plugin))
-    assert dek(answer) == DEK
-    for text in (repr(answer), str(answer), f"{answer}"):
-        assert DEK.decode()[:8] not in text
 
 
 # Health.
@@ -362,12 +339,6 @@ def test_paths_that_cannot_be(
     assert health.state is PluginState.NO_SOCKET
     assert message in health.message
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_datagram_socket(plugin: KMSPlugin, client_of: Client, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
-        other.bind(str(tmp_path / "datagrams"))
-        assert client_of(plugin, path=str(tmp_path / "datagrams")).check().state is PluginState.NO_SOCKET
 
 
 def test_a_socket_that_nobody_listens_on(plugin: KMSPlugin, client_of: Client, tmp_path: Path) -> None:

@@ -1,22 +1,19 @@
-"""``etcdfix version``: which tool this is, for a ticket or a script."""
+"""``etcdfix version``: which tool this is, for a ticket."""
 
 from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Final
 
 import click
 
+from etcdfix import __version__
 from etcdfix.cli.command import Command
-from etcdfix.cli.output_options import report_options
-from etcdfix.cli.report_place import report_place
+from etcdfix.cli.output import require_output
 from etcdfix.inputs.releases import FIRST_MINOR, LAST_MINOR
-from etcdfix.reports.formats.version import VERSION_FORMATS
+from etcdfix.reports.formats.text import aligned
 from etcdfix.reports.model import API_VERSION
-from etcdfix.reports.origin import TOOL
-from etcdfix.reports.version_model import KnownReleases, Python, VersionReport
 
 DEPENDENCIES: Final = (
     "cbor2", "click", "cryptography", "google-crc32c", "grpcio", "jinja2", "msgspec", "protobuf", "PyNaCl", "PyYAML",
@@ -25,18 +22,18 @@ DEPENDENCIES: Final = (
 
 
 @click.command("version", cls=Command)
-@report_options(VERSION_FORMATS)
-def command(*, output: str, output_file: Path | None) -> int:
+def command() -> int:
     """Say which version this is, what it runs on, and which releases of Kubernetes and reports it knows."""
-    report = VersionReport(
-        tool=TOOL,
-        python=Python(platform.python_implementation(), platform.python_version(), platform.platform()),
-        dependencies={name: _installed(name) for name in DEPENDENCIES},
-        kubernetes=KnownReleases(f"1.{FIRST_MINOR}", f"1.{LAST_MINOR}"),
-        reports=API_VERSION,
-    )
-    with report_place(output_file, (), output) as place:
-        VERSION_FORMATS[output](report, place.stream)
+    require_output()
+    rows = [
+        ("etcdfix", __version__),
+        (platform.python_implementation(), f"{platform.python_version()} on {platform.platform()}"),
+        ("Kubernetes", f"knows 1.{FIRST_MINOR} to 1.{LAST_MINOR}"),
+        ("reports", f"writes and reads {API_VERSION}"),
+        *((name, _installed(name)) for name in DEPENDENCIES),
+    ]
+    for line in aligned(rows):
+        click.echo(line)
     return 0
 
 
@@ -44,4 +41,4 @@ def _installed(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
-        return ""
+        return "not installed"

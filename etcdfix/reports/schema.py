@@ -31,7 +31,6 @@ from etcdfix.reports.plan_model import DeletionPlan
 from etcdfix.reports.plan_run_model import PlanRunReport
 from etcdfix.reports.recover_model import EncryptionRecoverReport
 from etcdfix.reports.rescue_model import RescueReport
-from etcdfix.reports.version_model import VersionReport
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Severity
 
@@ -105,7 +104,6 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "rescue": partial(document_schema, RescueReport),
     "report-diff": partial(document_schema, ReportDiff),
     "report-merge": partial(document_schema, ReportMerge),
-    "version": partial(document_schema, VersionReport),
     "cause": partial(document_schema, CausePage),
     "cause-list": partial(document_schema, CauseList),
     "backup-list": partial(document_schema, BackupList),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from html.parser import HTMLParser
@@ -98,20 +97,3 @@ class Page(HTMLParser):
                 )
             )  # fmt: skip
         return rows
-
-    @property
-    def everything(self) -> str:
-        """The words of the page and of all its rows, with single spaces."""
-        said = [self.words]
-        for name in self.data:
-            for row in self.rows(name):
-                said += [*map(str, row.cells.values()), row.key, row.below]
-                said += [f"{name} {fact}" for name, fact in row.facts.items()]
-                for _, title, items in row.blocks:
-                    said += [title, *(part for item in items for part in item)]
-        return re.sub(r"\s+", " ", " ".join(said))
-
-
-def text_of(written: bytes) -> str:
-    """Return all words of a page."""
-    return html.unescape(Page(written).everything)

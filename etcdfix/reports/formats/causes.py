@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 
 from etcdfix.reports.base import Output
 from etcdfix.reports.cause_model import CauseList, CausePage, CauseSummary
-from etcdfix.reports.formats.machine import document_text
+from etcdfix.reports.formats.machine import write_document, write_yaml
 from etcdfix.reports.tables import prose_lines
 
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -125,15 +125,8 @@ def _text(document: CausePage | CauseList, stream: BinaryIO) -> None:
         write_list_text(document, stream)
 
 
-def _document(form: str) -> _Writer:
-    def write(document: CausePage | CauseList, stream: BinaryIO) -> None:
-        stream.write(document_text(document, form).encode())
-
-    return write
-
-
 CAUSE_FORMATS: Final[dict[str, _Writer]] = {
     "table": _text,
-    "json": _document("json"),
-    "yaml": _document("yaml"),
+    "json": write_document,
+    "yaml": write_yaml,
 }

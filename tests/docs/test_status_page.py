@@ -46,11 +46,6 @@ def recorded() -> list[dict[str, Any]]:
     ]
 
 
-def test_our_status_names_the_prefix_and_the_page_says_so() -> None:
-    assert ours()["details"]["name"] == "/registry/secrets/"
-    assert said_of_a_server() != ours()["details"]["name"]
-
-
 @needs_golden
 def test_the_name_is_all_in_which_a_server_differs() -> None:
     statuses, own = recorded(), ours()

@@ -23,14 +23,12 @@ from etcdfix.sources import mvcc
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import paging
-from etcdfix.sources.kine import KineSource
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.places import NoEtcdError, Processes, find_tools
 from etcdfix.testing.servers import EtcdServer, EtcdServers
 from tests.support.collecting import ALPHA, CollectingReporter
-from tests.support.kine import KineWriter, Release
 from tests.support.thorough import some
 
 T = TypeVar("T")
@@ -112,22 +110,6 @@ def test_a_worker_that_is_killed_is_named_and_nothing_is_missing() -> None:
     lost = [reason for reason in reasons if reason not in expected_reasons]
     assert len(lost) == 1
     assert lost[0].startswith("a worker process was ended by SIGKILL")
-
-
-def test_kine(tmp_path: Path) -> None:
-    state = tmp_path / "state.db"
-    with SnapshotSource(SNAPSHOT) as source:
-        kine = KineWriter(state, Release.NEW)
-        for stored in source.current(b""):
-            kine.put(stored.key, stored.value)
-        kine.close()
-    unpacked = tmp_path / "snapshot.db"
-    unpacked.write_bytes(gzip.decompress(SNAPSHOT.read_bytes()))
-    reports = []
-    for jobs in (1, 2):
-        with KineSource(state) as source:
-            reports.append(scanned(source, jobs))
-    assert reports[0] == reports[1]
 
 
 @pytest.fixture(scope="module")

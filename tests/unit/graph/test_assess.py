@@ -86,13 +86,6 @@ def test_an_image_pull_secret_is_missed_at_the_next_start() -> None:
     assert found.reasons[0].text == "1 object could not pull images of private registries any more"
 
 
-def test_a_pod_that_has_run_to_its_end_pulls_no_more() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.secret("s"))
-    cluster.pod("p", spec={"imagePullSecrets": [{"name": "s"}]}, status={"phase": "Succeeded"})
-    assert codes(assessed(cluster, key)) == {}
-
-
 def test_a_certificate_is_missed_at_once() -> None:
     cluster = Cluster()
     key = cluster.break_(cluster.secret("s"))
@@ -230,30 +223,6 @@ def test_a_readable_revision_a_few_steps_back_is_found_without_the_history() -> 
     assert (found.last_known.basis, found.last_known.revision) == ("history", 1)
 
 
-def test_a_present_value_that_is_readable_needs_no_step() -> None:
-    cluster = Cluster()
-    key = cluster.secret("s")
-    source = walking(cluster, present=StoredValue(key.encode(), cluster.values[key], 9, 5, 3, 0))
-    found = assessed(cluster, key, source)
-    assert (found.last_known.basis, found.last_known.revision) == ("current", 9)
-
-
-@pytest.mark.parametrize("steps", [49, 50, 51])
-def test_after_many_steps_the_history_tells(steps: int) -> None:
-    cluster = Cluster()
-    key = cluster.secret("s")
-    older = [StoredValue(key.encode(), BROKEN, n + 1, 1, n + 1, 0) for n in range(steps)]
-    older[0] = StoredValue(key.encode(), cluster.values[key], 1, 1, 1, 0)
-    source = Remembering(cluster, key, *older)
-    source._records[key.encode()] = StoredValue(key.encode(), BROKEN, 99, 1, steps + 1, 0)
-    examiner = cluster.examiner(source)
-    for generations in (True, False):
-        index = cluster.index(source)
-        found = assess(index, source, examiner, key.encode(), generations=generations)
-        assert found is not None
-        assert found.last_known.revision == 1
-
-
 def test_one_of_many_is_not_looked_for_before_its_generation() -> None:
     cluster = Cluster()
     key = cluster.secret("s")
@@ -270,20 +239,6 @@ def test_one_of_many_is_not_looked_for_before_its_generation() -> None:
         whole = Remembering(cluster, key, good, None)
         whole._records[key.encode()] = present
         assert assessed(cluster, key, whole).last_known.basis == "earlier-generation"
-
-
-def test_a_finalizer_can_have_come_after_the_last_readable_revision() -> None:
-    cluster = Cluster()
-    key = cluster.add("v1", "PersistentVolume", "pv", finalizers=("example.com/clean",))
-    old = stored(key, cluster.values[key], mod_revision=6)
-    cluster.break_(key)
-    source = Remembering(cluster, key, old)
-    source._records[key.encode()] = stored(key, BROKEN, mod_revision=9)
-    assert [(f.name, f.confidence) for f in assessed(cluster, key, source).finalizers] == [
-        ("example.com/clean", Confidence.LIKELY),
-        ("kubernetes.io/pv-protection", Confidence.POSSIBLE),
-        ("external-provisioner.volume.kubernetes.io/finalizer", Confidence.POSSIBLE),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -335,15 +290,6 @@ def test_an_earlier_generation_is_another_object(
         cluster.pod("p", owners=(owner("ReplicaSet", "r1", uid=stated),))
     known = assessed(cluster, key, Remembering(cluster, key, old, None)).last_known
     assert (known.uid, known.basis, known.confidence) == (uid, basis, confidence)
-
-
-def test_a_readable_object() -> None:
-    cluster = Cluster()
-    key = cluster.secret("s", finalizers=("kubernetes.io/secret-protection",))
-    found = assessed(cluster, key)
-    assert found.readable
-    assert (found.last_known.basis, found.last_known.uid) == ("current", "uid-s")
-    assert [(f.name, f.leaks) for f in found.finalizers] == [("kubernetes.io/secret-protection", False)]
 
 
 def test_a_pod_names_its_node() -> None:
@@ -513,16 +459,6 @@ def test_dependents_that_stay() -> None:
     cluster.pod("frozen", owners=(both[0], owner("ReplicaSet", "sealed")))
     found = codes(assessed(cluster, key))
     assert {"kept", "frozen"} <= found.keys()
-
-
-def test_why_dependents_stay_is_not_said_to_be_that_an_owner_cannot_be_read() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.add("apps/v1", "Deployment", "web", "shop"))
-    cluster.add(
-        "apps/v1", "ReplicaSet", "old", "shop", owners=(owner("Deployment", "web", api_version="apps/v9"),)
-    )
-    (reason,) = [r for r in assessed(cluster, key).reasons if r.code == "frozen"]
-    assert reason.text == "1 dependent would stay: the collector cannot look up one of its owners"
 
 
 def test_what_was_not_seen_is_said() -> None:

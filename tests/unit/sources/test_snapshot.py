@@ -4,7 +4,6 @@ import base64
 import gzip
 import hashlib
 import json
-import shutil
 import struct
 import tomllib
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated, SourceError
 from etcdfix.model import StoredValue
 from etcdfix.sources import problems
-from etcdfix.sources.base import Segment, Source
+from etcdfix.sources.base import Segment
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.problems import DAMAGE_NOTE
 from etcdfix.sources.snapshot import SnapshotSource
@@ -132,22 +131,6 @@ def test_description_of_alpha(tmp_path: Path) -> None:
     assert description.integrity == "SHA-256 trailer verified"
 
 
-def test_prefixes_of_alpha_add_up() -> None:
-    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
-        everything = list(source.current(b""))
-        prefixes = sorted(
-            {b"/".join(value.key.split(b"/")[:3]) + b"/" for value in everything if value.key[:1] == b"/"}
-        )
-        assert len(prefixes) > 20
-        for prefix in prefixes:
-            assert list(source.current(prefix)) == [
-                value for value in everything if value.key.startswith(prefix)
-            ]
-        for value in everything[::25]:
-            assert source.get(value.key) == value
-            assert list(source.history(value.key))[-1].stored == value
-
-
 def test_older_etcd_tells_the_cluster_version() -> None:
     with SnapshotSource(SMALL / "history.db.gz") as source:
         assert source.describe().etcd_version == "3.5.0"
@@ -170,12 +153,6 @@ def test_manifest_is_true_and_complete() -> None:
 
 
 # The source protocol.
-
-
-def test_is_a_source(tmp_path: Path) -> None:
-    source: Source = SnapshotSource(saved(tmp_path, database(ITEMS)))
-    with source:
-        assert source.get(b"/registry/a") == StoredValue(b"/registry/a", b"3", 4, 2, 2, 0)
 
 
 def test_has_no_verb_that_writes() -> None:
@@ -421,14 +398,6 @@ def test_problems_are_capped_and_counted(tmp_path: Path) -> None:
         assert source.problems[-2] == "298 more problems like these were found"
 
 
-def test_count_of_problems_is_capped_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(problems, "_MAX_COUNTED", 50)
-    items = [(revision_key(index), b"\xff") for index in range(2, 400)]
-    with SnapshotSource(saved(tmp_path, database(items))) as source:
-        list(source.current(b""))
-        assert source.problems[-2] == "at least 50 more problems like these were found"
-
-
 def test_problem_names_page_byte_and_revision(tmp_path: Path) -> None:
     broken = (revision_key(6, 3), key_value(b"/registry/c", b"secret value", mod=6, create=6, version=1)[:-2])
     image = database([*ITEMS, broken])
@@ -449,12 +418,3 @@ def test_same_data_in_gzip(tmp_path: Path) -> None:
     with SnapshotSource(path) as source:
         assert pairs(source) == [(b"/registry/a", b"3")]
         assert source.describe().sha256 == "sha256:" + hashlib.sha256(data[:-32]).hexdigest()
-
-
-def test_symbolic_link_is_followed(tmp_path: Path) -> None:
-    target = saved(tmp_path, database(ITEMS))
-    link = tmp_path / "link.db"
-    link.symlink_to(target)
-    with SnapshotSource(link) as source:
-        assert source.describe().path == str(link)
-    shutil.rmtree(tmp_path, ignore_errors=True)

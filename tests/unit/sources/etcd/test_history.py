@@ -12,7 +12,7 @@ from etcdfix.sources.etcd.history import watch_history, watch_superseded
 from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.wire.etcd import message
 from tests.support.connections import connected
-from tests.support.scripted_etcd import NO_LEADER, PERMISSION_DENIED, WATCH, Call, ScriptedEtcd, Store
+from tests.support.scripted_etcd import NO_LEADER, PERMISSION_DENIED, WATCH, Call, ScriptedEtcd
 
 KEY = b"/registry/secrets/shop/a"
 LAG_SECONDS = 0.05
@@ -52,15 +52,6 @@ def history_of(
 
 def watch_requests(server: ScriptedEtcd, kind: str) -> list[Any]:
     return [request for request in server.requests(WATCH) if request.HasField(kind)]
-
-
-def test_a_key_that_exists(etcd: ScriptedEtcd) -> None:
-    store = etcd.store
-    first, second, third = store.put(KEY, b"1"), store.delete(KEY), store.put(KEY, b"3")
-    store.put(b"other", b"-")
-    assert history_of(etcd) == [(first, b"1"), (second, None), (third, b"3")]
-    # Its newest revision is known beforehand, so nobody needs to be asked whether more will come.
-    assert watch_requests(etcd, "progress_request") == []
 
 
 def test_a_key_that_is_gone(etcd: ScriptedEtcd) -> None:
@@ -104,17 +95,6 @@ def test_a_tombstone_after_the_compacted_revision(etcd: ScriptedEtcd) -> None:
     store.compact()
     second = store.delete(KEY)
     assert history_of(etcd) == [(first, b"1"), (second, None)]
-
-
-def test_compacted_away(etcd: ScriptedEtcd) -> None:
-    store = etcd.store
-    store.put(KEY, b"1")
-    store.delete(KEY)
-    store.put(b"other", b"-")
-    store.compact()
-    assert history_of(etcd) == []
-    store.put(b"other", b"-")
-    assert history_of(etcd) == []
 
 
 def test_the_newest_value_lies_below_the_compacted_revision(etcd: ScriptedEtcd) -> None:
@@ -194,12 +174,6 @@ def test_the_watch_is_refused(etcd: ScriptedEtcd) -> None:
 )
 def test_which_versions_answer_in_order(version: str, in_order: bool) -> None:
     assert history_module._answers_in_order(version) is in_order
-
-
-def test_a_store_plays_etcds_rules() -> None:
-    store = Store({KEY: b"1"})
-    assert store.at(store.revision)[KEY].version == 1
-    assert [event.kv.mod_revision for event in store.events(message("WatchCreateRequest")(key=KEY))] == [2]
 
 
 def superseded_of(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from etcdfix.apiserver import recovery
-from etcdfix.apiserver.client import Access
 from etcdfix.apiserver.recovery import ServerSigns, Sign, State, look_until_well
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid
@@ -130,11 +129,6 @@ def test_what_may_not_be_seen_is_not_waited_for(api: KubernetesAPI, tmp_path: Pa
     ]
 
 
-def test_without_a_path_only_readyz(api: KubernetesAPI, tmp_path: Path) -> None:
-    (found,) = look(api, tmp_path, collection="")
-    assert found.signs == WELL[2:]
-
-
 def test_servers_are_looked_at_side_by_side_and_only_as_long_as_needed(
     api: KubernetesAPI, authority: CertificateAuthority, tmp_path: Path, clock: Clock
 ) -> None:
@@ -178,23 +172,6 @@ def test_a_server_that_nothing_vouches_for(api: KubernetesAPI, tmp_path: Path) -
     assert {sign.text for sign in found.signs} == {
         "nothing proves that http://127.0.0.1:1 is the API server: the kubeconfig asks for no verified TLS"
     }
-
-
-def test_what_breaks_is_named_by_its_type(
-    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_arguments: object, **_options: object) -> NoReturn:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(Access, "server", fail)
-    (found,) = look(api, tmp_path, seconds=0)
-    assert {sign.text for sign in found.signs} == {"ZeroDivisionError"}
-
-
-def test_readyz_without_its_checks(api: KubernetesAPI, tmp_path: Path) -> None:
-    api.instead["/readyz"] = Answer(503, b"overloaded")
-    (found,) = look(api, tmp_path, seconds=0)
-    assert found.signs[-1].text == "answers 503"
 
 
 def test_a_server_whose_certificate_has_another_name(

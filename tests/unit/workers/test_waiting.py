@@ -82,15 +82,6 @@ def test_a_full_disk(answers: WaitingAnswers, monkeypatch: pytest.MonkeyPatch) -
     assert [*fullness, answers.full] == [False, True, False]
 
 
-def test_no_file_can_be_made(answers: WaitingAnswers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    for number in range(6):
-        answers.put(number, answer(number))
-    assert answers.full
-    assert [answers.take(number) for number in range(6)] == [answer(number) for number in range(6)]
-    assert not answers.full
-
-
 def test_the_disk_is_tried_again_once_it_is_empty(
     answers: WaitingAnswers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

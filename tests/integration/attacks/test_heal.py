@@ -185,7 +185,7 @@ def test_a_server_that_has_loaded_another_file(cluster: LostKeyCluster) -> None:
     """Nothing is stored yet that would show whether it reads what is healed."""
     report = ["--from-report", str(cluster.report())]
     with beside(cluster, THIRD) as p2:
-        refusal = _refused(cluster, *report, rule="write-key", says=f"{p2.url} has loaded another")
+        refusal = _refused(cluster, *report, rule="unchecked-server", says=f"{p2.url} has loaded another")
         assert f"--accept unchecked-server={p2.url}" in str(refusal["next_step"])
         told = cluster.told(*report, "--accept", f"unchecked-server={p2.url}", code=3)
     assert [one["result"] for one in told["objects"]] == ["healed"]  # it is the test, and shows it
@@ -193,13 +193,13 @@ def test_a_server_that_has_loaded_another_file(cluster: LostKeyCluster) -> None:
 
 def test_ours_is_another_file_than_the_server_has_loaded(cluster: LostKeyCluster) -> None:
     cluster.config.write_bytes(THIRD)
-    _refused(cluster, rule="write-key", says=f"{cluster.p1.url} has loaded another")
+    _refused(cluster, rule="unchecked-server", says=f"{cluster.p1.url} has loaded another")
 
 
 def test_another_file_that_reads_what_is_there(cluster: LostKeyCluster) -> None:
     """A line more is another file: what is stored under today's write key, and every server reads, counts first."""
     cluster.config.write_bytes(NEW + b"\n")
-    _refused(cluster, rule="write-key", says="has loaded another")
+    _refused(cluster, rule="unchecked-server", says="has loaded another")
     cluster.p1.create("v1", "Secret", "canary", "shop", data={"password": DATA})
     assert cluster.told("one")["objects"][0]["result"] == "healed"
 

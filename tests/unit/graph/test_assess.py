@@ -69,23 +69,6 @@ def test_users_that_stop() -> None:
     assert len(found.users) == 1
 
 
-def test_users_that_may_do_without_it() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.secret("s"))
-    cluster.define("example.com", "Widget")
-    cluster.add("example.com/v1", "Widget", "w", "shop", spec={"passwordSecretRef": {"name": "s"}})
-    assert codes(assessed(cluster, key)) == {"users-perhaps": Risk.LOW}
-
-
-def test_an_image_pull_secret_is_missed_at_the_next_start() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.secret("s"))
-    cluster.pod("p", spec={"imagePullSecrets": [{"name": "s"}]})
-    found = assessed(cluster, key)
-    assert codes(found) == {"image-pull": Risk.HIGH}
-    assert found.reasons[0].text == "1 object could not pull images of private registries any more"
-
-
 def test_a_certificate_is_missed_at_once() -> None:
     cluster = Cluster()
     key = cluster.break_(cluster.secret("s"))
@@ -102,6 +85,15 @@ def test_a_certificate_is_missed_at_once() -> None:
     assert found.reasons[0].text == "2 objects would serve without the certificate"
 
 
+def test_a_volume_and_its_claim() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.add("v1", "PersistentVolume", "pv"))
+    cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
+    found = assessed(cluster, key)
+    assert codes(found)["volume"] is Risk.HIGH
+    assert found.consequences[0] == "persistentvolumeclaims shop/data becomes Lost"
+
+
 def test_other_unreadable_objects_leave_a_doubt() -> None:
     cluster = Cluster()
     key = cluster.break_(cluster.secret("s"))
@@ -109,20 +101,6 @@ def test_other_unreadable_objects_leave_a_doubt() -> None:
     found = assessed(cluster, key)
     assert codes(found) == {"unreadable-others": Risk.LOW}
     assert found.may_be_worse
-
-
-def test_a_cascade() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "r1", "shop"))
-    for number in range(3):
-        cluster.pod(f"p{number}", owners=(owner("ReplicaSet", "r1"),))
-    found = assessed(cluster, key)
-    assert codes(found) == {"cascade": Risk.HIGH, "workload": Risk.LOW}
-    assert not found.may_be_worse
-    assert "3 pods" in found.reasons[0].text
-    assert found.collection.counts[Action.CASCADE_DELETED] == 3
-    assert (found.last_known.uid, found.last_known.basis) == ("uid-r1", "references")
-    assert found.last_known.confidence is Confidence.LIKELY
 
 
 def test_a_large_cascade_breaks_the_cluster() -> None:
@@ -292,13 +270,6 @@ def test_an_earlier_generation_is_another_object(
     assert (known.uid, known.basis, known.confidence) == (uid, basis, confidence)
 
 
-def test_a_pod_names_its_node() -> None:
-    cluster = Cluster()
-    found = assessed(cluster, cluster.pod("p", spec={"nodeName": "n1"}))
-    assert found.node == "n1"
-    assert "kubelet on node n1" in found.consequences[0]
-
-
 @pytest.mark.parametrize(("create_revision", "node"), [(1, "n1"), (2, "")])
 def test_a_broken_pod_ran_where_its_history_bound_it(create_revision: int, node: str) -> None:
     """Unless the key was created again since: then that was another Pod, which may have run elsewhere."""
@@ -314,13 +285,6 @@ def test_a_broken_pod_ran_where_its_history_bound_it(create_revision: int, node:
     assert ("which is not known" in found.consequences[0]) is not bool(node)
 
 
-def test_events_are_harmless_leases_nearly() -> None:
-    cluster = Cluster()
-    assert assessed(cluster, cluster.add("v1", "Event", "e", "shop")).risk is Risk.NONE
-    lease = cluster.add("coordination.k8s.io/v1", "Lease", "l", "kube-node-lease")
-    assert assessed(cluster, lease).risk is Risk.LOW
-
-
 def test_custom_resource_definitions() -> None:
     cluster = Cluster()
     key = cluster.define("example.com", "Widget")
@@ -334,18 +298,6 @@ def test_custom_resource_definitions() -> None:
     assert any(text.startswith("1 object that they own stay") for text in assessed(cluster, key).consequences)
 
 
-@pytest.mark.parametrize(
-    ("name", "full", "risk"),
-    [("shop", False, Risk.LOW), ("shop", True, Risk.HIGH), ("kube-system", False, Risk.CLUSTER_BREAKING)],
-)
-def test_namespaces(name: str, full: bool, risk: Risk) -> None:
-    cluster = Cluster()
-    key = cluster.namespace(name)
-    if full:
-        cluster.secret("s", name)
-    assert codes(assessed(cluster, key))["namespace"] is risk
-
-
 def test_an_unreadable_claim_probably_had_its_finalizer() -> None:
     cluster = Cluster()
     key = cluster.break_("/registry/persistentvolumeclaims/shop/data")
@@ -354,22 +306,6 @@ def test_an_unreadable_claim_probably_had_its_finalizer() -> None:
     cluster.pod("p", spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]})
     (lost,) = assessed(cluster, key).finalizers
     assert lost.confidence is Confidence.LIKELY
-
-
-def test_a_volume_and_its_claim() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.add("v1", "PersistentVolume", "pv"))
-    cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
-    found = assessed(cluster, key)
-    assert codes(found)["volume"] is Risk.HIGH
-    assert found.consequences[0] == "persistentvolumeclaims shop/data becomes Lost"
-
-
-@pytest.mark.parametrize(("name", "risk"), [("system:node", Risk.LOW), ("shop-admin", Risk.HIGH)])
-def test_roles(name: str, risk: Risk) -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", name))
-    assert codes(assessed(cluster, key)) == {"rbac": risk, "protected": Risk.CLUSTER_BREAKING}
 
 
 @pytest.mark.parametrize(
@@ -414,13 +350,6 @@ def test_objects_known_by_their_name(kind: str, name: str, namespace: str, code:
     assert codes(assessed(cluster, key)) == {code: Risk.LOW}
 
 
-def test_what_stands_behind_a_custom_resource_nobody_here_knows() -> None:
-    cluster = Cluster()
-    cluster.define("example.com", "Widget")
-    key = cluster.break_(cluster.add("example.com/v1", "Widget", "w", "shop"))
-    assert codes(assessed(cluster, key)) == {"custom-resource": Risk.HIGH}
-
-
 def test_what_a_reference_leaves_open_is_no_object() -> None:
     cluster = Cluster()
     cluster.define("example.com", "Widget", scope="Cluster")
@@ -447,28 +376,6 @@ def test_what_cannot_be_looked_into_is_a_doubt(monkeypatch: pytest.MonkeyPatch) 
     assert "1 object cannot be looked into" in found.reasons[0].text
     assert "more references than are followed" in found.reasons[1].text
     assert (found.risk, found.may_be_worse) == (Risk.LOW, True)
-
-
-def test_dependents_that_stay() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "gone", "shop"))
-    both = owner("ReplicaSet", "gone"), owner("ReplicaSet", "solid")
-    cluster.add("apps/v1", "ReplicaSet", "solid", "shop")
-    cluster.pod("kept", owners=both)
-    cluster.break_(cluster.add("apps/v1", "ReplicaSet", "sealed", "shop"))
-    cluster.pod("frozen", owners=(both[0], owner("ReplicaSet", "sealed")))
-    found = codes(assessed(cluster, key))
-    assert {"kept", "frozen"} <= found.keys()
-
-
-def test_what_was_not_seen_is_said() -> None:
-    cluster = Cluster()
-    key = cluster.secret("s")
-    source = MemorySource(cluster.values, problems=["page 7 is damaged"])
-    found = assessed(cluster, key, source)
-    assert not found.complete
-    assert found.problems == ("page 7 is damaged",)
-    assert codes(found) == {"incomplete": Risk.LOW}
 
 
 def test_no_contents_of_a_secret_are_in_an_assessment() -> None:

@@ -9,7 +9,7 @@ from etcdfix.graph.deletion import forecast, refusal, usual_policy
 from etcdfix.graph.deletion_model import DeletionForecast, DeletionResult, HeldBy, Wait
 from etcdfix.graph.model import Propagation
 from etcdfix.graph.tables import OPAQUE
-from tests.support.impact_objects import NOW, Cluster, node_of, owner
+from tests.support.impact_objects import Cluster, node_of, owner
 
 BACKGROUND, FOREGROUND, ORPHAN = Propagation.BACKGROUND, Propagation.FOREGROUND, Propagation.ORPHAN
 
@@ -66,17 +66,6 @@ def test_the_three_policies(policy: Propagation, result: DeletionResult, text: s
     assert held == (going if policy is not ORPHAN else {})
 
 
-def test_its_own_finalizer_since_when() -> None:
-    cluster = Cluster()
-    key = cluster.secret("s", finalizers=("example.com/guard", "foregroundDeletion"), terminating=True)
-    found = told(cluster, key)
-    wait = only(found)
-    assert (wait.name, wait.ended_by, wait.holds_object, wait.since) == ("example.com/guard", "", True, NOW)
-    assert (found.result, found.terminating_since) == (DeletionResult.TERMINATING, NOW)
-    assert not wait.permanent
-    assert any("replaces the collector's finalizers" in note for note in found.notes)
-
-
 @pytest.mark.parametrize(
     ("settings", "policy"),
     [
@@ -115,13 +104,6 @@ def test_who_ends_a_pod(state: str) -> None:
     assert words[state] in wait.text
 
 
-def test_a_pod_without_a_node_and_one_in_its_grace_period() -> None:
-    cluster = Cluster()
-    assert told(cluster, cluster.pod("p")).result is DeletionResult.GONE
-    key = cluster.pod("q", spec={"nodeName": "n1", "containers": []}, terminating=True)
-    assert any("within its grace period" in note for note in told(cluster, key, FOREGROUND).notes)
-
-
 def test_who_uses_a_claim_and_a_volume() -> None:
     cluster = Cluster()
     stateful_set(cluster)
@@ -149,40 +131,6 @@ def test_what_is_certain_never_to_end() -> None:
     # A collector that cannot list a type may not know the dependent at all.
     cluster.break_(cluster.key("clusterroles", "", "broken"))
     assert not only(told(cluster, key, FOREGROUND)).permanent
-
-
-def test_an_owner_that_the_collector_cannot_look_up() -> None:
-    cluster = Cluster()
-    key = cluster.add("v1", "ConfigMap", "top", "shop")
-    both = (
-        owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),
-        owner("T", "t", api_version="x.com/v1"),
-    )
-    cluster.add("v1", "ConfigMap", "c", "shop", owners=both, finalizers=("x/y",))
-    wait = only(told(cluster, key, FOREGROUND))
-    assert (wait.held_by, wait.permanent) == (HeldBy.OWNER_UNKNOWN, False)
-    assert told(cluster, key).waits == ()
-
-
-def test_dependents_in_another_namespace_go_anyhow() -> None:
-    cluster = Cluster()
-    key = cluster.add("v1", "ConfigMap", "top", "shop")
-    for number in range(5):
-        far = (owner("ConfigMap", "top", api_version="v1"),)
-        cluster.add("v1", "ConfigMap", f"far-{number}", "pay", owners=far)
-    (note,) = told(cluster, key).notes
-    assert note.startswith(
-        "configmaps pay/far-0, configmaps pay/far-1, configmaps pay/far-2 and 2 more are in another"
-    )
-
-
-def test_a_ring() -> None:
-    cluster = Cluster()
-    references = (owner("ConfigMap", "c", api_version="v1", blockOwnerDeletion=True),)
-    key = cluster.add("v1", "ConfigMap", "c", "shop", owners=references)
-    wait = only(told(cluster, key, FOREGROUND))
-    assert (wait.held_by, wait.permanent) == (HeldBy.RING, True)
-    assert told(cluster, key).result is DeletionResult.GONE
 
 
 @pytest.mark.parametrize("policy", [BACKGROUND, FOREGROUND, ORPHAN])
@@ -236,23 +184,6 @@ def test_an_object_that_cannot_be_looked_into() -> None:
     assert (found.result, "cannot be looked into" in found.text) == (DeletionResult.NOT_TOLD, True)
 
 
-def test_a_custom_resource_whose_definition_cannot_be_read() -> None:
-    cluster = Cluster()
-    cluster.break_(cluster.define("example.com", "Widget"))
-    notes = told(cluster, cluster.add("example.com/v1", "Widget", "w", "shop")).notes
-    assert any("only API servers that ran before" in note for note in notes)
-
-
-def test_a_type_that_cannot_be_listed() -> None:
-    cluster = Cluster()
-    key = cluster.secret("s")
-    cluster.break_(cluster.secret("broken", "pay"))
-    assert told(cluster, key).result is DeletionResult.GONE
-    wait = only(told(cluster, key, FOREGROUND))
-    assert (wait.held_by, wait.holds_object) == (HeldBy.NOT_NOTICED, True)
-    assert "before all secrets can be listed: 1 object cannot be read" in wait.text
-
-
 def test_a_namespace_points_at_its_own_command() -> None:
     cluster = Cluster()
     key = cluster.namespace("shop")
@@ -268,42 +199,3 @@ def test_a_namespace_points_at_its_own_command() -> None:
         key = cluster.namespace(name)
         index = cluster.index()
         assert "refuse to delete" in refusal(index, node_of(index, key))
-
-
-@pytest.mark.parametrize("held", ["", "finalizer", "unreadable"])
-def test_a_custom_resource_definition_goes_after_its_objects(held: str) -> None:
-    cluster = Cluster()
-    key = cluster.define("example.com", "Widget")
-    cluster.add("example.com/v1", "Widget", "a", "shop")
-    finalizers = ("x/y",) if held == "finalizer" else ()
-    other = cluster.add("example.com/v1", "Widget", "b", "shop", finalizers=finalizers)
-    if held == "unreadable":
-        cluster.break_(other)
-    found = told(cluster, key)
-    if not held:
-        assert (found.result, found.waits) == (DeletionResult.GONE, ())
-        assert found.text == "it is gone after its 2 custom resources"
-        return
-    wait = only(found)
-    assert (found.result, wait.holds_object) == (DeletionResult.TERMINATING, True)
-    assert wait.held_by is (HeldBy.FINALIZER if held == "finalizer" else HeldBy.UNREADABLE_OBJECTS)
-    assert wait.objects[0].name == ("b" if held == "finalizer" else "widgets.example.com")
-
-
-def test_clients_that_ask_for_no_policy() -> None:
-    cluster = Cluster()
-    key = cluster.add("batch/v1", "Job", "j", "shop")
-    assert any("gets Orphan for this kind" in note for note in told(cluster, key).notes)
-    assert not any("gets Orphan" in note for note in told(cluster, key, ORPHAN).notes)
-
-
-def test_many_dependents_are_counted_and_a_hundred_named() -> None:
-    cluster = Cluster()
-    key = cluster.add("v1", "ConfigMap", "top", "shop")
-    references = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)
-    held = cluster.add("v1", "ConfigMap", "d", "shop", owners=references, finalizers=("x/y",))
-    value = cluster.values.pop(held)
-    for number in range(10_000):
-        cluster.values[f"{held}{number}"] = value
-    wait = only(told(cluster, key, FOREGROUND))
-    assert (wait.count, len(wait.objects), wait.holds_object) == (10_000, 100, True)

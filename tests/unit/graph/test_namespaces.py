@@ -63,26 +63,6 @@ def test_an_unreadable_secret_blocks_its_type_and_goes_first(ending: Cluster) ->
     assert found.blockers == (blocker,)
 
 
-def test_pods_go_before_network_policies(ending: Cluster) -> None:
-    ending.pod("web")
-    policy(ending)
-    found = state(ending)
-    assert [(s.name, [r.resource for r in s.resources]) for s in found.stages] == [
-        ("pods", ["pods"]),
-        ("rest", ["networkpolicies"]),
-        ("namespace", []),
-    ]
-    assert found.cycles == ()
-
-
-def test_an_unreadable_pod_loses_the_order(ending: Cluster) -> None:
-    ending.break_(ending.pod("web"))
-    policy(ending)
-    found = state(ending)
-    assert found.order_lost
-    assert found.stages[0].name == "unreadable"
-
-
 def test_of_too_many_blockers_the_pods_are_named_and_then_what_is_proven_broken(ending: Cluster) -> None:
     for number in range(120):
         ending.values[ending.key("configmaps", "shop", f"sealed-{number:03}")] = SEALED
@@ -118,15 +98,6 @@ def test_a_pod_whose_finalizer_waits_for_a_network_policy_is_named(ending: Clust
     ]
 
 
-def test_an_opaque_finalizer_may_wait_for_anything(ending: Cluster) -> None:
-    ending.pod("web", finalizers=("example.com/drain",))
-    assert state(ending).cycles == ()  # nothing else is there to wait for
-    policy(ending)
-    (cycle,) = state(ending).cycles
-    assert cycle.confidence is Confidence.POSSIBLE
-    assert cycle.steps[0].waiter.name == "web"
-
-
 @pytest.mark.parametrize("finalizer", ["widgets.example.com/done", "example.com/drain-connections"])
 def test_a_domain_tells_whose_a_finalizer_is_and_not_what_it_waits_for(
     ending: Cluster, finalizer: str
@@ -142,14 +113,6 @@ def test_a_domain_tells_whose_a_finalizer_is_and_not_what_it_waits_for(
     assert "domain" in cycle.steps[0].reason
 
 
-def test_a_word_in_the_name_of_a_finalizer_tells_more_than_its_domain(ending: Cluster) -> None:
-    ending.define("example.com", "Widget")
-    ending.add("example.com/v1", "Widget", "w", "shop")
-    ending.pod("web", finalizers=("example.com/wait-for-widgets",))
-    (cycle,) = state(ending).cycles
-    assert (cycle.confidence, cycle.steps[0].waits_for.resource) == (Confidence.LIKELY, "widgets")
-
-
 def test_a_foreground_deletion_that_waits_for_a_claim_that_waits_for_the_pod(ending: Cluster) -> None:
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
     ending.pod("web", finalizers=("foregroundDeletion",), spec={"volumes": [volume]})
@@ -161,38 +124,6 @@ def test_a_foreground_deletion_that_waits_for_a_claim_that_waits_for_the_pod(end
     assert cycle.confidence is Confidence.CERTAIN
     assert [(s.waiter.name, s.waits_for.name) for s in cycle.steps] == [("web", "data"), ("data", "web")]
     assert "pvc-protection" in cycle.steps[1].reason
-
-
-def test_a_jobs_own_finalizer_is_no_cycle(ending: Cluster) -> None:
-    ending.pod("web", finalizers=("batch.kubernetes.io/job-tracking",))
-    policy(ending)
-    assert state(ending).cycles == ()
-
-
-def test_finalizers_of_other_objects_block_the_rest(ending: Cluster) -> None:
-    ending.secret("s", finalizers=("example.com/protect",))
-    (stage,) = [s for s in state(ending).stages if s.name == "rest"]
-    assert [(b.object.name, b.reason) for b in stage.blockers] == [("s", "finalizers")]
-    assert stage.blocker_count == 1
-
-
-def test_an_unreadable_namespace_freezes_them_all() -> None:
-    cluster = Cluster()
-    cluster.break_(cluster.namespace("shop"))
-    cluster.secret("s")
-    found = state(cluster)
-    assert found.frozen
-    assert found.exists
-    assert not found.readable
-
-
-def test_contents_without_a_namespace_object() -> None:
-    cluster = Cluster()
-    cluster.secret("s", "gone")
-    found = state(cluster, "gone")
-    assert not found.exists
-    assert found.object.key == "/registry/namespaces/gone"
-    assert namespace_state(cluster.index(), "never") is None
 
 
 def test_what_was_not_seen_is_not_called_gone() -> None:
@@ -218,12 +149,6 @@ def test_an_aggregated_api_serves_its_objects(ending: Cluster) -> None:
         "flunders": (True, True),
         "secrets": (True, False),
     }
-
-
-def test_namespaces_of_similar_names_are_kept_apart(ending: Cluster) -> None:
-    ending.secret("shop", "other")
-    ending.secret("s", "shop2")
-    assert state(ending).contents == ()
 
 
 @pytest.mark.parametrize("where", ["pay", ""], ids=["object", "namespace"])
@@ -258,14 +183,6 @@ def test_the_namespaces_that_one_object_frees(ending: Cluster) -> None:
     assert freed_by(index, node_of(index, key)) == ()
 
 
-def test_what_is_shown_as_empty_frees_its_own_namespace_alone(ending: Cluster) -> None:
-    ending.namespace("other", terminating=True)
-    key = ending.secret("empty")
-    ending.values[key] = b""
-    index = ending.index()
-    assert [freed.name for freed in freed_by(index, node_of(index, key))] == ["shop"]
-
-
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 UNKNOWN = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
 
@@ -295,45 +212,6 @@ def test_a_pod_that_no_kubelet_ends(
         "pods": "",
         "secrets": "pods-first" if held else "",
     }
-
-
-def test_a_pod_within_its_grace_period_and_one_whose_node_is_not_known(ending: Cluster) -> None:
-    ending.add("v1", "Node", "n1", status=READY)
-    ending.pod("web", spec={"nodeName": "n1"}, terminating=True)
-    ending.pod("done", spec={"nodeName": "n2"}, status={"phase": "Failed"})
-    before = namespace_state(ending.index(), "shop", now="2026-03-01T09:59:59Z")
-    assert before is not None
-    assert before.blockers == ()
-    ending.break_(ending.key("minions", "", "n1"))
-    assert [b.node_state for b in state(ending).blockers] == ["unknown"]
-    del ending.values[ending.key("minions", "", "n1")]
-    source = MemorySource(ending.values, problems=["page 7 is damaged"])
-    unseen = namespace_state(ending.index(source), "shop")
-    assert unseen is not None
-    assert [b.node_state for b in unseen.blockers] == ["unknown"]
-
-
-def test_pods_past_their_grace_period_come_first(ending: Cluster) -> None:
-    ending.pod("a", finalizers=("example.com/x",))
-    ending.pod("b", spec={"nodeName": "n1"})
-    ending.pod("c", spec={"nodeName": "n1"}, terminating=True)
-    assert [b.object.name for b in state(ending).blockers] == ["c", "b", "a"]
-
-
-def test_the_collectors_own_finalizers_are_no_obstacle_unless_it_waits(ending: Cluster) -> None:
-    ending.secret("orphans", finalizers=("orphan",))
-    ending.secret("waits", finalizers=("foregroundDeletion",), terminating=True)
-    assert state(ending).blockers == ()
-    blocks = owner("Secret", "waits", api_version="v1", blockOwnerDeletion=True)
-    ending.add("v1", "ConfigMap", "c", "shop", owners=(blocks,), finalizers=("example.com/x",))
-    assert [b.object.name for b in state(ending).blockers] == ["c", "waits"]
-
-
-def test_a_crd_that_is_gone_leaves_its_objects_behind_and_holds_nothing(ending: Cluster) -> None:
-    ending.add("lost.example.com/v1", "Thing", "t", "shop")
-    found = state(ending)
-    assert (found.left_behind, found.unavailable_apis, found.held) == (1, 0, False)
-    assert [c.stays for c in found.contents] == ["not-served"]
 
 
 def test_missing_apis(ending: Cluster) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from tests.support.lost_key import (
     scan_to,
 )
 from tests.support.memory_source import stored
-from tests.support.objects import json_object
 
 
 def entry_of(cluster: Cluster, key: str, folder: Path, *earlier: StoredValue) -> PlanEntry:
@@ -123,18 +121,6 @@ def test_a_token_in_its_accounts_list(tmp_path: Path) -> None:
     assert entry.what == "Secret (service-account token), used by serviceaccounts robot"
 
 
-def test_a_token_by_name_alone_needs_its_account(tmp_path: Path) -> None:
-    cluster = base()
-    entry = entry_of(cluster, cluster.secret("robot-token-x7k2p"), tmp_path)
-    assert entry.recreated_by == "by hand"
-    cluster.add("v1", "ServiceAccount", "robot", "shop")
-    assert summary(entry_of(cluster, entry.key, tmp_path)) == (
-        "service-account token controller",
-        "likely",
-        "it is called after serviceaccounts shop/robot",
-    )
-
-
 def test_a_secret_in_a_list_that_a_pod_uses_too_is_no_token(tmp_path: Path) -> None:
     cluster = base()
     cluster.add("v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "odd"}])
@@ -198,21 +184,6 @@ def test_an_owner_that_does_not_answer_for_it_is_only_possible(
     assert summary(of_history(cluster, key, tmp_path)) == ("cert-manager", "possible", basis)
 
 
-def test_an_owner_that_is_broken_itself_is_only_possible(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.break_(cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={}))
-    key = cluster.secret(
-        "target", owners=(owner("Certificate", "site", api_version=CERTIFICATE, controller=True),)
-    )
-    before = earlier_revision(key, cluster.values[key])
-    lose(cluster, key)
-    source = KeptMemory(cluster.values, kept=(before,))
-    path = scan_to(tmp_path / "report.json", cluster, source=source)
-    entries = build_plan(source, examiner_of(cluster, source), request_for(path)).entries
-    (entry,) = (entry for entry in entries if entry.name == "target")
-    assert summary(entry) == ("cert-manager", "possible", "owned by Certificate site, which was not found")
-
-
 @pytest.mark.parametrize("controller", [True, False])
 @pytest.mark.parametrize(
     ("kind", "api_version"),
@@ -262,13 +233,6 @@ def test_what_a_controller_of_kubernetes_makes_for_an_owner_that_is_there(
     assert entry.comes_back == comes_back
 
 
-def test_an_owner_whose_kind_no_readable_definition_has_was_not_found(tmp_path: Path) -> None:
-    cluster = base()
-    reference = owner("Kafka", "bus", api_version="kafka.strimzi.io/v1", controller=True)
-    entry = of_history(cluster, cluster.secret("target", owners=(reference,)), tmp_path)
-    assert summary(entry) == ("Strimzi", "possible", "owned by Kafka bus, which was not found")
-
-
 def test_a_claim_is_never_said_to_come_back(tmp_path: Path) -> None:
     cluster = base()
     cluster.add("apps/v1", "StatefulSet", "db", "shop")
@@ -282,44 +246,6 @@ def test_a_claim_is_never_said_to_come_back(tmp_path: Path) -> None:
     assert "makes an EMPTY one" in entry.recreate_how
 
 
-@pytest.mark.parametrize(
-    ("controller", "basis"),
-    [
-        (True, "owned by Gadget g"),
-        (False, "owned by Gadget g, not as its controller"),
-    ],
-)
-@pytest.mark.parametrize("defined", [True, False])
-def test_an_owner_of_a_kind_that_nobody_knows(
-    tmp_path: Path, basis: str, *, controller: bool, defined: bool
-) -> None:
-    cluster = base()
-    if defined:
-        cluster.define("example.com", "Gadget")
-        cluster.add("example.com/v1", "Gadget", "g", "shop", spec={})
-    reference = owner("Gadget", "g", api_version="example.com/v1", controller=controller)
-    entry = of_history(cluster, cluster.secret("target", owners=(reference,)), tmp_path)
-    assert summary(entry) == ("controller of Gadget", "possible", basis)
-
-
-def test_a_spec_says_more_than_an_owner_that_is_no_controller(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={"secretName": "target"})
-    key = cluster.secret("target", owners=(owner("Gadget", "g", api_version="example.com/v1"),))
-    assert summary(of_history(cluster, key, tmp_path))[:2] == ("cert-manager", "certain")
-
-
-def test_every_owner_is_asked(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.add("apps/v1", "Deployment", "web", "shop")
-    references = (
-        owner("Deployment", "web", controller=True),
-        owner("Certificate", "site", api_version=CERTIFICATE),
-    )
-    key = cluster.secret("target", owners=references)
-    assert summary(of_history(cluster, key, tmp_path))[:2] == ("cert-manager", "possible")
-
-
 def test_names_out_of_objects_are_safe_and_short(tmp_path: Path) -> None:
     cluster = base()
     hostile = "X\x1b]0;pwned\x07" + "\u202e" * 200
@@ -329,14 +255,6 @@ def test_names_out_of_objects_are_safe_and_short(tmp_path: Path) -> None:
         assert text.isprintable()
         assert r"X\x1b]0;pwned\x07" in text
         assert len(text) < 300
-
-
-def test_marks_and_type_of_the_last_readable_revision(tmp_path: Path) -> None:
-    cluster = base()
-    key = cluster.secret("target", annotations={"meta.helm.sh/release-name": "shop"}, type="example.com/odd")
-    entry = entry_of(cluster, key, tmp_path, earlier_revision(key, cluster.values[key]))
-    assert summary(entry) == ("Helm", "likely", "it was marked meta.helm.sh/release-name")
-    assert entry.what == "Secret (type example.com/odd)"
 
 
 @pytest.mark.parametrize(
@@ -363,19 +281,6 @@ def test_marks_of_the_last_readable_revision(
     cluster = base()
     key = cluster.add(api_version, kind, "target", "shop", annotations=settings)
     assert summary(of_history(cluster, key, tmp_path))[:2] == makers
-
-
-def test_the_label_of_a_kafka_on_its_topic_is_no_mark(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.define("kafka.strimzi.io", "KafkaTopic")
-    key = cluster.key("kafka.strimzi.io/kafkatopics", "shop", "orders")
-    metadata = {
-        "name": "orders", "namespace": "shop", "uid": "u",
-        "labels": {"strimzi.io/cluster": "bus", "app.kubernetes.io/managed-by": "strimzi-user-operator"},
-    }  # fmt: skip
-    document = {"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaTopic", "metadata": metadata}
-    cluster.values[key] = json.dumps(document).encode()
-    assert summary(of_history(cluster, key, tmp_path)) == NOBODY
 
 
 @pytest.mark.parametrize(("basis", "expected"), [("history", "certain"), ("earlier-generation", "possible")])
@@ -435,12 +340,6 @@ def test_a_secret_of_another_type_is_no_token(tmp_path: Path) -> None:
         del cluster.values[key]
 
 
-def test_a_pod_without_an_owner_was_made_by_a_person(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.add("apps/v1", "ReplicaSet", "web-6d4cf", "shop")
-    assert summary(of_history(cluster, cluster.pod("web-6d4cf-x7k2p"), tmp_path)) == NOBODY
-
-
 def test_the_owner_says_more_than_the_name(tmp_path: Path) -> None:
     cluster = base()
     cluster.add("apps/v1", "ReplicaSet", "web-6d4cf", "shop", uid="younger")
@@ -478,21 +377,6 @@ def test_endpoints_are_kept_for_services_with_a_selector(
         del cluster.values[key]
         key = cluster.add(api_version, kind, name, "shop")
         assert summary(of_history(cluster, key, tmp_path)) == NOBODY
-
-
-@pytest.mark.parametrize(
-    ("kind", "api_version"), [("Endpoints", "v1"), ("EndpointSlice", "discovery.k8s.io/v1")]
-)
-def test_endpoints_of_a_service_without_a_selector_are_a_persons(
-    tmp_path: Path, kind: str, api_version: str
-) -> None:
-    cluster = base()
-    cluster.add("v1", "Service", "web", "shop", spec={"clusterIP": "10.0.0.2"})
-    assert summary(entry_of(cluster, cluster.add(api_version, kind, "web-x7k2p", "shop"), tmp_path)) == NOBODY
-    (folder := tmp_path / "own").mkdir()
-    cluster = base()
-    cluster.add("v1", "Service", "web", "shop", spec={"clusterIP": "10.0.0.2"})
-    assert summary(entry_of(cluster, cluster.add(api_version, kind, "web", "shop"), folder)) == NOBODY
 
 
 def test_a_token_of_the_last_readable_revision(tmp_path: Path) -> None:
@@ -540,34 +424,3 @@ def test_siblings_that_are_nearly_all_marked(tmp_path: Path) -> None:
     )
     cluster.secret("unmarked-too")
     assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
-
-
-def test_siblings_elsewhere_say_nothing(tmp_path: Path) -> None:
-    cluster = base()
-    key = cluster.secret("target")
-    lose(cluster, key)
-    for name in ("alpha", "beta", "gamma"):
-        cluster.secret(name, "pay", annotations={"kustomize.toolkit.fluxcd.io/name": "apps"})
-        cluster.add("v1", "ConfigMap", name, "shop", annotations={"kustomize.toolkit.fluxcd.io/name": "apps"})
-    assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
-
-
-def test_a_guess_counts_as_by_hand_in_the_order(tmp_path: Path) -> None:
-    cluster = base()
-    marked(cluster, "settings-2")
-    guessed = cluster.secret("settings-1")
-    helped = cluster.secret("robot-token-x7k2p")
-    cluster.add("v1", "ServiceAccount", "robot", "shop")
-    lose(cluster, guessed, helped)
-    source = cluster.source()
-    path = scan_to(tmp_path / "report.json", cluster)
-    plan = build_plan(source, examiner_of(cluster, source), request_for(path))
-    assert [entry.name for entry in plan.entries] == ["robot-token-x7k2p", "settings-1"]
-    assert any("1 of them with a maker that is only guessed" in step.text for step in plan.steps)
-
-
-def test_a_custom_resource_that_is_no_object_is_passed_over(tmp_path: Path) -> None:
-    cluster = base()
-    key = cluster.key(f"{CERT_MANAGER}/certificates", "shop", "site")
-    cluster.values[key] = json_object(f"{CERT_MANAGER}/v1", "Certificate", "site", spec=["secretName"])
-    assert entry_of(cluster, cluster.secret("target"), tmp_path).recreated_by == "by hand"

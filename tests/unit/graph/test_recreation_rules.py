@@ -24,10 +24,6 @@ from tests.unit.graph.test_recreation import NOBODY, entry_of, of_history, opens
 RBAC, FLOW = "rbac.authorization.k8s.io/v1", "flowcontrol.apiserver.k8s.io/v1"
 
 
-def with_kubeadm(cluster: Cluster) -> None:
-    cluster.add("v1", "ConfigMap", "kubelet-config", "kube-system")
-
-
 # ------------------------------------------------------------------------------------------- names that stand alone
 
 
@@ -113,30 +109,6 @@ def test_other_kinds(
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "how"),
-    [
-        ("Secret", "bootstrap-token-abcdef", "kubeadm token create"),
-        ("ConfigMap", "kubeadm-config", "kubeadm init phase upload-config kubeadm --config FILE"),
-        ("ConfigMap", "coredns", "kubeadm init phase addon coredns --config FILE"),
-    ],
-)
-def test_what_kubeadm_made_in_a_cluster_of_kubeadm(tmp_path: Path, kind: str, name: str, how: str) -> None:
-    cluster = base()
-    with_kubeadm(cluster)
-    entry = entry_of(cluster, cluster.add("v1", kind, name, "kube-system"), tmp_path)
-    assert summary(entry) == ("kubeadm", "likely", "by its name")
-    assert entry.comes_back == "after-a-step"
-    assert entry.recreate_how.startswith(how)
-
-
-def test_an_object_does_not_speak_for_itself(tmp_path: Path) -> None:
-    cluster = base()
-    with_kubeadm(cluster)
-    entry = entry_of(cluster, cluster.key("configmaps", "kube-system", "kubelet-config"), tmp_path)
-    assert summary(entry) == ("kubeadm", "possible", "by its name alone")
-
-
-@pytest.mark.parametrize(
     ("kind", "name", "maker"),
     [
         ("ServiceAccount", "deployer", "OpenShift"),
@@ -153,15 +125,6 @@ def test_openshift_makes_objects_in_openshift_only(tmp_path: Path, kind: str, na
     openshift(cluster)
     entry = entry_of(cluster, key, tmp_path)
     assert (entry.recreated_by, entry.recreate_confidence) == (maker, "likely")
-
-
-@pytest.mark.parametrize("sign", RULES.openshift_signs)
-def test_every_sign_of_openshift_counts(tmp_path: Path, sign: str) -> None:
-    cluster = base()
-    plural, _, group = sign.rpartition("/")[2].partition(".")
-    cluster.values[f"/registry/{sign}"] = crd(plural, group, kind="Thing", scope="Cluster")
-    entry = entry_of(cluster, cluster.add("v1", "ServiceAccount", "deployer", "shop"), tmp_path)
-    assert entry.recreated_by == "OpenShift"
 
 
 def test_nothing_of_openshift_is_said_elsewhere() -> None:
@@ -263,24 +226,6 @@ def test_pods_are_called_after_their_owners(
     assert (entry.recreated_by, entry.recreate_confidence, entry.comes_back) == (maker, "likely", "by-itself")
 
 
-def test_an_object_that_is_only_mentioned_says_nothing(tmp_path: Path) -> None:
-    cluster = base()
-    volume = {"name": "c", "configMap": {"name": "kubelet-config"}}
-    spec = {"serviceAccountName": "robot", "containers": [], "volumes": [volume]}
-    cluster.pod("web", "kube-system", spec=spec)
-    key = cluster.secret("robot-token-x7k2p", "kube-system")
-    assert summary(entry_of(cluster, key, tmp_path)) == NOBODY
-    del cluster.values[key]
-    key = cluster.add("v1", "ConfigMap", "coredns", "kube-system")
-    assert summary(entry_of(cluster, key, tmp_path)) == ("kubeadm", "possible", "by its name alone")
-
-
-def test_an_owner_that_is_being_deleted_makes_nothing(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.add("apps/v1", "ReplicaSet", "web-6d4cf", "shop", terminating=True)
-    assert summary(entry_of(cluster, cluster.pod("web-6d4cf-x7k2p"), tmp_path)) == NOBODY
-
-
 @pytest.mark.parametrize(
     ("above", "api_version", "kind", "name", "made"),
     [
@@ -323,12 +268,6 @@ def test_what_a_kubelet_makes_is_called_after_its_node(
     assert summary(entry_of(cluster, key, tmp_path)) == expected
 
 
-def test_any_pod_may_end_in_the_name_of_a_node(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.add("v1", "Node", "node-1")
-    assert summary(entry_of(cluster, cluster.pod("debug-node-1", "kube-system"), tmp_path)) == NOBODY
-
-
 @pytest.mark.parametrize("type_", ["Opaque", "helm.sh/release.v1"])
 def test_a_known_type_that_does_not_fit_the_name(tmp_path: Path, type_: str) -> None:
     cluster = base()
@@ -345,14 +284,6 @@ def made_by(labels: dict[str, str], annotations: tuple[str, ...] = (), path: str
     return MAKERS[label.recreated_by] if label is not None else None
 
 
-def test_labels_that_say_most_win() -> None:
-    assert made_by({}, ("meta.helm.sh/release-name", "helm.toolkit.fluxcd.io/name")) is MAKERS["flux-helm"]
-    (label,) = labels_of({"app.kubernetes.io/managed-by": "Helm"}, (), "secrets")
-    assert (label.recreated_by, str(label)) == ("helm", "app.kubernetes.io/managed-by=Helm")
-    assert made_by({"app.kubernetes.io/managed-by": "me", "app": "x"}, ("note",)) is None
-    assert made_by({"x": "Helm"}, ("app.kubernetes.io/managed-by",)) is None
-
-
 @pytest.mark.parametrize("path", ["deployments", "kafka.strimzi.io/kafkatopics", "persistentvolumeclaims"])
 @pytest.mark.parametrize("label", [label for label in RULES.labels if "secrets" in label.paths], ids=str)
 def test_labels_of_operators_count_on_what_they_make(path: str, label: OwnershipLabel) -> None:
@@ -360,17 +291,6 @@ def test_labels_of_operators_count_on_what_they_make(path: str, label: Ownership
     assert made_by(labels) is MAKERS[label.recreated_by]
     if path not in label.paths:
         assert made_by(labels, path=path) is None
-
-
-def test_what_applies_manifests_counts_everywhere() -> None:
-    everywhere = {MAKERS[label.recreated_by].name for label in RULES.labels if not label.paths}
-    assert everywhere == {"Argo CD", "Flux", "addon manager", "Helm"}
-
-
-def test_argo_needs_a_sync() -> None:
-    maker = made_by({}, ("argocd.argoproj.io/tracking-id",))
-    assert maker is not None
-    assert maker.comes_back is ComesBack.AFTER_A_STEP
 
 
 # --------------------------------------------------------------------------------------------------- the table itself

@@ -9,6 +9,7 @@ import contextlib
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -324,7 +325,7 @@ class ResourceReaders:
                 if crd is not None:
                     namespaced = crd.scope == "Namespaced"
                     directory = _claimed(directory, crd)
-                    decode = lambda data, crd=crd: decoder.custom_resource(data, crd)  # type: ignore[misc]  # noqa: E731
+                    decode = partial(decoder.custom_resource, crd=crd)
                 else:
                     decode = decoder.parses
             case _:

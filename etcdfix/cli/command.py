@@ -14,7 +14,7 @@ import click
 from etcdfix.cli.examples import EXAMPLES
 from etcdfix.cli.group import NearestGroup
 from etcdfix.cli.output import HABITS, say, say_exchange
-from etcdfix.cli.variables import HEEDED_BY_CHANGES, OF_READERS, variable_of
+from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
 from etcdfix.sources.etcd.trace import listening
 from etcdfix.text.colour import ColourChoice
 
@@ -97,6 +97,17 @@ class Command(click.Command):
                     formatter.write_dl(records)
 
 
+def _of_readers() -> set[str]:
+    """Return the variables that say to readers what they look at; most changes have no such option."""
+    from etcdfix.cli.options import live_options, source_options  # noqa: PLC0415 - they need this module
+    from etcdfix.cli.scope import scope_options  # noqa: PLC0415 - same
+
+    reader = click.command(scope_options(source_options(lambda: None)))
+    change = click.command(live_options(lambda: None))
+    of_changes = {option.envvar for option in change.params}
+    return {str(option.envvar) for option in reader.params if option.envvar not in {None, *of_changes}}
+
+
 class ChangingCommand(Command):
     """A command that changes something: what was exported once must not decide tonight.
 
@@ -108,7 +119,7 @@ class ChangingCommand(Command):
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self._unheeded = set(OF_READERS)
+        self._unheeded = _of_readers()
         for option in self.params:
             if not isinstance(option, click.Option):
                 continue
@@ -130,6 +141,11 @@ class ChangingCommand(Command):
                 "command line alone"
             )
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Have an unforeseen end point to the audit log, then do as any command."""
+        HABITS.changing = True
+        return super().invoke(ctx)
 
 
 class Group(NearestGroup):

@@ -27,15 +27,17 @@ if TYPE_CHECKING:
 
 
 class Habits(msgspec.Struct):
-    """What the command line says of standard error.
+    """What the command line says of standard error, and of the command itself.
 
     Attributes:
         quiet: No progress, no notes.
         progress: Show it, at a terminal.
+        changing: It is one that changes something.
     """
 
     quiet: bool = False
     progress: bool = True
+    changing: bool = False
 
 
 _NO_END: Final = safe_text("\0")

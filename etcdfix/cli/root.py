@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.lazy_group import Commands, LazyGroup
-from etcdfix.cli.output import own_habits, say_error
+from etcdfix.cli.output import HABITS, own_habits, say_error
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.secrecy import forbid_core_dumps
 
@@ -110,8 +110,6 @@ SECTIONS = {
 }
 """The commands by what somebody wants to do, the least destructive first."""
 
-_CHANGING = frozenset({"delete", "restore", "reencrypt", "repair", "heal"})
-
 
 class _ReaderGone(Exception):
     """Whoever read our output has gone; under a name of our own, because click exits with 1 on EPIPE."""
@@ -151,7 +149,7 @@ def cli() -> None:
     """Find and explain Kubernetes objects in etcd that cannot be read.
 
     Works on a live etcd, a snapshot file, or the SQLite file of k3s; no API server is needed. Only delete, restore,
-    reencrypt, repair and heal change anything: each key by itself, after a backup and with a record.
+    reencrypt, repair, heal and plan --run change what is stored: each key by itself, after a backup and with a record.
     """
 
 
@@ -195,9 +193,9 @@ def _run(arguments: list[str]) -> int:
         click.echo("interrupted", err=True)
         return 130
     except _Ended as exc:
-        return _end_early(exc.ending, arguments)
+        return _end_early(exc.ending)
     except KeyboardInterrupt as exc:
-        return _end_early(EndedEarly.of(exc), arguments)
+        return _end_early(EndedEarly.of(exc))
     except click.ClickException as exc:
         _blame_the_variable(exc)
         exc.show()
@@ -211,23 +209,20 @@ def _run(arguments: list[str]) -> int:
     except OSError as exc:
         _discard_output()
         what = f"{exc.strerror} ({exc.filename})" if exc.filename else str(exc.strerror or exc)
-        say_error(
-            f"reading or writing failed: {what}",
-            f"{_what_changed(arguments)}; the output is incomplete",
-        )
+        say_error(f"reading or writing failed: {what}", f"{_what_changed()}; the output is incomplete")
         return 3
     except MemoryError:
-        say_error(f"the system gives this process no more memory; {_what_changed(arguments)}", "")
+        say_error(f"the system gives this process no more memory; {_what_changed()}", "")
         return 3
     except Exception as exc:
         if "can't start new thread" in str(exc):
-            say_error(f"the system gives this process no more threads; {_what_changed(arguments)}", "")
+            say_error(f"the system gives this process no more threads; {_what_changed()}", "")
             return 3
         if os.environ.get("ETCDFIX_DEBUG") == "1":
             raise
         kind = type(exc).__name__
         say_error(
-            f"internal error ({kind}); {_what_changed(arguments)}",
+            f"internal error ({kind}); {_what_changed()}",
             "please report it with the output of the same command run with ETCDFIX_DEBUG=1; read that output "
             "first, it may name objects of your cluster",
         )
@@ -235,32 +230,23 @@ def _run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _end_early(ending: EndedEarly, arguments: list[str]) -> int:
+def _end_early(ending: EndedEarly) -> int:
     """Say that a command ended before it had a result; return its exit code."""
     if ending.reason == "interrupted":
         click.echo("interrupted", err=True)
     else:
         # No --timeout counts while a change is made, and what was changed before is told.
         at_most_told = "what is told as done stays done" if ending.changed else "nothing was changed"
-        what = at_most_told if ending.by_clock else _what_changed(arguments)
+        what = at_most_told if ending.by_clock else _what_changed()
         say_error(f"{ending.reason}; {what}", "")
     return ending.bare_exit_code
 
 
-def _what_changed(arguments: list[str]) -> str:
-    """Say what an unforeseen end leaves behind: only three commands change anything, and these keep a record."""
-    if _changes_keys_or_backups(arguments):
+def _what_changed() -> str:
+    """Say what an unforeseen end leaves behind: a command that changes something keeps a record."""
+    if HABITS.changing:
         return "whether anything was changed, the audit log tells: etcdfix audit verify FILE, then audit reconcile FILE"
     return "nothing was changed"
-
-
-def _changes_keys_or_backups(arguments: list[str]) -> bool:
-    words = _words(arguments)
-    return bool(set(words[:1]) & _CHANGING) or words[:2] == ["backup", "prune"]
-
-
-def _words(arguments: list[str]) -> list[str]:
-    return [word for word in arguments if not word.startswith("-")]
 
 
 def _discard_output() -> None:

@@ -13,10 +13,6 @@ HEEDED_BY_CHANGES: Final = frozenset(
 )  # fmt: skip
 """All variables of ours that a command which changes something listens to: where etcd is, and how it is encrypted."""
 
-
-OF_READERS: Final = frozenset({"ETCDFIX_SNAPSHOT", "ETCDFIX_REVISION", "ETCDFIX_NAMESPACE"})
-"""Variables that say to readers what they look at; a command that changes something has no such option."""
-
 OF_ETCDCTL: Final = ("ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY")
 """Variables of etcdctl that say which etcd is meant."""
 

@@ -156,7 +156,11 @@ class _Target:
             ConfigurationError: It may not be replaced.
             OSError: It cannot be looked at.
         """
-        from etcdfix.inputs.ownfiles import OwnFile, own_file, stands_beside_a_database  # noqa: PLC0415 - few reports go to a file
+        from etcdfix.inputs.ownfiles import (  # noqa: PLC0415 - few reports go to a file
+            OwnFile,
+            own_file,
+            stands_beside_a_database,
+        )
 
         where = self._where
         try:

@@ -151,6 +151,11 @@ def counts_as_incomplete(summary: Summary, reasons: Sequence[str]) -> bool:
     """Say whether what a report lacks makes its exit code: not what was undecided before, and the baseline knows."""
     if summary.new is msgspec.UNSET or summary.new.undetermined:
         return bool(reasons)
+    return lost_midway(summary, reasons)
+
+
+def lost_midway(summary: Summary, reasons: Sequence[str]) -> bool:
+    """Say whether something in scope was not seen, beside what was seen and nobody could decide."""
     return not {undetermined_problem(summary), *plugin_problems(summary.kms)}.issuperset(reasons)
 
 

@@ -12,7 +12,8 @@ class MergedReport(msgspec.Struct, frozen=True, kw_only=True):
 
     ``cluster`` is the uid of the namespace kube-system; where the report has none, the file or the endpoints that were
     read. ``severity`` is the worst of all findings, null where nothing is proven wrong. ``exit_code`` is 3 if the
-    report is not complete, else 1 if it has findings that its baseline did not know, else 0.
+    scan was lost midway, the report contradicts itself, or something is undetermined that its baseline did not know;
+    else 1 if it has findings that its baseline did not know, else 0.
     """
 
     cluster: str

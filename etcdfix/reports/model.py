@@ -23,9 +23,6 @@ def other_version(found: object) -> str:
     return f"its apiVersion is {found or 'missing'}, and this etcdfix reads only {API_VERSION}"
 
 
-"""Versions of saved reports and plans that are read."""
-
-
 class Tool(msgspec.Struct, frozen=True):
     """Who wrote the report."""
 

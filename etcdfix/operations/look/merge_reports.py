@@ -11,6 +11,7 @@ import msgspec
 from etcdfix.errors import why
 from etcdfix.inputs.inputfile import NO_ROOM, SPOILED, spoiled
 from etcdfix.reports.contradictions import contradictions
+from etcdfix.reports.head import lost_midway
 from etcdfix.reports.merge_model import LeftOutReport, MergedReport, ReportMerge
 from etcdfix.reports.model import COUNTED, Counts, Ending, Header
 from etcdfix.reports.origin import TOOL, shown_word, timestamp
@@ -53,15 +54,19 @@ def _row(report: ReportFile, name: str) -> MergedReport:
     source, summary = end.source, end.summary
     told = {field: getattr(summary, field) for field in COUNTED.values()}
     reasons = [*end.incomplete_reasons, *contradictions(found, told)]
-    complete = end.complete and not reasons and not summary.undetermined
-    wrong = sum(told.values()) if summary.new is msgspec.UNSET else summary.new.findings
+    unexplained = not (end.complete or reasons)
+    if summary.new is msgspec.UNSET:
+        wrong, undetermined = sum(told.values()), summary.undetermined
+    else:
+        wrong, undetermined = summary.new.findings, summary.new.undetermined
+    incomplete = unexplained or undetermined or lost_midway(summary, reasons)
     return MergedReport(
         cluster=source.kube_system_uid or source.path or ", ".join(source.endpoints or []),
         report=name,
         generated_at=head.generated_at,
-        complete=complete,
+        complete=end.complete and not reasons,
         incomplete_reasons=reasons,
         counts=Counts(**{field: getattr(summary, field) for field in Counts.__struct_fields__}),
         severity=summary.severity,
-        exit_code=_INCOMPLETE if not complete else _FINDINGS if wrong else _NOTHING_WRONG,
+        exit_code=_INCOMPLETE if incomplete else _FINDINGS if wrong else _NOTHING_WRONG,
     )

@@ -16,9 +16,8 @@ from etcdfix.model import GroupResource, Outcome
 from etcdfix.reports.base import Reporter
 from etcdfix.reports.formats.junit import Case, CaseState, JUnitDocument, whole_case
 from etcdfix.reports.formats.text import shown_transformer, steps
-from etcdfix.reports.head import counts_as_incomplete, found_line, head_lines
+from etcdfix.reports.head import counts_as_incomplete, found_line, head_lines, lost_midway
 from etcdfix.reports.model import Conclusion, Finding, Header, ResourceSummary
-from etcdfix.reports.next_steps import plugin_problems, undetermined_problem
 from etcdfix.text.times import seconds_between
 from etcdfix.text.words import counted
 
@@ -81,8 +80,7 @@ class JUnitReporter(Reporter):
         """Write the document."""
         assert self._header is not None  # begin() comes first
         summary = conclusion.summary
-        undecided = {undetermined_problem(summary), *plugin_problems(summary.kms)}
-        all_seen = undecided.issuperset(conclusion.incomplete_reasons)
+        all_seen = not lost_midway(summary, conclusion.incomplete_reasons)
         for resource in summary.by_resource:
             if resource.readable == resource.keys:
                 self._document.add(

@@ -19,6 +19,7 @@ from etcdfix import __version__
 from etcdfix.model import GroupResource, Outcome
 from etcdfix.reports.base import Reporter, fit
 from etcdfix.reports.formats.text import shown_transformer
+from etcdfix.reports.head import lost_midway
 from etcdfix.reports.model import (
     COUNTED,
     Conclusion,
@@ -29,7 +30,6 @@ from etcdfix.reports.model import (
     Summary,
     TransformerSummary,
 )
-from etcdfix.reports.next_steps import plugin_problems, undetermined_problem
 from etcdfix.reports.tally import OTHERS
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.times import seconds_between, unix_seconds
@@ -81,7 +81,6 @@ class MetricsReporter(Reporter):
 
     def _metrics(self, header: Header, conclusion: Conclusion) -> Iterator[Metric]:
         summary = conclusion.summary
-        undecided = {undetermined_problem(summary), *plugin_problems(summary.kms)}
         yield (
             "etcdfix_build_info",
             "Version of etcdfix that wrote this file.",
@@ -95,7 +94,7 @@ class MetricsReporter(Reporter):
         yield (
             "etcdfix_scan_reached_end",
             "1 if the scan saw everything in scope; 0 if it was ended early, or something could not be read.",
-            [({}, int(undecided.issuperset(conclusion.incomplete_reasons)))],
+            [({}, int(not lost_midway(summary, conclusion.incomplete_reasons)))],
         )
         yield (
             "etcdfix_scan_timestamp_seconds",

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.cli.root import _what_changed
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.backup.file import encode_content, encode_document
 from etcdfix.testing.certificates import CertificateAuthority
@@ -817,25 +816,3 @@ def test_from_revision_with_a_moved_value(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.restore("--from-revision", str(then), key.decode(), "--accept", "unlisted-source")
     registry.refused(ran, "is decrypt-failure", hint="only a readable value")
-
-
-# Usage.
-
-
-@pytest.mark.parametrize(
-    ("arguments", "changing"),
-    [
-        (["restore", "backup.json"], True),
-        (["reencrypt", "/a"], True),
-        (["delete", "/a"], True),
-        (["get", "delete"], False),
-        (["scan"], False),
-        ([], False),
-    ],
-)
-def test_an_unforeseen_end_points_to_the_log_where_something_may_be_changed(
-    arguments: list[str], changing: bool
-) -> None:
-    told = _what_changed(arguments)
-    assert ("etcdfix audit verify" in told) is changing
-    assert (told == "nothing was changed") is not changing

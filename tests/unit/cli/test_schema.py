@@ -26,6 +26,12 @@ def test_schema_is_printed(capfd: pytest.CaptureFixture[str], arguments: list[st
     assert captured.err == ""
 
 
+def test_help_names_each_schema_and_no_other(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["schema", "--help"]) == 0
+    names = capfd.readouterr().out.split("audit log:")[1].split("The schema")[0]
+    assert "".join(names.split()).split(",") == list(ALL)
+
+
 def test_other_names_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["schema", "audits"]) == 2
     assert capfd.readouterr().out == ""

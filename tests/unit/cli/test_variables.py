@@ -83,6 +83,23 @@ def test_which_commands_change_something() -> None:
         assert (isinstance(command, ChangingCommand), name in CHANGING) == (changes, changes), name
 
 
+@pytest.mark.parametrize("name", [*sorted(CHANGING), "plan --run", "plan"])
+def test_an_unforeseen_end_points_to_the_log_where_something_may_be_changed(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def no_memory(**_options: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr((COMMANDS | {"plan --run": run_command})[name], "callback", no_memory)
+    needed = NEEDED | {
+        "plan": ["--from-report", "r.json"],
+        "plan --run": ["plan.json", "--reason", "x", ACKNOWLEDGEMENT],
+    }
+    assert run([*name.split(), *needed[name]]) == 3
+    told = capfd.readouterr().err
+    assert ("etcdfix audit verify" in told, "nothing was changed" in told) == (name != "plan", name == "plan")
+
+
 @pytest.mark.parametrize("name", sorted(CHANGING))
 def test_a_change_listens_to_the_list_alone(name: str) -> None:
     for long, option in options_of(COMMANDS[name]).items():
@@ -144,7 +161,8 @@ def test_everything_exported_and_only_the_list_counts(
 ) -> None:
     command = COMMANDS[name]
     every = {"ETCDFIX_" + long[2:].replace("-", "_").upper() for long in options_of(command)}
-    for variable in (*every, "ETCDFIX_SNAPSHOT"):
+    every |= {f"ETCDFIX_{source}" for source in ("KINE", "NAMESPACE", "REVISION", "SALVAGE", "SNAPSHOT")}
+    for variable in every:
         monkeypatch.setenv(variable, "7s")
     context = context_of(name)
     heeded = {
@@ -154,7 +172,7 @@ def test_everything_exported_and_only_the_list_counts(
     }
     assert heeded == ALLOWED & set(options_of(command))
     (told,) = capfd.readouterr().err.splitlines()
-    assert set(re.findall(r"ETCDFIX_\w+", told)) == (every | {"ETCDFIX_SNAPSHOT"}) - {
+    assert set(re.findall(r"ETCDFIX_\w+", told)) == every - {
         "ETCDFIX_" + long[2:].replace("-", "_").upper() for long in ALLOWED
     }
 

@@ -97,6 +97,24 @@ def test_what_a_baseline_knew_is_no_finding(tmp_path: Path) -> None:
     assert merge(write_report(tmp_path / "b.json", findings(2, known=1), new=NewFindings(1, 0, "/k"))) == 1
 
 
+def test_what_a_baseline_knew_to_be_undetermined_is_not_incomplete(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def code(new: int, *more: str) -> int:
+        found = findings(2, outcome=Outcome.UNDETERMINED, known=2 - new)
+        reasons = [*more, "undetermined: 2 keys"]
+        return merge(
+            write_report(tmp_path / "a.json", found, reasons=reasons, new=NewFindings(new, new, None)),
+            "-o", "json",
+        )  # fmt: skip
+
+    assert code(new=0) == 0
+    (row,) = json.loads(capfd.readouterr().out)["reports"]
+    assert (row["complete"], row["exit_code"]) == (False, 0)  # the report says so
+    assert code(new=1) == 3
+    assert code(0, "page 7 is damaged") == 3
+
+
 def _without_a_finding(document: dict[str, Any]) -> None:
     document["findings"].pop()
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.compare import CompareRequest, CompareResult, compare_sources
 from etcdfix.operations.look.comparing.advice import member_advice
 from etcdfix.operations.look.comparing.differences import Differences, Side
 from etcdfix.operations.look.comparing.streams import Differing
-from etcdfix.reports.compare_model import Change, ComparedCopy
+from etcdfix.reports.compare_model import ComparedCopy
 from etcdfix.reports.formats.of_lists import COMPARE_FORMATS
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
@@ -115,20 +114,6 @@ def test_other_bytes_at_one_revision_are_no_change() -> None:
     assert result.report.advice[0].command.startswith("etcdfix compare --endpoints e:1")
 
 
-def test_nothing_differs() -> None:
-    result = compared(EARLIER, EARLIER)
-    assert (result.report.keys, result.report.differing, result.report.complete) == (5, 0, True)
-    assert result.report.advice == []
-    assert document(result)["differences"] == []
-    assert table(result).startswith("NO DIFFERENCE in 5 keys.")
-
-
-def test_a_scope() -> None:
-    assert compared(EARLIER, LATER, AT + "gone").report.keys == 1
-    assert compared(EARLIER, LATER, "secrets").report.keys == 6
-    assert compared(EARLIER, LATER, "pods").report.keys == 0
-
-
 def test_what_a_damaged_file_does_not_show_is_not_called_removed() -> None:
     later = MemorySource([stored(AT + "same", sealed("same"))], problems=["page 7 is damaged"])
     result = compared(EARLIER, later)
@@ -144,32 +129,12 @@ def test_a_source_that_is_lost_midway_makes_nothing_up() -> None:
     assert "lost midway" in result.report.incomplete_reasons[0]
 
 
-def test_an_end_before_the_end() -> None:
-    later = MemorySource(EARLIER.current(b""), fails_after=2, failure=EndedEarly("ended by SIGTERM", 143))
-    result = compared(EARLIER, later)
-    assert result.ended is not None
-    assert result.report.incomplete_reasons == ["ended by SIGTERM before the end"]
-
-
 def test_other_clusters_and_the_order_of_time_are_told() -> None:
     one, two = (
         MemorySource({"/registry/namespaces/kube-system": namespace_object("kube-system", uid)})
         for uid in ("u-1", "u-2")
     )
     assert "different clusters" in compared(one, two).report.warnings[0]
-
-
-def test_nothing_there_at_all() -> None:
-    assert compared(MemorySource(), MemorySource()).nothing_there
-    assert not compared(EARLIER, EARLIER, "pods").nothing_there
-
-
-def test_hostile_names_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
-    key = AT + "\x1b[31m\u202e"
-    result = compared(MemorySource([stored(key, b"")]), MemorySource())
-    assert "\x1b" not in table(result)
-    (row,) = document(result)["differences"]
-    assert row["key_base64"]
 
 
 # What is advised
@@ -282,10 +247,3 @@ def test_no_member_is_to_be_replaced_where_not_everything_was_compared() -> None
 
 def test_what_only_one_member_can_read_is_told() -> None:
     assert "m2: 1 key can be read there and not on every other member" in advised((bad, bad, good))[3]
-
-
-def test_copies_that_none_can_be_read() -> None:
-    told = advised((bad, worse, bad))
-    assert "etcdfix scan --endpoints e:1" in told[4]
-    _, differences = members((bad, worse, bad))
-    assert differences.changes == {Change.READABLE_ON_NONE: 1}

@@ -25,7 +25,6 @@ from etcdfix.reports.copies_model import (
 from etcdfix.reports.formats.of_lists import COPIES_FORMATS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
-from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.etcd_history import KUBE_SYSTEM, LiveHistory, RememberedEtcd
@@ -144,17 +143,6 @@ def test_an_earlier_object_is_not_offered_for_an_unreadable_one_of_another_uid()
     assert one.copies[0].put_back == ""
 
 
-def test_what_is_deleted_by_its_lease_is_only_counted() -> None:
-    etcd = etcd_with()
-    event = b"/registry/events/shop/e-1"
-    etcd.put(event, json_object("v1", "Event", "e-1"), lease=7)
-    etcd.delete(event)
-    report = look(etcd)
-    assert (report.count, report.expired) == (0, 1)
-    assert "1 deleted key with a lease" in table(report)
-    assert only(look(etcd, event.decode())).state is ObjectState.DELETED
-
-
 def test_a_readable_value_is_told_where_it_is_named_alone() -> None:
     etcd = etcd_with(web("u-1", a="YQ=="), web("u-1", a="YWE="))
     assert look(etcd).count == 0
@@ -196,24 +184,6 @@ def test_what_is_named_and_was_read_is_told_after_an_interruption(
     assert report.at_stake.startswith("BREAKS-NOW") is (value is CUT)
     assert report.incomplete_reasons == ["interrupted before the end"]
     assert len({one.key for one in report.objects}) == report.count
-
-
-def test_many_keys_are_found_in_one_pass(tmp_path: Path) -> None:
-    etcd = RememberedEtcd()
-    keys = [b"/registry/secrets/shop/s-%03d" % number for number in range(60)]
-    for key in keys:
-        etcd.put(key, aescbc(secret(key.rpartition(b"/")[2].decode())))
-    for number, key in enumerate(keys):
-        etcd.delete(key) if number % 2 else etcd.put(key, b"k8s:enc:aescbc:v1:key1:")
-    live = LiveHistory(etcd)
-    report = look(live)
-    assert (report.count, report.unreadable, report.deleted, report.with_good_copy) == (60, 30, 30, 60)
-    assert live.watched == 0
-    saved = etcd.save(tmp_path / "s.db")
-    with SnapshotSource(saved) as source:
-        again = look(source, again=RepeatedOptions(source=("--snapshot", "s.db")))
-    assert [one.key for one in again.objects] == [one.key for one in report.objects]
-    assert again.with_good_copy == 60
 
 
 class TestOlderSnapshots:
@@ -361,9 +331,3 @@ def test_values_without_a_configuration_are_counted_and_not_sought() -> None:
     assert report.count == 0
     assert not report.complete
     assert "1 value" in report.incomplete_reasons[0]
-
-
-def test_a_word_that_names_nothing() -> None:
-    one = only(look(etcd_with(WHOLE), "/registry/secrets/shop/never"))
-    assert (one.state, one.copies) == (ObjectState.DELETED, [])
-    assert look(etcd_with(WHOLE), "/registry/secrets/shop").count == 0

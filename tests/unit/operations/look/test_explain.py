@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from etcdfix.errors import SourceError
-from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.model import StoredValue
 from etcdfix.operations.look.explain import ExplainRequest, ExplainResult, explain_key
-from etcdfix.reports.explain_model import AttemptResult, ExplainReport, Where
+from etcdfix.reports.explain_model import AttemptResult, ExplainReport
 from etcdfix.reports.formats.explain import EXPLAIN_FORMATS
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource, stored
@@ -173,17 +173,6 @@ def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
     assert [way for way in alone.finding.remedies if way.action.startswith("Last: ")]
 
 
-def test_a_readable_value_is_told_in_short() -> None:
-    report = explained(source(sealed("web"), ("/registry/secrets/shop/b", sealed("b"))))
-    assert report.siblings == []
-    assert report.ruled_out == []
-    assert report.next is None
-    assert report.attempts[0].result is AttemptResult.OPENED
-    assert report.attempts[1].detail == "the value does not name it"
-    assert [part.name for part in report.layout if part.where is Where.DECRYPTED][:2] == ["magic", "type"]
-    assert table(report).startswith(f"{KEY} can be read.\n")
-
-
 def test_where_decoding_breaks() -> None:
     value = secret("web")
     broken = value.replace(b"password", b"pass\xfford").replace(b"\x0a\x03web", b"\x0a\x7fweb")
@@ -193,34 +182,6 @@ def test_where_decoding_breaks() -> None:
     assert report.damage_offset is not None
     assert f"Decoding breaks at byte {report.damage_offset}" in table(report)
     assert "never-to-be-shown" not in table(report)
-
-
-def test_without_a_configuration() -> None:
-    report = explained(source(sealed("web")), configured=False)
-    assert report.finding is not None
-    assert (report.finding.outcome, report.finding.cause) == ("undetermined", "no-configuration")
-    assert not report.complete
-    assert report.attempts == []
-    assert [part.name for part in report.layout][4:] == ["nonce", "ciphertext", "tag"]
-    assert "could not be judged" in table(report)
-
-
-@pytest.mark.parametrize("key", ["compact_rev_key", "/registry/masterleases/10.0.0.1", "/elsewhere/a"])
-def test_what_is_no_object(key: str) -> None:
-    report = explained(source(b"\x1b[2J123", key=key), key)
-    assert report.finding is not None
-    assert report.finding.outcome == "not-an-object"
-    assert [(part.name, part.length) for part in report.layout] == [("bytes", 7)]
-    assert "is no object of the API" in table(report)
-
-
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 20, 23, 24, 50])
-def test_values_of_a_few_bytes(size: int) -> None:
-    for value in (sealed("web")[:size], secret("web")[:size]):
-        report = explained(source(value))
-        assert report.finding is not None
-        assert sum(part.length for part in report.layout if part.where is Where.STORED) == size
-        assert table(report)
 
 
 def test_a_huge_value() -> None:
@@ -242,27 +203,6 @@ def test_hostile_names(name: str) -> None:
     assert "$(reboot)" not in command.replace("'/registry/secrets/shop/$(reboot)'", "")
 
 
-def test_hostile_names_of_keys_and_kinds() -> None:
-    value = b"k8s:enc:aesgcm:v1:\x1b[2J\xff:" + bytes(40)
-    for there in (value, b"k8s\x00\x0a\x09\x0a\x02v1\x12\x03\x1b[2" + b"\x12\x00"):
-        text = table(explained(source(there)))
-        assert all(line.isprintable() for line in text.splitlines())
-
-
-class Vanishing(MemorySource):
-    """Its key is there when it is asked for, and not among the others."""
-
-    def current(self, prefix: bytes) -> Iterator[StoredValue]:
-        return (one for one in super().current(prefix) if one.key != KEY.encode())
-
-
-def test_a_key_that_vanishes_meanwhile() -> None:
-    report = explained(Vanishing({SYSTEM: namespace_object("kube-system"), KEY: flipped(sealed("web"))}))
-    assert report.finding is not None
-    assert report.finding.cause == "ciphertext-damaged"
-    assert "the key went while its resource was read" in report.incomplete_reasons[0]
-
-
 def test_values_beside_it_that_may_not_be_read() -> None:
     class Denied(MemorySource):
         def current(self, prefix: bytes) -> Iterator[StoredValue]:
@@ -275,39 +215,6 @@ def test_values_beside_it_that_may_not_be_read() -> None:
     assert report.finding.cause == "ciphertext-damaged"
     assert report.incomplete_reasons == ["the values beside it could not be read: permission denied"]
     assert report.siblings[0].keys == 1
-
-
-def test_a_source_that_is_lost_midway() -> None:
-    class Lost(MemorySource):
-        def current(self, prefix: bytes) -> Iterator[StoredValue]:
-            yield from super().current(prefix)
-            if prefix.endswith(b"secrets/"):
-                raise SourceError("gone")
-
-        def history(self, key: bytes) -> Iterator[KeptRevision]:
-            yield from super().history(key)
-            raise SourceError("compacted meanwhile")
-
-    report = explained(Lost({KEY: flipped(sealed("web")), "/registry/secrets/shop/z": sealed("z")}))
-    assert not report.complete
-    assert any("lost midway: gone" in reason for reason in report.incomplete_reasons)
-    assert any("compacted meanwhile" in reason for reason in report.incomplete_reasons)
-    assert report.kept is not None
-    assert report.kept.count == 1
-
-
-def test_an_interruption_tells_what_is_known() -> None:
-    class Interrupted(MemorySource):
-        def current(self, prefix: bytes) -> Iterator[StoredValue]:
-            yield from super().current(prefix)
-            if prefix.endswith(b"secrets/"):
-                raise KeyboardInterrupt
-
-    result = look(Interrupted({KEY: flipped(sealed("web"))}))
-    assert result.ended is not None
-    assert result.report is not None
-    assert not result.report.complete
-    assert result.report.kept is None
 
 
 def values(*steps: bytes | None) -> Remembering:
@@ -324,12 +231,6 @@ def test_a_deleted_key() -> None:
     text = table(report)
     assert text.startswith(f"{KEY} is gone: it was deleted at revision 2.")
     assert "Put back" in text or "put back" in text
-
-
-def test_a_key_that_never_was() -> None:
-    result = look(MemorySource({SYSTEM: namespace_object("kube-system")}))
-    assert result.report is None
-    assert result.problems == []
 
 
 def test_the_newest_revision_that_reads() -> None:

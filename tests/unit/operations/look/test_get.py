@@ -98,16 +98,6 @@ def test_what_was_put_aside_stands_in_its_place() -> None:
     assert [line.split()[1] for line in named.splitlines()[1:]] == ["d", "c", "a"]
 
 
-def test_a_table_that_is_not_held_is_written_as_it_comes() -> None:
-    broken = aescbc(secret("broken"))[:-40]
-    holds = {"/registry/secrets/shop/0": broken} | {
-        f"/registry/secrets/shop/n{number:04}": aescbc(secret()) for number in range(600)
-    }
-    table, _, _ = get(holds, resource="secrets", namespace="shop", output="table")
-    listed = [line.split()[1] for line in table.splitlines()[1:]]
-    assert listed == [*(f"n{number:04}" for number in range(600)), "0"]
-
-
 # What is chosen
 
 
@@ -132,22 +122,6 @@ def test_which_objects(names: tuple[str, ...], choice: dict[str, Any], keys: lis
     assert found == keys
     assert result.seen == len(keys)
     assert result.missing == ([] if keys else [("configmaps", name) for name in names])
-
-
-def test_cluster_scoped_objects_have_no_namespace() -> None:
-    text, result, _ = get(HOLDS, "kube-system", resource="namespaces", namespace="shop")
-    assert json.loads(text)["metadata"]["name"] == "kube-system"
-    assert (result.seen, result.findings) == (1, 0)
-
-
-def test_custom_resources_go_by_their_definition() -> None:
-    text, _, _ = get(HOLDS, "w-0", resource="widgets.example.com", namespace="shop")
-    assert json.loads(text)["spec"] == {"size": 1}
-
-
-def test_names_that_are_missing_are_told() -> None:
-    _, result, _ = get(HOLDS, "settings", "nix", "nought", resource="configmaps")
-    assert (result.seen, result.missing) == (1, [("configmaps", "nix"), ("configmaps", "nought")])
 
 
 @pytest.mark.parametrize(
@@ -185,12 +159,6 @@ def test_bookkeeping_is_no_resource(resource: str, key: str) -> None:
     assert "etcdfix scan /registry/" in refused.value.hint
 
 
-def test_hints_name_no_prefixes_of_keys() -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        get(HOLDS, resource="nothing-like-it")
-    assert "a whole key works too" in refused.value.hint
-
-
 # Words of kubectl
 
 
@@ -221,12 +189,6 @@ def test_the_same_objects_by_other_words(objects: list[tuple[str, tuple[str, ...
     assert [key.removeprefix("/registry/") for key in found if "broken" not in key] == keys
 
 
-def test_what_a_definition_shares_with_a_built_in_resource_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="resource 'cj' is ambiguous") as refused:
-        get(HOLDS, resource="cj")
-    assert refused.value.hint == "name one of: cronjobs.batch, widgets.example.com"
-
-
 def test_a_table_has_a_row_for_each_key() -> None:
     def made_at(name: bytes, seconds: int) -> bytes:
         meta = object_meta(name, b"shop", b"uid", block(8, number(1, seconds)))
@@ -247,55 +209,7 @@ def test_a_table_has_a_row_for_each_key() -> None:
     assert result.findings == 1
 
 
-def test_an_age_that_is_no_time_is_none() -> None:
-    for stated in ("9999-99-99T99:99:99Z", "2024-05-01", "yesterday", 5, None):
-        odd = json_object("example.com/v1", "Widget", "odd", more_metadata={"creationTimestamp": stated})
-        holds = {CRD_KEY: crd(), "/registry/example.com/widgets/shop/odd": odd}
-        table, _, _ = get(holds, resource="widgets", namespace="shop", output="table")
-        assert table.splitlines()[1].split()[-1] == "-", stated
-
-
 # Forms
-
-
-def test_one_name_gives_the_object_and_several_give_a_list() -> None:
-    one, _, _ = get(HOLDS, "third", resource="configmaps", namespace="shop")
-    several, _, _ = get(HOLDS, "third", "settings", resource="configmaps", namespace="shop")
-    assert json.loads(one)["kind"] == "ConfigMap"
-    listed = json.loads(several)
-    assert (listed["kind"], listed["apiVersion"], listed["metadata"]) == (
-        "List",
-        "v1",
-        {"resourceVersion": ""},
-    )
-    assert listed["items"][0] == json.loads(one)
-    assert several.endswith("}\n")
-
-
-def test_a_list_in_yaml_is_one_document_for_each() -> None:
-    text, _, _ = get(HOLDS, resource="configmaps", all_namespaces=True, output="yaml")
-    documents = list(yaml.safe_load_all(text))
-    assert [d["metadata"]["name"] for d in documents] == ["settings", "settings", "third"]
-    assert text.count("---\n") == 2
-
-
-def test_names_and_the_table() -> None:
-    names, _, _ = get(HOLDS, resource="secrets", namespace="shop", output="name")
-    assert names == "secret/web\n"
-    widgets, _, _ = get(HOLDS, resource="widgets", namespace="shop", output="name")
-    assert widgets == "widget.example.com/w-0\n"
-    table, _, _ = get(HOLDS, resource="secrets", namespace="shop", output="table")
-    header, broken, web = (line.split() for line in table.splitlines())
-    assert header[:3] == ["NAMESPACE", "NAME", "OUTCOME"]
-    assert broken[:5] == ["shop", "broken", "decrypt-failure", "value-truncated", "v1/Secret"]
-    assert web[:5] == ["shop", "web", "readable", "-", "v1/Secret"]
-
-
-def test_broken_objects_are_left_out_of_a_list_and_counted() -> None:
-    text, result, seen = get(HOLDS, resource="secrets", namespace="shop")
-    assert [item["metadata"]["name"] for item in json.loads(text)["items"]] == ["web"]
-    assert (result.seen, result.findings, result.masked) == (2, 1, 1)
-    assert [shown.form for shown in seen] == [Form.OBJECT, Form.NOTHING]
 
 
 def test_the_resource_version_is_etcds_as_on_the_api_server() -> None:
@@ -323,14 +237,6 @@ def test_what_is_no_object_of_the_api_is_shown_as_what_it_is(key: str, kind: str
     assert document["kind"] == kind
     assert not document.get("metadata", {}).get("resourceVersion")
     assert (result.findings, result.undetermined) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("value", "revision"), [(b"589", 589), (b"x\x1b[2J", "x\x1b[2J"), (b"9" * 40, "9" * 40)]
-)
-def test_the_compaction_record(value: bytes, revision: object) -> None:
-    text, _, _ = get({"compact_rev_key": value}, key="compact_rev_key")
-    assert json.loads(text)["revision"] == revision
 
 
 @pytest.mark.parametrize(
@@ -364,12 +270,6 @@ def test_a_salvage_is_no_object_of_kubernetes() -> None:
 def test_a_value_of_which_nothing_is_left() -> None:
     text, _, _ = get({"/registry/configmaps/shop/x": b"\x07\x07"}, key="/registry/configmaps/shop/x")
     assert json.loads(text)["partial"] is None
-
-
-def test_a_salvage_names_a_key_that_cannot_be_typed() -> None:
-    key = b"/registry/configmaps/shop/\xff\x1b"
-    text, _, _ = get(MemorySource([stored(key, b"\x07")]), key=key)
-    assert base64.b64decode(json.loads(text)["key_base64"]) == key
 
 
 def managed(raw: bytes, *, name: bytes = b"settings") -> bytes:
@@ -424,33 +324,12 @@ def test_a_source_that_is_lost_midway_leaves_no_whole_list() -> None:
         json.loads(text)
 
 
-def test_a_source_that_fails_at_once_is_an_error() -> None:
-    with pytest.raises(SourceError):
-        get(_FailingSource(HOLDS, SourceError("gone"), after=0), resource="configmaps", all_namespaces=True)
-
-
-def test_an_interruption() -> None:
-    source = _FailingSource(HOLDS, KeyboardInterrupt(), after=2)
-    text, result, _ = get(source, resource="configmaps", all_namespaces=True, output="yaml")
-    assert result.ended is not None
-    assert len(list(yaml.safe_load_all(text))) == 2
-
-
 # Raw bytes
 
 
 def raw(key: str, holds: dict[str, bytes] = HOLDS) -> Any:
     request = GetRequest(layout=StorageLayout(), wanted=Wanted(key=key.encode()), configuration=CONFIG)
     return read_raw(MemorySource(holds), request)
-
-
-def test_raw_bytes() -> None:
-    value = raw("/registry/secrets/shop/web")
-    assert (value.data, value.secret) == (HOLDS["/registry/secrets/shop/web"], False)
-    value = raw("/registry/secrets/shop/plain", {"/registry/secrets/shop/plain": secret()})
-    assert (value.data, value.secret) == (secret(), True)
-    assert "never" not in repr(value)
-    assert raw("/registry/secrets/shop/nix") is None
 
 
 @pytest.mark.parametrize(
@@ -476,14 +355,6 @@ def test_raw_bytes() -> None:
 )  # fmt: skip
 def test_which_raw_bytes_hold_a_secret_in_plain(key: str, value: bytes, is_secret: bool) -> None:
     assert raw(key, {key: value}).secret is is_secret
-
-
-def test_raw_bytes_are_those_of_one_object() -> None:
-    request = GetRequest(
-        layout=StorageLayout(), wanted=Wanted(objects=(Named("configmaps"),), namespace="shop")
-    )
-    with pytest.raises(ConfigurationError, match="one object"):
-        read_raw(MemorySource(HOLDS), request)
 
 
 def test_shown_values_print_nothing_of_themselves() -> None:

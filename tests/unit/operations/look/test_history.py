@@ -7,15 +7,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import SourceError
 from etcdfix.model import KeptRevision, Outcome, Revision, StoredValue
 from etcdfix.operations.look.history import HistoryRequest, HistoryResult, look_into_history
 from etcdfix.reports.formats.history import HISTORY_FORMATS
 from etcdfix.reports.history_model import HistoryReport
-from etcdfix.sources.base import SourceDescription
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.memory_source import MemorySource
@@ -123,12 +120,6 @@ def test_what_cannot_be_compared_says_why() -> None:
     assert kept.not_compared == "nothing older is kept"
 
 
-def test_so_many_fields_and_no_more() -> None:
-    newest, _ = history(web(a=""), web(a="", **{f"n{n}": "" for n in range(150)})).revisions
-    assert newest.changes is not None
-    assert (len(newest.changes), newest.changes_left_out) == (100, 50)
-
-
 def restores(report: HistoryReport) -> list[bool]:
     return [bool(one.restore) for one in report.revisions]
 
@@ -166,20 +157,6 @@ def test_what_is_taken_for_granted_is_said() -> None:
         told = history(*values, again=again).revisions[-1]
         assert "--no-encryption" in told.restore
         assert "--no-encryption holds only where nothing is encrypted at rest" in told.restore_note
-
-
-def test_a_readable_value_stays() -> None:
-    report = history(web(), web(a=""))
-    assert restores(report) == [False, False]
-    assert "through the API" in report.revisions[1].restore_note
-    assert report.next is None
-
-
-def test_of_another_object() -> None:
-    report = history(web("u-1"), None, web("u-2"), web("u-2")[:40])
-    assert [one.same_object for one in report.revisions] == [True, True, None, False]
-    assert restores(report) == [False, True, False, False]
-    assert "another one than the last" in table(report)
 
 
 def test_of_an_object_that_nothing_shows_to_be_the_same() -> None:
@@ -230,42 +207,6 @@ def test_a_value_with_a_lease_is_not_put_back() -> None:
     assert "lease" in report.revisions[1].restore_note
 
 
-def test_only_the_newest_are_told_and_all_are_counted() -> None:
-    report = history(WHOLE, CUT, WHOLE, CUT, most=2)
-    assert (report.count, len(report.revisions), report.left_out, report.readable) == (4, 2, 2, 2)
-    assert "2 older revisions not shown: --limit 4 shows all 4" in table(report)
-
-
-class At(Remembering):
-    """A file that is read at an older revision, and holds newer ones."""
-
-    def describe(self) -> SourceDescription:
-        import msgspec
-
-        return msgspec.structs.replace(super().describe(), revision=1)
-
-
-def test_what_is_newer_than_the_revision_that_is_read_is_left_out() -> None:
-    report = look(At(WHOLE, CUT)).report
-    assert report is not None
-    assert report.count == 1
-
-
-class Twice(Remembering):
-    """A salvaged file may hold a page twice."""
-
-    def history(self, key: bytes) -> Iterator[KeptRevision]:
-        for kept in super().history(key):
-            yield kept
-            yield kept
-
-
-def test_a_revision_that_comes_twice_is_one() -> None:
-    report = look(Twice(WHOLE, CUT)).report
-    assert report is not None
-    assert report.count == 2
-
-
 class Lost(Remembering):
     """A source that is lost midway."""
 
@@ -286,47 +227,3 @@ def test_a_history_that_cannot_be_read_to_its_end() -> None:
     assert "compacted meanwhile" in result.report.incomplete_reasons[0]
     assert result.report.compacted_revision is None
     assert "INCOMPLETE" in table(result.report)
-
-
-def test_an_interruption() -> None:
-    source = Lost(WHOLE, CUT)
-    source.failure = KeyboardInterrupt()
-    result = look(source)
-    assert result.ended is not None
-    assert result.report is not None
-    assert result.report.count == 1
-
-
-def test_nothing_at_all() -> None:
-    class Nothing(MemorySource):
-        def history(self, key: bytes) -> Iterator[KeptRevision]:
-            raise SourceError("no answer")
-
-    with pytest.raises(SourceError):
-        look(Nothing({}))
-    assert look(MemorySource({})).report is None
-
-
-def test_without_a_configuration_it_is_undetermined() -> None:
-    report = history(WHOLE, configuration=None)
-    assert not report.complete
-    assert report.undetermined == 1
-    assert report.revisions[0].cause == "no-configuration"
-
-
-def test_bookkeeping_has_a_history_too() -> None:
-    report = history(b"12", b"13", again=LIVE)
-    assert report.count == 2
-    key = b"/registry/masterleases/10.0.0.1"
-    values = Remembering(b"12", b"13")
-    values.kept = [
-        KeptRevision(one.revision, StoredValue(key, one.stored.value, one.stored.mod_revision, 1, 1, 0))
-        for one in values.kept
-        if one.stored is not None
-    ]
-    request = HistoryRequest(layout=StorageLayout(), configuration=None, key=key, same_again=LIVE)
-    found = look_into_history(values, request).report
-    assert found is not None
-    assert [one.outcome for one in found.revisions] == [Outcome.NOT_AN_OBJECT] * 2
-    assert found.unreadable == 0
-    assert table(found)

@@ -6,7 +6,6 @@ import io
 import json
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,23 +13,16 @@ from typing import Any
 import pytest
 
 from etcdfix import examine_jobs
-from etcdfix.encryption.config import load_configuration
-from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.examine import Examiner
 from etcdfix.examine_frames import decode_answer
 from etcdfix.graph import recreation
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
 from etcdfix.operations.look.plan import PlanRequest, build_plan
-from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.reports.formats.machine import JSONReporter, write_rows_json
-from etcdfix.reports.saved_report import load_report
+from etcdfix.reports.formats.machine import write_rows_json
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source
-from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
-from tests.support.collecting import ALPHA
 from tests.support.impact_objects import Cluster, owner
-from tests.support.kms_plugin import KMSPlugin, load_keks
 from tests.support.lost_key import CONFIGURATION, examiner_of, lost_cluster, request_for, scan_to
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, aescbc, json_object
@@ -139,53 +131,6 @@ def test_text_that_is_not_unicode_is_drawn_out_here() -> None:
     assert indexed(cluster.source(), 2) == indexed(cluster.source(), 1)
 
 
-@pytest.mark.parametrize("jobs", JOBS)
-@pytest.mark.parametrize("config", [None, "config-lost.yaml", "config-rotated.yaml"])
-def test_the_index_of_a_damaged_cluster(config: str | None, jobs: int) -> None:
-    configuration = None if config is None else load_configuration(ALPHA / config)
-    found = []
-    for number in (1, jobs):
-        with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
-            found.append(indexed(source, number, configuration=configuration))
-    assert found[0] == found[1]
-
-
-@pytest.fixture(scope="module")
-def kms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, KMSPlugin]]:
-    folder = tmp_path_factory.mktemp("kms")
-    with (
-        KMSPlugin("v2", folder / "1.sock", load_keks(ALPHA / "kms1.keys")) as new,
-        KMSPlugin("v1", folder / "2.sock", load_keks(ALPHA / "kms2.keys")) as old,
-    ):
-        yield {"kmsnew": new, "kmsold": old}
-
-
-@pytest.mark.parametrize("jobs", JOBS)
-def test_the_index_of_a_damaged_cluster_with_its_plugins(jobs: int, kms: dict[str, KMSPlugin]) -> None:
-    """What waits for a plugin comes last, so that numbers in the index may differ; what it says may not."""
-    said = []
-    for number in (1, jobs):
-        with ExitStack() as stack:
-            source = stack.enter_context(SnapshotSource(ALPHA / "snapshot.db.gz"))
-            endpoints = {name: plugin.endpoint for name, plugin in kms.items()}
-            plugins = stack.enter_context(KMSPlugins(endpoints, max_rate=0, patience_seconds=2))
-            request = ClusterIndexRequest(
-                layout=LAYOUT, configuration=load_configuration(ALPHA / "config-rotated.yaml")
-            )
-            found = index_cluster(source, request, keep=lambda _: 1, plugins=plugins, jobs=number)
-            index = found.index
-            said.append(
-                {
-                    index.ref(node): (
-                        index.flags(node), index.uid(node), index.terminating_since(node),
-                        sorted(repr((index.ref(edge.source), edge.use)) for edge in index.users(node)),
-                    )
-                    for node in index.nodes()
-                }
-            )  # fmt: skip
-    assert said[0] == said[1]
-
-
 # ------------------------------------------------------------------------------------------------------- the plan
 
 
@@ -227,38 +172,6 @@ def test_a_plan_for_a_lost_key(jobs: int, most: int, tmp_path: Path, monkeypatch
     one = plan(1)
     assert plan(jobs) == one
     assert b"Helm" in one or b"managed-by" in one
-
-
-@pytest.mark.parametrize("jobs", JOBS)
-@pytest.mark.parametrize("minor", [None, 36])
-def test_a_plan_for_a_damaged_cluster(jobs: int, minor: int | None, tmp_path: Path) -> None:
-    configuration = load_configuration(ALPHA / "config-rotated.yaml")
-    scan = ScanRequest(layout=LAYOUT, configuration=configuration, kubernetes_minor=minor)
-    path = tmp_path / "report.json"
-    plans = []
-    with path.open("wb") as stream, SnapshotSource(ALPHA / "snapshot.db.gz") as source:
-        run_scan(source, scan, JSONReporter(stream))
-    request = PlanRequest(
-        layout=LAYOUT, report=load_report(path), configuration=configuration, kubernetes_minor=minor
-    )
-    for number in (1, jobs):
-        with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
-            plans.append(plan_bytes(source, Examiner.of_cluster(source, scan), request, number))
-    assert plans[0] == plans[1]
-
-
-def test_values_of_a_newer_cluster_are_alike_wherever_they_are_looked_at(tmp_path: Path) -> None:
-    cluster = Cluster()
-    cluster.namespace("kube-system")
-    for number in range(9):
-        cluster.values[cluster.key("secrets", "shop", f"new-{number}")] = b"k9s\x00 something new"
-        cluster.values[cluster.key("configmaps", "shop", f"one-{number}")] = bytes([number]) * 40
-    request = request_for(scan_to(tmp_path / "report.json", cluster))
-    plans = []
-    for jobs in (1, 2):
-        source = cluster.source()
-        plans.append(plan_bytes(source, examiner_of(cluster, source, CONFIGURATION), request, jobs))
-    assert plans[0] == plans[1]
 
 
 # ------------------------------------------------------------------------------------- what goes through the pipe

@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import errno
 import gc
-import hashlib
 import io
-import itertools
 import json
 import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +22,6 @@ from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Assessment
-from etcdfix.graph.users import users_of
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.operations.look import plan, plan_gather
 from etcdfix.operations.look.plan import build_plan
@@ -36,7 +33,7 @@ from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
 from etcdfix.verdicts.examination import Examination
-from tests.support.impact_objects import Cluster, node_of, owner
+from tests.support.impact_objects import Cluster
 from tests.support.lost_key import (
     CERT_MANAGER,
     CONFIGURATION,
@@ -52,7 +49,7 @@ from tests.support.lost_key import (
     using_pod,
 )
 from tests.support.memory_source import MemorySource, stored
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, json_object, provider
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, provider
 
 T = TypeVar("T")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -111,44 +108,6 @@ def test_who_makes_them_again(large: DeletionPlan) -> None:
     assert entries["from-vault-7"].recreate_basis == "named by externalsecrets.external-secrets.io store-7"
 
 
-def test_what_comes_back_goes_first_and_what_is_used_goes_last(large: DeletionPlan) -> None:
-    turns: dict[str, list[int]] = {}
-    for entry in large.entries:
-        turns.setdefault(entry.recreated_by, []).append(entry.order)
-    assert max(*turns["cert-manager"], *turns["External Secrets"]) == 480
-    assert min(turns["by hand"]) == 961
-    assert all(entry.users_stopped == 1 for entry in large.entries if entry.recreated_by == "by hand")
-    assert max(turns["Helm"]) < min(turns["service-account token controller"])
-
-
-def test_the_first_turns_are_one_of_each_maker(large: DeletionPlan) -> None:
-    makers = [entry.recreated_by for entry in large.entries]
-    assert set(makers[:2]) == {"cert-manager", "External Secrets"}
-    assert makers[2] == makers[3]
-
-
-def test_one_group_for_one_lost_key(large: DeletionPlan) -> None:
-    (group,) = large.groups
-    assert (group.count, group.cause, group.transformer, group.opened, group.pattern) == (
-        1200,
-        "key-name-missing",
-        LOST,
-        0,
-        True,
-    )
-    assert f"--declare-key-lost {LOST}" in group.advice
-
-
-def test_a_command_deletes_exactly_one_key_as_it_was_examined(large: DeletionPlan) -> None:
-    entry = by_name(large)["password-3"]
-    assert entry.command.startswith("etcdfix delete /registry/secrets/shop/password-3 ")
-    assert f"--expect-mod-revision {entry.mod_revision}" in entry.command
-    assert "--dry-run" in entry.command
-    assert "--declare" not in entry.command
-    assert "--accept" not in entry.command
-    assert "--yes" not in entry.command
-
-
 def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
     titles = [step.title for step in large.steps]
     assert titles == [
@@ -186,13 +145,6 @@ def test_the_table_has_groups_first_and_stops_at_its_cap(large: DeletionPlan) ->
     assert "shown: 100 of 1200 objects; see all with -o json, or --max-rows 1200" in lines
 
 
-def test_json_is_the_plan(large: DeletionPlan) -> None:
-    out = io.BytesIO()
-    write_rows_json(large, out)
-    assert msgspec.json.decode(out.getvalue(), type=DeletionPlan) == large
-    assert json.loads(out.getvalue())["apiVersion"] == "etcdfix/v1"
-
-
 # ------------------------------------------------------------------------------------------ what belongs together
 
 
@@ -221,10 +173,6 @@ def test_a_group_says_what_the_others_under_its_transformer_do(tmp_path: Path) -
         ("aescbc/v1/key2", 1, 0, False),
     }
     assert [(left.key, left.why) for left in plan.left_out] == [(keys[5], "curable-by-configuration")]
-
-
-def test_what_an_operator_has_to_add_is_said_for_each_object(large: DeletionPlan) -> None:
-    assert {tuple(entry.needs) for entry in large.entries} == {(f"--declare-key-lost {LOST}",)}
 
 
 # ----------------------------------------------------------------------------------- what is left out, and why
@@ -305,14 +253,6 @@ def test_a_report_of_another_configuration_is_refused(tmp_path: Path) -> None:
     config = configuration(provider("aescbc", key2=KEY_2), IDENTITY)
     with pytest.raises(ConfigurationError, match="made with the encryption configuration sha256:"):
         plan_of(cluster, tmp_path, config=config)
-
-
-def test_a_report_without_a_configuration_is_refused(tmp_path: Path) -> None:
-    cluster = base()
-    path = scan_to(tmp_path / "report.json", cluster, config=None)
-    source = cluster.source()
-    with pytest.raises(ConfigurationError, match="configuration none"):
-        build_plan(source, examiner_of(cluster, source), request_for(path))
 
 
 def test_a_report_of_another_prefix_is_refused(tmp_path: Path) -> None:
@@ -474,13 +414,6 @@ def test_a_plan_that_is_interrupted_twice_is_none(tmp_path: Path, monkeypatch: p
         ended_plan(cluster, Interrupting(cluster, at=keys[1]), tmp_path)
 
 
-def test_a_plan_that_was_interrupted_before_anything_was_read(tmp_path: Path) -> None:
-    cluster, _ = three_lost()
-    source = MemorySource(cluster.values, fails_after=0, failure=EndedEarly("ended by SIGTERM", 143))
-    with pytest.raises(EndedEarly):
-        ended_plan(cluster, source, tmp_path)
-
-
 def test_only_a_live_etcd_at_its_newest_revision_is_newest(tmp_path: Path) -> None:
     cluster = base()
     lose(cluster, cluster.secret("one"))
@@ -527,27 +460,6 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     assert "--accept cluster-breaking for 1 object (" in plan.steps[-3].text
 
 
-def test_what_goes_with_an_owner_is_counted(tmp_path: Path) -> None:
-    cluster = base()
-    deployment = cluster.add("apps/v1", "Deployment", "web", "shop")
-    for number in range(3):
-        cluster.add("apps/v1", "ReplicaSet", f"web-{number}", "shop", owners=(owner("Deployment", "web"),))
-    cluster.break_(deployment)
-    (entry,) = plan_of(cluster, tmp_path).entries
-    assert (entry.cascade, entry.risk, entry.recreated_by) == (3, "high", "by hand")
-    assert any(reason.code == "cascade" for reason in entry.reasons)
-
-
-def test_the_age_counts_from_the_beginning(tmp_path: Path) -> None:
-    cluster = base()
-    lose(cluster, cluster.secret("one"))
-    path = scan_to(tmp_path / "report.json", cluster)
-    clock = (NOON + timedelta(minutes=number) for number in itertools.count())
-    source = cluster.source()
-    plan = build_plan(source, examiner_of(cluster, source), request_for(path), now=lambda: next(clock))
-    assert plan.generated_at == "2026-03-01T12:00:00Z"
-
-
 @pytest.mark.parametrize("live", [False, True])
 def test_what_was_there_before_a_deletion_is_looked_for_in_a_file_only(tmp_path: Path, live: bool) -> None:
     """A live etcd tells it by a watch for each key only, and there are many keys."""
@@ -568,19 +480,6 @@ def test_what_was_there_before_a_deletion_is_looked_for_in_a_file_only(tmp_path:
     (entry,) = build_plan(source, examiner_of(cluster, source), request_for(path)).entries
     assert entry.readable_revision == 0  # of an earlier object, which nothing says is this one
     assert entry.what == ("Secret (type not known)" if live else "Secret (TLS certificate)")
-
-
-def test_users_are_those_of_the_impact_analysis(tmp_path: Path) -> None:
-    cluster = base()
-    key = cluster.secret("db")
-    for number in range(4):
-        using_pod(cluster, f"web-{number}", "db")
-    lose(cluster, key)
-    source = cluster.source()
-    (entry,) = plan_of(cluster, tmp_path).entries
-    users = users_of(cluster.index(source), node_of(cluster.index(source), key))
-    assert entry.users == len({user.object for user in users}) == 4
-    assert entry.what == "Secret (type not known), used by pods web-0, pods web-1 and 2 more"
 
 
 # ---------------------------------------------------------------------------------------- hostile names, no contents
@@ -659,14 +558,6 @@ def _json(plan: DeletionPlan) -> str:
     out = io.BytesIO()
     write_rows_json(plan, out)
     return out.getvalue().decode()
-
-
-def test_digests_are_of_the_stored_bytes(tmp_path: Path) -> None:
-    cluster = base()
-    key = cluster.secret("one")
-    lose(cluster, key)
-    (entry,) = plan_of(cluster, tmp_path).entries
-    assert entry.value_sha256 == f"sha256:{hashlib.sha256(cluster.values[key]).hexdigest()}"
 
 
 def test_a_value_of_nobody_is_left_out(tmp_path: Path) -> None:
@@ -769,26 +660,6 @@ def test_what_fails_as_a_whole_kind_does_is_left_out(tmp_path: Path) -> None:
         "not the object"
     )
     assert [entry.key for entry in plan.entries] == [alone]
-
-
-def test_a_kind_that_the_release_may_have_removed_stays_in(tmp_path: Path) -> None:
-    """Only the deletion looks at the Nodes, which can prove the release."""
-    cluster = base()
-    for name in ("one", "two"):
-        cluster.values[f"/registry/pods/shop/{name}"] = json_object("v1", "Service", name, "shop")
-    plan = plan_of(cluster, tmp_path)
-    assert {entry.cause for entry in plan.entries} == {"wrong-kind-for-key"}
-    assert not plan.left_out
-
-
-def test_objects_with_too_many_references_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.graph.builder._MOST_EDGES_OF_AN_OBJECT", 1)
-    cluster = base()
-    keys = [{"secretRef": {"name": name}} for name in ("one", "two")]
-    cluster.pod("web", spec={"containers": [{"name": "main", "envFrom": keys}]})
-    lose(cluster, cluster.secret("one"))
-    plan = plan_of(cluster, tmp_path)
-    assert plan.incomplete_reasons == ["1 objects have more references than are followed"]
 
 
 # --------------------------------------------------------------------------------------------------- very many

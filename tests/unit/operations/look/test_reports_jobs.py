@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +25,6 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import ALPHA
-from tests.support.kms_plugin import KMSPlugin, load_keks
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, config_map, configuration, provider, secret
 from tests.support.pool_here import PoolHere
@@ -105,28 +103,6 @@ def test_a_damaged_cluster(report: Report, config: str | None) -> None:
     for jobs in (1, *JOBS):
         with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
             found.append(report(Asked(source, read, jobs)))
-    assert found[1:] == found[:1] * len(JOBS)
-
-
-@pytest.fixture(scope="module")
-def kms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    folder = tmp_path_factory.mktemp("kms")
-    with (
-        KMSPlugin("v2", folder / "1.sock", load_keks(ALPHA / "kms1.keys")) as new,
-        KMSPlugin("v1", folder / "2.sock", load_keks(ALPHA / "kms2.keys")) as old,
-    ):
-        yield {"kmsnew": new.endpoint, "kmsold": old.endpoint}
-
-
-@pytest.mark.parametrize("report", REPORTS)
-def test_a_damaged_cluster_with_its_plugins(report: Report, kms: dict[str, str]) -> None:
-    found = []
-    for jobs in (1, *JOBS):
-        with ExitStack() as stack:
-            source = stack.enter_context(SnapshotSource(ALPHA / "snapshot.db.gz"))
-            plugins = stack.enter_context(KMSPlugins(kms, max_rate=0, patience_seconds=2))
-            rotated = load_configuration(ALPHA / "config-rotated.yaml")
-            found.append(report(Asked(source, rotated, jobs, plugins)))
     assert found[1:] == found[:1] * len(JOBS)
 
 

@@ -7,9 +7,8 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,8 +23,7 @@ from etcdfix.reports.formats import SCAN_FORMATS
 from etcdfix.reports.head import found_line
 from etcdfix.reports.model import Header, NewFindings, Summary
 from etcdfix.scope import ScopeRequest
-from etcdfix.sources.base import Segment, SourceDescription
-from etcdfix.sources.pages import Page
+from etcdfix.sources.base import Segment
 from etcdfix.spool import Spool
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
@@ -51,11 +49,8 @@ from tests.support.objects import (
     widget,
 )
 
-T = TypeVar("T")
-
 CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 CONFIG = configuration(provider("aescbc", key1=KEY_1))
-LOST = configuration(provider("aescbc", key1=KEY_2))
 HEALTHY = {
     "compact_rev_key": b"589",
     "/registry/configmaps/shop/settings": config_map(),
@@ -141,14 +136,6 @@ def test_a_source_lost_midway_still_gives_a_report(after: int) -> None:
     assert reporter.conclusion.incomplete_reasons == ["the source was lost midway: nobody answers any more"]
 
 
-def test_a_source_lost_among_strangers_leaves_the_prefix_open() -> None:
-    source = MemorySource({"/aaa": b""} | HEALTHY, fails_after=1)
-    _reporter, result = scan(source, prefix="/nowhere")
-    assert (result.summary.keys, result.summary.not_objects) == (1, 1)
-    assert result.below_prefix
-    assert code(result) is ExitCode.INCOMPLETE
-
-
 @pytest.mark.parametrize("minor", [36, None])
 def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | None) -> None:
     holds = {"/registry/configmaps/shop/x": b'{"kind":"Thing","apiVersion":"v1","metadata":{}}'}
@@ -198,29 +185,11 @@ def test_a_wrong_prefix_examines_nothing_and_says_where_the_keys_are(
     assert code(result) is ExitCode.SOURCE
 
 
-def test_a_wrong_prefix_of_a_damaged_source_is_incomplete() -> None:
-    _reporter, result = scan(MemorySource(HEALTHY, problems=["page 7"]), prefix="/nowhere")
-    assert code(result) is ExitCode.INCOMPLETE
-
-
-def test_a_resource_without_objects_is_no_error() -> None:
-    _reporter, result = scan(HEALTHY, "pods")
-    assert result.below_prefix
-    assert result.summary.keys == 0
-    assert code(result) is ExitCode.NOTHING_WRONG
-
-
 def test_a_named_prefix_that_holds_nothing_is_never_success() -> None:
     _reporter, result = scan(HEALTHY, "/registry/secrets/none")
     assert result.below_prefix
     assert result.nothing_named_exists
     assert code(result) is ExitCode.SOURCE
-
-
-def test_only_bookkeeping_below_the_prefix_is_a_right_prefix() -> None:
-    _reporter, result = scan({"/registry/masterleases/10.0.0.1": b"x"})
-    assert result.below_prefix
-    assert code(result) is ExitCode.NOTHING_WRONG
 
 
 @pytest.mark.parametrize(
@@ -241,13 +210,6 @@ def test_scope(
 ) -> None:
     _reporter, result = scan(HEALTHY | BROKEN, scope=ScopeRequest(arguments, keys, namespaces))
     assert result.summary.keys == found
-
-
-def test_custom_resources_are_known_even_when_their_definition_is_out_of_scope() -> None:
-    holds = HEALTHY | {"/registry/example.com/widgets/shop/w-1": widget("w-1")[:-9]}
-    reporter, _result = scan(holds, "/registry/example.com/widgets")
-    (finding,) = reporter.findings.values()
-    assert finding.outcome == "decode-failure"
 
 
 def test_an_unknown_resource_is_refused_before_the_report_begins() -> None:
@@ -281,89 +243,6 @@ def test_header_and_conclusion() -> None:
         "namespaces": [],
         "kubernetes_version": "1.36",
     }
-
-
-def test_header_without_configuration_and_version() -> None:
-    reporter, _result = scan(HEALTHY, config=None, prefix="/")
-    assert reporter.header is not None
-    assert reporter.header.encryption_config is None
-    assert reporter.header.scope.kubernetes_version is None
-    assert reporter.header.scope.etcd_prefix == "/"
-
-
-def test_the_conclusion_has_the_sources_last_word() -> None:
-    """A compaction in the middle of a scan adds a segment."""
-
-    class Compacting(MemorySource):
-        segments: tuple[Segment, ...] = (Segment("", 1000),)
-
-        def describe(self) -> SourceDescription:
-            whole = len(self.segments) == 1
-            return msgspec.structs.replace(
-                super().describe(),
-                segments=self.segments,
-                single_revision=whole,
-                revision=self.segments[-1].revision,
-            )
-
-        def current(self, prefix: bytes) -> Iterator[StoredValue]:
-            yield from super().current(prefix)
-            if prefix == b"":
-                self.segments = (*self.segments, Segment("/registry/secrets/", 1100))
-
-    reporter, result = scan(Compacting(HEALTHY))
-    assert reporter.header is not None
-    assert reporter.conclusion is not None
-    assert reporter.header.source.single_revision
-    assert not reporter.conclusion.source.single_revision
-    assert [s.revision for s in reporter.conclusion.source.segments] == [1000, 1100]
-    assert reporter.conclusion.source.revision == 1100
-    assert code(result) is ExitCode.NOTHING_WRONG
-
-
-def test_a_look_at_another_tree_moves_no_segment() -> None:
-    """Pages further on may have been read by then, at another revision."""
-    looked: list[bool] = []
-
-    class Watched(MemorySource):
-        is_aside = False
-
-        @contextmanager
-        def aside(self) -> Iterator[None]:
-            self.is_aside = True
-            yield
-            self.is_aside = False
-
-        def current(self, prefix: bytes) -> Iterator[StoredValue]:
-            if prefix == b"/registrx/":
-                looked.append(self.is_aside)
-            yield from super().current(prefix)
-
-    scan(Watched(HEALTHY | {"/registrx/configmaps/shop/a": secret("a")}))
-    assert looked == [True]
-
-
-@pytest.mark.parametrize(
-    ("namespaces", "name"),
-    [
-        ((), "/registry/secrets/"),
-        (("shop",), "/registry/secrets/shop/"),
-        (("shop", "pay"), "/registry/secrets/"),
-    ],
-)
-def test_status_names_the_prefix_that_was_listed(namespaces: tuple[str, ...], name: str) -> None:
-    reporter, _result = scan(HEALTHY | BROKEN, scope=ScopeRequest(("secrets",), (), namespaces))
-    assert reporter.conclusion is not None
-    (status,) = reporter.conclusion.statuses
-    assert status.details.name == name
-
-
-def test_max_causes_moves_the_cap_of_the_statuses() -> None:
-    holds = {f"/registry/secrets/shop/b{n}": b"" + aescbc(secret())[:-1] for n in range(5)}
-    reporter, result = scan(holds, max_causes=3)
-    assert reporter.conclusion is not None
-    assert len(reporter.conclusion.statuses[0].details.causes) == 4
-    assert result.summary.decrypt_failures == 5
 
 
 def test_remarks_do_not_count_towards_the_exit_code() -> None:
@@ -480,31 +359,6 @@ def test_a_source_lost_midway_is_incomplete_though_nothing_is_new(tmp_path: Path
     assert found_line(*ended(reporter), interrupted=False).startswith("INCOMPLETE: nothing new (1 known)")
 
 
-def test_without_a_baseline_nothing_is_called_new() -> None:
-    _, result = scan(HEALTHY | BROKEN)
-    assert result.summary.new is msgspec.UNSET
-
-
-def test_a_known_finding_does_not_make_a_lost_source_complete(tmp_path: Path) -> None:
-    baseline = load_baseline(save_report(tmp_path, HEALTHY | BROKEN, CONFIG))
-    _reporter, result = scan(MemorySource(HEALTHY | BROKEN, problems=["page 7"]), baseline=baseline)
-    assert code(result) is ExitCode.INCOMPLETE
-
-
-def test_progress_sees_every_value() -> None:
-    seen: list[tuple[str, int | None, bytes]] = []
-
-    def watch(items: Iterator[T], label: str, estimate: int | None) -> Iterator[T]:
-        for item in items:
-            assert isinstance(item, Page)
-            seen.extend((label, estimate, stored.key) for stored in item.values())
-            yield item
-
-    request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
-    run_scan(MemorySource(HEALTHY), request, CollectingReporter(), progress=watch)
-    assert seen == [("keys", None, key) for key in sorted(key.encode() for key in HEALTHY)]
-
-
 @pytest.mark.parametrize("output", list(SCAN_FORMATS))
 def test_every_format_of_a_scan_of_hostile_keys(output: str) -> None:
     keys = [
@@ -524,17 +378,6 @@ def test_every_format_of_a_scan_of_hostile_keys(output: str) -> None:
     assert (result.summary.keys, result.summary.not_objects) == (4, 1)
     if output == "json":
         assert json.loads(stream.getvalue())["scope"]["prefixes"][0] == "/registry/\\xfe"
-
-
-def test_contents_of_secrets_reach_no_report() -> None:
-    for output in SCAN_FORMATS:
-        for config in (CONFIG, LOST, None):
-            stream = io.BytesIO()
-            request = ScanRequest(layout=StorageLayout(), configuration=config)
-            holds = HEALTHY | BROKEN | {"/registry/secrets/shop/plain": secret("other")}
-            run_scan(MemorySource(holds), request, SCAN_FORMATS[output](stream, 100))
-            for hidden in (b"never-to-be-shown", KEY_1, KEY_2):
-                assert hidden not in stream.getvalue()
 
 
 @pytest.mark.parametrize(("count", "extra"), [(100, 0), (101, 1), (250, 150)])
@@ -561,19 +404,6 @@ def test_the_cap_from_end_to_end(count: int, extra: int) -> None:
     assert report["statuses"] == [json.loads(written["status"])]
     assert report["summary"]["decrypt_failures"] == report["summary"]["by_cause"][0]["count"] == count
     assert written["jsonl"].count('"kind":"Finding"') == count
-
-
-def test_a_namespace_includes_custom_resources_of_an_unreadable_crd() -> None:
-    holds = HEALTHY | {CRD_KEY: b'{"a', "/registry/example.com/widgets/shop/w-0": b'{"a'}
-    reporter, result = scan(holds, scope=ScopeRequest(namespaces=("shop",)))
-    assert reporter.findings["/registry/example.com/widgets/shop/w-0"].outcome == "undetermined"
-    assert code(result) is ExitCode.INCOMPLETE
-
-
-@pytest.mark.parametrize("namespace", ["", "shop/", "a/b"])
-def test_what_is_no_namespace_is_refused(namespace: str) -> None:
-    with pytest.raises(ConfigurationError, match="no name of a namespace"):
-        scan(HEALTHY, scope=ScopeRequest(namespaces=(namespace,)))
 
 
 def test_a_namespace_that_does_not_exist_is_never_success() -> None:
@@ -653,13 +483,6 @@ def test_a_namespace_that_exists_or_holds_something_is_complete(
     assert result.complete
 
 
-def test_a_report_of_a_wrong_prefix_is_not_complete() -> None:
-    reporter, result = scan(HEALTHY, prefix="/nowhere")
-    assert not result.complete
-    assert reporter.conclusion is not None
-    assert reporter.conclusion.incomplete_reasons == ["no key starts with /nowhere/"]
-
-
 def remedies_of(holds: dict[str, bytes], key: str, **settings: Any) -> list[str]:
     reporter, _result = scan(HEALTHY | holds, **settings)
     return [f"{remedy.action}|{remedy.command}" for remedy in reporter.findings[key].remedies]
@@ -701,19 +524,6 @@ def test_what_may_be_whole_below_is_not_offered_for_deletion(
     reporter, _result = scan(HEALTHY | {key: value}, config=config)
     assert reporter.findings[key].cause == cause
     assert not any("kubectl delete" in r.command for r in reporter.findings[key].remedies)
-
-
-def test_a_kind_of_any_length_makes_a_small_report() -> None:
-    holds = {
-        "/registry/configmaps/shop/x": json_object("v1", "K" * 200_000, "x"),
-        "/registry/example.com/widgets/shop/x": json_object("example.com/v1", "K" * 200_000, "x"),
-        "/registry/example.org/gadgets/shop/x": json_object("example.org/v1", "K" * 200_000, "x"),
-    }
-    stream = io.BytesIO()
-    request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
-    result = run_scan(MemorySource(HEALTHY | holds), request, SCAN_FORMATS["json"](stream, 100))
-    assert (result.summary.decode_failures, result.summary.inconsistent) == (1, 1)
-    assert len(stream.getvalue()) < 40_000
 
 
 def gcm(name: str, key: bytes = KEY_1, resource: str = "secrets") -> bytes:

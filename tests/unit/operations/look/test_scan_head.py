@@ -6,7 +6,7 @@ import io
 import json
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,6 @@ import pytest
 
 from etcdfix import spool
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.model import StoredValue
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.reports.baseline import Baseline, load_baseline
 from etcdfix.reports.formats import SCAN_FORMATS
@@ -26,7 +25,6 @@ from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     KEY_1,
     KEY_2,
-    aescbc,
     aesgcm,
     config_map,
     configuration,
@@ -144,12 +142,6 @@ def test_a_finding_of_a_lost_key_is_at_most_700_bytes(name: str) -> None:
     assert line <= 700 + len('"apiVersion":"etcdfix/v1","kind":"Finding",')
 
 
-def test_a_table_shows_what_findings_share() -> None:
-    for form in ("table", "wide"):
-        text = scan(lost(3) | readable(3), form=form).decode()
-        assert text.count("written under aesgcm/v1/old; no key of that name is configured") == 3
-
-
 def test_the_next_command_of_a_lost_key_tries_all_of_it_with_the_options_as_given() -> None:
     lines = head(lost(300) | readable(5))
     assert lines[0] == "300 of 306 keys in the snapshot cannot be read: 300 of 300 under aesgcm/v1/old."
@@ -160,17 +152,6 @@ def test_the_next_command_of_a_lost_key_tries_all_of_it_with_the_options_as_give
         "etcdfix", "scan", "--endpoints", "etcd.example:2379", "--encryption-config", "FILE", "secrets",
     ]  # fmt: skip
     assert len(lines) == 5
-
-
-@pytest.mark.parametrize("form", ["json", "jsonl", "yaml"])
-def test_one_value_that_does_not_open_is_no_lost_key(form: str) -> None:
-    text = scan(lost(1) | readable(3), form=form).decode()
-    assert (
-        "Find the original key in a backup, add it to a COPY"
-        in text.split("summary")[0].split("ScanSummary")[0]
-    )
-    (finding,) = report(lost(1) | readable(3))["findings"]
-    assert finding["remedies"]
 
 
 def test_a_key_that_opens_much_and_fails_in_numbers_is_lost_too_and_damage_is_not_its() -> None:
@@ -231,13 +212,6 @@ def test_a_definition_goes_before_a_lost_key_and_both_before_one_object() -> Non
     assert "503" in summary["by_severity"][0]["at_restart"]
 
 
-def test_one_finding_among_three_hundred() -> None:
-    lines = head(readable(300) | DAMAGED_MAP)
-    assert lines[0].startswith("1 of 302 keys in the snapshot cannot be read (")
-    assert "configmaps" in lines[1]
-    assert "/registry/configmaps/shop/settings" in lines[4].split()
-
-
 def test_what_a_baseline_knows_counts_and_the_new_comes_first(tmp_path: Any) -> None:
     known = {"/registry/configmaps/shop/a": config_map("a")[:20]}
     last_night = tmp_path / "last-night.json"
@@ -250,12 +224,6 @@ def test_what_a_baseline_knows_counts_and_the_new_comes_first(tmp_path: Any) -> 
 
 
 # Nothing wrong, too little seen
-
-
-def test_nothing_wrong_needs_no_command() -> None:
-    assert head(readable(2)) == ["NOTHING WRONG FOUND in 3 objects in the snapshot."]
-    summary = report(readable(2))["summary"]
-    assert (summary["severity"], summary["next"], summary["do_not_restart"]) == (None, None, "")
 
 
 def test_a_narrow_scope_says_no_more_than_it_saw() -> None:
@@ -299,51 +267,7 @@ def test_memory_stays_flat_over_a_lost_key(monkeypatch: pytest.MonkeyPatch) -> N
     assert made
 
 
-def test_names_and_statuses_are_as_they_were() -> None:
-    keys = scan(lost(3), form="name").decode().splitlines()
-    assert keys == sorted(lost(3))
-    (status,) = scan(lost(3), form="status").decode().splitlines()
-    assert len(json.loads(status)["details"]["causes"]) == 3
-
-
-def test_a_value_in_plain_that_is_refused_is_no_lost_key() -> None:
-    values = {f"/registry/secrets/shop/p-{n}": secret(f"p-{n}") for n in range(30)}
-    document = report(values)
-    assert document["summary"]["key_loss"] == []
-    assert all(finding["remedies"] for finding in document["findings"])
-    assert document["findings"][0]["cause"] == "plaintext-not-allowed"
-
-
-def test_cbc_counts_by_name_as_well() -> None:
-    values = {f"/registry/secrets/shop/p-{n}": aescbc(secret(f"p-{n}"), KEY_2) for n in range(4)}
-    config = configuration(provider("aescbc", key1=KEY_1))
-    (entry,) = report(values, config=config)["summary"]["key_loss"]
-    assert entry["key_fingerprint"].startswith("fp:")
-    (first, *_rest) = report(values, config=config)["findings"]
-    assert first["key_fingerprint"] == entry["key_fingerprint"]
-
-
 # Attacks
-
-
-class Interrupted(MemorySource):
-    """Ends in the middle of everything."""
-
-    def current(self, prefix: bytes) -> Iterator[StoredValue]:
-        for number, stored in enumerate(super().current(prefix)):
-            if number > 3 and not prefix:
-                raise KeyboardInterrupt
-            yield stored
-
-
-def test_an_interrupted_scan_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "MemorySource", Interrupted)
-    lines = head(readable(20))
-    assert lines[0].startswith("INTERRUPTED: nothing is wrong with the 4 objects seen")
-    assert lines[1].startswith("Next: See why not everything was seen")
-    lines = head(lost(20))
-    assert lines[0].startswith("INTERRUPTED: 3 of 4 keys")
-    assert lines[2].startswith("DO NOT RESTART AN API SERVER")
 
 
 def test_a_key_whose_name_may_be_damaged_is_not_nothing() -> None:

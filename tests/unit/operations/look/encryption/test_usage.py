@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,12 +13,11 @@ from jsonschema import Draft202012Validator
 
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
-from etcdfix.errors import BackupUnreadable, SourceError
+from etcdfix.errors import SourceError
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.encryption import usage as usage_module
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
-from etcdfix.reports.formats.encryption import USAGE_FORMATS
 from etcdfix.reports.schema import SCHEMAS
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.storagekey import StorageLayout
@@ -149,12 +147,6 @@ def test_a_value_whose_key_has_another_name_elsewhere_speaks_against_every_key()
     )
 
 
-def test_an_undetermined_value_of_a_type_that_nobody_owns_speaks_against_every_key() -> None:
-    values = {"/registry/widgets.example.com/widgets/shop/w": b"k8s:enc:aescbc:v1:old:" + b"x" * 64}
-    report = usage({**under("new", KEY_1), **values})
-    assert not key_of(report, "aescbc/v1/old").safe_to_remove
-
-
 def test_an_encrypted_value_under_another_prefix_speaks_against_every_key() -> None:
     other = {"/other-cluster/secrets/shop/web": aescbc(secret("web"), KEY_2, name="old")}
     report = usage({**under("new", KEY_1), **other})
@@ -239,10 +231,6 @@ def test_an_etcd_that_was_not_read_speaks_against_the_keys_of_its_rule() -> None
     assert not any("--etcd-servers-overrides" in note for note in report.notes)
 
 
-def test_without_a_manifest_it_is_said_that_this_is_about_one_etcd() -> None:
-    assert any("--etcd-servers-overrides" in note for note in usage({}).notes)
-
-
 def test_another_etcd_than_the_main_one_makes_nothing_safe() -> None:
     assert usage(under("new", KEY_1), main_not_read=True).safe_to_remove == 0
 
@@ -267,26 +255,11 @@ def test_a_damaged_snapshot_makes_nothing_safe() -> None:
     assert report.incomplete_reasons == ["older.db: page 7 is damaged"]
 
 
-def test_two_keys_of_one_name_are_two_and_a_value_that_neither_opens_counts_under_both() -> None:
-    config = configuration({"aescbc": {"keys": [_key("k", KEY_1), _key("k", KEY_2)]}})
-    report = usage(under("k", KEY_3), config)
-    assert [(key.transformer, key.objects, key.failing) for key in report.keys if key.configured] == [
-        ("aescbc/v1/k", 1, 1),
-        ("aescbc/v1/k", 1, 1),
-    ]
-
-
 def test_without_a_configuration_keys_are_names_and_none_is_safe() -> None:
     report = usage({**under("new", KEY_1, 2), **under("old", KEY_2, 1, "older")}, None)
     found = {key.transformer: (key.objects, key.safe_to_remove) for key in report.keys}
     assert found == {"aescbc/v1/new": (2, False), "aescbc/v1/old": (1, False), "identity": (1, False)}
     assert not report.complete
-
-
-def _key(name: str, secret_bytes: bytes) -> dict[str, str]:
-    import base64
-
-    return {"name": name, "secret": base64.b64encode(secret_bytes).decode()}
 
 
 @pytest.fixture
@@ -328,16 +301,6 @@ def test_a_backup_that_cannot_be_read_makes_nothing_safe(ground: Ground) -> None
     report = usage(under("new", KEY_1), backup_directories=ground.directories[:1])
     assert report.safe_to_remove == 0
     assert "a backup could not be read" in report.incomplete_reasons[0]
-
-
-def test_other_files_beside_backups_do_not_matter(ground: Ground) -> None:
-    (ground.directories[0] / "notes.txt").write_text("somebody's")
-    assert usage(under("new", KEY_1), backup_directories=ground.directories[:1]).complete
-
-
-def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BackupUnreadable):
-        usage(under("new", KEY_1), backup_directories=(tmp_path / "nowhere",))
 
 
 MANIFEST = """spec:
@@ -444,21 +407,6 @@ def test_a_user_who_may_not_read_everything_makes_nothing_safe() -> None:
     assert (report.safe_to_remove, report.incomplete_reasons) == (0, [said])
 
 
-def test_what_if_names_the_etcds_that_are_not_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "manifest.yaml").write_text(MANIFEST)
-    (tmp_path / "new.yaml").write_bytes(
-        configuration_of_rules((("secrets",), (provider("aescbc", new=KEY_1), IDENTITY)))
-    )
-    code = run(
-        ["encryption", "what-if", "--snapshot", str(ALPHA / "snapshot.db.gz"), "--no-kms", "--no-encryption",
-         "--new", str(tmp_path / "new.yaml"), "--manifest", str(tmp_path / "manifest.yaml"), "-o", "json"]
-    )  # fmt: skip
-    report = json.loads(capfd.readouterr().out)
-    said = "the etcd of secrets was not read: https://10.0.0.9:2379, https://10.0.0.8:2379"
-    assert said in report["incomplete_reasons"]
-    assert code in {1, 3}
-
-
 @pytest.mark.parametrize("needed", [True, False])
 def test_a_key_that_stands_in_the_file_once_for_two_rules_is_needed_by_both(needed: bool) -> None:
     both = (("secrets", "configmaps"), (provider("aesgcm", new=KEY_1, old=KEY_2), IDENTITY))
@@ -474,32 +422,3 @@ def test_a_key_that_stands_in_the_file_once_for_two_rules_is_needed_by_both(need
     assert key_of(report, "aesgcm/v1/old", "configmaps").safe_to_remove is not needed
     assert key_of(report, "aescbc/v1/more", "configmaps").safe_to_remove
     assert report.safe_to_remove == sum(key.safe_to_remove for key in report.keys)
-
-
-def test_a_directory_without_a_backup_of_this_cluster_is_no_look_at_backups(ground: Ground) -> None:
-    empty = usage(under("new", KEY_1), backup_directories=ground.directories[:1])
-    for report in (empty, backed_up(ground, "another-uid")):
-        assert f"There is no backup of this cluster in {ground.directories[0]}." in report.notes
-        assert any(note.startswith("Backups and other snapshots were not looked at") for note in report.notes)
-
-
-def test_what_is_safe_to_remove_is_named_below_the_headline() -> None:
-    stream = io.BytesIO()
-    USAGE_FORMATS["table"](usage(under("new", KEY_1)), stream, 100)
-    second = stream.getvalue().decode().splitlines()[1]
-    assert second.startswith("Safe to remove: aescbc/v1/old (fp:")
-    assert second.endswith(" of secrets; identity of secrets")
-
-
-def test_whether_a_key_is_safe_to_remove_is_shown_on_a_narrow_terminal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("etcdfix.reports.base.width_for", lambda _stream: 80)
-    stream = io.BytesIO()
-    USAGE_FORMATS["table"](usage(under("new", KEY_1)), stream, 100)
-    (row,) = [
-        line
-        for line in stream.getvalue().decode().splitlines()
-        if line.startswith("secrets  ") and "/old" in line
-    ]
-    assert " yes " in row

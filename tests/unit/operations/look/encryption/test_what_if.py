@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import io
-import random
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
-from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
-from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import examine_all, examine_each
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.operations.look.encryption.what_if import WhatIf, WhatIfRequest, what_if
 from etcdfix.reports.encryption_model import WhatIfReport
 from etcdfix.reports.formats.encryption import WHAT_IF_FORMATS
@@ -24,11 +21,8 @@ from tests.support.objects import (
     IDENTITY,
     KEY_1,
     KEY_2,
-    aescbc,
     aesgcm,
-    config_map,
     configuration,
-    configuration_of_rules,
     namespace_object,
     provider,
     secret,
@@ -92,28 +86,6 @@ def test_a_stale_value_can_be_written_again_before_its_key_goes() -> None:
     assert report.next.command == "kubectl get secrets -A -o json | kubectl replace -f -"
 
 
-def test_other_bytes_under_the_same_name() -> None:
-    report = compared(sealed(1, 2), ONE, configuration(provider("aesgcm", one=KEY_2), IDENTITY)).report
-    assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 2, "wrong-key")]
-    (key,) = report.write_keys
-    assert key.today.transformer == key.new.transformer
-    assert key.today.key_fingerprint != key.new.key_fingerprint
-    assert (key.today_reads_new, key.new_reads_today) == (False, False)
-
-
-def test_identity_taken_out_while_values_are_stored_unencrypted() -> None:
-    report = compared({**sealed(1), **plain(2, 3)}, ONE, configuration(provider("aesgcm", one=KEY_1))).report
-    assert told(report) == [("becomes-unreadable", "identity", 2, "plaintext-not-allowed")]
-    assert report.warnings[0].startswith("2 values are stored unencrypted")
-
-
-def test_a_resource_that_is_no_longer_covered() -> None:
-    new = configuration(provider("aesgcm", one=KEY_1), IDENTITY, resources=("configmaps",))
-    report = compared(sealed(1), ONE, new).report
-    assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 1, "resource-not-configured")]
-    assert any("secrets: new values will be stored unencrypted" in warning for warning in report.warnings)
-
-
 def test_a_new_write_key_makes_values_stale_and_is_warned_of() -> None:
     new = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
     report = compared({**sealed(1, 2), **plain(3)}, ONE, new).report
@@ -123,38 +95,6 @@ def test_a_new_write_key_makes_values_stale_and_is_warned_of() -> None:
     assert "Deploy it on all of them as a further key first" in warning
     assert report.next is not None
     assert "kubectl replace" in report.next.command
-
-
-def test_a_write_key_that_stood_in_the_list_before_is_not_warned_of() -> None:
-    today = configuration(provider("aesgcm", one=KEY_1, two=KEY_2), IDENTITY)
-    new = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
-    report = compared(sealed(1), today, new).report
-    assert (report.warnings, len(report.write_keys)) == ([], 1)
-
-
-def test_a_key_that_was_found_again() -> None:
-    today = configuration(provider("aesgcm", two=KEY_2), IDENTITY)
-    new = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
-    lost = {
-        name(9): aesgcm(secret("web-9"), name(9), key=KEY_3, name="gone"),
-    }
-    report = compared({**sealed(1, 2), **lost}, today, new).report
-    assert told(report) == [
-        ("stays-unreadable", "aesgcm/v1/gone", 1, "key-name-missing"),
-        ("becomes-readable", "aesgcm/v1/one", 2, None),
-    ]
-    assert report.next is None
-
-
-def test_from_no_encryption() -> None:
-    report = compared(plain(1, 2), None, ONE, no_encryption=True).report
-    assert told(report) == [("becomes-stale", "identity", 2, None)]
-    assert report.encryption_config is None
-
-
-def test_an_empty_value_that_is_served_today_and_corrupt_then() -> None:
-    report = compared({name(1): b""}, ONE, configuration(provider("aesgcm", one=KEY_1))).report
-    assert [(change.change.value, change.count) for change in report.changes] == [("becomes-unreadable", 1)]
 
 
 def test_today_s_configuration_has_to_be_named() -> None:
@@ -198,43 +138,6 @@ def test_what_nobody_could_judge_and_the_new_configuration_has_nothing_for_is_lo
     assert any("has nothing that opens them" in warning for warning in report.warnings)
 
 
-def test_what_is_not_judged_under_either_is_no_loss() -> None:
-    value = {name(1): b"k8s:enc:kms:v2:prov:" + b"\x0a\x20" + b"c" * 32 + b"\x12\x02id\x1a\x03dek"}
-    report = compared(value, configuration(KMS, IDENTITY), configuration(IDENTITY, KMS)).report
-    assert (report.becomes_unreadable, report.undetermined, report.complete) == (0, 1, False)
-
-
-def rules(*named: tuple[str, bytes]) -> EncryptionConfiguration:
-    """Return two rules, each with its own write key first and the key of both after it."""
-    document = configuration_of_rules(
-        (
-            ("secrets",),
-            (provider("aesgcm", **dict([*((n, k) for n, k in named[:1]), ("one", KEY_1)])), IDENTITY),
-        ),
-        (
-            ("configmaps",),
-            (provider("aesgcm", **dict([*((n, k) for n, k in named[1:]), ("one", KEY_1)])), IDENTITY),
-        ),
-    )
-    return parse_configuration(document, path="rules.yaml")
-
-
-def test_every_resource_with_a_new_write_key_is_named() -> None:
-    at = "/registry/configmaps/shop/settings"
-    values = {**sealed(1), at: aesgcm(config_map("settings"), at, name="one")}
-    report = compared(values, rules(), rules(("two", KEY_2), ("three", KEY_3))).report
-    assert report.next is not None
-    assert report.next.command == "kubectl get configmaps,secrets -A -o json | kubectl replace -f -"
-    lost = compared(values, rules(("two", KEY_2), ("three", KEY_3)), configuration(IDENTITY)).report
-    assert lost.becomes_unreadable == 2
-
-
-def test_a_type_that_nobody_owns_and_that_opens_in_the_same_way_does_not_change() -> None:
-    key = "/registry/strange.example.com/things/shop/t"
-    report = compared({key: b"\x00not an object"}, ONE, configuration(provider("aesgcm", one=KEY_1))).report
-    assert report.changes == []
-
-
 def test_a_source_that_is_lost_midway_is_incomplete() -> None:
     values = [stored(key, value) for key, value in {**BASE, **sealed(1, 2, 3)}.items()]
     found = compared(MemorySource(values, fails_after=3), ONE, ONE)
@@ -249,46 +152,6 @@ def test_an_interruption_gives_what_was_seen() -> None:
     assert found.whole.ended is not None
     assert found.report.values == 3
     assert found.report.becomes_unreadable == 2
-
-
-def test_each_examiner_finds_what_it_finds_alone() -> None:
-    random.seed(7)
-    values = {
-        **BASE,
-        **sealed(*range(20)),
-        **sealed(*range(20, 40), key=KEY_2, called="two"),
-        **plain(40, 41),
-    }
-    values |= {name(n): aescbc(secret(f"web-{n}"), KEY_3, name="one") for n in range(50, 60)}
-    configs = [
-        ONE,
-        configuration(provider("aesgcm", two=KEY_2)),
-        configuration(provider("aescbc", one=KEY_1), IDENTITY),
-    ]
-
-    def examiner(config: EncryptionConfiguration) -> Examiner:
-        request = WhatIfRequest(layout=StorageLayout(), configuration=config, new=config)
-        return Examiner.of_cluster(MemorySource(values), request)
-
-    together: list[list[Any]] = [[], [], []]
-    examine_each(
-        [examiner(config) for config in configs],
-        MemorySource(values).current(b""),
-        lambda number, found, _view: together[number].append(found),
-    )
-    for number, config in enumerate(configs):
-        alone: list[Any] = []
-
-        def take(found: Any, _view: Any, to: list[Any] = alone) -> None:
-            to.append(found)
-
-        examine_all(examiner(config), MemorySource(values).pages(b""), take)
-        assert together[number] == alone
-
-
-def test_a_source_of_which_nothing_can_be_read_is_an_error() -> None:
-    with pytest.raises(SourceError):
-        compared(MemorySource([stored(name(1), b"x")], fails_after=0), ONE, ONE)
 
 
 class Limited(MemorySource):
@@ -309,12 +172,6 @@ def test_an_etcd_that_was_not_read_is_told_where_its_providers_change() -> None:
     report = compared(plain(1), ONE, new, overrides=overrides).report
     assert report.incomplete_reasons == ["the etcd of secrets was not read: https://10.0.0.9:2379"]
     assert compared(plain(1), ONE, ONE, overrides=overrides).report.complete
-
-
-def test_an_overridden_resource_that_is_no_longer_encrypted() -> None:
-    overrides = {"secrets": ("https://10.0.0.9:2379",)}
-    report = compared(plain(1), None, ONE, no_encryption=True, overrides=overrides).report
-    assert not report.complete
 
 
 def test_another_etcd_than_the_main_one_is_told() -> None:
@@ -353,11 +210,6 @@ def test_a_value_that_a_key_of_today_alone_can_repair_loses_its_way_back(at: int
     assert name(1) in report.next.command
     kept = compared(damaged, TWO, TWO).report
     assert (kept.loses_its_way_back, kept.stays_unreadable) == (0, 1)
-
-
-def test_a_value_whose_key_has_another_name_loses_it() -> None:
-    report = compared(sealed(1, called="other"), TWO, WITHOUT_ONE).report
-    assert report.loses_its_way_back == 1
 
 
 def test_noise_under_the_only_key_of_its_name_loses_nothing() -> None:

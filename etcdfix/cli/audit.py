@@ -207,14 +207,14 @@ def reconcile(
         settled_document,
         settled_lines,
     )
+    from etcdfix.remediation.preflight.cluster import Acceptances  # noqa: PLC0415
 
     settled = settle_intents(
         log,
         lambda intents: connect_for_intents(inputs, intents, say=say),
         etcd_user=inputs.etcd_user,
         dry_run=dry_run,
-        accept_unknown_cluster=Rule.UNKNOWN_CLUSTER in accepted_words,
-        accept_other_cluster_id=Rule.OTHER_CLUSTER_ID in accepted_words,
+        accepted=Acceptances(words=accepted_words),
         syslog=syslog,
         was_healed=heal_proof(inputs),
     )

@@ -54,6 +54,7 @@ from etcdfix.remediation.durable import (
 )
 from etcdfix.remediation.landmarks import Landmarks, find_elsewhere, sight
 from etcdfix.remediation.places import RecordPaths, require_lasting
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.reconcile import judge_reading, open_intents_of, predict, reconcile_intent
 from etcdfix.remediation.sending import Sender
 from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
@@ -87,7 +88,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         value: What to put; None deletes, unless a sender has it made.
         lease: To attach to it, 0 for none.
         done: What the outcome is called when all went well.
-        accept_unknown_cluster: As accepted, for intents that are reconciled first.
+        accepted: What is accepted of intents that are reconciled first.
     """
 
     entry: Entry
@@ -96,7 +97,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     value: bytes | None = None
     lease: int = 0
     done: Result
-    accept_unknown_cluster: bool = False
+    accepted: Acceptances = Acceptances()
 
     def __repr__(self) -> str:
         # Without the bytes to put: under identity they are plaintext.
@@ -314,7 +315,7 @@ def _reconcile_first(
                 intent,
                 operator,
                 cluster=change.entry.cluster,
-                accept_unknown_cluster=change.accept_unknown_cluster,
+                accepted=change.accepted,
             )
         except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
             warnings.append(refusal.message)
@@ -334,7 +335,7 @@ def _predict_first(now: Datastore, log: AuditLog, change: Change) -> list[str]:
                 now,
                 intent,
                 cluster=change.entry.cluster,
-                accept_unknown_cluster=change.accept_unknown_cluster,
+                accepted=change.accepted,
             )
         except RefusedByRule as refusal:  # as above
             warnings.append(refusal.message)

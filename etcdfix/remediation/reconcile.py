@@ -28,6 +28,7 @@ from etcdfix.remediation.audit.verify import ChainState, find_line, verify
 from etcdfix.remediation.backup.file import BackupCluster, read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
 from etcdfix.remediation.datastore import Datastore
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.same_etcd import (
     Recorded,
@@ -38,6 +39,8 @@ from etcdfix.remediation.same_etcd import (
 )
 from etcdfix.rules import Rule, acceptance
 from etcdfix.text.safetext import quote_command
+
+_NOTHING: Final = Acceptances()
 
 
 class Carried(NamedTuple):
@@ -132,8 +135,7 @@ def predict(
     intent: Intent,
     *,
     cluster: ClusterIdentity,
-    accept_unknown_cluster: bool = False,
-    accept_other_cluster_id: bool = False,
+    accepted: Acceptances = _NOTHING,
     was_healed: WasHealed | None = None,
 ) -> Reconciliation:
     """Say what became of an intent, and record nothing.
@@ -142,15 +144,15 @@ def predict(
         now: What stands in the cluster in question.
         intent: Open.
         cluster: Which one that is.
-        accept_unknown_cluster: Go on where nothing tells whether the intent is about it.
-        accept_other_cluster_id: Go on where the intent is of another etcd, the snapshot or data of which this one has.
+        accepted: ``unknown-cluster``: go on where nothing tells whether the intent is about it; ``other-cluster-id``:
+            go on where the intent is of another etcd, the snapshot or data of which this one has.
         was_healed: Tells of a value that an API server was to write; None where nothing here can open it.
 
     Raises:
         RemediationRefused: The intent is about another cluster, or nobody knows whether it is; ``other-cluster-id``
             where it is of another etcd.
     """
-    refuse_other_cluster(intent, cluster, accept_unknown_cluster=accept_unknown_cluster)
+    refuse_other_cluster(intent, cluster, accepted)
     try:
         reading = now.read_key(intent.subject.key)
         recorded = Recorded.of_intent(intent, cluster_id=_cluster_id_of(intent))
@@ -169,7 +171,7 @@ def predict(
             result, detail = Result.ANOMALY, contradiction
         else:
             other = contradiction
-    if other and not accept_other_cluster_id:
+    if other and not accepted.accepts(Rule.OTHER_CLUSTER_ID):
         raise other_etcd(f"intent {intent.link.sequence}, which stays open,", other)
     own = (
         result not in {Result.NOT_APPLIED, Result.ANOMALY}
@@ -194,8 +196,7 @@ def reconcile_intent(
     operator: Operator,
     *,
     cluster: ClusterIdentity,
-    accept_unknown_cluster: bool = False,
-    accept_other_cluster_id: bool = False,
+    accepted: Acceptances = _NOTHING,
     was_healed: WasHealed | None = None,
 ) -> Reconciliation:
     """Say what became of an intent, and record it.
@@ -206,8 +207,7 @@ def reconcile_intent(
         intent: From :meth:`AuditLog.open_intents`, or :func:`open_intents_of`.
         operator: Who reconciles.
         cluster: Which one that is.
-        accept_unknown_cluster: Go on where nothing tells whether the intent is about it.
-        accept_other_cluster_id: As for :func:`predict`; so is the next one.
+        accepted: As for :func:`predict`; it is recorded.
         was_healed: As for :func:`predict`.
 
     Raises:
@@ -218,8 +218,7 @@ def reconcile_intent(
         now,
         intent,
         cluster=cluster,
-        accept_unknown_cluster=accept_unknown_cluster,
-        accept_other_cluster_id=accept_other_cluster_id,
+        accepted=accepted,
         was_healed=was_healed,
     )
     record = log.append(
@@ -229,6 +228,7 @@ def reconcile_intent(
             detail=found.detail,
             header_revision=found.header_revision,
             reconciled=True,
+            accepted=accepted.as_flags(),
         )
     )
     # After the record: while the markers stand they prove that nothing was sent.
@@ -236,9 +236,7 @@ def reconcile_intent(
     return msgspec.structs.replace(found, record=record, warnings=(*found.warnings, *warnings))
 
 
-def refuse_other_cluster(
-    intent: Intent, cluster: ClusterIdentity, *, accept_unknown_cluster: bool = False
-) -> None:
+def refuse_other_cluster(intent: Intent, cluster: ClusterIdentity, accepted: Acceptances) -> None:
     """Refuse an intent about another cluster; a key of the same name there says nothing.
 
     Raises:
@@ -251,12 +249,12 @@ def refuse_other_cluster(
             f"{cluster.describe()}",
             hint="name the etcd of that cluster with --endpoints",
         )
-    if same is None and not accept_unknown_cluster:
+    if same is None and not accepted.accepts(Rule.UNKNOWN_CLUSTER):
         whose = "this etcd" if intent.cluster_uid else f"intent {number}"
         raise RemediationRefused(
             f"the kube-system uid of {whose} is unknown: intent {number} may be about another cluster",
-            hint="--encryption-config, where namespaces are encrypted; "
-            f"{acceptance(Rule.UNKNOWN_CLUSTER)} if you are sure that it is this one",
+            hint="--encryption-config, where namespaces are encrypted; if you are sure that it is this one: "
+            f"etcdfix audit reconcile LOG {acceptance(Rule.UNKNOWN_CLUSTER)}",
         )
 
 

@@ -211,7 +211,7 @@ def _change(cluster: Cluster, request: ChangeRequest, checked: CheckedChange) ->
         value=checked.value,
         lease=checked.lease,
         done=checked.done,
-        accept_unknown_cluster=request.accepted.accepts(Rule.UNKNOWN_CLUSTER),
+        accepted=request.accepted.only(Rule.UNKNOWN_CLUSTER),
     )
 
 

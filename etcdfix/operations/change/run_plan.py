@@ -294,7 +294,8 @@ class _Work:
         self._told = told
         self._again = again
         self._step = step
-        self._flag = f"--run {request.plan_file} ({run.plan.content_sha256})"
+        reviewed = (f"--expect-plan {request.expect_plan}",) if request.expect_plan is not None else ()
+        self._flags = (f"--run {request.plan_file} ({run.plan.content_sha256})", *reviewed)
         # The preview of the run tells these.
         self._warned = {_OF_ONE_OBJECT.sub("", text) for text in place_warnings(request.record_paths)}
 
@@ -364,7 +365,7 @@ class _Work:
                     intent,
                     operator,
                     cluster=identity,
-                    accept_unknown_cluster=self._request.accepted.accepts(Rule.UNKNOWN_CLUSTER),
+                    accepted=self._request.accepted.only(Rule.UNKNOWN_CLUSTER),
                 )
             except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
                 self._told.say(refusal.message)
@@ -491,7 +492,7 @@ class _Work:
             "etcd_user": request.etcd_user,
             "dry_run": request.dry_run,
             "expected": expectation_by(entry, self._run.plan.kube_system_uid or "", self._again),
-            "plan_flags": (self._flag,),
+            "plan_flags": self._flags,
             "log": log,
         }
         match task.decision:

@@ -14,6 +14,7 @@ from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
 from etcdfix.remediation.backup.prune import judge_prune, settle_prune
 from etcdfix.remediation.datastore import Datastore
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.reconcile import (
     Reconciliation,
     WasHealed,
@@ -61,8 +62,7 @@ def settle_intents(
     *,
     etcd_user: str,
     dry_run: bool,
-    accept_unknown_cluster: bool,
-    accept_other_cluster_id: bool = False,
+    accepted: Acceptances,
     syslog: str | None = None,
     was_healed: WasHealed | None = None,
 ) -> Settled:
@@ -73,8 +73,7 @@ def settle_intents(
         connect: Connects to etcd, and says which cluster it holds. Called only where an intent about it is open.
         etcd_user: As whom etcd is asked, for the record.
         dry_run: Record nothing.
-        accept_unknown_cluster: Go on where nothing tells whether an intent is about this cluster.
-        accept_other_cluster_id: Go on where an intent is of another etcd, from which this one was made.
+        accepted: As for :func:`~etcdfix.remediation.reconcile.predict`; it is recorded.
         syslog: Where each new head of the log is sent; None for nowhere.
         was_healed: Tells of a value that an API server was to write; None where nothing here can open it.
 
@@ -112,8 +111,7 @@ def settle_intents(
                 now,
                 intent,
                 cluster=cluster,
-                accept_unknown_cluster=accept_unknown_cluster,
-                accept_other_cluster_id=accept_other_cluster_id,
+                accepted=accepted,
                 was_healed=was_healed,
             ),
         )
@@ -130,8 +128,7 @@ def settle_intents(
                 intent,
                 operator,
                 cluster=cluster,
-                accept_unknown_cluster=accept_unknown_cluster,
-                accept_other_cluster_id=accept_other_cluster_id,
+                accepted=accepted,
                 was_healed=was_healed,
             ),
         )

@@ -287,10 +287,12 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
         backups: tuple[str, ...] | None = None,
         backup_sha256: str | None = None,
         reconciled: bool = False,
+        accepted: tuple[str, ...] = (),
     ) -> Entry:
         """Return the entry that says what became of this intent; ``unknown`` leaves it open.
 
-        ``backups`` and ``backup_sha256`` are given where there is a second backup (an anomaly).
+        ``backups`` and ``backup_sha256`` are given where there is a second backup (an anomaly), ``accepted`` where
+        another run finds it out: what that accepted stands there too.
         """
         return Entry(
             type=RecordType.RECONCILED if reconciled else RecordType.OUTCOME,
@@ -305,7 +307,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
             backup_sha256=self.backup_sha256 if backup_sha256 is None else backup_sha256,
             result=result,
             detail=detail,
-            accepted=self.accepted,
+            accepted=tuple(dict.fromkeys((*self.accepted, *accepted))),
             grounds=self.grounds,
             intent=self.link.sequence,
             audit_id=self.audit_id,

@@ -59,6 +59,10 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
         """Return the things for which a rule is accepted."""
         return tuple(word.partition("=")[2] for word in self.words if word.startswith(f"{rule}="))
 
+    def only(self, rule: Rule) -> Acceptances:
+        """Return nothing but whether one rule is accepted."""
+        return Acceptances(words=(rule,) if self.accepts(rule) else ())
+
     def as_flags(self) -> tuple[str, ...]:
         """Return the flags that lift a refusal, for the record."""
         flags = [f"--accept {word}" for word in self.words]

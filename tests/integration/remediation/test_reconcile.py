@@ -25,12 +25,14 @@ from etcdfix.remediation import reconcile as reconcile_module
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, RecordType, Result, Subject, Verb
+from etcdfix.remediation.audit.record_line import parse_list
 from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, anchor_of, confirm_backups, record_intent
 from etcdfix.remediation.datastore import Datastore, EtcdNow
 from etcdfix.remediation.durable import open_directory
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.reconcile import (
     Carried,
@@ -89,18 +91,16 @@ def reconciled(
     etcd: EtcdServer,
     path: Path,
     intent: Intent,
-    *,
-    accept_other_cluster_id: bool = False,
+    *accepting: Rule,
     cluster: ClusterIdentity | None = None,
 ) -> Result:
     """Reconcile, and check what every reconciliation has in common."""
     before = etcd.revision()
-    cluster, other = cluster or ClusterIdentity.by_uid(UID), accept_other_cluster_id
+    cluster = cluster or ClusterIdentity.by_uid(UID)
+    accepted = Acceptances(words=accepting)
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        expected = predict(EtcdNow(client), intent, cluster=cluster, accept_other_cluster_id=other)
-        found = reconcile_intent(
-            EtcdNow(client), log, intent, OPERATOR, cluster=cluster, accept_other_cluster_id=other
-        )
+        expected = predict(EtcdNow(client), intent, cluster=cluster, accepted=accepted)
+        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster, accepted=accepted)
         assert log.open_intents() == ()
     assert expected.record is None
     assert (found.result, found.detail, found.header_revision) == (
@@ -151,13 +151,13 @@ def test_key_that_was_created_again_was_deleted_by_somebody(etcd: EtcdServer, pa
 def test_other_bytes_at_the_same_revision_are_an_anomaly(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, b"not what was examined"))
     stays_open(etcd, path, intent, "had other bytes")
-    assert reconciled(etcd, path, intent, accept_other_cluster_id=True) is Result.ANOMALY
+    assert reconciled(etcd, path, intent, Rule.OTHER_CLUSTER_ID) is Result.ANOMALY
 
 
 def test_etcd_that_was_put_back_cannot_tell(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), header_revision=etcd.revision() + 1000)
     stays_open(etcd, path, intent, "had come to revision")
-    assert reconciled(etcd, path, intent, accept_other_cluster_id=True) is Result.ANOMALY
+    assert reconciled(etcd, path, intent, Rule.OTHER_CLUSTER_ID) is Result.ANOMALY
 
 
 # Another etcd, which shares the uid of kube-system.
@@ -229,7 +229,8 @@ def test_what_contradicts_the_record_under_the_same_id_is_an_anomaly(
             wanted = entry(subject=about(key, revision), header_revision=revision)
             intent = record_intent(log, wanted, held, [directory])
         confirm_backups(intent)
-    assert reconciled(etcd, path, intent, accept_other_cluster_id=accept, cluster=here) is Result.ANOMALY
+    words = [Rule.OTHER_CLUSTER_ID] if accept else []
+    assert reconciled(etcd, path, intent, *words, cluster=here) is Result.ANOMALY
 
 
 def test_an_older_state_under_the_same_id_is_refused(etcd: EtcdServer, path: Path, key: bytes) -> None:
@@ -362,7 +363,7 @@ def test_what_may_be_somebody_elses_is_not_its_own(
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         found = reconcile_intent(
             EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID),
-            accept_other_cluster_id=case == "the header is later",
+            accepted=Acceptances(words=(Rule.OTHER_CLUSTER_ID,) if case == "the header is later" else ()),
         )  # fmt: skip
     assert found.result in {Result.APPLIED_OR_GONE, Result.ANOMALY}
     assert not wrote(path, intent, StoredValue(key, PUT, written, revision, 2, 0))
@@ -606,7 +607,7 @@ def test_another_cluster_is_refused_and_nothing_recorded(etcd: EtcdServer, path:
                     intent,
                     OPERATOR,
                     cluster=ClusterIdentity.by_uid("other"),
-                    accept_unknown_cluster=accept,
+                    accepted=Acceptances(words=(Rule.UNKNOWN_CLUSTER,) if accept else ()),
                 )
     assert path.read_bytes() == written
 
@@ -622,11 +623,16 @@ def test_unknown_cluster_must_be_accepted(
     with connected(etcd.endpoint) as client:
         with pytest.raises(RemediationRefused, match=whose) as caught:
             predict(EtcdNow(client), intent, cluster=ClusterIdentity.by_uid(live))
-        assert "--accept unknown-cluster" in caught.value.hint
-        found = predict(
-            EtcdNow(client), intent, cluster=ClusterIdentity.by_uid(live), accept_unknown_cluster=True
-        )
+        assert "etcdfix audit reconcile LOG --accept unknown-cluster" in caught.value.hint
+        accepted = Acceptances(words=(Rule.UNKNOWN_CLUSTER,))
+        cluster = ClusterIdentity.by_uid(live)
+        found = predict(EtcdNow(client), intent, cluster=cluster, accepted=accepted)
+        with AuditLog.open(path) as log:
+            reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster, accepted=accepted)
     assert found.result is Result.NOT_APPLIED
+    (_, before), (_, after) = read_records(path)
+    own = parse_list(before.annotations.accepted)
+    assert parse_list(after.annotations.accepted) == (*own, "--accept unknown-cluster")
 
 
 def _with_backup(path: Path, made_with: str) -> Intent:

@@ -21,6 +21,7 @@ from etcdfix.remediation.audit.verify import verify
 from etcdfix.remediation.backup import prune
 from etcdfix.remediation.backup.file import encode_content, encode_document, read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.reports.schema import SCHEMAS
 from tests.support.audit_logs import own_directory
 from tests.support.backups import PLAINTEXT, Ground
@@ -448,7 +449,7 @@ class TestReconcile:
                 raise AssertionError("etcd is not asked")
 
             settled = settle_intents(
-                ground.log, connect, etcd_user="", dry_run=False, accept_unknown_cluster=False,
+                ground.log, connect, etcd_user="", dry_run=False, accepted=Acceptances(),
                 syslog=str(syslog.path),
             )  # fmt: skip
             assert (settled.exit_code, settled.found[0].result) == (0, Result.PRUNED)

@@ -13,6 +13,7 @@ from etcdfix.errors import RemediationRefused
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.change.settle_intents import Settled, settle_intents, settled_lines
 from etcdfix.remediation.audit.record import Intent, Result, Verb
+from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.audit_logs import own_directory, write_log
 
@@ -34,7 +35,7 @@ def test_nobody_is_asked_where_no_intent_is_open(tmp_path: Path) -> None:
     write_log(log)
     before = log.read_bytes()
     for dry_run in (True, False):
-        settled = settle_intents(log, connect, etcd_user="", dry_run=dry_run, accept_unknown_cluster=False)
+        settled = settle_intents(log, connect, etcd_user="", dry_run=dry_run, accepted=Acceptances())
         assert (settled.exit_code, settled.found, settled.refused) == (0, [], [])
     assert log.read_bytes() == before
 

@@ -8,6 +8,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from etcdfix.apiserver.servers import parse_server_url
+from etcdfix.errors import ConfigurationError
 from etcdfix.rules import MEANINGS, NAMED, Rule
 
 
@@ -20,13 +22,18 @@ class _Word(click.ParamType[str]):
         self._rules = rules
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the word as it was given."""
+        """Return the word, with a name as it is compared."""
         word, equals, name = value.partition("=")
         named = bool(name) if word in NAMED else not equals
         if word not in self._rules or not named:
             known = ", ".join(map(_shown, self._rules))
             self.fail(f"{value!r} is not a word of this command, which knows {known}", param, ctx)
-        return value
+        if word != Rule.UNCHECKED_SERVER:
+            return value
+        try:
+            return f"{word}={parse_server_url(name)}"
+        except ConfigurationError as exc:
+            self.fail(f"{word}={exc.message.removeprefix('--server ')}", param, ctx)
 
     def shell_complete(
         self, _ctx: click.Context, _param: click.Parameter, incomplete: str

@@ -114,9 +114,9 @@ def prune_command(*, output: str, older_than: str | None, before: str | None, **
     Removing a backup removes the undo of its change. Only a file goes that is exactly the one that the log means, and
     whose change is known to be done. Whatever cannot be told stays, and is named.
     """
-    from etcdfix.operations.change import prune_backups  # noqa: PLC0415 - grpc is slow to import
+    from etcdfix.cli.safety import acceptances  # noqa: PLC0415 - grpc is slow to import
+    from etcdfix.operations.change import prune_backups  # noqa: PLC0415 - same
     from etcdfix.remediation.backup.prune import PruneRequest  # noqa: PLC0415 - same
-    from etcdfix.remediation.preflight.cluster import Acceptances  # noqa: PLC0415 - same
 
     if (older_than is None) == (before is None):
         raise click.UsageError("name exactly one of --older-than AGE and --before DATE")
@@ -130,7 +130,7 @@ def prune_command(*, output: str, older_than: str | None, before: str | None, **
         else prune_backups.older_than(older_than or "", now=now),
         reason=options["reason"],
         places=record_paths(options),
-        accepted=Acceptances(words=options["accepted_words"]),
+        accepted=acceptances(options),
     )
     dry_run, confirm = options["dry_run"], Terminal(yes=options["yes"]).confirm_number
     try:

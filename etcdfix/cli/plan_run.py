@@ -21,6 +21,7 @@ from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     CLUSTER_RULES,
     DELETION_RULES,
+    DIGEST,
     access_options,
     api_access,
     place_options,
@@ -91,7 +92,7 @@ class _Told:
 @reason_options
 @click.option("--yes", is_flag=True, help="For scripts: type nothing back. Needs --expect-plan.")
 @click.option(
-    "--expect-plan", metavar="SHA256",
+    "--expect-plan", type=DIGEST, metavar="sha256:HEX",
     help="Refuse a plan whose contents or decisions are not those that were reviewed. --dry-run prints this digest.",
 )  # fmt: skip
 @click.option(
@@ -108,7 +109,14 @@ class _Told:
 )  # fmt: skip
 @place_options
 @access_options
-@accept_option(*DELETION_RULES, Rule.UNPROVEN_REPAIR, Rule.OTHER_CLUSTER_ID, *CLUSTER_RULES)
+@accept_option(
+    *DELETION_RULES,
+    Rule.UNPROVEN_REPAIR,
+    Rule.UNKNOWN_UID,
+    Rule.EXPIRED_LEASE,
+    Rule.OTHER_CLUSTER_ID,
+    *CLUSTER_RULES,
+)
 @change_output_option
 @etcd_options
 def command(
@@ -134,7 +142,7 @@ def command(
     if not acknowledged:
         raise click.UsageError(f"a run needs {ACKNOWLEDGEMENT}")
     if yes and expect_plan is None:
-        raise click.UsageError("--yes needs --expect-plan SHA256, which --dry-run prints")
+        raise click.UsageError("--yes needs --expect-plan sha256:HEX, which --dry-run prints")
     require_reason(options)
     require_output()
     account = RunAccount(

@@ -17,11 +17,11 @@ from etcdfix.cli.output import say_lines
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     CLUSTER_RULES,
+    DIGEST,
     EXIT_CODES,
     REPLACING_RULES,
     change_options,
     key_lost_option,
-    named_digest,
     one_key,
 )
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
@@ -75,7 +75,7 @@ _SOURCES = ("from_snapshot", "from_revision", "from_wal", "from_object", "from_k
     "or was put there instead of this backup.",
 )  # fmt: skip
 @click.option(
-    "--expect-value-sha256", "candidate_sha256", metavar="sha256:HEX", default="",
+    "--expect-value-sha256", "candidate_sha256", type=DIGEST, metavar="sha256:HEX",
     help="Refuse unless the value to put back has this digest. With the digest that the deletion printed, a backup "
     "whose audit log is lost or broken restores by itself.",
 )  # fmt: skip
@@ -116,7 +116,7 @@ def command(*, backup_or_key: str, **options: Any) -> int:
             RestoreRequest(
                 candidate=candidate,
                 replace_mod_revision=options["replace_mod_revision"],
-                value_sha256=named_digest(options["candidate_sha256"]),
+                value_sha256=options["candidate_sha256"] or "",
                 again=change.again,
                 **change.request,
             ),

@@ -5,6 +5,7 @@ None of them has a variable: what was exported once must not decide tonight.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -82,13 +83,30 @@ access_options = option_group(
 change_options = option_group(record_options, access_options)
 """Of every change."""
 
+
+class _Digest(click.ParamType[str]):
+    """A digest as reports have it; ``sha256:`` may be left out."""
+
+    name = "digest"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return it as ``sha256:<hex>``."""
+        digits = value.removeprefix("sha256:")
+        if not re.fullmatch("[0-9a-f]{64}", digits):
+            self.fail(f"{value!r} is no digest: sha256: and 64 hexadecimal digits", param, ctx)
+        return f"sha256:{digits}"
+
+
+DIGEST = _Digest()
+"""Type of each option that expects a digest."""
+
 expectation_options = option_group(
     click.option(
         "--expect-mod-revision", type=click.IntRange(min=1), metavar="N",
         help="Refuse unless the key stands at this mod_revision.",
     ),
     click.option(
-        "--expect-value-sha256", metavar="sha256:HEX", default="",
+        "--expect-value-sha256", type=DIGEST, metavar="sha256:HEX",
         help="Refuse unless the stored bytes have this digest.",
     ),
 )  # fmt: skip
@@ -174,25 +192,15 @@ def _key_to_type(word: str, options: dict[str, Any]) -> str:
     return f"a change takes the etcd key alone: {quote_command([key_word(key)])}"
 
 
-def named_digest(text: str) -> str:
-    """Return a digest as it stands in reports, ``sha256:<hex>``; "" for none."""
-    return text if not text or text.startswith("sha256:") else f"sha256:{text}"
-
-
 def acceptances(options: dict[str, Any]) -> Acceptances:
     """Return what the flags expect and accept."""
     return Acceptances(
         expect_mod_revision=options.get("expect_mod_revision"),
-        expect_value_sha256=named_digest(options.get("expect_value_sha256") or ""),
-        words=tuple(dict.fromkeys(map(_normal, options["accepted_words"]))),
+        expect_value_sha256=options.get("expect_value_sha256") or "",
+        words=tuple(dict.fromkeys(options["accepted_words"])),
         key_lost=options.get("key_lost") or "",
         at_terminal=is_terminal(),
     )
-
-
-def _normal(word: str) -> str:
-    rule, equals, name = word.partition("=")
-    return f"{rule}{equals}{parse_server_url(name)}" if rule == Rule.UNCHECKED_SERVER else word
 
 
 def api_access(options: dict[str, Any]) -> APIAccess | None:

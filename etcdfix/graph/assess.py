@@ -152,7 +152,7 @@ def last_known(
     if found is not None:
         examination, at_revision, same_object = found
         current = not at_revision and index.exists(node)
-        readable_at = at_revision if reads(examination) else 0
+        readable_at = at_revision if reads(examination) and not examination.stored.lease else 0
         decoded = examination.decoded
         uid = decoded.uid.decode("utf-8", "replace") if decoded is not None and decoded.uid else ""
         if current and not uid:

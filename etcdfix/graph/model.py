@@ -325,7 +325,7 @@ class LastKnown(msgspec.Struct, frozen=True):
         annotations: Names only, as of then: their values may be secret.
         conflicting_uids: Other uids that references state, with how many do.
         readable_at: A revision at which that value of the same object can still be read; 0 where it is the present
-            one, or for none.
+            one, or had a lease, or for none.
         node: Of a Pod of the same generation, where it was bound to as of then; that never changes. "" for not known.
         type: Of a Secret, as of then; "" where it says none.
         owners: Its owner references as of then, the managing one first.

@@ -58,7 +58,8 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         comes_back: ``by-itself``, ``after-a-step``, ``not-needed`` or ``no``.
         recreate_basis: Why that is thought.
         recreate_how: What has to be done, and what differs afterwards.
-        readable_revision: A revision of etcd at which its newest readable value can be read, 0 where none is known.
+        readable_revision: A revision of etcd at which its newest readable value can be read, 0 where none is known or
+            it had a lease, which may have expired.
         repair: How its own stored bytes can be put right; "" where nothing was found.
         protected: Why the cluster may depend on it: then the deletion needs ``--accept cluster-breaking``.
         risk: The worst of ``reasons``.

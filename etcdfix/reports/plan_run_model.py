@@ -49,7 +49,7 @@ class PlanRunReport(Document, frozen=True, kw_only=True):
         protected: How many of all these are protected.
         objects: Those that were dealt with in this run, in that order.
         done_before: How many earlier runs dealt with; null where it did not come that far, as with the next two.
-        left_alone: To how many the plan decides that nothing is done.
+        left_alone: To how many nothing is done, as the plan or ``--leave-out`` says.
         left: How many are still to be dealt with.
         stopped_at: Etcd key at which the run stopped, as it is shown; null where it came to its end, or was ended after
             one key and before the next.

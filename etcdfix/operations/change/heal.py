@@ -45,7 +45,7 @@ from etcdfix.remediation.preflight.cluster import Cluster, find_cluster
 from etcdfix.remediation.preflight.target import read_target, require_write_key
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.rescued import newest_first, read_index
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.kine import KineSource
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.commands import RepeatedOptions
@@ -186,6 +186,12 @@ def run_heal(
     warnings = place_warnings(request.record_paths)
     with open_all_servers(request.api, identity) as all_servers:
         require_servers(all_servers)
+        known = {*(one.address for one in all_servers.servers), *(one.server for one in all_servers.absent)}
+        warnings += tuple(
+            f"{acceptance(Rule.UNCHECKED_SERVER, url)} fits no API server"
+            for url in request.accepted.named(Rule.UNCHECKED_SERVER)
+            if url not in known
+        )
         if isinstance(cluster.source, KineSource):
             step("check: the file is what the API servers read")
             check_current(cluster.source, all_servers, request.accepted.named(Rule.UNCHECKED_SERVER))

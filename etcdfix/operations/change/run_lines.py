@@ -83,7 +83,7 @@ def run_preview_lines(cluster: Cluster, shown: RunPreview, *, dry_run: bool) -> 
         yield f"             and {len(shown.protected) - _MOST_SHOWN} more"
     if shown.left_alone:
         waiting = f"; {shown.waiting} of them the plan could decide otherwise" if shown.waiting else ""
-        yield f"Left alone   {counted(shown.left_alone, 'object')}, as the plan decides{waiting}"
+        yield f"Left alone   {counted(shown.left_alone, 'object')}, as the plan or --leave-out says{waiting}"
     yield from warning_lines(shown.warnings)
     yield ""
     if shown.count(Decision.DELETE) or shown.protected:

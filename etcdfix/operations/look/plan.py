@@ -399,9 +399,9 @@ class _Writer(msgspec.Struct, frozen=True):
         return terms
 
     def _sought(self, found: Examination) -> int:
-        """Return a revision at which the same object can be read, looked for as a scan does; 0 for none."""
+        """Return a revision at which the same object, without a lease, can be read, as a scan finds it; 0 for none."""
         revision = self.readable.of(found).revision
-        return revision.at if revision is not None and revision.same_object else 0
+        return revision.at if revision and revision.same_object and not revision.leased else 0
 
     def _command(self, found: Examination) -> str:
         command = self.delete(found.stored.key)

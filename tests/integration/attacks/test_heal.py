@@ -247,6 +247,11 @@ def test_a_server_that_does_not_answer_has_to_be_accepted(cluster: LostKeyCluste
     )
 
 
+def test_a_server_that_is_accepted_and_not_there_is_told(cluster: LostKeyCluster) -> None:
+    nobody = "--accept unchecked-server=https://typo:6443"
+    assert f"{nobody} fits no API server" in cluster.heal("one", *nobody.split(), "--dry-run").err
+
+
 def test_no_server_at_all(cluster: LostKeyCluster) -> None:
     cluster.p1.die_after(0)
     with cluster.unwritten():

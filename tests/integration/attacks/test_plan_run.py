@@ -12,6 +12,7 @@ import pytest
 from etcdfix.cli.confirm import Terminal
 from etcdfix.remediation.preflight import deletion
 from etcdfix.testing.servers import EtcdServers
+from tests.support.attacks import seal
 from tests.support.change_runs import ACKNOWLEDGED, Ran, typing
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
 from tests.support.plan_runs import DECLARED, LOST, Planned, at_object, mixed
@@ -114,7 +115,10 @@ def test_a_digest_that_is_not_the_plans(planned: Planned, digest: str) -> None:
     with planned.nothing_changes():
         for more in ((), ("--dry-run",)):
             ran = planned.work(*DECLARED, "--yes", "--expect-plan", wrong, *more, reviewed=False)
-            refused(ran, "not those that --expect-plan names")
+            if digest in {"content", "another"}:
+                refused(ran, "not those that --expect-plan names")
+            else:
+                assert (ran.code, "is no digest" in ran.err) == (2, True), ran
 
 
 @pytest.mark.parametrize("typed", [False, True])
@@ -152,11 +156,13 @@ def test_the_review_prints_the_command(planned: Planned) -> None:
     dry = planned.work(*DECLARED, "--leave-out", keys[1].decode(), "--dry-run", reviewed=False)
     assert f"Digest       {planned.digest}, of the plan and its decisions" in dry.err
     assert "To delete    1: 1 secrets" in dry.err
+    assert "Left alone   1 object, as the plan or --leave-out says" in dry.err
     (line,) = re.findall("^In a script: etcdfix (.*)$", dry.out, re.MULTILINE)
     words = shlex.split(line)
     assert words[-3:] == ["--yes", "--expect-plan", planned.digest]
     ran = planned.run(*words)
     assert ran.code == 0, ran
+    assert f"--expect-plan {planned.digest}" in planned.events()[-1].annotations.accepted
     assert planned.there(keys) == [False, True]
     planned.agree()
 
@@ -622,6 +628,18 @@ def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planne
     assert {event.annotations.outcome for event in planned.events() if event.annotations.outcome} == {
         "repaired", "restored", "deleted",
     }  # fmt: skip
+
+
+def test_a_revision_that_had_a_lease_is_not_proposed(planned: Planned) -> None:
+    """The lease may have run out by then, and would have taken the object with it."""
+    _, earlier, _ = mixed(planned)
+    planned.grant(earlier, seal("aesgcm", secret("earlier"), earlier))
+    planned.etcd.put(earlier, b"k8s:enc:aesgcm:v1:key1:short")
+    planned.make_plan()
+    (entry,) = [each for each in planned.document()["entries"] if each["key"] == earlier.decode()]
+    assert entry["readable_revision"] == 0
+    (decision,) = [each for each in planned.document()["decisions"] if each["key"] == earlier.decode()]
+    assert (decision["decision"], "restore" in decision["allowed"]) == ("delete", False)
 
 
 def test_a_reviewer_who_decides_otherwise(planned: Planned) -> None:

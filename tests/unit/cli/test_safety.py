@@ -10,9 +10,10 @@ from typing import Any
 import click
 import pytest
 
+from etcdfix.cli.accepting import _Word
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.root import run
-from etcdfix.cli.safety import acceptances, change_exit_code, one_key, require_reason
+from etcdfix.cli.safety import DIGEST, acceptances, change_exit_code, one_key, require_reason
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.examine import Examiner
@@ -108,12 +109,12 @@ def test_acceptances() -> None:
     given = acceptances(
         {
             "expect_mod_revision": 7,
-            "expect_value_sha256": "ab",
+            "expect_value_sha256": "sha256:ab",
             "accepted_words": (
                 "unchecked-member=m1",
                 "only-copy",
                 "only-copy",
-                "unchecked-server=https://one:6443/",
+                "unchecked-server=https://one:6443",
             ),
             "key_lost": "aescbc/v1/key1",
         }
@@ -197,7 +198,7 @@ WORDS: dict[str, tuple[list[str], set[str]]] = {
     ),
     "plan --run": (
         ["plan", "--run", "p", ACKNOWLEDGEMENT, "--reason", "x"],
-        {*_DELETED, "unproven-repair", *_CLUSTER},
+        {*_DELETED, "unproven-repair", "unknown-uid", "expired-lease", *_CLUSTER},
     ),
     "audit reconcile": (["audit", "reconcile", "l"], {"unknown-cluster", "other-cluster-id"}),
     "backup prune": (
@@ -235,6 +236,49 @@ def test_what_a_change_would_refuse_is_not_offered(
     value = [] if option in {"--salvage", "--all-namespaces"} else ["1"]
     assert run([*WORDS[name][0], option, *value]) == 2
     assert "Error: No such option" in capfd.readouterr().err.splitlines()[-1]
+
+
+def test_a_run_takes_every_word_that_what_it_does_takes() -> None:
+    """So a hint of a deletion, a restore or a repair can be followed there; a revision of etcd is always listed."""
+    one_by_one = {*WORDS["delete"][1], *WORDS["restore"][1], *WORDS["repair"][1]}
+    assert WORDS["plan --run"][1] == one_by_one - {"unlisted-source"}
+
+
+@pytest.mark.parametrize("url", ["http://one:6443", "one:6443", "https://", "https://one?x=1"])
+def test_a_server_that_has_no_such_address_is_a_usage_error(
+    capfd: pytest.CaptureFixture[str], url: str
+) -> None:
+    assert run([*WORDS["heal"][0], "--accept", f"unchecked-server={url}"]) == 2
+    told = f"Invalid value for '--accept': unchecked-server={url}: not the address of an API server"
+    assert told in capfd.readouterr().err
+
+
+def test_a_server_is_accepted_by_the_address_that_it_is_known_by() -> None:
+    word = _Word((Rule.UNCHECKED_SERVER,))
+    assert (
+        word.convert("unchecked-server=https://one:6443/", None, None) == "unchecked-server=https://one:6443"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "ab", "sha256:", "sha256:" + "g" * 64, "AB" * 32, "0" * 65])
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("delete", "--expect-value-sha256"),
+        ("restore", "--expect-value-sha256"),
+        ("plan --run", "--expect-plan"),
+    ],
+)
+def test_what_is_no_digest_is_a_usage_error(
+    capfd: pytest.CaptureFixture[str], name: str, option: str, text: str
+) -> None:
+    assert run([*WORDS[name][0], option, text]) == 2
+    assert f"Invalid value for '{option}': {text!r} is no digest" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["ab" * 32, "sha256:" + "ab" * 32])
+def test_a_digest_needs_no_prefix(text: str) -> None:
+    assert DIGEST.convert(text, None, None) == "sha256:" + "ab" * 32
 
 
 def test_each_word_lifts_a_rule_and_says_what_it_means() -> None:

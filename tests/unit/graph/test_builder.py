@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from etcdfix.examine import Examiner, Reading
 from etcdfix.graph import builder
 from etcdfix.graph.tables import (
     FINISHED,
@@ -19,9 +18,8 @@ from etcdfix.graph.tables import (
     UNDETERMINED,
     UNREADABLE,
 )
-from tests.support.impact_objects import NOW, Cluster, build_index, node_of, owner
+from tests.support.impact_objects import NOW, Cluster, node_of, owner
 from tests.support.memory_source import MemorySource
-from tests.support.objects import KEY_1, aesgcm, configuration, provider
 
 
 def test_flags() -> None:
@@ -62,57 +60,6 @@ def test_what_is_not_looked_into_is_counted() -> None:
             b"k8s\x00" + b"\n\x0b\n\x04x/v1\x12\x03Foo\x12\x00"
         )
     assert cluster.index().opaque == 2
-
-
-def test_what_is_mentioned_is_known_but_does_not_exist() -> None:
-    cluster = Cluster()
-    cluster.pod("p", spec={"nodeName": "n1"})
-    index = cluster.index()
-    node = index.node("minions/n1")
-    assert node is not None
-    assert not index.exists(node)
-    assert index.ref(node).kind == "Node"
-    assert str(index.ref(node)) == "nodes n1"
-    assert index.node("minions/n2") is None
-
-
-def test_encrypted_secrets_are_looked_into() -> None:
-    cluster = Cluster()
-    key = cluster.secret(
-        "s", finalizers=("example.com/x",), owners=(owner("ConfigMap", "c", api_version="v1"),)
-    )
-    cluster.values[key] = aesgcm(cluster.values[key], key)
-    reading = Reading(layout=cluster.layout, configuration=configuration(provider("aesgcm", key1=KEY_1)))
-    index = build_index(cluster.source(), Examiner.of_cluster(cluster.source(), reading))
-    node = node_of(index, key)
-    assert index.finalizers(node) == ("example.com/x",)
-    assert index.secret_type(node) == "Opaque"
-    assert index.uid(node) == "uid-s"
-    assert [o.name for o in index.owners(node)] == ["c"]
-
-
-def test_owner_references_keep_their_order_and_fields() -> None:
-    cluster = Cluster()
-    owners = (
-        owner("ReplicaSet", "r1", controller=True),
-        owner("Thing", "t", api_version="example.com/v1", blockOwnerDeletion=True),
-    )
-    key = cluster.pod("p", owners=owners)
-    index = cluster.index()
-    first, second = index.owners(node_of(index, key))
-    assert (first.name, first.controller, first.blocks, first.wrong_scope) == ("r1", True, False, False)
-    assert (second.kind, second.node, second.blocks) == ("Thing", -1, True)
-    assert index.dependents(first.node) == [node_of(index, key)]
-
-
-def test_by_uid_and_below() -> None:
-    cluster = Cluster()
-    keys = [cluster.pod("a", uid="same"), cluster.pod("b", uid="same"), cluster.pod("c")]
-    index = cluster.index()
-    assert index.by_uid("same") == [node_of(index, key) for key in keys[:2]]
-    assert index.by_uid("none") == []
-    assert len(list(index.below("pods"))) == 3
-    assert list(index.below("pod")) == []
 
 
 def test_an_object_with_too_many_references_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,12 +110,3 @@ def test_json_of_the_wrong_types_is_survived(metadata: dict[str, Any]) -> None:
     node = node_of(index, "/registry/example.com/widgets/shop/w")
     assert index.finalizers(node) == ()
     assert [index.relative(e.target) for e in index.uses(node)] == [b"secrets/shop/p"]
-
-
-def test_another_storage_prefix() -> None:
-    cluster = Cluster("/kubernetes.io/east")
-    key = cluster.pod("p", spec={"volumes": [{"name": "v", "secret": {"secretName": "s"}}]})
-    assert key.startswith("/kubernetes.io/east/pods/")
-    index = cluster.index()
-    (edge,) = index.uses(node_of(index, key))
-    assert index.ref(edge.target).key == "/kubernetes.io/east/secrets/shop/s"

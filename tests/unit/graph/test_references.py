@@ -21,7 +21,7 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageCodec, StorageLayout
 from tests.support.collecting import ALPHA
 from tests.support.decoders import shared_decoder
-from tests.support.impact_objects import NOW, Cluster, build_index, node_of
+from tests.support.impact_objects import Cluster, build_index, node_of
 
 POD_SPEC: dict[str, Any] = {
     "serviceAccountName": "robot",
@@ -123,19 +123,6 @@ def test_every_field_of_a_pod_spec_in_every_carrier(place: tuple[str, str]) -> N
         edge.use.in_pod_template for edge in index.uses(node_of(index, key)) if edge.use.role is not Role.NODE
     }
     assert in_pod_template == {kind != "Pod"}
-
-
-def test_a_pod_stored_as_json() -> None:
-    import json
-
-    cluster = Cluster()
-    key = "/registry/pods/shop/x"
-    metadata = {"name": "x", "namespace": "shop", "uid": "u", "deletionTimestamp": NOW}
-    document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": POD_SPEC}
-    cluster.values[key] = json.dumps(document).encode()
-    assert uses(cluster, key) == POD_USES
-    index = cluster.index()
-    assert index.terminating_since(node_of(index, key)) == NOW
 
 
 def test_replicas_share_their_references_and_keep_their_nodes() -> None:
@@ -296,18 +283,6 @@ def test_other_kinds(
     assert {(target, role) for target, role, _ in uses(cluster, key)} == expected
 
 
-@pytest.mark.parametrize("kind", ["Secret", "ConfigMap", "Pod"])
-def test_parameters_of_admission_policies(kind: str) -> None:
-    cluster = Cluster()
-    group = "admissionregistration.k8s.io/v1"
-    parameters = {"apiVersion": "v1", "kind": kind}
-    cluster.add(group, "ValidatingAdmissionPolicy", "p", spec={"paramKind": parameters})
-    spec = {"policyName": "p", "paramRef": {"name": "x", "namespace": "shop"}}
-    key = cluster.add(group, "ValidatingAdmissionPolicyBinding", "b", spec=spec)
-    path = {"Secret": "secrets", "ConfigMap": "configmaps", "Pod": "pods"}[kind]
-    assert uses(cluster, key) == {(f"{path}/shop/x", "policy-parameter", False)}
-
-
 def policy_cluster(
     reference: dict[str, Any], kind: str = "Secret", api_version: str = "v1", word: str = "Validating"
 ) -> tuple[Cluster, str]:
@@ -358,21 +333,6 @@ def test_parameters_without_a_namespace_or_by_labels(
 
 
 @pytest.mark.parametrize(
-    ("reference", "target", "unscoped"),
-    [
-        ({"name": "x"}, "configmaps/*/x", True),
-        ({"name": "x", "namespace": "shop"}, "configmaps/shop/x", False),
-        ({"selector": {}, "namespace": "shop"}, "configmaps/shop/*", True),
-    ],
-)
-def test_parameters_that_are_config_maps(reference: dict[str, Any], target: str, unscoped: bool) -> None:
-    cluster, key = policy_cluster(reference, "ConfigMap")
-    index = cluster.index()
-    (edge,) = index.uses(node_of(index, key))
-    assert (index.relative(edge.target).decode(), edge.use.unscoped) == (target, unscoped)
-
-
-@pytest.mark.parametrize(
     ("scope", "reference", "target", "unscoped"),
     [
         ("Cluster", {"name": "x"}, "example.com/limits/x", False),
@@ -388,19 +348,6 @@ def test_parameters_that_are_custom_resources(
     index = cluster.index()
     (edge,) = index.uses(node_of(index, key))
     assert (index.relative(edge.target).decode(), edge.use.unscoped) == (target, unscoped)
-
-
-def test_parameters_that_are_cluster_scoped_built_ins() -> None:
-    cluster, key = policy_cluster({"name": "x"}, "Namespace")
-    assert uses(cluster, key) == {("namespaces/x", "policy-parameter", False)}
-
-
-def test_a_pod_cannot_mean_all_secrets() -> None:
-    cluster = Cluster()
-    cluster.secret("s")
-    cluster.pod("p", spec={"volumes": [{"name": "v", "secret": {"secretName": "*"}}]})
-    index = cluster.index()
-    assert users_of(index, node_of(index, "/registry/secrets/shop/s")) == ()
 
 
 @pytest.mark.parametrize(
@@ -500,15 +447,6 @@ def test_literal_secrets_of_a_storage_class_and_of_a_claim_that_waits() -> None:
         "v1", "PersistentVolumeClaim", "done", "shop", spec={"storageClassName": "fast", "volumeName": "pv"}
     )
     assert ("secrets/infra/s", "node-stage", False) not in uses(cluster, bound)
-
-
-def test_a_pod_stored_in_a_fallback_encoding() -> None:
-    import base64
-
-    cluster = Cluster()
-    key = cluster.pod("p", spec=POD_SPEC)
-    cluster.values[key] = base64.b64encode(cluster.values[key])
-    assert uses(cluster, key) == POD_USES
 
 
 # ------------------------------------------------------------------- alpha, and a second way to find the same

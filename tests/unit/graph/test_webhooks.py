@@ -81,13 +81,6 @@ def test_an_admission_webhook_whose_service_is_gone(ending: Cluster, kind: str) 
     assert [c.stays for c in found.contents] == ["held-by-webhook"]
 
 
-def test_one_that_is_not_being_deleted_is_held_by_nothing(ending: Cluster) -> None:
-    webhook(ending)
-    ending.namespace("shop")
-    found = state(ending)
-    assert (found.webhooks, found.held) == ((), False)
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -145,13 +138,6 @@ def test_an_empty_namespace_asks_no_webhook_about_its_contents(ending: Cluster) 
     assert holds(ending) == [("missing", True, ("namespaces/finalize",), 1)]
 
 
-def test_whoever_takes_a_finalizer_off_updates_the_object(ending: Cluster) -> None:
-    webhook(ending, rules=[RULE | {"operations": ["UPDATE"]}])
-    assert holds(ending) == []
-    ending.add("v1", "ConfigMap", "waits", "shop", finalizers=("example.com/x",))
-    assert holds(ending) == [("missing", True, ("configmaps",), 1)]
-
-
 def test_what_the_namespace_reports_makes_a_doubt_certain(ending: Cluster) -> None:
     webhook(ending, objectSelector={"matchLabels": {"app": "x"}})
     assert [h.certain for h in state(ending).webhooks] == [False]
@@ -180,27 +166,6 @@ def test_a_service_without_a_ready_endpoint(ending: Cluster) -> None:
     ending.namespace("ops", terminating=True)
     assert [(h.problem, h.certain) for h in state(ending).webhooks] == [("terminating", False)]
     add_service(ending, ready=False)
-    assert [(h.problem, h.certain) for h in state(ending).webhooks] == [("not-ready", True)]
-
-
-def test_a_service_outside_of_the_cluster_has_no_endpoints(ending: Cluster) -> None:
-    webhook(ending)
-    ending.add("v1", "Service", "hook", "ops", spec={"type": "ExternalName", "externalName": "example.org"})
-    assert holds(ending) == []
-
-
-def test_endpoints_of_before_endpoint_slices(ending: Cluster) -> None:
-    webhook(ending)
-    ending.add("v1", "Service", "hook", "ops")
-    ending.add("v1", "Endpoints", "hook", "ops", subsets=[{"notReadyAddresses": [{"ip": "10.0.0.1"}]}])
-    assert [h.problem for h in state(ending).webhooks] == ["not-ready"]
-    ending.add("v1", "Endpoints", "hook", "ops", subsets=[{"addresses": [{"ip": "10.0.0.1"}]}])
-    assert holds(ending) == []
-
-
-def test_a_service_in_the_namespace_itself(ending: Cluster) -> None:
-    webhook(ending, clientConfig={"service": {"namespace": "shop", "name": "hook"}})
-    ending.add("v1", "Service", "hook", "shop")
     assert [(h.problem, h.certain) for h in state(ending).webhooks] == [("not-ready", True)]
 
 
@@ -273,14 +238,6 @@ def test_a_conversion_webhook_whose_service_is_gone(ending: Cluster, old: bool) 
     assert stays == {"configmaps": "", "meshes": "held-by-webhook"}
 
 
-def test_objects_elsewhere_may_hold_every_namespace(ending: Cluster) -> None:
-    define(ending)
-    mesh(ending, "v1alpha1", "ops")
-    (hold,) = state(ending).webhooks
-    assert (hold.certain, hold.resources, hold.count, hold.elsewhere) == (False, (), 0, 1)
-    assert not state(ending).certain
-
-
 @pytest.mark.parametrize(
     ("served", "asked"),
     [
@@ -301,20 +258,6 @@ def test_controllers_ask_for_the_version_of_highest_priority(
     for version in served:
         mesh(ending, version)
     assert [(h.count, h.certain) for h in state(ending).webhooks] == [(1, True)]
-
-
-def test_a_definition_that_serves_no_version_is_asked_for_nothing(ending: Cluster) -> None:
-    key = define(ending)
-    ending.values[key] = ending.values[key].replace(b'"served": true', b'"served": false')
-    mesh(ending, "v1alpha1")
-    assert holds(ending) == []
-
-
-def test_a_conversion_that_somebody_answers(ending: Cluster) -> None:
-    define(ending)
-    mesh(ending, "v1alpha1")
-    add_service(ending, ready=True)
-    assert holds(ending) == []
 
 
 def test_an_api_whose_service_is_gone(ending: Cluster) -> None:

@@ -59,13 +59,6 @@ def test_copied_file_without_trailer(tmp_path: Path, image: bytes) -> None:
     file.close()
 
 
-def test_preallocated_pages_behind_the_last_are_fine(tmp_path: Path, image: bytes) -> None:
-    file = opened(tmp_path, image[:-32] + bytes(10 * 4096))
-
-    assert (file.problems, file.integrity().problem) == ([], "")
-    file.close()
-
-
 @pytest.mark.parametrize("touched", [True, False])
 def test_wrong_trailer(tmp_path: Path, image: bytes, touched: bool) -> None:
     file = opened(tmp_path, image[:-1] + b"?")
@@ -76,16 +69,6 @@ def test_wrong_trailer(tmp_path: Path, image: bytes, touched: bool) -> None:
     assert integrity.problem.startswith("SHA-256 trailer is wrong: it says ")
     assert integrity.sha256 == hashlib.sha256(image[:-32]).hexdigest()
     assert integrity.readable
-    file.close()
-
-
-def test_hashing_in_a_thread_gives_the_same(tmp_path: Path, image: bytes) -> None:
-    file = opened(tmp_path, image)
-    file.touch()
-    file.start_hashing()
-    file.start_hashing()
-
-    assert file.integrity().sha256 == hashlib.sha256(image[:-32]).hexdigest()
     file.close()
 
 
@@ -117,19 +100,6 @@ def test_touch_leaves_large_files_alone(
     file.close()
 
 
-def test_touch_that_the_kernel_refuses(tmp_path: Path, image: bytes) -> None:
-    file = opened(tmp_path, image)
-    real = file.image
-
-    def refuse(advice: int) -> None:
-        raise OSError(errno.EFAULT, "Bad address")
-
-    file.image = SimpleNamespace(madvise=refuse)  # type: ignore[assignment]  # only madvise() is called
-    assert not file.touch()
-    file.image = real
-    file.close()
-
-
 def test_unreadable_sector(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     file = opened(tmp_path, image)
     real = os.preadv
@@ -156,36 +126,6 @@ def test_file_that_shrinks_while_open(tmp_path: Path, image: bytes) -> None:
         "the file shrank to 8192 bytes while it was open",
         False,
     )
-    file.close()
-
-
-@pytest.mark.parametrize(
-    ("cut", "where"), [(4096 * 5, "0 bytes into page 5"), (4096 * 5 + 100, "100 bytes into page 5")]
-)
-def test_cut_file(tmp_path: Path, image: bytes, cut: int, where: str) -> None:
-    file = opened(tmp_path, image[:cut])
-
-    assert len(file.problems) == 1
-    assert f"the file ends at byte {cut}, {where}; its meta page promises" in file.problems[0]
-    if cut % 4096:
-        assert file.integrity().sentence == "no SHA-256 trailer, and not whole pages either"
-    file.close()
-
-
-def test_garbage_behind_the_database(tmp_path: Path, image: bytes) -> None:
-    file = opened(tmp_path, image[:-32] + b"garbage")
-
-    assert file.problems == [
-        f"7 bytes follow the last whole page, at byte {len(image) - 32}: neither a page nor a SHA-256 trailer"
-    ]
-    file.close()
-
-
-def test_damaged_meta_is_a_problem(tmp_path: Path, image: bytes) -> None:
-    file = opened(tmp_path, image[:20] + b"?" + image[21:])
-
-    assert "meta page 0 at byte 0: " in file.problems[0]
-    assert "read from meta page 1, transaction 9" in file.problems[0]
     file.close()
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from etcdfix.errors import NotAKineFile, RevisionCompacted, SourceError
 from etcdfix.model import KeptRevision, StoredValue
-from etcdfix.sources.base import Segment, Source
 from etcdfix.sources.kine import KineSource
 from etcdfix.sources.problems import DAMAGE_NOTE
 from tests.support.kine import KineWriter, Release
@@ -36,65 +35,6 @@ def told(kept: KeptRevision) -> tuple[int, bytes | None, bool]:
 
 
 @BY_RELEASE
-def test_the_current_state(path: Path, release: Release) -> None:
-    writer = KineWriter(path, release)
-    for number in range(3):
-        writer.put(A, b"a%d" % number)
-    writer.put(B, b"b", lease=3600)
-    writer.delete(B)
-    writer.fill_gap()
-    again = writer.put(B, b"again", lease=15)
-    with KineSource(path) as kine:
-        source: Source = kine
-        assert list(source.current(b"")) == [
-            StoredValue(A, b"a2", 4, 2, 3, 0),
-            StoredValue(B, b"again", again, again, 1, 15),
-        ]
-        assert source.get(A) == StoredValue(A, b"a2", 4, 2, 3, 0)
-        assert source.get(b"/registry/none") is None
-        assert source.before(A, 4) == StoredValue(A, b"a1", 3, 2, 2, 0)
-        assert source.before(A, 2) is None
-        assert source.before(B, again) is None
-        assert source.compacted_revision() == 0
-        assert source.estimate() == 4
-        assert source.problems == []
-        assert sorted(one.value for one in source.superseded()) == [b"a0", b"a1", b"b"]
-        described = source.describe()
-    assert (described.type, described.path, described.revision) == ("kine", str(path), again)
-    assert described.segments == (Segment("", again),)
-    assert described.integrity.startswith("read with ")
-    writer.close()
-
-
-@BY_RELEASE
-def test_what_compaction_leaves(path: Path, release: Release) -> None:
-    writer = KineWriter(path, release)
-    for number in range(5):
-        writer.put(A, b"a%d" % number)  # 2 to 6
-    writer.put(B, b"b")  # 7
-    writer.compact(6)
-    with KineSource(path) as source:
-        assert source.get(A) == StoredValue(A, b"a4", 6, 2, 0, 0)  # how often it was changed is not known
-        assert [told(kept) for kept in source.history(A)] == [(5, b"a3", True), (6, b"a4", False)]
-        assert source.before(A, 6) == StoredValue(A, b"a3", 5, 2, 0, 0)
-        assert source.before(A, 5) is None
-        assert [one.value for one in source.superseded()] == [b"a3"]
-        assert source.compacted_revision() == 6
-    with KineSource(path, revision=5) as source:
-        assert values(source) == {A: b"a3"}
-        assert source.problems == [
-            "revision 5 was compacted, up to 6: what has no row and no old_value from then is missing"
-        ]
-    with KineSource(path, revision=4) as source:
-        assert values(source) == {}
-        with pytest.raises(RevisionCompacted, match="what /registry/configmaps/shop/a held then is not kept"):
-            source.get(A)
-        with pytest.raises(RevisionCompacted):
-            source.get(b"/registry/never/seen")
-    writer.close()
-
-
-@BY_RELEASE
 def test_the_last_value_of_a_deleted_key_stays_as_long_as_its_tombstone(path: Path, release: Release) -> None:
     writer = KineWriter(path, release)
     writer.put(A, b"first")  # 2
@@ -112,24 +52,6 @@ def test_the_last_value_of_a_deleted_key_stays_as_long_as_its_tombstone(path: Pa
     writer.compact(4)
     with KineSource(path) as source:
         assert list(source.history(A)) == []
-    writer.close()
-
-
-def test_a_key_created_anew_does_not_take_the_deleted_object_for_its_own(path: Path) -> None:
-    """Before 0.16.0 the row that creates holds the value of an object that was deleted."""
-    writer = KineWriter(path, Release.MIDDLE)
-    writer.put(A, b"deleted object")  # 2
-    writer.delete(A)  # 3
-    writer.put(A, b"new object")  # 4
-    writer.compact(4)
-    with KineSource(path) as source:
-        assert [told(kept) for kept in source.history(A)] == [(4, b"new object", False)]
-        assert source.before(A, 4) is None
-        assert source.get(A) == StoredValue(A, b"new object", 4, 4, 1, 0)
-    with KineSource(path, revision=3) as source:
-        assert source.get(A) is None  # the row before it was a deletion
-    with KineSource(path, revision=2) as source, pytest.raises(RevisionCompacted):
-        source.get(A)
     writer.close()
 
 
@@ -198,17 +120,6 @@ def test_the_row_before_should_be_there(path: Path) -> None:
     writer.close()
 
 
-@pytest.mark.parametrize("previous", [3, 9, -1])
-def test_an_old_value_of_nowhere_is_left_out(path: Path, previous: int) -> None:
-    writer = KineWriter(path)
-    writer.put(A, b"1")
-    writer.put(A, b"2")  # 3
-    writer.connection.execute(f"UPDATE kine SET prev_revision = {previous} WHERE id = 3")
-    with KineSource(path) as source:
-        assert [told(kept) for kept in source.history(A)] == [(2, b"1", False), (3, b"2", False)]
-    writer.close()
-
-
 def test_a_lost_row_without_an_old_value_is_no_other_row(path: Path) -> None:
     writer = KineWriter(path)
     for value in (b"1", b"2", b"3"):
@@ -219,16 +130,6 @@ def test_a_lost_row_without_an_old_value_is_no_other_row(path: Path) -> None:
     with KineSource(path, revision=3) as source, pytest.raises(RevisionCompacted):
         source.get(A)  # not what stood at 2
     writer.close()
-
-
-def test_a_stopped_file_says_so_once(path: Path) -> None:
-    KineWriter(path).close()
-    notices: list[str] = []
-    with KineSource(path, on_notice=notices.append) as source:
-        described = source.describe()
-    [notice] = notices
-    assert described.integrity in notice
-    assert "right where k3s was stopped" in notice
 
 
 def test_a_file_that_is_looked_at_again_and_again_says_so_once_too(path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from etcdfix.errors import (
-    ClusterMismatch,
     EtcdfixError,
     RevisionCompacted,
     SourceDenied,
@@ -19,11 +18,9 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd import history, paging
 from etcdfix.sources.live import LiveSource
-from etcdfix.storagekey import display
 from tests.support.etcd_proxy import RANGE, Refusal
 from tests.support.scripted_etcd import (
     COMPACTED,
-    FUTURE_REVISION,
     INVALID_TOKEN,
     NO_LEADER,
     PERMISSION_DENIED,
@@ -76,20 +73,6 @@ def values(source: LiveSource, prefix: bytes = PREFIX) -> dict[bytes, bytes]:
     keys = [stored.key for stored in found]
     assert keys == sorted(set(keys))
     return {stored.key: stored.value for stored in found}
-
-
-def before_range(number: int, act: Callable[[], Any]) -> Callable[[Call], Any]:
-    """A script that acts when Range request ``number`` arrives (1 is the first)."""
-    seen = 0
-
-    def script(call: Call) -> Any:
-        nonlocal seen
-        if call.path != RANGE:
-            return None
-        seen += 1
-        return act() if seen == number else None
-
-    return script
 
 
 def from_range(number: int, refusal: Refusal) -> Callable[[Call], Any]:
@@ -147,56 +130,6 @@ def test_ranges_end_before_the_last_key_and_nothing_is_left_out(prefix: bytes) -
     assert len(asked) < len(found) / 10 * 2 + 2
 
 
-@pytest.mark.usefixtures("pages_of_ten")
-def test_a_member_without_a_cluster_id_is_asked_for_whole_ranges_only() -> None:
-    with ScriptedEtcd(scattered(), cluster_id=0) as server, live(server) as source:
-        assert len(values(source)) == len(scattered())
-        assert {request.range_end for request in server.ranges()} == {b"/registry0"}
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-def test_a_compaction_while_a_range_is_guessed() -> None:
-    with ScriptedEtcd(scattered()) as server, live(server) as source:
-        scan = source.current(PREFIX)
-        found = [next(scan).key for _ in range(300)]
-        server.store.put(b"/other", b"")
-        server.store.compact()
-        found += [stored.key for stored in scan]
-        assert found == sorted(scattered())
-        first, second = source.describe().segments
-        assert second.from_key in map(display, scattered())
-        assert first.revision < second.revision
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-def test_what_is_lost_after_a_short_guess_is_lost_after_the_last_key_that_was_read() -> None:
-    short = 0
-
-    def fail_after_one(call: Call) -> Refusal | None:
-        nonlocal short
-        if call.path != RANGE or short == 0:
-            return None
-        return PERMISSION_DENIED
-
-    keys = sorted(scattered())
-    with ScriptedEtcd(scattered()) as server, live(server) as source:
-        server.script = fail_after_one
-        read = []
-        for stored in source.current(PREFIX):
-            read.append(stored.key)
-            asked = server.ranges()
-            # The one before the last had a guess, and now its whole range is asked for again.
-            short = len(asked) > 2 and asked[-2].range_end != b"/registry0" == asked[-1].range_end
-        assert read == keys[: len(read)] != keys
-        assert any(f"lost after key {display(read[-1])}" in problem for problem in source.problems)
-
-
-def test_before_anything_was_read(etcd: ScriptedEtcd) -> None:
-    with live(etcd) as source:
-        description = source.describe()
-    assert (description.revision, description.single_revision, description.segments) == (0, True, ())
-
-
 # Compaction
 
 
@@ -215,21 +148,6 @@ def test_a_scan_that_begins_anew_is_at_one_revision_again(etcd: ScriptedEtcd) ->
         description = source.describe()
     assert description.single_revision
     assert description.segments == (Segment("", etcd.store.revision),)
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-def test_a_read_that_moves_the_revision_moves_the_scan_too(etcd: ScriptedEtcd) -> None:
-    with live(etcd) as source:
-        scan = source.current(PREFIX)
-        found = {next(scan).key}
-        etcd.wait_for_ranges(2)
-        etcd.store.put(key(10), b"changed")
-        etcd.store.compact()
-        assert source.get(key(44)) is not None
-        rest = {stored.key: stored.value for stored in scan}
-        assert found | set(rest) == set(pairs(45))
-        assert rest[key(10)] == b"changed"
-        assert not source.describe().single_revision
 
 
 @pytest.mark.usefixtures("pages_of_ten")
@@ -290,28 +208,6 @@ def test_an_etcd_that_calls_even_the_newest_revision_compacted(etcd: ScriptedEtc
 # Members
 
 
-@pytest.mark.usefixtures("pages_of_ten")
-def test_all_members_lag_behind_our_own_revision(etcd: ScriptedEtcd) -> None:
-    with live(etcd) as source:
-        assert source.get(key(0)) is not None
-        etcd.script = from_range(1, FUTURE_REVISION)
-        with pytest.raises(SourceUnreachable, match="future revision"):
-            source.get(key(1))
-        assert values(source) == {}
-        (problem,) = source.problems
-    assert problem.startswith(f"lost everything below {PREFIX.decode()}: ")
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-def test_another_cluster_answers_midway(etcd: ScriptedEtcd) -> None:
-    def act() -> None:
-        etcd.cluster_id = 0xBEEF
-
-    etcd.script = before_range(3, act)
-    with live(etcd) as source, pytest.raises(ClusterMismatch):
-        values(source)
-
-
 # Pages that cannot be had
 
 
@@ -352,19 +248,6 @@ def test_a_compaction_while_a_large_key_is_named(etcd: ScriptedEtcd) -> None:
         assert len(source.describe().segments) == 2
 
 
-def test_a_large_key_that_is_gone_when_it_is_named() -> None:
-    def script(call: Call) -> Refusal | None:
-        if call.path == RANGE and not call.request.keys_only:
-            return Refusal("RESOURCE_EXHAUSTED", "larger than max")
-        return None
-
-    with ScriptedEtcd() as server, live(server) as source:
-        server.script = script
-        assert values(source) == {}
-        assert source.problems == []
-        assert source.describe().revision == 1
-
-
 def test_time_outs_make_the_page_small(etcd: ScriptedEtcd) -> None:
     etcd.script = lambda call: TIMED_OUT if call.path == RANGE and call.request.limit > 20 else None
     notices: list[str] = []
@@ -375,13 +258,6 @@ def test_time_outs_make_the_page_small(etcd: ScriptedEtcd) -> None:
     assert [notice.partition("; ")[2] for notice in notices] == [
         "asking for fewer keys at a time: 62", "asking for fewer keys at a time: 7",
     ]  # fmt: skip
-
-
-def test_time_outs_down_to_one_key(etcd: ScriptedEtcd) -> None:
-    etcd.script = from_range(1, TIMED_OUT)
-    with live(etcd) as source, pytest.raises(SourceUnreachable, match="no answer within"):
-        values(source)
-    assert etcd.ranges()[-1].limit == 1
 
 
 # Lost before, lost midway
@@ -400,15 +276,6 @@ def test_nothing_was_read_yet(etcd: ScriptedEtcd) -> None:
         assert source.problems == []
 
 
-def test_lost_before_the_first_key_of_everything(etcd: ScriptedEtcd) -> None:
-    with live(etcd) as source:
-        source.get(key(0))
-        etcd.script = from_range(1, NO_LEADER)
-        assert values(source, b"") == {}
-        (problem,) = source.problems
-    assert problem.startswith("lost everything: ")
-
-
 # Users
 
 
@@ -417,30 +284,6 @@ def test_lost_before_the_first_key_of_everything(etcd: ScriptedEtcd) -> None:
 
 def watches(server: ScriptedEtcd) -> int:
     return sum(request.HasField("create_request") for request in server.requests(WATCH))
-
-
-def test_history_starts_afresh_where_nothing_has_come_yet() -> None:
-    store = Store()
-    first = store.put(b"a", b"1")
-    with ScriptedEtcd(store) as bad, ScriptedEtcd(store) as good, live(bad, good) as source:
-        bad.script = lambda call: NO_LEADER if call.path == WATCH else None
-        assert [kept.revision.main for kept in source.history(b"a")] == [first]
-        assert (watches(bad), watches(good)) == (1, 1)
-
-
-def test_history_at_a_revision_that_is_compacted_meanwhile() -> None:
-    store = Store()
-    store.put(b"a", b"1")
-    with ScriptedEtcd(store) as server, live(server) as source:
-        source.get(b"a")
-        store.put(b"a", b"2")
-
-        def compact() -> None:
-            store.put(b"a", b"3")
-            store.compact()
-
-        server.script = before_range(2, compact)
-        assert [kept.stored.value for kept in source.history(b"a") if kept.stored] == [b"3"]
 
 
 @pytest.mark.parametrize(
@@ -496,13 +339,6 @@ def test_before_a_revision() -> None:
         assert watches(server) == 0
 
 
-def test_nothing_is_before_the_first_revision() -> None:
-    with ScriptedEtcd({b"a": b"1"}) as server, live(server) as source:
-        assert source.before(b"a", 1) is None
-        assert source.before(b"a", 0) is None
-        assert server.requests(RANGE) == []
-
-
 def test_what_was_before_a_compaction_is_not_known() -> None:
     store = Store()
     store.put(b"a", b"1")
@@ -514,16 +350,6 @@ def test_what_was_before_a_compaction_is_not_known() -> None:
         assert source.before(b"a", second) is None
         assert source.problems == []
         assert (source.describe().revision, source.get(b"a")) == (revision, pinned)
-
-
-@pytest.mark.parametrize(
-    ("refusal", "error"), [(PERMISSION_DENIED, SourceDenied), (TIMED_OUT, SourceUnreachable)]
-)
-def test_before_a_revision_nobody_answers(refusal: Refusal, error: type[EtcdfixError]) -> None:
-    with ScriptedEtcd({b"a": b"1"}) as server, live(server) as source:
-        server.script = lambda call: refusal if call.path == RANGE else None
-        with pytest.raises(error):
-            source.before(b"a", 5)
 
 
 # Nothing that writes

@@ -6,11 +6,11 @@ import struct
 import pytest
 
 from etcdfix.errors import SourceError
-from etcdfix.model import Revision, StoredValue
+from etcdfix.model import Revision
 from etcdfix.sources import mvcc
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.bbolt.tree import Damage, Tree
-from etcdfix.sources.mvcc import RevisionIndex, escape_key, fold, parse_revision_key, show_key, successor
+from etcdfix.sources.mvcc import RevisionIndex, fold, parse_revision_key, show_key, successor
 from etcdfix.sources.sortedruns import SortedRecords
 from tests.support.bbolt_writer import database, delete, key_value, put, revision_key
 
@@ -69,72 +69,6 @@ def test_revision_keys(raw: bytes, expected: tuple[Revision, bool] | None) -> No
     assert parse_revision_key(raw) == expected
 
 
-def test_newest_values_in_byte_order() -> None:
-    opened = Opened(HISTORY)
-
-    assert opened.current() == [(b"/a/one", b"6"), (b"/b/one", b"3"), (b"/c", b"7")]
-    assert opened.current(b"/a") == [(b"/a/one", b"6")]
-    assert opened.current(b"/a/two") == []
-    assert opened.current(b"/z") == []
-    assert opened.damages == []
-
-
-@pytest.mark.parametrize(
-    ("revision", "expected"),
-    [
-        (1, []),
-        (2, [(b"/a/one", b"1")]),
-        (4, [(b"/a/one", b"1"), (b"/a/two", b"2"), (b"/b/one", b"3")]),
-        (6, [(b"/a/one", b"4"), (b"/b/one", b"3")]),
-        (7, [(b"/a/one", b"4"), (b"/a/two", b"5"), (b"/b/one", b"3")]),
-        (8, [(b"/a/one", b"6"), (b"/b/one", b"3"), (b"/c", b"7")]),
-    ],
-)
-def test_values_at_a_revision(revision: int, expected: list[tuple[bytes, bytes]]) -> None:
-    assert Opened(HISTORY).current(at_revision=revision) == expected
-
-
-def test_every_field_arrives() -> None:
-    assert list(Opened(HISTORY).index.current(b"/b")) == [StoredValue(b"/b/one", b"3", 4, 4, 1, 77)]
-    assert Opened(HISTORY).index.get(b"/a/one") == StoredValue(b"/a/one", b"6", 8, 2, 3, 0)
-
-
-def test_get() -> None:
-    index = Opened(HISTORY).index
-
-    assert index.get(b"/a/one", at_revision=4) == StoredValue(b"/a/one", b"1", 2, 2, 1, 0)
-    assert index.get(b"/a/two") is None
-    assert index.get(b"/a/two", at_revision=7) is not None
-    assert index.get(b"/a") is None
-    assert index.get(b"/a/one/more") is None
-
-
-def test_history_is_complete_and_oldest_first() -> None:
-    opened = Opened(HISTORY)
-
-    assert opened.history(b"/a/two") == [(3, 0, b"2"), (6, 0, None), (7, 0, b"5"), (8, 1, None)]
-    assert opened.history(b"/a/one") == [(2, 0, b"1"), (5, 0, b"4"), (8, 0, b"6")]
-    assert opened.history(b"/a") == []
-    assert [opened.index.has_several(key) for key in (b"/a/two", b"/a/one", b"/b/one", b"/a")] == [
-        True, True, False, False,
-    ]  # fmt: skip
-
-
-def test_superseded_is_everything_but_the_current_values() -> None:
-    index = Opened(HISTORY).index
-    for revision in (None, 4, 7):
-        current = {(v.key, v.mod_revision) for v in index.current(b"", at_revision=revision)}
-        kept = {
-            (key, value.mod_revision)
-            for key in (b"/a/one", b"/a/two")
-            for kept_revision in index.history(key)
-            if (value := kept_revision.stored) is not None
-        }
-        others = [v for v in index.superseded(at_revision=revision) if v.key in {b"/a/one", b"/a/two"}]
-        assert {(v.key, v.mod_revision) for v in others} == kept - current
-        assert len(others) == len(kept - current)
-
-
 ODD_KEYS = [
     b"a",
     b"a\x00",
@@ -162,11 +96,6 @@ def test_odd_keys_keep_their_byte_order(order: list[bytes]) -> None:
     assert opened.damages == []
 
 
-def test_escaping_keeps_order() -> None:
-    escaped = [escape_key(key) + b"\0\0" for key in ODD_KEYS]
-    assert escaped == sorted(escaped)
-
-
 @pytest.mark.parametrize("length", [1, 126, 127, 128, 129, 16383, 16384, 70_000])
 def test_keys_of_any_length(length: int) -> None:
     opened = Opened([put(2, b"k" * length, b"v")])
@@ -190,17 +119,6 @@ def test_spilling_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stored.value == opened.history(b"/key/037")[-1][2]
     assert opened.index.estimate() == pytest.approx(100, rel=0.2)
     opened.index.close()
-
-
-def test_estimate_counts_keys_not_revisions() -> None:
-    assert Opened(HISTORY).index.estimate() == 4
-    assert Opened([]).index.estimate() == 0
-
-
-def test_newest_main() -> None:
-    assert Opened(HISTORY).index.newest_main() == 8
-    assert Opened([]).index.newest_main() == 0
-    assert Opened([(b"nonsense", b"")]).index.newest_main() == 0
 
 
 def test_revision_bump_is_no_key() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated, SourceError
+from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SourceError
 from etcdfix.model import StoredValue
 from etcdfix.sources import problems
 from etcdfix.sources.base import Segment
@@ -131,11 +131,6 @@ def test_description_of_alpha(tmp_path: Path) -> None:
     assert description.integrity == "SHA-256 trailer verified"
 
 
-def test_older_etcd_tells_the_cluster_version() -> None:
-    with SnapshotSource(SMALL / "history.db.gz") as source:
-        assert source.describe().etcd_version == "3.5.0"
-
-
 def test_manifest_is_true_and_complete() -> None:
     manifest = tomllib.loads((FIXTURES / "MANIFEST.toml").read_text())["file"]
     listed = {entry["path"]: entry for entry in manifest}
@@ -200,13 +195,6 @@ def test_before_a_revision(tmp_path: Path) -> None:
         assert source.before(b"/registry/a", 0) is None
 
 
-def test_two_scans_at_once(tmp_path: Path) -> None:
-    with SnapshotSource(saved(tmp_path, database(ITEMS, trailer=True)), revision=3) as source:
-        together = list(zip(source.current(b""), source.current(b""), strict=True))
-        assert len(together) == 2
-        assert all(left == right for left, right in together)
-
-
 @pytest.mark.parametrize("verb", ["current", "get", "history"])
 def test_closed_source_says_so(tmp_path: Path, verb: str) -> None:
     source = SnapshotSource(saved(tmp_path, database(ITEMS)))
@@ -220,70 +208,11 @@ def test_closed_source_says_so(tmp_path: Path, verb: str) -> None:
     assert source.problems == []
 
 
-def test_problems_stay_after_close(tmp_path: Path) -> None:
-    data = database(ITEMS, trailer=True)
-    with SnapshotSource(saved(tmp_path, data[:-1] + b"?")) as source:
-        list(source.current(b""))
-        found = source.problems
-    assert len(found) == 1
-    assert source.problems == found
-
-
 # Revisions.
 
 
 def meta(**revisions: int) -> list[tuple[bytes, bytes]]:
     return sorted((name.encode(), revision_key(revision)) for name, revision in revisions.items())
-
-
-@pytest.mark.parametrize(
-    ("bucket", "compacted", "current"),
-    [
-        ([], 0, 5),
-        (meta(finishedCompactRev=3, scheduledCompactRev=3), 3, 5),
-        (meta(finishedCompactRev=3, scheduledCompactRev=4), 4, 5),
-        (meta(finishedCompactRev=9, scheduledCompactRev=9), 9, 9),
-        (meta(scheduledCompactRev=1_000_000), 1_000_000, 1_000_000),
-        ([(b"finishedCompactRev", b"nonsense")], 0, 5),
-        ([(b"finishedCompactRev", b"")], 0, 5),
-    ],
-)
-def test_revision_bounds(
-    tmp_path: Path, bucket: list[tuple[bytes, bytes]], compacted: int, current: int
-) -> None:
-    path = saved(tmp_path, database(ITEMS, meta=bucket))
-
-    with SnapshotSource(path) as source:
-        assert source.describe().revision == current
-        assert source.compacted_revision() == compacted
-        assert pairs(source) == [(b"/registry/a", b"3")]
-    for revision in {max(compacted, 1), current}:
-        with SnapshotSource(path, revision=revision) as source:
-            assert source.describe().revision == revision
-    wrong = {current + 1} | ({compacted - 1} if compacted > 1 else set())
-    for revision in wrong:
-        with pytest.raises(
-            RevisionCompacted, match=f"holds revisions {max(compacted, 1)} to {current}"
-        ) as caught:
-            SnapshotSource(path, revision=revision)
-        assert (caught.value.compacted, caught.value.current) == (compacted, current)
-
-
-def test_negative_revision(tmp_path: Path) -> None:
-    with pytest.raises(RevisionCompacted):
-        SnapshotSource(saved(tmp_path, database(ITEMS)), revision=-1)
-
-
-def test_restored_with_a_revision_bump(tmp_path: Path) -> None:
-    """``etcdutl snapshot restore --bump-revision N --mark-compacted``."""
-    bumped = 1_000_000_005
-    path = saved(
-        tmp_path, database([*ITEMS, (revision_key(bumped), b"")], meta=meta(scheduledCompactRev=bumped))
-    )
-    with SnapshotSource(path) as source:
-        assert source.describe().revision == bumped
-        assert pairs(source) == [(b"/registry/a", b"3")]
-        assert source.problems == []
 
 
 def test_storage_version_wins_over_the_cluster_version(tmp_path: Path) -> None:
@@ -336,14 +265,6 @@ def test_damage_in_the_root_page_is_not_mistaken_for_a_foreign_database(tmp_path
     assert caught.value.page_id == root
 
 
-def test_root_of_the_key_bucket_behind_the_cut(tmp_path: Path) -> None:
-    image = database([put(index, b"/k/%d" % index, b"v" * 3000) for index in range(2, 50)])
-    root = read_metas(image)[0][0].root
-
-    with pytest.raises(SnapshotTruncated, match=f"nothing can be read: page {root}: starts at byte"):
-        SnapshotSource(saved(tmp_path, image[: root * 4096]))
-
-
 def test_older_transaction_helps_when_the_newer_leads_nowhere(tmp_path: Path) -> None:
     image = database(ITEMS, txid=10)
     root = read_metas(image)[0][0].root
@@ -360,15 +281,6 @@ def test_older_transaction_helps_when_the_newer_leads_nowhere(tmp_path: Path) ->
         )
 
 
-def test_damaged_meta_bucket_does_not_stop_the_scan(tmp_path: Path) -> None:
-    image = database(ITEMS, meta=meta(finishedCompactRev=3))
-    place = image.index(b"meta", read_metas(image)[0][0].root * 4096) + 4
-    # The inline page of the bucket `meta` says it is a branch.
-    with SnapshotSource(saved(tmp_path, patched(image, place + 16 + 8, "<H", 1))) as source:
-        assert pairs(source) == [(b"/registry/a", b"3")]
-        assert any("its inline page has flags 0x0001" in problem for problem in source.problems)
-
-
 def test_unreadable_sector_is_an_error_and_not_a_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,12 +293,6 @@ def test_unreadable_sector_is_an_error_and_not_a_signal(
         with pytest.raises(SourceError, match="byte 4096 cannot be read") as caught:
             source.current(b"")
         assert "ddrescue" in caught.value.hint
-
-
-def test_old_kernel_reads_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with SnapshotSource(saved(tmp_path, database(ITEMS))) as source:
-        monkeypatch.setattr(source._file, "touch", lambda: False)
-        assert pairs(source) == [(b"/registry/a", b"3")]
 
 
 def test_problems_are_capped_and_counted(tmp_path: Path) -> None:
@@ -408,13 +314,3 @@ def test_problem_names_page_byte_and_revision(tmp_path: Path) -> None:
             f"{record} is malformed: field 5 at byte 19 needs 12 bytes, 10 are left",
             DAMAGE_NOTE,
         ]
-
-
-def test_same_data_in_gzip(tmp_path: Path) -> None:
-    path = tmp_path / "saved.db.gz"
-    data = database(ITEMS, trailer=True)
-    with gzip.open(path, "wb") as packed:
-        packed.write(data)
-    with SnapshotSource(path) as source:
-        assert pairs(source) == [(b"/registry/a", b"3")]
-        assert source.describe().sha256 == "sha256:" + hashlib.sha256(data[:-32]).hexdigest()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import ClusterMismatch, ConfigurationError, SourceDenied
+from etcdfix.errors import ClusterMismatch, SourceDenied
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd import threads
@@ -134,11 +134,6 @@ def test_a_unix_socket(tmp_path: Path) -> None:
         assert read(client) == b"v"
 
 
-def test_an_endpoint_that_makes_no_sense() -> None:
-    with pytest.raises(ConfigurationError, match="has no port"):
-        Connected("etcd")
-
-
 def test_a_learner_is_not_chosen() -> None:
     store = Store({b"k": b"v"})
     with ScriptedEtcd(store, learner=True) as learner, ScriptedEtcd(store) as voter:
@@ -146,11 +141,6 @@ def test_a_learner_is_not_chosen() -> None:
             assert read(client) == b"v"
         assert learner.ranges() == []
         assert len(voter.ranges()) == 1
-
-
-def test_a_learner_is_better_than_nobody() -> None:
-    with ScriptedEtcd({b"k": b"v"}, learner=True) as learner, Connected(learner.endpoint) as client:
-        assert read(client) == b"v"
 
 
 # One cluster
@@ -368,15 +358,6 @@ def test_a_page_that_takes_long_is_waited_for_while_its_member_lives(etcd: Scrip
     assert connected.notices == []
 
 
-def test_a_refusal_is_a_sign_of_life(etcd: ScriptedEtcd) -> None:
-    answer = threading.Event()
-    with Connected(etcd.endpoint, command_timeout_seconds=1) as client:
-        held = hold(answer, RANGE.path)
-        etcd.script = lambda call: PERMISSION_DENIED if call.path == STATUS.path else held(call)
-        threading.Timer(3.5, answer.set).start()
-        assert page(client) == b"v"
-
-
 def test_a_page_goes_to_a_member_that_lives(pair: tuple[ScriptedEtcd, ScriptedEtcd]) -> None:
     first, second = pair
     answer = threading.Event()
@@ -450,15 +431,6 @@ def test_an_expired_token_is_renewed_once(guarded: ScriptedEtcd) -> None:
         ]
 
 
-def test_requests_under_way_share_one_new_token(guarded: ScriptedEtcd) -> None:
-    with logged_in(guarded.endpoint) as client:
-        guarded.tokens.append("somebody-elses")
-        request = message("RangeRequest")(key=b"k")
-        both = [client.ask(RANGE, request, timeout_seconds=5) for _ in range(2)]
-        assert [client.answer(pending)[0].count for pending in both] == [1, 1]
-    assert guarded.logins() == 2
-
-
 def test_a_new_token_that_is_refused_too_ends_it(guarded: ScriptedEtcd) -> None:
     guarded.script = on_range(INVALID_TOKEN)
     with logged_in(guarded.endpoint) as client:
@@ -471,24 +443,6 @@ def test_a_login_that_is_answered_like_a_bad_token_is_not_repeated(guarded: Scri
     with pytest.raises(SourceDenied, match="invalid auth token"):
         logged_in(guarded.endpoint)
     assert guarded.logins() == 1
-
-
-def test_a_token_without_a_user(guarded: ScriptedEtcd) -> None:
-    with Connected(guarded.endpoint) as client:
-        assert failing(client).failure.kind is FailureKind.TOKEN_REFUSED
-    assert guarded.logins() == 0
-
-
-def test_a_failed_renewal_can_be_made_up_for(guarded: ScriptedEtcd) -> None:
-    refuse = [NO_LEADER]
-    guarded.script = lambda call: refuse[0] if refuse and call.path == AUTHENTICATE.path else None
-    refuse.clear()
-    with logged_in(guarded.endpoint, **SHORT) as client:
-        guarded.tokens.append("somebody-elses")
-        refuse.append(NO_LEADER)
-        assert "no leader" in failing(client).failure.message
-        refuse.clear()
-        assert read(client) == b"v"
 
 
 def test_a_server_that_wants_a_login_before_it_tells_its_status(guarded: ScriptedEtcd) -> None:
@@ -543,31 +497,6 @@ def test_a_watch_that_breaks_goes_elsewhere_next(pair: tuple[ScriptedEtcd, Scrip
         assert (answers, failed.failure.kind) == ([], FailureKind.UNREACHABLE)
         assert read(client) == b"v"
     assert (len(first.ranges()), len(second.ranges())) == (0, 1)
-
-
-def test_a_watch_that_times_out_stays(pair: tuple[ScriptedEtcd, ScriptedEtcd]) -> None:
-    pair[0].script = on_watch(TIMED_OUT)
-    with Connected(*(member.endpoint for member in pair)) as client:
-        assert watched(client)[1].failure.kind is FailureKind.TIMED_OUT
-        read(client)
-    assert len(pair[0].ranges()) == 1
-
-
-def test_a_watch_that_just_ends_is_a_failure(etcd: ScriptedEtcd) -> None:
-    etcd.script = on_watch([])
-    with Connected(etcd.endpoint) as client:
-        answers, failed = watched(client)
-    assert answers == []
-    assert "the watch ended early" in failed.failure.message
-
-
-def test_a_watch_that_is_not_permitted(etcd: ScriptedEtcd) -> None:
-    etcd.script = on_watch(
-        [cancelled("rpc error: code = PermissionDenied desc = etcdserver: permission denied")]
-    )
-    with Connected(etcd.endpoint) as client:
-        answers, failed = watched(client)
-    assert (answers, failed.failure.kind) == ([], FailureKind.DENIED)
 
 
 @pytest.mark.parametrize("refusal", [INVALID_TOKEN, [cancelled("etcdserver: invalid auth token")]])

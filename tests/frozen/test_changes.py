@@ -131,7 +131,7 @@ def wrong_key_of_many(registry: Freezing) -> None:
     keys = registry.secrets("aesgcm", [f"web-{number}" for number in range(12)], WRONG)
     registry.delete_it(keys[0])
     registry.delete_it(keys[0], *EVERY_FLAG)
-    registry.delete_it(keys[0], *declared("aesgcm/v1/key1"), "--accept", "ends-cached-reads")
+    registry.delete_it(keys[0], *declared("aesgcm/v1/key1"))
 
 
 def key_that_opens_others(registry: Freezing) -> None:

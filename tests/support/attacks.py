@@ -155,4 +155,4 @@ class Attacked(Registry):
 
 def declared(name: str) -> tuple[str, ...]:
     """Return the flags that declare a key lost, where no API server is asked."""
-    return ("--accept", "no-api-server", "--declare-key-lost", name)
+    return ("--accept", "no-api-server", "--accept", "ends-cached-reads", "--declare-key-lost", name)

@@ -267,7 +267,9 @@ def test_an_intent_is_settled_by_the_etcd_that_takes_its_place(
     ran = reconcile(again, OTHER_ID)
     assert ran.code == 0, ran
     assert "applied-or-gone" in ran.out
-    assert f" {OTHER_ID} " in next(line for line in ran.out.splitlines() if "to undo it:" in line)
+    assert " --accept other-cluster-id " in next(
+        line for line in ran.out.splitlines() if "to undo it:" in line
+    )
     assert not verify(again.log).open_intents
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -126,11 +125,9 @@ def test_deep_nesting_is_no_danger() -> None:
     data = block(2, b"\xff")
     for _ in range(3000):
         data = block(25, data)
-    start = time.perf_counter()
     [fault] = found_in(SCHEMA_PROPS, data)
     assert fault.cause == "invalid-utf8"
     assert "…" in fault.field_path
-    assert time.perf_counter() - start < 5
 
 
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")

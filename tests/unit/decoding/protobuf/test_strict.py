@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import struct
-import time
 
 import pytest
 
@@ -240,7 +239,6 @@ def nested(depth: int, innermost: bytes) -> bytes:
 @pytest.mark.parametrize("innermost", [b"", b"\x00", number(99, 1) * 3])
 def test_nesting_has_no_limit(innermost: bytes) -> None:
     data = nested(30_000, innermost)
-    start = time.perf_counter()
     if innermost == b"\x00":
         message, offset, path = refused(SCHEMA_PROPS, data)
         assert message == "proto: JSONSchemaProps: illegal tag 0 (wire type 0)"
@@ -249,7 +247,6 @@ def test_nesting_has_no_limit(innermost: bytes) -> None:
         assert "…" in path
     else:
         assert decode(SCHEMA_PROPS, data).unknown_count == len(innermost) // 3
-    assert time.perf_counter() - start < 10
 
 
 def test_nested_groups_have_no_limit() -> None:

@@ -220,7 +220,7 @@ def require_alive(cluster: Cluster, stored: StoredValue) -> LeaseState | None:
     lease = read_lease(cluster.client, stored.lease) if stored.lease else None
     if lease is not None and not lease.alive:
         raise refuse(
-            Rule.EXPIRED_LEASE,
+            Rule.GONE,
             f"the lease of {display(stored.key)} has expired: etcd is about to delete the key",
             hint="look again in a moment",
         )

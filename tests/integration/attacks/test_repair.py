@@ -543,7 +543,7 @@ def test_a_lease_is_kept_and_an_expired_one_refused(
     with monkeypatch.context() as patched:
         gone = LeaseState(lease=7, alive=False, remaining_seconds=0)
         patched.setattr(target, "read_lease", lambda *_: gone)
-        refuses(registry, key, "expired-lease", "has expired")
+        refuses(registry, key, "gone", "has expired")
     ran = registry.repair(key)
     assert ran.code == 0, ran.err
     assert f"Lease        {int(lease, 16):x}, kept" in ran.err

@@ -36,6 +36,7 @@ from etcdfix.operations.look.audit import (
 from etcdfix.operations.opening import connect_for_intents
 from etcdfix.remediation.audit.record import Link
 from etcdfix.remediation.audit.record_line import Event
+from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.reports.tables import table_lines, width_for
 from etcdfix.rules import Rule
@@ -187,7 +188,7 @@ def reconcile(
     log: Path,
     dry_run: bool,
     accepted_words: tuple[str, ...],
-    syslog: str | None,
+    syslog: Syslog | None,
     output: str,
     **options: Any,
 ) -> int:

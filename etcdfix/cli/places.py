@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import click
 
-from etcdfix.remediation.audit.syslog import parse_address
+from etcdfix.cli.output import say
+from etcdfix.remediation.audit.syslog import Syslog, parse_address
 from etcdfix.remediation.places import RecordPaths
 
 
-def _checked(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        parse_address(value)
-    return value
+def _syslog(context: click.Context, _parameter: click.Parameter, value: str | None) -> Syslog | None:
+    if value is None:
+        return None
+    parse_address(value)
+    syslog = Syslog(value)
+    context.call_on_close(partial(_tell, syslog))  # however the command ends
+    return syslog
+
+
+def _tell(syslog: Syslog) -> None:
+    if syslog.warning:
+        with suppress(OSError):  # how the command ended is told by its exit code
+            say(f"warning: {syslog.warning}")
 
 
 syslog_option: Final = click.option(
-    "--audit-syslog", "syslog", metavar="ADDRESS", callback=_checked,
+    "--audit-syslog", "syslog", metavar="ADDRESS", callback=_syslog,
     help="Also send the number and hash of each audit record to syslog: /dev/log, or HOST:PORT with TCP. A syslog that "
     "cannot be reached stops nothing; a warning says so.",
 )  # fmt: skip

@@ -29,6 +29,7 @@ from etcdfix.operations.look.rescue import (
 from etcdfix.operations.look.rescue_report import Afterwards
 from etcdfix.operations.look.rescue_targets import Target, targets_of
 from etcdfix.operations.opening import Inputs
+from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.places import RecordPaths, disk_warning, lasting_warnings
 from etcdfix.remediation.rescue.record import RescueRecord
 from etcdfix.remediation.rescue.store import RescueStore
@@ -104,7 +105,7 @@ def command(
     save_dir: Path,
     reveal: bool,
     audit_log: Path | None,
-    syslog: str | None,
+    syslog: Syslog | None,
     rate: float,
     etcd_prefix: str,
     output: str,

@@ -208,7 +208,7 @@ def preview_only(
             revision=outlook.revision,
             audit_log=log.path,
             head=head,
-            warnings=(*warnings, *log.take_warnings()),
+            warnings=tuple(warnings),
         )
 
 
@@ -445,7 +445,7 @@ def _close(
         values=(*([intent.value_sha256] if intent.backups else []), *(plan.value_sha256 for plan in second)),
         audit_log=log.path,
         head=head,
-        warnings=(*warnings, *log.take_warnings()),
+        warnings=tuple(warnings),
         unknown_cluster=not intent.cluster.is_known,
     )
 

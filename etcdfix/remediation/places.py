@@ -9,6 +9,7 @@ import msgspec
 
 from etcdfix import machine
 from etcdfix.errors import UnsafePlace, why
+from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.durable import default_audit_log, default_directory, filesystem_kind, same_disk
 from etcdfix.text.commands import KeptOptions
 
@@ -24,7 +25,7 @@ class RecordPaths(msgspec.Struct, frozen=True):
 
     backup_directories: tuple[Path, ...] = ()
     audit_log: Path | None = None
-    syslog: str | None = None
+    syslog: Syslog | None = None
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -37,7 +38,7 @@ class RecordPaths(msgspec.Struct, frozen=True):
         return KeptOptions(
             backups=tuple(word for path in self.backup_directories for word in ("--backup-dir", str(path))),
             log=("--audit-log", str(self.audit_log)) if self.audit_log is not None else (),
-            syslog=("--audit-syslog", self.syslog) if self.syslog is not None else (),
+            syslog=("--audit-syslog", self.syslog.address) if self.syslog is not None else (),
         )
 
     @property

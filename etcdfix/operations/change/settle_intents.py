@@ -12,6 +12,7 @@ from etcdfix.errors import RemediationRefused
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
+from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.backup.prune import judge_prune, settle_prune
 from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.preflight.cluster import Acceptances
@@ -38,14 +39,12 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
         dry_run: Nothing was recorded.
         found: What became of each.
         refused: Those about which nothing may be said here, and why.
-        warnings: What a person should know, one sentence each.
     """
 
     log: Path
     dry_run: bool
     found: list[Reconciliation]
     refused: list[tuple[Intent, RemediationRefused]]
-    warnings: list[str] = msgspec.field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -63,7 +62,7 @@ def settle_intents(
     etcd_user: str,
     dry_run: bool,
     accepted: Acceptances,
-    syslog: str | None = None,
+    syslog: Syslog | None = None,
     was_healed: WasHealed | None = None,
 ) -> Settled:
     """Work through the open intents of a log.
@@ -132,7 +131,6 @@ def settle_intents(
                 was_healed=was_healed,
             ),
         )
-        settled.warnings.extend(opened.take_warnings())
     return settled
 
 
@@ -160,7 +158,6 @@ def settled_document(settled: Settled) -> dict[str, Any]:
             for item in settled.found
         ],
         "refused": [{**_intent_fields(intent), "reason": exc.message} for intent, exc in settled.refused],
-        "warnings": [unicode_text(text) for text in settled.warnings],
     }
 
 
@@ -199,7 +196,6 @@ def settled_lines(settled: Settled, again: RepeatedOptions) -> Iterator[str]:
         yield f"  {exc.message}"
         if exc.hint:
             yield f"  next: {exc.hint}"
-    yield from settled.warnings
 
 
 def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iterator[str]:

@@ -18,7 +18,7 @@ Room for the record of an outcome is kept from before its intent on (:meth:`Audi
 told although the disk is full by then.
 
 Where a syslog is named, each record's sequence and hash are sent there once the record is durable. A syslog that
-cannot be reached stops nothing, since the log on disk is the record: :meth:`AuditLog.take_warnings` says so.
+cannot be reached stops nothing, since the log on disk is the record: :attr:`Syslog.warning` says so.
 
 A call that fails (a full disk) takes its own partial line back, and leaves the log object unusable: open it again.
 """
@@ -54,7 +54,7 @@ from etcdfix.remediation.audit.record import (
     Verb,
 )
 from etcdfix.remediation.audit.record_line import Draft, Event, draft_entry, hash_of, parse_intent
-from etcdfix.remediation.audit.syslog import send_head
+from etcdfix.remediation.audit.syslog import Syslog, send_head
 from etcdfix.remediation.audit.verify import (
     LOG_IS_GONE,
     NO_HEAD_FILE,
@@ -110,7 +110,7 @@ class AuditLog(Closing):
         *,
         step: Step,
         clock: Callable[[], datetime],
-        syslog: str | None,
+        syslog: Syslog | None,
     ) -> None:
         self.path = path
         self.head: Link = BEGINNING
@@ -120,7 +120,6 @@ class AuditLog(Closing):
         self._step = step
         self._clock = clock
         self._syslog = syslog
-        self._warnings: tuple[str, ...] = ()
         self._size = 0
         self._open: dict[int, tuple[int, int]] = {}
         self._reserved = False
@@ -136,7 +135,7 @@ class AuditLog(Closing):
         create_directory: bool = False,
         operator: Operator | None = None,
         clock: Callable[[], datetime] = _now,
-        syslog: str | None = None,
+        syslog: Syslog | None = None,
     ) -> AuditLog:
         """Open a log for appending, making it where it is not there; put right what a crash left.
 
@@ -147,7 +146,7 @@ class AuditLog(Closing):
             create_directory: Make the directory too: for the default one only.
             operator: Who stands in the record of a torn line; default: who runs this process.
             clock: Tells the time.
-            syslog: Address that each new head is sent to.
+            syslog: What each new head is sent to.
 
         Raises:
             UnsafePlace: The directory or the file is not ours alone, or a link.
@@ -263,16 +262,10 @@ class AuditLog(Closing):
             return
         try:
             with announced(self._step, "audit syslog", "send head"):
-                send_head(self._syslog, self.head, self.path)
+                send_head(self._syslog.address, self.head, self.path)
         except OSError as exc:
-            lost = f"syslog at {self._syslog} did not take the head of the audit log: {why(exc)}"
-            self._warnings = (f"{lost}; the record is on disk, write its head down: {self.head}",)
-            self._syslog = None
-
-    def take_warnings(self) -> tuple[str, ...]:
-        """Return, once, that the syslog did not take a head; none is sent there afterwards."""
-        taken, self._warnings = self._warnings, ()
-        return taken
+            lost = f"syslog at {self._syslog.address} did not take the head of the audit log: {why(exc)}"
+            self._syslog.warning = f"{lost}; the record is on disk, write its head down: {self.head}"
 
     def records(self) -> Iterator[tuple[Link, Event]]:
         """Yield what it holds, oldest first.

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
+import msgspec
+
 from etcdfix.errors import ConfigurationError
 from etcdfix.remediation.audit.record import Link
 from etcdfix.text.safetext import safe_text
@@ -44,6 +46,18 @@ def parse_address(text: str) -> str | tuple[str, int]:
             parts.hostname.encode("idna")
             return parts.hostname, parts.port
     raise ConfigurationError(f"--audit-syslog: {text!r} is no address", hint="give /dev/log or HOST:PORT")
+
+
+class Syslog(msgspec.Struct):
+    """A syslog that the head of the audit log is sent to, by all logs of one command.
+
+    Attributes:
+        address: As :func:`parse_address` reads it.
+        warning: That it did not take a head, which is the newest such; "" for none.
+    """
+
+    address: str
+    warning: str = ""
 
 
 def send_head(address: str, head: Link, log: Path) -> None:

@@ -243,7 +243,7 @@ def prune_backups(
             survey=survey,
             stopped=stopped,
             head=log.head,
-            warnings=(*warnings, *log.take_warnings()),
+            warnings=tuple(warnings),
         )
 
 

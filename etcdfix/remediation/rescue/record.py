@@ -94,4 +94,3 @@ class RescueRecord:
                     saved=digests,
                 )
             )
-            self.warnings += log.take_warnings()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from etcdfix.errors import TransactionNotSent
 from etcdfix.remediation.audit.verify import ChainState, verify
 from tests.support.change_runs import Registry
 from tests.support.syslogs import PlayedSyslog
@@ -44,3 +46,16 @@ def test_a_syslog_that_cannot_be_reached(registry: Registry, tmp_path: Path, mor
 def test_what_is_no_address(registry: Registry) -> None:
     with registry.untouched():
         assert registry.delete(registry.key("shop/broken"), "--audit-syslog", "journald").code == 2
+
+
+def test_it_is_said_too_where_the_change_fails(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_sent(*_arguments: object) -> NoReturn:
+        raise TransactionNotSent("no endpoint could be reached")
+
+    monkeypatch.setattr("etcdfix.remediation.commit._transact", not_sent)
+    ran = registry.delete(registry.key("shop/broken"), "--audit-syslog", f"{tmp_path}/nothing")
+    assert ran.code != 0
+    assert f"write its head down: {verify(registry.log).head}\n" in ran.err
+    assert ran.err.count("did not take the head of the audit log") == 1

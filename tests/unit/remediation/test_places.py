@@ -10,6 +10,7 @@ import pytest
 from etcdfix import machine
 from etcdfix.errors import UnsafePlace
 from etcdfix.remediation import places
+from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.durable import Filesystem, default_audit_log, default_directory, filesystem_kind
 from etcdfix.remediation.places import RecordPaths, disk_of_etcd, lasting_warnings, place_warnings
 from etcdfix.text.commands import KeptOptions
@@ -25,7 +26,7 @@ def test_what_was_not_named_is_the_default(tmp_path: Path) -> None:
 
 def test_what_was_named_is_repeated_and_no_default(tmp_path: Path) -> None:
     assert RecordPaths().again == KeptOptions()
-    named = RecordPaths((tmp_path, tmp_path / "b"), tmp_path / "log", syslog="/dev/log")
+    named = RecordPaths((tmp_path, tmp_path / "b"), tmp_path / "log", syslog=Syslog("/dev/log"))
     assert named.again.of_change == (
         "--backup-dir", str(tmp_path), "--backup-dir", f"{tmp_path}/b", "--audit-log", f"{tmp_path}/log",
         "--audit-syslog", "/dev/log",

@@ -12,7 +12,7 @@ import pytest
 from etcdfix.errors import ConfigurationError
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, Result
-from etcdfix.remediation.audit.syslog import parse_address, send_head
+from etcdfix.remediation.audit.syslog import Syslog, parse_address, send_head
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from tests.support.audit_logs import OPERATOR, entry, own_directory
 from tests.support.syslogs import PlayedSyslog
@@ -42,12 +42,13 @@ def test_addresses() -> None:
 
 def test_each_record_is_sent_once_it_is_durable(path: Path, tmp_path: Path) -> None:
     with PlayedSyslog(tmp_path / "socket") as syslog:
-        with AuditLog.open(path, syslog=str(syslog.path)) as log:
+        kept = Syslog(str(syslog.path))
+        with AuditLog.open(path, syslog=kept) as log:
             assert syslog.lines() == []
             intent = log.intent(log.append(entry()).sequence)
             assert syslog.heads() == [str(named_head(path))]
             log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
-            assert log.take_warnings() == ()
+            assert kept.warning == ""
         assert syslog.heads() == [str(verify(path).head)]
 
 
@@ -89,14 +90,24 @@ def closed_port() -> str:
 @pytest.mark.parametrize("where", ["socket", "port"])
 def test_one_that_cannot_be_reached_is_said_and_stops_nothing(path: Path, tmp_path: Path, where: str) -> None:
     address = str(tmp_path / "nothing") if where == "socket" else closed_port()
-    with AuditLog.open(path, syslog=address) as log:
+    syslog = Syslog(address)
+    with AuditLog.open(path, syslog=syslog) as log:
         intent = log.intent(log.append(entry()).sequence)
         log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
-        (warning,) = log.take_warnings()
-        assert log.take_warnings() == ()
-    assert f"syslog at {address} " in warning
+    assert f"syslog at {address} " in syslog.warning
+    assert syslog.warning.endswith(f"write its head down: {verify(path).head}")
     assert verify(path).state is ChainState.WHOLE
     assert len(list(read_records(path))) == 2
+
+
+def test_one_that_comes_back_gets_each_later_record(path: Path, tmp_path: Path) -> None:
+    kept = Syslog(str(tmp_path / "socket"))
+    with AuditLog.open(path, syslog=kept) as log:
+        intent = log.intent(log.append(entry()).sequence)
+        with PlayedSyslog(tmp_path / "socket") as syslog:
+            log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
+            assert syslog.heads() == [str(log.head)]
+    assert str(intent.link) in kept.warning
 
 
 def test_one_that_does_not_answer_holds_nobody_up(
@@ -109,7 +120,8 @@ def test_one_that_does_not_answer_holds_nobody_up(
             with suppress(BlockingIOError):
                 while True:
                     other.sendto(b"x", str(syslog.path))
-        with AuditLog.open(path, syslog=str(syslog.path)) as log:
+        kept = Syslog(str(syslog.path))
+        with AuditLog.open(path, syslog=kept) as log:
             log.append(entry())
-            assert log.take_warnings()
+            assert kept.warning
     assert socket.getdefaulttimeout() is None

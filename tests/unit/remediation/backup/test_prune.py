@@ -24,6 +24,7 @@ from etcdfix.errors import (
 )
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, Result, Verb
+from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup import prune
 from etcdfix.remediation.backup.directory import FoundFile, look_through
@@ -468,11 +469,10 @@ class TestWhatGoesWrong:
     def test_a_syslog_that_goes_before_the_outcome(self, ground: Ground, tmp_path: Path) -> None:
         ground.change()
         with PlayedSyslog(tmp_path / "socket") as syslog:
-            places = type(ground.places)(ground.directories, ground.log, syslog=str(syslog.path))
-            done = ground.prune(
-                places=places, step=Once("backup pruned: after fsync directory", syslog.close)
-            )
-        assert "did not take the head" in done.warnings[-1]
+            lost = Syslog(str(syslog.path))
+            places = type(ground.places)(ground.directories, ground.log, syslog=lost)
+            ground.prune(places=places, step=Once("backup pruned: after fsync directory", syslog.close))
+        assert "did not take the head" in lost.warning
         assert ground.files() == set()
         assert verify(ground.log).state is ChainState.WHOLE
 

@@ -85,7 +85,7 @@ class Question:
         self._asked_at = time.monotonic()
         self._told = False
         ranged = _ranged(request)
-        self._exchange = partial(
+        self._asked = partial(
             Exchange,
             endpoint=endpoint,
             method=path.rpartition(".")[2],
@@ -120,7 +120,7 @@ class Question:
         if not self._told:
             self._told = True
             took = round((ended_at - self._asked_at) * 1000, 1)
-            _tell(self._exchange(milliseconds=took, **found))
+            _tell(self._asked(milliseconds=took, **found))
 
 
 def question(endpoint: str, path: str, request: Any) -> Question | None:

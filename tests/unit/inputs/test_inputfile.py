@@ -135,12 +135,12 @@ def test_a_baseline_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None
     ("text", "words"),
     [
         (HEADER + b"x" * ((16 << 20) + 1), "one piece, which is larger"),
-        (HEADER + b'{"kind"\n', "not a report"),
-        (b"[" * 100_000, "not a report"),
+        (HEADER + b'{"kind"\n', "cannot be used as a report"),
+        (b"[" * 100_000, "cannot be used as a report"),
         (b'{"kind":"Other"}', "its kind is Other"),
         (b'{"kind":"ScanHeader"\n}', "its kind is ScanHeader"),
-        (b"\xff\xfe", "not a report"),
-        (b"", "not a report"),
+        (b"\xff\xfe", "cannot be used as a report"),
+        (b"", "cannot be used as a report"),
     ],
 )
 def test_a_baseline_that_is_none(text: bytes, words: str, tmp_path: Path) -> None:

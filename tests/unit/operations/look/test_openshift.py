@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
@@ -18,7 +19,9 @@ from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
+    KEY_2,
     aescbc,
+    aesgcm,
     configuration,
     json_object,
     namespace_object,
@@ -120,6 +123,14 @@ def test_the_whole_prefix_as_scope_leaves_nothing_to_scan() -> None:
     assert result.summary.next is None
 
 
+def test_the_associated_data_is_the_whole_etcd_key() -> None:
+    holds = {ROUTE_KEY: aesgcm(ROUTE, ROUTE_KEY), TOKEN_KEY: aesgcm(ROUTE, ROUTE_KEY)}
+    reporter, result = scan(holds, config(provider("aesgcm", key1=KEY_1)))
+    assert result.summary.readable == 1
+    moved = reporter.findings[TOKEN_KEY]
+    assert (moved.outcome, moved.cause) == ("undetermined", "owner-unknown")
+
+
 @pytest.mark.parametrize("resources", [("secrets", "configmaps"), ("*.apps",)])
 def test_the_file_of_another_api_server_says_nothing_about_them(resources: tuple[str, ...]) -> None:
     """Three API servers, three files: what this one has no entry for, it cannot be wrong about."""
@@ -129,3 +140,36 @@ def test_the_file_of_another_api_server_says_nothing_about_them(resources: tuple
     assert (finding.outcome, finding.cause) == ("undetermined", "no-configuration")
     assert (reporter.findings[TOKEN_KEY].outcome, result.summary.readable) == ("readable", 1)
     assert scan_exit_code(result) is ExitCode.INCOMPLETE
+
+
+SEALED = aesgcm(ROUTE, ROUTE_KEY)
+DAMAGED = {
+    "cut": SEALED[:-40],
+    "envelope": SEALED[:18],
+    "too-short": SEALED[:36],
+    "plain": b"no object",
+    "empty": b"",
+    "sealed": aesgcm(b"no object", ROUTE_KEY),
+    "unknown-envelope": b"k8s:enc:later:v9:" + SEALED,
+}
+
+
+@pytest.mark.parametrize("how", DAMAGED)
+def test_what_cannot_be_proven_damaged_is_undetermined(how: str) -> None:
+    reporter, _ = scan({ROUTE_KEY: DAMAGED[how]}, config(provider("aesgcm", key1=KEY_1), IDENTITY))
+    finding = reporter.findings[ROUTE_KEY]
+    assert (finding.outcome, finding.cause) == ("undetermined", "owner-unknown")
+
+
+def test_other_bytes_under_the_same_name_are_a_wrong_key() -> None:
+    sealed = {
+        f"/openshift.io/routes/shop/r{n}": aesgcm(ROUTE, f"/openshift.io/routes/shop/r{n}") for n in range(3)
+    }
+    reporter, _ = scan(sealed, config(provider("aesgcm", key1=KEY_2), IDENTITY))
+    assert {(f.outcome, f.cause) for f in reporter.findings.values()} == {("decrypt-failure", "wrong-key")}
+    assert all(msgspec.to_builtins(f)["rule"] == ",".join(OWN) for f in reporter.findings.values())
+
+
+def test_they_are_named_as_oc_names_them() -> None:
+    _, result = scan({ROUTE_KEY: ROUTE, TOKEN_KEY: ROUTE}, None, "routes")
+    assert (result.summary.keys, result.summary.by_resource[0].group) == (1, "route.openshift.io")

@@ -22,6 +22,7 @@ _SAMPLES: Final = (
     "name=word",
     "https://10.0.0.1:2379",
     "/registry/secrets/shop/db",
+    f"sha256:{'0' * 64}",
 )
 _MOST_PLACEHOLDERS: Final = 20
 

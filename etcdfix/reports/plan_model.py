@@ -61,6 +61,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         readable_revision: A revision of etcd at which its newest readable value can be read, 0 where none is known or
             it had a lease, which may have expired.
         repair: How its own stored bytes can be put right; "" where nothing was found.
+        repair_needs: As ``needs``, of that repair.
         protected: Why the cluster may depend on it: then the deletion needs ``--accept cluster-breaking``.
         risk: The worst of ``reasons``.
         needs: Flags that its command lacks, and without which it is refused: a person has to type them.
@@ -98,6 +99,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     command: str
     refused: str = ""
     repair: str = ""
+    repair_needs: list[str] = []
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

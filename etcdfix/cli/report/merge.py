@@ -20,6 +20,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.FINDINGS: "a report has findings that its baseline did not know",
     ExitCode.USAGE: "usage error",
     ExitCode.INCOMPLETE: "a report is incomplete or cannot be read (wins over 1)",
+    ExitCode.SOURCE: "no file is a whole report",
     **ENDED_EARLY,
 }
 

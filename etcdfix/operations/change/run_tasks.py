@@ -95,7 +95,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         """Say whether a word that was accepted counts here: one of which the plan says nothing is a surprise."""
         if word == Rule.CLUSTER_BREAKING:
             return bool(self.protected)
-        return word not in _OF_AN_ENTRY or f"--accept {word}" in self.entry.needs
+        return word not in _OF_AN_ENTRY or f"--accept {word}" in _needs_of(self.entry, self.decision)
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,10 +175,14 @@ def _names_of_its_key(entry: PlanEntry) -> list[str]:
     return names
 
 
+def _needs_of(entry: PlanEntry, what: Decision) -> list[str]:
+    return entry.repair_needs if what is Decision.REPAIR else entry.needs
+
+
 def _task(entry: PlanEntry, what: Decision, key: bytes, request: RunRequest) -> Task:
-    needs = entry.needs if what is not Decision.REPAIR else []
+    needs = _needs_of(entry, what)
     declared = ""
-    if needs and _wants_declaration(entry):
+    if what is not Decision.REPAIR and _wants_declaration(entry):
         declared = next((name for name in _names_of_its_key(entry) if name in request.key_lost), "")
     protected = entry.protected
     if not protected and entry.risk == Risk.CLUSTER_BREAKING:

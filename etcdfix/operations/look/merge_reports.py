@@ -17,7 +17,7 @@ from etcdfix.reports.model import COUNTED, Counts, Ending, Header
 from etcdfix.reports.origin import TOOL, shown_word, timestamp
 from etcdfix.reports.report_file import ReportFile, open_report
 
-_NOTHING_WRONG, _FINDINGS, _INCOMPLETE = 0, 1, 3
+_NOTHING_WRONG, _FINDINGS, _INCOMPLETE, _NO_REPORT = 0, 1, 3, 5
 
 
 class _Finding(msgspec.Struct):
@@ -43,7 +43,7 @@ def merge_reports(paths: Iterable[Path]) -> ReportMerge:
             left_out.append(LeftOutReport(name, why(exc)))
         except SPOILED as exc:
             left_out.append(LeftOutReport(name, spoiled(exc)))
-    worst = _INCOMPLETE if left_out else max((row.exit_code for row in rows), default=_NOTHING_WRONG)
+    worst = _NO_REPORT if not rows else _INCOMPLETE if left_out else max(row.exit_code for row in rows)
     return ReportMerge(tool=TOOL, generated_at=timestamp(), reports=rows, left_out=left_out, exit_code=worst)
 
 

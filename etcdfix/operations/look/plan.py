@@ -22,7 +22,7 @@ from etcdfix.graph.model import Action
 from etcdfix.graph.recreation import Neighbours, Place, who_recreates
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import SimilarValues
-from etcdfix.model import Outcome
+from etcdfix.model import Outcome, Repair
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.plan_extraction import PLAN_EXTRACTION, PlanExtract, setup_of
 from etcdfix.operations.look.plan_gather import Broken, Gathered
@@ -49,6 +49,7 @@ from etcdfix.reports.plan_model import (
     declaration,
 )
 from etcdfix.reports.planfile import sealed
+from etcdfix.reports.remedies import repair_risks
 from etcdfix.reports.rows import Rows
 from etcdfix.reports.saved_report import SavedReport
 from etcdfix.rules import Rule, acceptance
@@ -347,6 +348,7 @@ class _Writer(msgspec.Struct, frozen=True):
         users, stopped = users_of(assessment)
         cause = found.verdict.cause
         terms = self._terms_of(broken)
+        repair = found.repair if is_repairable(found) else None
         entry = PlanEntry(
             order=0,
             key=assessment.object.key,
@@ -377,7 +379,8 @@ class _Writer(msgspec.Struct, frozen=True):
             needs=terms.needs,
             refused=terms.refused,
             command=self._command(found),
-            repair=found.repair.words if found.repair is not None and is_repairable(found) else "",
+            repair=repair.words if repair is not None else "",
+            repair_needs=_needs_of_repair(found, repair) if repair is not None else [],
         )
         if is_breaking(entry):
             entry = msgspec.structs.replace(entry, needs=[*entry.needs, acceptance(Rule.CLUSTER_BREAKING)])
@@ -466,6 +469,11 @@ def _needs(found: Examination, needed: Needed) -> list[str]:
     """Return the flags that a deletion needs beyond its command, but for the one that the object's place asks for."""
     declared = [declaration(found.transformer, found.kms_key_id_sha256)] if needed.declaration else []
     return [*declared, *map(acceptance, needed.risks)]
+
+
+def _needs_of_repair(found: Examination, repair: Repair) -> list[str]:
+    """Return the flags that a repair needs, but for the one that the object's place asks for."""
+    return [acceptance(rule) for rule in repair_risks(found, repair) if rule is not Rule.CLUSTER_BREAKING]
 
 
 def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed, again: RepeatedOptions) -> str:

@@ -177,7 +177,7 @@ def _before(
             "Repair what can be had back from its own bytes",
             f"Of {counted(counts.repairable, 'object')} the stored bytes can be put right (repair in the plan): then "
             f"nothing of them is lost. {which} dry runs:",
-            [again.repair(plan_key(entry)) for entry in first],
+            [again.repair(plan_key(entry), _words(entry.repair_needs)) for entry in first],
         )
     yield PlanStep(
         "Look for every other copy",
@@ -202,6 +202,10 @@ def _before(
     )
 
 
+def _words(needs: list[str]) -> list[str]:
+    return [flag.removeprefix(_ACCEPT) for flag in needs if flag.startswith(_ACCEPT)]
+
+
 def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> PlanStep:
     """Return the step that keeps what etcd is about to compact, with the command for the worst of the losses.
 
@@ -218,7 +222,7 @@ def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> P
             [again.get(key, revision=worst.readable_revision), save],
         )
     waits = deletion_waits(worst) or bool(worst.repair)  # a repair brings back what is newer
-    risks = [flag.removeprefix(_ACCEPT) for flag in worst.needs if flag.startswith(_ACCEPT)]
+    risks = _words(worst.needs)
     put_back = again.restore(
         key,
         worst.readable_revision,

@@ -170,7 +170,7 @@ def test_a_report_that_is_cut_is_left_out(
         path.write_bytes(whole[:size])
         document = merged(capfd, path)
         assert [one["report"] for one in document["left_out"]] == [str(path)], size
-        assert (document["reports"], document["exit_code"]) == ([], 3)
+        assert (document["reports"], document["exit_code"]) == ([], 5)
 
 
 def test_hostile_words_do_not_reach_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -248,3 +248,11 @@ def test_a_risk_counts_only_for_whom_the_plan_says_needs_it(empty: DeletionPlan)
     assert counts(needs=["--accept only-copy"]) == {*always, "only-copy"}
     assert counts(needs=["--accept cluster-breaking"]) == always  # who is protected is confirmed one by one
     assert counts(protected="it is in kube-system") == {*always, "cluster-breaking"}
+
+
+def test_a_repair_needs_words_of_its_own(empty: DeletionPlan) -> None:
+    needs = {"needs": ["--accept only-copy"], "repair_needs": ["--accept newer-than-known"]}
+    plan = plan_of(empty, entry(1, repair="what stands behind it", **needs), decide="repair")
+    assert "the repair of" in refused(plan, asked(Rule.ONLY_COPY))
+    (task,) = work(plan, asked(Rule.ONLY_COPY, Rule.NEWER_THAN_KNOWN)).tasks
+    assert [task.heeds(word) for word in ("newer-than-known", "only-copy")] == [True, False]

@@ -156,7 +156,7 @@ def command(
             json_file = again.plan(str(from_report), "plan.json")
             write_plan_table(place.stream, plan, max_rows, json_file=json_file)
         place.sentence = plan_counts(plan)
-    if output_file not in {None, STANDARD_OUTPUT} and reusable:
+    if plan.entries and output_file not in {None, STANDARD_OUTPUT} and reusable:
         say(f"plan {decided_digest(plan)}; review it, then: {again.run_plan(str(output_file), '--dry-run')}")
     for problem in plan.incomplete_reasons:
         say(f"incomplete: {problem}")

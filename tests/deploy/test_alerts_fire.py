@@ -17,7 +17,7 @@ from etcdfix.cli.root import run
 from tests.support.bbolt_writer import database, put
 from tests.support.collecting import ALPHA
 from tests.support.kubelet import DEPLOY, REPOSITORY
-from tests.support.metrics import Samples, read_metrics, value
+from tests.support.metrics import Samples, read_metrics
 from tests.support.objects import allocation, namespace_object
 
 PRACTICE = REPOSITORY / "fixtures" / "practice"
@@ -176,7 +176,7 @@ def test_a_file_that_node_exporter_cannot_read(scan: Scan, firing: Firing) -> No
 
 def test_a_rotation_that_was_not_finished(scan: Scan, firing: Firing) -> None:
     samples = scan(*HEALTHY[:3], PRACTICE / "key3-first.yaml")
-    assert value(samples, "etcdfix_scan_stale_keys") > 0
+    assert value_of(samples, "etcdfix_scan_stale_keys") > 0
     assert "EtcdfixStaleValues" not in firing((samples, 24), at=24)
     assert "EtcdfixStaleValues" in firing((samples, 8 * 24), at=8 * 24)
 

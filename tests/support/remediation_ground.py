@@ -62,6 +62,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     directories: tuple[str, ...] = ("one",)
     key_lost: str = ""
     unchecked: tuple[str, ...] = ()
+    expected: int | None = None
 
     @property
     def log(self) -> Path:
@@ -77,8 +78,9 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     def accepted(self) -> Acceptances:
         """What is accepted on this ground."""
         unchecked = tuple(f"unchecked-member={name}" for name in self.unchecked)
+        alone = (Rule.NO_API_SERVER, Rule.ENDS_CACHED_READS) if self.key_lost else ()
         return Acceptances(
-            key_lost=self.key_lost, words=(*unchecked, Rule.NO_API_SERVER) if self.key_lost else unchecked
+            key_lost=self.key_lost, words=(*unchecked, *alone), expect_mod_revision=self.expected
         )
 
     def asked(self, *words: str, dry_run: bool) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.testing.servers import EtcdServer
+from tests.support.attacks import declared
 from tests.support.change_runs import Registry, candidate_config
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
 
@@ -42,11 +43,9 @@ def test_the_whole_name_is_declared_lost(registry: Registry) -> None:
     key = registry.key("shop/rotated-0")
     for name in (OTHER, ONE.partition(":")[0]):
         with registry.untouched():
-            ran = registry.delete(key, "--declare-key-lost", f"aescbc/v1/{name}", "--accept", "no-api-server")
+            ran = registry.delete(key, *declared(f"aescbc/v1/{name}"))
         assert ran.code == 4, ran.err
-    ran = registry.delete(
-        key, "--declare-key-lost", f"aescbc/v1/{ONE}", "--accept", "no-api-server", "--dry-run"
-    )
+    ran = registry.delete(key, *declared(f"aescbc/v1/{ONE}"), "--dry-run")
     assert ran.code == 0, ran.err
 
 

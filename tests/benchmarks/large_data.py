@@ -57,9 +57,6 @@ def configuration(damage: Damage) -> str:
     )
 
 
-CONFIG = configuration(Damage.NONE)
-
-
 def templates() -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
     """Healthy (key, plaintext) pairs of Secrets and Pods; two small Secrets and a large one."""
     transformers = Transformers.from_configuration(load_configuration(ALPHA.parent / "config-lost.yaml"))

@@ -1,4 +1,4 @@
-"""How fast a scan is beside a digest of its file, how much memory it needs, and how quick help is. Prints figures.
+"""How fast a scan is beside a digest of its file, and how much memory it needs. Prints figures.
 
 ``pytest -m benchmark -s tests/benchmarks``; ``ETCDFIX_BENCH_KEYS`` changes the size (200,000).
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 from pathlib import Path
 
 import pytest
@@ -46,12 +45,3 @@ def test_memory_does_not_grow_with_the_number_of_keys(tmp_path: Path) -> None:
     assert many.anonymous_mb < 250
     assert broken.anonymous_mb < 250
     assert broken.anonymous_mb < few.anonymous_mb + 100
-
-
-def test_help_is_quick() -> None:
-    """``etcdfix --help`` against a bare interpreter."""
-    helps = [run([sys.executable, "-m", "etcdfix", "--help"]).wall for _ in range(RUNS * 2)]
-    bare = [run([sys.executable, "-c", "pass"]).wall for _ in range(RUNS * 2)]
-    print(f"\n{machine()}\n--help {spread([1000 * x for x in helps])} ms")
-    print(f"  a bare interpreter {spread([1000 * x for x in bare])} ms")
-    assert len(helps) == RUNS * 2

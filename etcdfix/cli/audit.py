@@ -38,7 +38,7 @@ from etcdfix.remediation.audit.record import Link
 from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import read_records
-from etcdfix.reports.tables import table_lines, width_for
+from etcdfix.report.tables import table_lines, width_for
 from etcdfix.rules import Rule
 from etcdfix.text.safetext import safe_json, safe_text
 

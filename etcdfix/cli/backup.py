@@ -23,8 +23,8 @@ from etcdfix.operations.look.backups import (
     verification_exit_code,
     verify_backups,
 )
-from etcdfix.reports.backup_model import BackupPruning
-from etcdfix.reports.formats.backups import FORMATS, Document, write_backups
+from etcdfix.report.backup_model import BackupPruning
+from etcdfix.report.formats.backups import FORMATS, Document, write_backups
 from etcdfix.rules import Rule
 
 LIST_EXIT_CODES = {

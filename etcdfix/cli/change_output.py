@@ -18,8 +18,8 @@ from etcdfix.operations.change.preview import outcome_lines
 from etcdfix.operations.change.report import outcome_report, refusal_report
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.reports.formats.machine import document_text
-from etcdfix.reports.model import ChangeReport
+from etcdfix.report.formats.machine import document_text
+from etcdfix.report.model import ChangeReport
 from etcdfix.text.commands import RepeatedOptions
 
 A = TypeVar("A", bound=Account[Any])

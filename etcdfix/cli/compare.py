@@ -22,8 +22,8 @@ from etcdfix.operations.look.compare import (
     compare_members,
     compare_sources,
 )
-from etcdfix.reports.formats.of_lists import COMPARE_FORMATS
-from etcdfix.reports.origin import shown_word
+from etcdfix.report.formats.of_lists import COMPARE_FORMATS
+from etcdfix.report.origin import shown_word
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 

@@ -19,8 +19,8 @@ from etcdfix.cli.safety import api_access
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
-from etcdfix.reports.formats.of_lists import COPIES_FORMATS
-from etcdfix.reports.saved_report import load_report
+from etcdfix.report.formats.of_lists import COPIES_FORMATS
+from etcdfix.report.saved_report import load_report
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "every object has a good copy, or none is unreadable or was deleted",

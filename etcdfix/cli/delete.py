@@ -26,8 +26,8 @@ from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_kee
 from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.reports.planfile import load_plan
+from etcdfix.report.plan_model import DeletionPlan
+from etcdfix.report.planfile import load_plan
 from etcdfix.rules import Rule, acceptance
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 

@@ -21,7 +21,7 @@ from etcdfix.inputs.releases import LAST_MINOR
 from etcdfix.operations.look.doctor import DoctorRequest, DoctorResult, examine_health
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.reports.formats.doctor import DOCTOR_FORMATS
+from etcdfix.report.formats.doctor import DOCTOR_FORMATS
 from etcdfix.sources.connection import EtcdConnection, connection_from_options
 
 MEANINGS: dict[ExitCode, str] = {

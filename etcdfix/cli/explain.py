@@ -17,9 +17,9 @@ from etcdfix.cli.report_place import report_place
 from etcdfix.cli.single_key import single_key
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.explain_cause import cause_list, cause_page, named_cause
-from etcdfix.reports.explain_model import ExplainReport
-from etcdfix.reports.formats.causes import CAUSE_FORMATS
-from etcdfix.reports.formats.explain import EXPLAIN_FORMATS
+from etcdfix.report.explain_model import ExplainReport
+from etcdfix.report.formats.causes import CAUSE_FORMATS
+from etcdfix.report.formats.explain import EXPLAIN_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "explained; a key that can be read, or that holds no object of the API",

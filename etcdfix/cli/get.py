@@ -32,8 +32,8 @@ from etcdfix.operations.look.get import (
 )
 from etcdfix.operations.look.get_lines import Lines
 from etcdfix.operations.opening import open_plugins, open_source
-from etcdfix.reports.origin import shown_word
-from etcdfix.reports.printers.writers import WRITERS
+from etcdfix.report.origin import shown_word
+from etcdfix.report.printers.writers import WRITERS
 from etcdfix.scope import check_namespace, parse_object, split_words
 from etcdfix.sources.base import Source
 

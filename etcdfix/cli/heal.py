@@ -43,7 +43,7 @@ from etcdfix.operations.change.heal_lines import (
 )
 from etcdfix.operations.change.heal_look import LeftAlone
 from etcdfix.operations.opening import open_cluster
-from etcdfix.reports.saved_report import SavedReport, load_report
+from etcdfix.report.saved_report import SavedReport, load_report
 from etcdfix.rules import Rule
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import display

@@ -17,7 +17,7 @@ from etcdfix.cli.progress import progress_of
 from etcdfix.cli.single_key import single_key
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
 from etcdfix.operations.look.history_log import KeyLog
-from etcdfix.reports.formats.history import HISTORY_FORMATS
+from etcdfix.report.formats.history import HISTORY_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "every revision that is kept can be read",

@@ -25,7 +25,7 @@ from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.impact import POLICIES, impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex
 from etcdfix.operations.look.missing import why_missing
-from etcdfix.reports.formats.of_graph import IMPACT_FORMATS
+from etcdfix.report.formats.of_graph import IMPACT_FORMATS
 from etcdfix.scope import ObjectWord
 from etcdfix.storagekey import display
 

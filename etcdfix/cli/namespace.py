@@ -28,7 +28,7 @@ from etcdfix.operations.look.namespace import (
     namespace_report,
     terminating_names,
 )
-from etcdfix.reports.formats.of_graph import NAMESPACE_FORMATS
+from etcdfix.report.formats.of_graph import NAMESPACE_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing blocks it",

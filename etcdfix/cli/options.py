@@ -23,7 +23,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
 from etcdfix.inputs.releases import parse_kubernetes_version
 from etcdfix.operations.opening import Inputs, load_encryption
-from etcdfix.reports.origin import shown_word
+from etcdfix.report.origin import shown_word
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 from etcdfix.workers.jobs import MOST_JOBS

@@ -14,7 +14,7 @@ from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say_incomplete
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.orphans import orphans_report
-from etcdfix.reports.formats.of_graph import ORPHANS_FORMATS
+from etcdfix.report.formats.of_graph import ORPHANS_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "every key belongs to somebody",

@@ -24,12 +24,12 @@ from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT
 from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.opening import open_examiner, open_source
-from etcdfix.reports.formats.machine import write_rows_json
-from etcdfix.reports.formats.plan_table import write_plan_table
-from etcdfix.reports.head import plan_counts
-from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.reports.planfile import decided_digest
-from etcdfix.reports.saved_report import MOST_OF_A_PLAN, load_report
+from etcdfix.report.formats.machine import write_rows_json
+from etcdfix.report.formats.plan_table import write_plan_table
+from etcdfix.report.head import plan_counts
+from etcdfix.report.plan_model import DeletionPlan
+from etcdfix.report.planfile import decided_digest
+from etcdfix.report.saved_report import MOST_OF_A_PLAN, load_report
 
 
 def _is_run(words: Sequence[str]) -> bool:

@@ -41,7 +41,7 @@ from etcdfix.operations.change.run_plan import Ran, RunPreview, run_plan
 from etcdfix.operations.change.run_tasks import RunRequest, Task
 from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.reports.planfile import plan_key
+from etcdfix.report.planfile import plan_key
 from etcdfix.rules import Rule
 from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import ACKNOWLEDGEMENT

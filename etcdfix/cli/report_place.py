@@ -9,8 +9,8 @@ from typing import BinaryIO, Concatenate, ParamSpec, TypeVar
 
 from etcdfix.cli.output import say
 from etcdfix.inputs.outputfile import destination, is_file_by_itself
-from etcdfix.reports.base import FirstLine, Reporter
-from etcdfix.reports.summing_up import SummingUp
+from etcdfix.report.base import FirstLine, Reporter
+from etcdfix.report.summing_up import SummingUp
 from etcdfix.text.notes import Note
 
 T = TypeVar("T")

@@ -33,8 +33,8 @@ from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.places import RecordPaths, disk_warning, lasting_warnings
 from etcdfix.remediation.rescue.record import RescueRecord
 from etcdfix.remediation.rescue.store import RescueStore
-from etcdfix.reports.formats.rescue import RESCUE_FORMATS
-from etcdfix.reports.saved_report import ReportedScope, ReportedSource, SavedReport, load_report
+from etcdfix.report.formats.rescue import RESCUE_FORMATS
+from etcdfix.report.saved_report import ReportedScope, ReportedSource, SavedReport, load_report
 from etcdfix.scope import builtin_key, parse_object, split_words
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 from etcdfix.text.safetext import key_word

@@ -11,7 +11,7 @@ import msgspec
 
 from etcdfix.cli.command import Command
 from etcdfix.errors import ConfigurationError
-from etcdfix.reports.schema import SCHEMAS, schema_of
+from etcdfix.report.schema import SCHEMAS, schema_of
 
 
 def audit_schema() -> dict[str, Any]:

@@ -12,8 +12,8 @@ from etcdfix import __version__
 from etcdfix.cli.command import Command
 from etcdfix.cli.output import require_output
 from etcdfix.inputs.releases import FIRST_MINOR, LAST_MINOR
-from etcdfix.reports.formats.text import aligned
-from etcdfix.reports.model import API_VERSION
+from etcdfix.report.formats.text import aligned
+from etcdfix.report.model import API_VERSION
 
 DEPENDENCIES: Final = (
     "cbor2", "click", "cryptography", "google-crc32c", "grpcio", "jinja2", "msgspec", "protobuf", "PyNaCl", "PyYAML",

@@ -12,9 +12,9 @@ from etcdfix.inputs.releases import parse_kubernetes_version
 from etcdfix.operations.look.gathering import FAILING
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.operations.opening import Inputs, load_encryption, open_plugins, open_source
-from etcdfix.reports.base import Reporter
-from etcdfix.reports.baseline import load_baseline
-from etcdfix.reports.model import Finding, Summary
+from etcdfix.report.base import Reporter
+from etcdfix.report.baseline import load_baseline
+from etcdfix.report.model import Finding, Summary
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import DEFAULT_PREFIX
 from etcdfix.testing.failures import without_frames

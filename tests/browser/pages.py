@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from etcdfix.model import Evidence, Outcome, ServerBehaviour
-from etcdfix.reports.finding import finding_from
-from etcdfix.reports.formats.html_scan import HTMLReporter
-from etcdfix.reports.model import Finding, LostKey, Remedy, SharedWords
+from etcdfix.report.finding import finding_from
+from etcdfix.report.formats.html_scan import HTMLReporter
+from etcdfix.report.model import Finding, LostKey, Remedy, SharedWords
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination

@@ -17,7 +17,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.operations.look.explain_cause import cause_summary
-from etcdfix.reports.formats.causes import head_lines
+from etcdfix.report.formats.causes import head_lines
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.server_messages import SERVER_MESSAGES
 from tests.exam.kinds_of_damage import DAMAGES

@@ -18,8 +18,8 @@ from etcdfix.examine import Examiner
 from etcdfix.golang import goyaml
 from etcdfix.golang.gojsontext import encode_json
 from etcdfix.model import Outcome
-from etcdfix.reports.printers.objects import Form, Viewer
-from etcdfix.reports.printers.text import json_text, yaml_text
+from etcdfix.report.printers.objects import Form, Viewer
+from etcdfix.report.printers.text import json_text, yaml_text
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer

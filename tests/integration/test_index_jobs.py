@@ -19,9 +19,9 @@ from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_clu
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.reports.formats.machine import JSONReporter, write_rows_json
-from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.reports.saved_report import load_report
+from etcdfix.report.formats.machine import JSONReporter, write_rows_json
+from etcdfix.report.plan_model import DeletionPlan
+from etcdfix.report.saved_report import load_report
 from etcdfix.sources import mvcc
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.reports.finding import finding_from
+from etcdfix.report.finding import finding_from
 from etcdfix.sources.base import Segment, of_several_etcds
 from etcdfix.testing.servers import EtcdServer
 from tests.support.examinations import examination

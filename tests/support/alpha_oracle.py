@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from etcdfix.reports.model import Finding
+from etcdfix.report.model import Finding
 from tests.support.collecting import ALPHA
 
 ORACLE: dict[str, Any] = json.loads((ALPHA / "oracle.json").read_text())

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from etcdfix.cli import opened as module
 from etcdfix.cli.root import run
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.report.schema import SCHEMAS
 from tests.support.impact_objects import Cluster
 from tests.support.memory_source import MemorySource
 

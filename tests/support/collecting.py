@@ -9,8 +9,8 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.reports.base import Reporter
-from etcdfix.reports.model import Conclusion, Finding, Header
+from etcdfix.report.base import Reporter
+from etcdfix.report.model import Conclusion, Finding, Header
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
 

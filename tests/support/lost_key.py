@@ -13,8 +13,8 @@ from etcdfix.examine import Examiner
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.operations.look.plan import PlanRequest
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.reports.formats.machine import JSONLinesReporter, JSONReporter
-from etcdfix.reports.saved_report import load_report
+from etcdfix.report.formats.machine import JSONLinesReporter, JSONReporter
+from etcdfix.report.saved_report import load_report
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.storagekey import StorageLayout
 from tests.support.decoders import shared_decoder

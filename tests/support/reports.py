@@ -6,10 +6,10 @@ import io
 from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 
-from etcdfix.reports.base import Reporter
-from etcdfix.reports.finding import finding_from, is_finding, status_cause
-from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.model import (
+from etcdfix.report.base import Reporter
+from etcdfix.report.finding import finding_from, is_finding, status_cause
+from etcdfix.report.formats import SCAN_FORMATS
+from etcdfix.report.model import (
     Conclusion,
     Header,
     ReportConfiguration,
@@ -19,7 +19,7 @@ from etcdfix.reports.model import (
     Summary,
     Tool,
 )
-from etcdfix.reports.tally import CAP, Tally
+from etcdfix.report.tally import CAP, Tally
 from etcdfix.sources.base import Segment
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination

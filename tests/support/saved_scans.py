@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from etcdfix.model import Outcome
-from etcdfix.reports.finding import finding_from
-from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.model import Finding, Summary
+from etcdfix.report.finding import finding_from
+from etcdfix.report.formats import SCAN_FORMATS
+from etcdfix.report.model import Finding, Summary
 from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
 from tests.support.reports import conclusion, header, source

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.reports.formats import SCAN_FORMATS
+from etcdfix.report.formats import SCAN_FORMATS
 from etcdfix.sources.base import Source
 
 _TIMES = re.compile(rb'"(generated_at|finished_at)":\s*"[^"]*"')

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.reports.model import Finding
+from etcdfix.report.model import Finding
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.alpha_oracle import ORACLE
 from tests.support.collecting import ALPHA, scan

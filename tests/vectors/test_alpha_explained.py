@@ -19,11 +19,11 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.model import Outcome
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
-from etcdfix.reports.explain_model import ExplainReport, Where
-from etcdfix.reports.formats.explain import EXPLAIN_FORMATS
-from etcdfix.reports.formats.history import HISTORY_FORMATS
-from etcdfix.reports.printers.objects import Viewer
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.report.explain_model import ExplainReport, Where
+from etcdfix.report.formats.explain import EXPLAIN_FORMATS
+from etcdfix.report.formats.history import HISTORY_FORMATS
+from etcdfix.report.printers.objects import Viewer
+from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.alpha_oracle import ORACLE

@@ -10,7 +10,7 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.operations.look.encryption import candidates as module
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
-from etcdfix.reports.encryption_model import EncryptionTryReport
+from etcdfix.report.encryption_model import EncryptionTryReport
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout

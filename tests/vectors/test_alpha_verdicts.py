@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from etcdfix.reports.model import Finding
+from etcdfix.report.model import Finding
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.alpha_oracle import (
     CONFIGURATIONS,

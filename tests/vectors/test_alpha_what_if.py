@@ -10,7 +10,7 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.operations.look.encryption import what_if as module
 from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
-from etcdfix.reports.encryption_model import ConfigurationChange, WhatIfReport
+from etcdfix.report.encryption_model import ConfigurationChange, WhatIfReport
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.alpha_oracle import CONFIGURATIONS, RESOURCES, corrupt_for_the_server

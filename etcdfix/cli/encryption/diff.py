@@ -12,7 +12,7 @@ from etcdfix.cli.options import FILE
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.report_place import report_place
 from etcdfix.operations.look.encryption.diff import diff_files
-from etcdfix.reports.formats.configurations import DIFF_FORMATS
+from etcdfix.report.formats.configurations import DIFF_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "the files read and write alike",

@@ -12,7 +12,7 @@ from etcdfix.cli.options import FILE
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.report_place import report_place
 from etcdfix.operations.look.encryption.lint import lint_file
-from etcdfix.reports.formats.configurations import LINT_FORMATS
+from etcdfix.report.formats.configurations import LINT_FORMATS
 
 _LEVELS = ("error", "warning", "advice")
 MEANINGS: dict[ExitCode, str] = {

@@ -13,7 +13,7 @@ from etcdfix.cli.output import require_output
 from etcdfix.cli.output_options import form_option
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.merge import merge_files, require_new
-from etcdfix.reports.formats.configurations import MERGE_FORMATS
+from etcdfix.report.formats.configurations import MERGE_FORMATS
 
 MEANINGS: dict[int, str] = {
     ExitCode.NOTHING_WRONG: "written",

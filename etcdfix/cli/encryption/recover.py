@@ -23,7 +23,7 @@ from etcdfix.operations.look.encryption.bootstrap_log import read_logs
 from etcdfix.operations.look.encryption.recover import RecoverRequest, find_configurations, try_recovered
 from etcdfix.operations.look.encryption.recovered_files import save_configurations
 from etcdfix.operations.opening import open_plugins, open_source
-from etcdfix.reports.formats.recover import RECOVER_FORMATS
+from etcdfix.report.formats.recover import RECOVER_FORMATS
 
 MEANINGS: dict[int, str] = {
     ExitCode.NOTHING_WRONG: "recovered, and together they open everything that was tried",

@@ -20,9 +20,9 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
-from etcdfix.reports.formats.encryption import TRY_FORMATS
-from etcdfix.reports.origin import shown_word
-from etcdfix.reports.saved_report import load_report
+from etcdfix.report.formats.encryption import TRY_FORMATS
+from etcdfix.report.origin import shown_word
+from etcdfix.report.saved_report import load_report
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "the candidates open everything that cannot be read today, or everything can be",

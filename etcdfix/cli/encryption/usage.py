@@ -18,7 +18,7 @@ from etcdfix.cli.progress import progress_of
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.operations.opening import Inputs, open_source
-from etcdfix.reports.formats.encryption import USAGE_FORMATS
+from etcdfix.report.formats.encryption import USAGE_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "told",

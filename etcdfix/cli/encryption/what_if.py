@@ -16,7 +16,7 @@ from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.encryption.config import load_configuration
 from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
-from etcdfix.reports.formats.encryption import WHAT_IF_FORMATS
+from etcdfix.report.formats.encryption import WHAT_IF_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing becomes unreadable",

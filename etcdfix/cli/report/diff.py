@@ -14,7 +14,7 @@ from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.report_place import report_place
 from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.operations.look.diff_reports import diff_reports
-from etcdfix.reports.formats.report_diff import DIFF_FORMATS
+from etcdfix.report.formats.report_diff import DIFF_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing new",

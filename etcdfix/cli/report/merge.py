@@ -13,7 +13,7 @@ from etcdfix.cli.output import say_incomplete
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.report_place import report_place
 from etcdfix.operations.look.merge_reports import merge_reports
-from etcdfix.reports.formats.merge import MERGE_FORMATS
+from etcdfix.report.formats.merge import MERGE_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing is wrong in any report",

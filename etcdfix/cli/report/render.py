@@ -16,12 +16,12 @@ from etcdfix.cli.report_place import report_place
 from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.operations.look.render import FOR_TERMINALS, SCAN_KIND, kind_of, render_document, render_scan
-from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.formats.machine import write_rows_json
-from etcdfix.reports.formats.of_saved import SAVED_KINDS
-from etcdfix.reports.formats.plan_table import write_plan_table
-from etcdfix.reports.head import plan_counts
-from etcdfix.reports.planfile import load_plan
+from etcdfix.report.formats import SCAN_FORMATS
+from etcdfix.report.formats.machine import write_rows_json
+from etcdfix.report.formats.of_saved import SAVED_KINDS
+from etcdfix.report.formats.plan_table import write_plan_table
+from etcdfix.report.head import plan_counts
+from etcdfix.report.planfile import load_plan
 from etcdfix.text.safetext import quote_command
 
 MEANINGS: dict[ExitCode, str] = {

@@ -11,8 +11,8 @@ from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.operations.change.preview import audit_line, settling
 from etcdfix.operations.change.report import audit_fields, refusal_by
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.reports.model import FollowUp
-from etcdfix.reports.origin import TOOL, timestamp
+from etcdfix.report.model import FollowUp
+from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.text.commands import RepeatedOptions
 
 

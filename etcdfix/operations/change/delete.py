@@ -36,9 +36,9 @@ from etcdfix.remediation.preflight.cached_reads import RescuedCopies
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
-from etcdfix.reports.earlier_revision import readable_way
-from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.reports.remedies import recovered_configuration
+from etcdfix.report.earlier_revision import readable_way
+from etcdfix.report.plan_model import DeletionPlan
+from etcdfix.report.remedies import recovered_configuration
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.notes import Note

@@ -16,7 +16,7 @@ from etcdfix.operations.change.preview import api_lines, cluster_lines, warning_
 from etcdfix.operations.change.report import outcome_fields
 from etcdfix.remediation.audit.record import Result, unicode_text
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.reports.heal_model import HealedObject, HealReport, LeftAloneKey
+from etcdfix.report.heal_model import HealedObject, HealReport, LeftAloneKey
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64, safe_text
 from etcdfix.text.words import counted

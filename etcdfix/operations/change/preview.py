@@ -18,10 +18,10 @@ from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.reports.formats.impact_table import assessment_lines
-from etcdfix.reports.head import stakes_of
-from etcdfix.reports.model import FollowUp
-from etcdfix.reports.remedies import less_destructive_remedies, unsafe_deletion_request
+from etcdfix.report.formats.impact_table import assessment_lines
+from etcdfix.report.head import stakes_of
+from etcdfix.report.model import FollowUp
+from etcdfix.report.remedies import less_destructive_remedies, unsafe_deletion_request
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command, safe_text

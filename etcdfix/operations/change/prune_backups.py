@@ -24,8 +24,8 @@ from etcdfix.remediation.backup.prune import (
     survey_backups,
 )
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.reports.backup_model import BackupPruning, KeptFile, PrunedFile
-from etcdfix.reports.origin import TOOL, timestamp
+from etcdfix.report.backup_model import BackupPruning, KeptFile, PrunedFile
+from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64, safe_text

@@ -8,8 +8,8 @@ from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
 from etcdfix.operations.change.preview import follow_ups
 from etcdfix.remediation.audit.record import Result, Verb, unicode_text
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.reports.model import ChangeReport, Refusal
-from etcdfix.reports.origin import TOOL, timestamp
+from etcdfix.report.model import ChangeReport, Refusal
+from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import key_base64

@@ -27,10 +27,10 @@ from etcdfix.remediation.durable import (
     open_directory,
     write_fully,
 )
-from etcdfix.reports.formats.machine import write_rows_json
-from etcdfix.reports.plan_model import DeletionPlan, PlanDecision
-from etcdfix.reports.planfile import load_plan
-from etcdfix.reports.rows import Rows
+from etcdfix.report.formats.machine import write_rows_json
+from etcdfix.report.plan_model import DeletionPlan, PlanDecision
+from etcdfix.report.planfile import load_plan
+from etcdfix.report.rows import Rows
 from etcdfix.rules import Rule, refuse
 
 RUN_SUFFIX: Final = ".run"

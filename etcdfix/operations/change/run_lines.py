@@ -15,9 +15,9 @@ from etcdfix.operations.change.run_plan import Ran, RunPreview
 from etcdfix.operations.change.run_tasks import RunRequest, Task
 from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.reports.model import FollowUp
-from etcdfix.reports.plan_model import Decision
-from etcdfix.reports.plan_run_model import PlanRunReport, RunObject
+from etcdfix.report.model import FollowUp
+from etcdfix.report.plan_model import Decision
+from etcdfix.report.plan_run_model import PlanRunReport, RunObject
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64, key_word, quote_command, safe_text
 from etcdfix.text.words import counted

@@ -46,8 +46,8 @@ from etcdfix.remediation.preflight.expectation import (
     refuse_plan,
 )
 from etcdfix.remediation.reconcile import open_intents_of, reconcile_intent
-from etcdfix.reports.plan_model import Decision, DeletionPlan, PlanDecision, PlanEntry
-from etcdfix.reports.planfile import decided_digest, plan_key
+from etcdfix.report.plan_model import Decision, DeletionPlan, PlanDecision, PlanEntry
+from etcdfix.report.planfile import decided_digest, plan_key
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_word, quote_command, safe_text

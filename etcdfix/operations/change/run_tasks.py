@@ -15,7 +15,7 @@ from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.graph.model import Risk
 from etcdfix.operations.change.execute_change import ChangeRequest
 from etcdfix.remediation.preflight.expectation import refuse_plan
-from etcdfix.reports.plan_model import (
+from etcdfix.report.plan_model import (
     DECLARE_KEY_LOST,
     Decision,
     DeletionPlan,
@@ -24,7 +24,7 @@ from etcdfix.reports.plan_model import (
     decision_on,
     meaning,
 )
-from etcdfix.reports.planfile import plan_key
+from etcdfix.report.planfile import plan_key
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions

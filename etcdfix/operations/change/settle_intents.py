@@ -24,7 +24,7 @@ from etcdfix.remediation.reconcile import (
     reconcile_intent,
     refuse_other_store,
 )
-from etcdfix.reports.model import API_VERSION
+from etcdfix.report.model import API_VERSION
 from etcdfix.rules import Rule
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions

@@ -22,7 +22,7 @@ from etcdfix.remediation.audit.verify import (
     verify,
     without_head,
 )
-from etcdfix.reports.model import API_VERSION
+from etcdfix.report.model import API_VERSION
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import quote_command, safe_text
 from etcdfix.text.words import counted

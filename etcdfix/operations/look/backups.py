@@ -28,14 +28,14 @@ from etcdfix.remediation.backup.directory import (
 )
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.reports.backup_model import (
+from etcdfix.report.backup_model import (
     BackupFinding,
     BackupList,
     BackupVerification,
     ListedBackup,
     OtherFile,
 )
-from etcdfix.reports.origin import TOOL, timestamp
+from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted

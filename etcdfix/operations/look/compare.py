@@ -24,9 +24,9 @@ from etcdfix.operations.look.comparing.members import (
 from etcdfix.operations.look.comparing.streams import Walk
 from etcdfix.operations.look.in_scope import resolved, resolved_among, shown_scope, values_in
 from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
-from etcdfix.reports.compare_model import ComparedCopy, ComparisonReport, CopyHash
-from etcdfix.reports.model import Remedy
-from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
+from etcdfix.report.compare_model import ComparedCopy, ComparisonReport, CopyHash
+from etcdfix.report.model import Remedy
+from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.sources.etcd.hashkv import StoreHash

@@ -27,12 +27,12 @@ from etcdfix.operations.look.copies_places import Search
 from etcdfix.operations.look.in_scope import beside, resolved, searched_for, shown_scope, values_in
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.reports.copies_model import CopiesReport, ObjectCopies, ObjectState
-from etcdfix.reports.head import Stakes
-from etcdfix.reports.model import Remedy
-from etcdfix.reports.origin import report_origin
-from etcdfix.reports.rows import Rows
-from etcdfix.reports.saved_report import SavedReport
+from etcdfix.report.copies_model import CopiesReport, ObjectCopies, ObjectState
+from etcdfix.report.head import Stakes
+from etcdfix.report.model import Remedy
+from etcdfix.report.origin import report_origin
+from etcdfix.report.rows import Rows
+from etcdfix.report.saved_report import SavedReport
 from etcdfix.scope import KeyRange, ResolvedScope, ScopeRequest
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.sources.pages import paged

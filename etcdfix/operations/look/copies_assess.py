@@ -16,7 +16,7 @@ import msgspec
 from etcdfix.model import Confidence, Outcome, ReadableRevision
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought
 from etcdfix.operations.look.replacing import replacing
-from etcdfix.reports.copies_model import (
+from etcdfix.report.copies_model import (
     CopyPlace,
     Fit,
     Grade,
@@ -25,10 +25,10 @@ from etcdfix.reports.copies_model import (
     PlaceKind,
     SurvivingCopy,
 )
-from etcdfix.reports.earlier_revision import readable_way, save_command
-from etcdfix.reports.model import Remedy
-from etcdfix.reports.remedies import repair_way
-from etcdfix.reports.ways import WayKind
+from etcdfix.report.earlier_revision import readable_way, save_command
+from etcdfix.report.model import Remedy
+from etcdfix.report.remedies import repair_way
+from etcdfix.report.ways import WayKind
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions

@@ -18,8 +18,8 @@ from etcdfix.examine_all import Progress
 from etcdfix.model import Confidence
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Sought
-from etcdfix.reports.copies_model import CopyPlace, Fit, PlaceKind
-from etcdfix.reports.origin import shown_word
+from etcdfix.report.copies_model import CopyPlace, Fit, PlaceKind
+from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import Source
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.text.safetext import safe_text

@@ -20,8 +20,8 @@ from etcdfix.inputs.inputfile import SPOILED
 from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.model import Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows, turn_of
-from etcdfix.reports.contradictions import contradictions
-from etcdfix.reports.diff_model import (
+from etcdfix.report.contradictions import contradictions
+from etcdfix.report.diff_model import (
     CauseDifference,
     DiffCounts,
     DiffedFinding,
@@ -30,14 +30,14 @@ from etcdfix.reports.diff_model import (
     ReportDiff,
     Unlike,
 )
-from etcdfix.reports.model import COUNTED
-from etcdfix.reports.origin import TOOL, shown_word, timestamp
-from etcdfix.reports.report_file import (
+from etcdfix.report.model import COUNTED
+from etcdfix.report.origin import TOOL, shown_word, timestamp
+from etcdfix.report.report_file import (
     ReportFile,
     open_report,
     refused,
 )
-from etcdfix.reports.tally import OTHERS
+from etcdfix.report.tally import OTHERS
 from etcdfix.text.safetext import safe_text
 
 _NOT_COMPARED: Final = frozenset({Outcome.READABLE.value, Outcome.NOT_AN_OBJECT.value})

@@ -27,21 +27,21 @@ from etcdfix.operations.look.explain_parts import (
 )
 from etcdfix.operations.look.history import HistoryRequest, kept_revisions, look_into_history
 from etcdfix.readable_revision import ReadableRevisions, Sought
-from etcdfix.reports.explain_model import (
+from etcdfix.report.explain_model import (
     ExplainReport,
     KeptReadable,
     KeptRevisions,
     Neighbour,
     Siblings,
 )
-from etcdfix.reports.finding import finding_from
-from etcdfix.reports.head import stakes_of
-from etcdfix.reports.history_model import HistoryReport
-from etcdfix.reports.model import Remedy
-from etcdfix.reports.next_steps import first_way_out, next_for_undetermined
-from etcdfix.reports.origin import report_origin
-from etcdfix.reports.remedies import Beside, other_copies, ways_out
-from etcdfix.reports.ways import Way, WayKind
+from etcdfix.report.finding import finding_from
+from etcdfix.report.head import stakes_of
+from etcdfix.report.history_model import HistoryReport
+from etcdfix.report.model import Remedy
+from etcdfix.report.next_steps import first_way_out, next_for_undetermined
+from etcdfix.report.origin import report_origin
+from etcdfix.report.remedies import Beside, other_copies, ways_out
+from etcdfix.report.ways import Way, WayKind
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
 from etcdfix.storagekey import display

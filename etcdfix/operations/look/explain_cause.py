@@ -9,7 +9,7 @@ from typing import Final
 
 import etcdfix
 from etcdfix.errors import ConfigurationError
-from etcdfix.reports.cause_model import CauseList, CausePage, CauseSummary, PageSection
+from etcdfix.report.cause_model import CauseList, CausePage, CauseSummary, PageSection
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.deletability import deletability_of_cause, risks_of_cause

@@ -13,7 +13,7 @@ from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
 from etcdfix.model import Attempt, Confidence, FailureReason, Outcome, Part, Peek, PeekState
 from etcdfix.repair import NO_REPAIR, unasked
-from etcdfix.reports.explain_model import (
+from etcdfix.report.explain_model import (
     AttemptResult,
     KeyAttempt,
     LayoutPart,

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.reports.base import fit
-from etcdfix.reports.history_model import ChangeKind, FieldChange
+from etcdfix.report.base import fit
+from etcdfix.report.history_model import ChangeKind, FieldChange
 from etcdfix.text.safetext import safe_text
 
 _RESOURCE_VERSION: Final = ("metadata", "resourceVersion")

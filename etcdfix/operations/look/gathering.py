@@ -16,17 +16,17 @@ from etcdfix.examine_all import View
 from etcdfix.model import Evidence, Outcome, ReadableRevision, ServerBehaviour
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.repair import unasked
-from etcdfix.reports.alike import Alike, OneOfMany, shown_digest, with_evidence
-from etcdfix.reports.base import Reporter
-from etcdfix.reports.earlier_revision import readable_way
-from etcdfix.reports.finding import finding_from, is_finding, status_cause
-from etcdfix.reports.first_step import FirstStep
-from etcdfix.reports.key_loss import KeyLosses, Place, places_of
-from etcdfix.reports.model import Finding, NewFindings, Remedy, Summary
-from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.remedies import ways_out
-from etcdfix.reports.tally import Tally
-from etcdfix.reports.ways import Way, WayKind
+from etcdfix.report.alike import Alike, OneOfMany, shown_digest, with_evidence
+from etcdfix.report.base import Reporter
+from etcdfix.report.earlier_revision import readable_way
+from etcdfix.report.finding import finding_from, is_finding, status_cause
+from etcdfix.report.first_step import FirstStep
+from etcdfix.report.key_loss import KeyLosses, Place, places_of
+from etcdfix.report.model import Finding, NewFindings, Remedy, Summary
+from etcdfix.report.next_steps import first_way_out
+from etcdfix.report.remedies import ways_out
+from etcdfix.report.tally import Tally
+from etcdfix.report.ways import Way, WayKind
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, display

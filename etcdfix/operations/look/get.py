@@ -15,8 +15,8 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Examining
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.reports.printers.objects import Form, Shown, Viewer
-from etcdfix.reports.printers.writers import Writer
+from etcdfix.report.printers.objects import Form, Shown, Viewer
+from etcdfix.report.printers.writers import Writer
 from etcdfix.resource_words import builtin_word, find_resources, require_resource
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, word_bytes

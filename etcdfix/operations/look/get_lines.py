@@ -7,11 +7,11 @@ from collections.abc import Callable
 from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
 from etcdfix.operations.look.missing import why_missing
-from etcdfix.reports.head import Stakes, stakes_of
-from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.printers.objects import Form, Shown, message_of
-from etcdfix.reports.remedies import ways_out
-from etcdfix.reports.ways import WayKind
+from etcdfix.report.head import Stakes, stakes_of
+from etcdfix.report.next_steps import first_way_out
+from etcdfix.report.printers.objects import Form, Shown, message_of
+from etcdfix.report.remedies import ways_out
+from etcdfix.report.ways import WayKind
 from etcdfix.resource_words import is_cluster_scoped
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import display

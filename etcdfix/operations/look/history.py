@@ -21,20 +21,20 @@ from etcdfix.model import Confidence, KeptRevision, Outcome, ReadableRevision, S
 from etcdfix.operations.look.field_changes import Comparable, field_changes
 from etcdfix.operations.look.history_log import KeyLog, ObjectNow
 from etcdfix.readable_revision import reads, tells_apart
-from etcdfix.reports.earlier_revision import readable_way, save_command
-from etcdfix.reports.finding import finding_from
-from etcdfix.reports.head import stakes_of
-from etcdfix.reports.history_model import (
+from etcdfix.report.earlier_revision import readable_way, save_command
+from etcdfix.report.finding import finding_from
+from etcdfix.report.head import stakes_of
+from etcdfix.report.history_model import (
     Event,
     FieldChange,
     HistoryLog,
     HistoryReport,
     HistoryRevision,
 )
-from etcdfix.reports.model import Remedy, ValueKind
-from etcdfix.reports.origin import report_origin
-from etcdfix.reports.printers.objects import Form, Viewer
-from etcdfix.reports.ways import WayKind
+from etcdfix.report.model import Remedy, ValueKind
+from etcdfix.report.origin import report_origin
+from etcdfix.report.printers.objects import Form, Viewer
+from etcdfix.report.ways import WayKind
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import GRANTED

@@ -16,9 +16,9 @@ from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.replacing import replacing
-from etcdfix.reports.finding import finding_from
-from etcdfix.reports.history_model import Event, HistoryLog, LoggedRevision
-from etcdfix.reports.model import ValueKind
+from etcdfix.report.finding import finding_from
+from etcdfix.report.history_model import Event, HistoryLog, LoggedRevision
+from etcdfix.report.model import ValueKind
 from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource

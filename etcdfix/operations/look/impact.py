@@ -19,13 +19,13 @@ from etcdfix.graph.users import by_role
 from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.reports.finding import finding_from
-from etcdfix.reports.head import stakes_of
-from etcdfix.reports.impact_model import Dependents, Identity, ImpactReport, UserGroup
-from etcdfix.reports.model import Finding, Remedy
-from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.remedies import ways_out
-from etcdfix.reports.ways import Way
+from etcdfix.report.finding import finding_from
+from etcdfix.report.head import stakes_of
+from etcdfix.report.impact_model import Dependents, Identity, ImpactReport, UserGroup
+from etcdfix.report.model import Finding, Remedy
+from etcdfix.report.next_steps import first_way_out
+from etcdfix.report.remedies import ways_out
+from etcdfix.report.ways import Way
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command

@@ -12,8 +12,8 @@ from etcdfix.examine_all import Beyond
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.copies_gather import Wanted
 from etcdfix.readers import Plugins
-from etcdfix.reports.model import Scope
-from etcdfix.reports.origin import shown_word
+from etcdfix.report.model import Scope
+from etcdfix.report.origin import shown_word
 from etcdfix.scope import (
     KeyRange,
     KeysBelow,

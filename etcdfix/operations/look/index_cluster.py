@@ -18,7 +18,7 @@ from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.interruptions import whole_calls
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
-from etcdfix.reports.origin import report_origin
+from etcdfix.report.origin import report_origin
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.words import counted

@@ -10,12 +10,12 @@ import msgspec
 
 from etcdfix.errors import why
 from etcdfix.inputs.inputfile import NO_ROOM, SPOILED, spoiled
-from etcdfix.reports.contradictions import contradictions
-from etcdfix.reports.head import lost_midway
-from etcdfix.reports.merge_model import LeftOutReport, MergedReport, ReportMerge
-from etcdfix.reports.model import COUNTED, Counts, Ending, Header
-from etcdfix.reports.origin import TOOL, shown_word, timestamp
-from etcdfix.reports.report_file import ReportFile, open_report
+from etcdfix.report.contradictions import contradictions
+from etcdfix.report.head import lost_midway
+from etcdfix.report.merge_model import LeftOutReport, MergedReport, ReportMerge
+from etcdfix.report.model import COUNTED, Counts, Ending, Header
+from etcdfix.report.origin import TOOL, shown_word, timestamp
+from etcdfix.report.report_file import ReportFile, open_report
 
 _NOTHING_WRONG, _FINDINGS, _INCOMPLETE, _NO_REPORT = 0, 1, 3, 5
 

@@ -32,16 +32,16 @@ from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
 from etcdfix.operations.look.webhook_steps import webhook_steps
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.reports.head import stakes_of
-from etcdfix.reports.impact_model import MissingAPI, NamespaceReport, NamespaceStep
-from etcdfix.reports.model import Remedy
-from etcdfix.reports.next_steps import first_way_out
-from etcdfix.reports.remedies import (
+from etcdfix.report.head import stakes_of
+from etcdfix.report.impact_model import MissingAPI, NamespaceReport, NamespaceStep
+from etcdfix.report.model import Remedy
+from etcdfix.report.next_steps import first_way_out
+from etcdfix.report.remedies import (
     recovered_configuration,
     unsafe_deletion_request,
     ways_out,
 )
-from etcdfix.reports.ways import Way, WayKind, risks_to_accept
+from etcdfix.report.ways import Way, WayKind, risks_to_accept
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, RepeatedOptions

@@ -36,9 +36,9 @@ from etcdfix.operations.look.plan_steps import (
     what_it_is,
 )
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.reports.model import API_VERSION
-from etcdfix.reports.origin import TOOL, shown_configuration, shown_word, timestamp
-from etcdfix.reports.plan_model import (
+from etcdfix.report.model import API_VERSION
+from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
+from etcdfix.report.plan_model import (
     DeletionPlan,
     PlanEntry,
     PlanGroup,
@@ -48,10 +48,10 @@ from etcdfix.reports.plan_model import (
     decision_on,
     declaration,
 )
-from etcdfix.reports.planfile import sealed
-from etcdfix.reports.remedies import repair_risks
-from etcdfix.reports.rows import Rows
-from etcdfix.reports.saved_report import SavedReport
+from etcdfix.report.planfile import sealed
+from etcdfix.report.remedies import repair_risks
+from etcdfix.report.rows import Rows
+from etcdfix.report.saved_report import SavedReport
 from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Indexed, Source
 from etcdfix.text.commands import RepeatedOptions

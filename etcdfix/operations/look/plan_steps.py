@@ -20,14 +20,14 @@ from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, GroupResource, Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.reports.earlier_revision import save_command
-from etcdfix.reports.head import entry_stake
-from etcdfix.reports.model import Remedy
-from etcdfix.reports.next_steps import next_for_undetermined
-from etcdfix.reports.plan_model import PlanEntry, PlanGroup, PlanStep, deletion_waits, meaning
-from etcdfix.reports.planfile import plan_key
-from etcdfix.reports.remedies import recovered_configuration
-from etcdfix.reports.rows import Rows
+from etcdfix.report.earlier_revision import save_command
+from etcdfix.report.head import entry_stake
+from etcdfix.report.model import Remedy
+from etcdfix.report.next_steps import next_for_undetermined
+from etcdfix.report.plan_model import PlanEntry, PlanGroup, PlanStep, deletion_waits, meaning
+from etcdfix.report.planfile import plan_key
+from etcdfix.report.remedies import recovered_configuration
+from etcdfix.report.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause

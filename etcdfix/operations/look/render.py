@@ -18,9 +18,9 @@ from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, SPOILED, Readable, mapped
 from etcdfix.inputs.jsonparts import MOST_PIECE_BYTES, beginning, members, piece
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.model import Outcome
-from etcdfix.reports.base import Reporter
-from etcdfix.reports.formats.of_saved import SAVED_KINDS
-from etcdfix.reports.model import (
+from etcdfix.report.base import Reporter
+from etcdfix.report.formats.of_saved import SAVED_KINDS
+from etcdfix.report.model import (
     API_VERSION,
     Conclusion,
     Ending,
@@ -31,8 +31,8 @@ from etcdfix.reports.model import (
     Summary,
     other_version,
 )
-from etcdfix.reports.next_steps import PLUGIN_REMEDIES, WELL
-from etcdfix.reports.report_file import ReportFile
+from etcdfix.report.next_steps import PLUGIN_REMEDIES, WELL
+from etcdfix.report.report_file import ReportFile
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.causes import Cause
 

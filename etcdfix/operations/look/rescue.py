@@ -36,10 +36,10 @@ from etcdfix.operations.look.rescue_report import (
 from etcdfix.operations.look.rescue_targets import Target, Targets
 from etcdfix.remediation.rescue.record import BATCH, RescueRecord
 from etcdfix.remediation.rescue.store import Origin, RescueStore
-from etcdfix.reports.model import ReportConfiguration
-from etcdfix.reports.origin import TOOL, shown_word, timestamp
-from etcdfix.reports.rescue_model import Rescued, RescueReport, RescueServer
-from etcdfix.reports.saved_report import SavedReport
+from etcdfix.report.model import ReportConfiguration
+from etcdfix.report.origin import TOOL, shown_word, timestamp
+from etcdfix.report.rescue_model import Rescued, RescueReport, RescueServer
+from etcdfix.report.saved_report import SavedReport
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.rules import Rule, refuse
 from etcdfix.text.words import counted

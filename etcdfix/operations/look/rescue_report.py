@@ -12,8 +12,8 @@ from etcdfix.apiserver.all_servers import Absent
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.model import GroupResource
 from etcdfix.operations.look.rescue_targets import Target
-from etcdfix.reports.model import Remedy
-from etcdfix.reports.rescue_model import SAVED_STATES, Rescued, RescuedObject, RescueKind, RescueServer
+from etcdfix.report.model import Remedy
+from etcdfix.report.rescue_model import SAVED_STATES, Rescued, RescuedObject, RescueKind, RescueServer
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions

@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
-from etcdfix.reports.saved_report import ReportedValue, SavedReport
+from etcdfix.report.saved_report import ReportedValue, SavedReport
 from etcdfix.storagekey import StorageCodec, StorageLayout, api_path, display
 from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 

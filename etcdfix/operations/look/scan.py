@@ -20,23 +20,23 @@ from etcdfix.model import Outcome, key_id_digest
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.gathering import SAMPLE, Gathering
 from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
-from etcdfix.reports.base import Reporter
-from etcdfix.reports.baseline import Baseline
-from etcdfix.reports.model import (
+from etcdfix.report.base import Reporter
+from etcdfix.report.baseline import Baseline
+from etcdfix.report.model import (
     Conclusion,
     Header,
     KMSPluginSummary,
     KMSSummary,
     Summary,
 )
-from etcdfix.reports.next_steps import (
+from etcdfix.report.next_steps import (
     awaited_plugins,
     next_way_out,
     plugin_problems,
     undetermined_problem,
 )
-from etcdfix.reports.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
-from etcdfix.reports.tally import CAP, Tally
+from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
+from etcdfix.report.tally import CAP, Tally
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import display, likely_prefixes

@@ -8,7 +8,7 @@ from weakref import finalize
 
 import msgspec
 
-from etcdfix.reports.rows import Rows
+from etcdfix.report.rows import Rows
 from etcdfix.sources.sortedruns import SortedRecords
 
 V = TypeVar("V")

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.model import WebhookHold
-from etcdfix.reports.formats.namespace import SERVICE_PROBLEMS, webhook_name
-from etcdfix.reports.impact_model import NamespaceStep
+from etcdfix.report.formats.namespace import SERVICE_PROBLEMS, webhook_name
+from etcdfix.report.impact_model import NamespaceStep
 from etcdfix.text.words import counted
 
 _MOST: Final = 20

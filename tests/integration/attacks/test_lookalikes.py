@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from etcdfix.reports.planfile import load_plan
+from etcdfix.report.planfile import load_plan
 from etcdfix.rules import Rule
 from tests.integration.cli.test_delete_plan import planned
 from tests.support.attacks import (

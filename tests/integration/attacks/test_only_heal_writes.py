@@ -17,7 +17,7 @@ import pytest
 from etcdfix.cli.root import cli
 from etcdfix.model import GroupResource
 from etcdfix.remediation.patcher import HEALED_AT
-from etcdfix.reports.planfile import decided_digest, load_plan
+from etcdfix.report.planfile import decided_digest, load_plan
 from etcdfix.rescued import read_index
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import ALARM, READ_METHODS

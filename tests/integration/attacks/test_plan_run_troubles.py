@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from etcdfix.remediation.backup.file import digest
-from etcdfix.reports.formats.machine import write_rows_json
-from etcdfix.reports.planfile import load_plan, sealed
+from etcdfix.report.formats.machine import write_rows_json
+from etcdfix.report.planfile import load_plan, sealed
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.attacks import TRUE, seal
 from tests.support.attacks import secret as sealed_secret

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from etcdfix.cli import change_output
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.report.schema import SCHEMAS
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import Ran, Registry, candidate_config
 from tests.support.objects import KEY_2, aescbc, secret

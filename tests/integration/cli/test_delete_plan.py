@@ -15,9 +15,9 @@ import pytest
 from msgspec.structs import replace
 
 from etcdfix.operations.change import delete as module
-from etcdfix.reports.formats.machine import write_rows_json
-from etcdfix.reports.plan_model import DeletionPlan, LeftOut
-from etcdfix.reports.planfile import load_plan, sealed
+from etcdfix.report.formats.machine import write_rows_json
+from etcdfix.report.plan_model import DeletionPlan, LeftOut
+from etcdfix.report.planfile import load_plan, sealed
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner

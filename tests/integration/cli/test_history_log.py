@@ -11,8 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from etcdfix.reports.history_model import HistoryReport
-from etcdfix.reports.schema import document_schema
+from etcdfix.report.history_model import HistoryReport
+from etcdfix.report.schema import document_schema
 from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import Registry

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from etcdfix.model import KeptRevision, key_id_digest
-from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
-from etcdfix.reports.planfile import load_plan
+from etcdfix.report.plan_model import DeletionPlan, PlanEntry
+from etcdfix.report.planfile import load_plan
 from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.impact_objects import Cluster

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import SourceError
-from etcdfix.reports.model import Summary
+from etcdfix.report.model import Summary
 from etcdfix.testing import (
     CertificateAuthority,
     Damage,

@@ -23,7 +23,7 @@ from etcdfix.remediation.backup import prune
 from etcdfix.remediation.backup.file import encode_content, encode_document, read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.report.schema import SCHEMAS
 from tests.support.audit_logs import own_directory
 from tests.support.backups import PLAINTEXT, Ground
 from tests.support.syslogs import PlayedSyslog
@@ -139,7 +139,7 @@ class TestList:
     def test_more_than_are_shown(
         self, capfd: Captured, ground: Ground, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("etcdfix.reports.formats.backups._MOST_SHOWN", 1)
+        monkeypatch.setattr("etcdfix.report.formats.backups._MOST_SHOWN", 1)
         for name in ("a", "b"):
             (ground.directories[0] / name).touch()
         ground.change()

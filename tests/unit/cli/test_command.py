@@ -13,7 +13,7 @@ import pytest
 from etcdfix.cli.command import Command, habits
 from etcdfix.cli.output import HABITS, own_habits, say, say_exchange, say_lines, say_next
 from etcdfix.cli.root import run
-from etcdfix.reports.base import Output
+from etcdfix.report.base import Output
 from etcdfix.sources.etcd.trace import Exchange, listening, question
 from etcdfix.text.colour import ColourChoice
 from etcdfix.text.notes import Note

@@ -15,7 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from etcdfix.cli.root import run
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.report.schema import SCHEMAS
 from etcdfix.wire.etcd import ALARM, MEMBER_LIST, STATUS, message
 from tests.support.audit_logs import own_directory, write_log
 from tests.support.cluster_index_runs import HOSTILE, assert_harmless

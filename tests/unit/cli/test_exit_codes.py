@@ -11,7 +11,7 @@ from etcdfix.cli.exit_codes import MEANINGS, ExitCode, scan_exit_code
 from etcdfix.model import Outcome
 from etcdfix.operations.look.gathering import FAILING
 from etcdfix.operations.look.scan import ScanResult
-from etcdfix.reports.model import Summary
+from etcdfix.report.model import Summary
 
 BAD = {Outcome.DECRYPT_FAILURE: 1, Outcome.INCONSISTENT: 0}
 DOUBTFUL = {Outcome.UNDETERMINED: 1}

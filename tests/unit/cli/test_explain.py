@@ -11,7 +11,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.operations.look import explain_cause
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.report.schema import SCHEMAS
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 
 REPOSITORY = Path(__file__).parents[3]

@@ -11,8 +11,8 @@ import pytest
 from etcdfix.cli import scan as scan_module
 from etcdfix.cli.root import run
 from etcdfix.errors import EndedEarly
-from etcdfix.reports.formats.junit_scan import NAME, READABLE, WHOLE
-from etcdfix.reports.formats.junit_what_if import NOTHING_LOST
+from etcdfix.report.formats.junit_scan import NAME, READABLE, WHOLE
+from etcdfix.report.formats.junit_what_if import NOTHING_LOST
 from tests.support.collecting import ALPHA
 from tests.support.junit import ReadJUnit, read_junit
 from tests.support.memory_source import MemorySource

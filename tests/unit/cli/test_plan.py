@@ -18,8 +18,8 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.graph.users import users_of
-from etcdfix.reports.planfile import load_plan
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.report.planfile import load_plan
+from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout

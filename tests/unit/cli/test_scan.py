@@ -14,7 +14,7 @@ import pytest
 from etcdfix.cli import scan as scan_module
 from etcdfix.cli.root import COMMANDS, cli, run
 from etcdfix.cli.scan import command
-from etcdfix.reports.formats import SCAN_FORMATS
+from etcdfix.report.formats import SCAN_FORMATS
 from tests.support.memory_source import MemorySource
 from tests.support.objects import aescbc, namespace_object, secret
 

@@ -8,7 +8,7 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.cli.schema import audit_schema
 from etcdfix.remediation.audit.grounds import Grounds
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.report.schema import SCHEMAS
 
 ALL = {**SCHEMAS, "audit": audit_schema}
 

@@ -18,9 +18,9 @@ from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_clu
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.proof import check_proof
 from etcdfix.remediation.preflight.similar_values import look_at_all
-from etcdfix.reports.model import Summary
-from etcdfix.reports.next_steps import next_steps
-from etcdfix.reports.plan_model import DECLARE_KEY_LOST
+from etcdfix.report.model import Summary
+from etcdfix.report.next_steps import next_steps
+from etcdfix.report.plan_model import DECLARE_KEY_LOST
 from etcdfix.rules import MEANINGS, Rule
 from etcdfix.verdicts.deletability import IDENTITY as UNENCRYPTED
 from tests.support.impact_objects import Cluster

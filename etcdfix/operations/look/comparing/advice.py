@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from etcdfix.operations.look.comparing.differences import Differences
-from etcdfix.reports.compare_model import Change, ComparedCopy
-from etcdfix.reports.model import Remedy
+from etcdfix.report.compare_model import Change, ComparedCopy
+from etcdfix.report.model import Remedy
 from etcdfix.text.commands import GRANTED, RepeatedOptions
 from etcdfix.text.safetext import key_word, quote_command
 from etcdfix.text.words import counted

@@ -11,8 +11,8 @@ from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
 from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid, KubernetesClientMissing
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
-from etcdfix.reports.base import fit
-from etcdfix.reports.doctor_model import Check, State
+from etcdfix.report.base import fit
+from etcdfix.report.doctor_model import Check, State
 from etcdfix.side_by_side import run_within
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed

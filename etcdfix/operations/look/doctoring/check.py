@@ -6,8 +6,8 @@ from typing import Final
 
 from etcdfix.errors import EtcdfixError
 from etcdfix.remediation.audit.record import unicode_text
-from etcdfix.reports.base import fit
-from etcdfix.reports.doctor_model import Check, State
+from etcdfix.report.base import fit
+from etcdfix.report.doctor_model import Check, State
 from etcdfix.sources.etcd.failures import CallFailed
 
 _LONGEST: Final = 1000

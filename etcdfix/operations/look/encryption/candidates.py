@@ -24,16 +24,16 @@ from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.encryption.whole import Whole
 from etcdfix.operations.look.in_scope import pages_in, resolved
-from etcdfix.reports.encryption_model import (
+from etcdfix.report.encryption_model import (
     CandidateOnGroup,
     CandidateResult,
     EncryptionTryReport,
     FindingGroup,
 )
-from etcdfix.reports.model import Remedy
-from etcdfix.reports.origin import report_origin, shown_word
-from etcdfix.reports.saved_report import SavedReport
-from etcdfix.reports.tally import MAX_NAMES, OTHERS
+from etcdfix.report.model import Remedy
+from etcdfix.report.origin import report_origin, shown_word
+from etcdfix.report.saved_report import SavedReport
+from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import paged

@@ -17,7 +17,7 @@ from etcdfix.encryption.config_diff import (
 )
 from etcdfix.encryption.transformer import IDENTITY
 from etcdfix.errors import ConfigurationError
-from etcdfix.reports.configurations_model import (
+from etcdfix.report.configurations_model import (
     ComparedRule,
     ConfigurationDifference,
     ConfiguredKeyName,
@@ -25,7 +25,7 @@ from etcdfix.reports.configurations_model import (
     FileList,
     KeyInPlace,
 )
-from etcdfix.reports.origin import TOOL, shown_configurations, shown_word, timestamp
+from etcdfix.report.origin import TOOL, shown_configurations, shown_word, timestamp
 
 _ADD: Final = "add it to the files that lack it, behind what writes there, before anything is written anew"
 _NEXT: Final[Mapping[DifferenceKind, str]] = {

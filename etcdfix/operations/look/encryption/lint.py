@@ -9,9 +9,9 @@ from pathlib import Path
 
 from etcdfix.encryption.config import decode_rules, read_configuration
 from etcdfix.encryption.config_lint import LintLevel, lint
-from etcdfix.reports.configurations_model import EncryptionLintReport, LintCounts, LintProblem
-from etcdfix.reports.model import ReportConfiguration
-from etcdfix.reports.origin import TOOL, shown_word, timestamp
+from etcdfix.report.configurations_model import EncryptionLintReport, LintCounts, LintProblem
+from etcdfix.report.model import ReportConfiguration
+from etcdfix.report.origin import TOOL, shown_word, timestamp
 
 
 def lint_file(path: Path) -> EncryptionLintReport:

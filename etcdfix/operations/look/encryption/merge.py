@@ -20,15 +20,15 @@ from etcdfix.remediation.audit.log import RESERVE_SUFFIX, AuditLog
 from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
 from etcdfix.remediation.audit.record_line import Draft
 from etcdfix.remediation.durable import default_audit_log
-from etcdfix.reports.configurations_model import (
+from etcdfix.report.configurations_model import (
     EncryptionMergeReport,
     MergeDecision,
     MergedKey,
     MergedRule,
     MergeRecord,
 )
-from etcdfix.reports.model import ReportConfiguration
-from etcdfix.reports.origin import TOOL, shown_configurations, shown_word, timestamp
+from etcdfix.report.model import ReportConfiguration
+from etcdfix.report.origin import TOOL, shown_configurations, shown_word, timestamp
 
 OpenOutput = Callable[[], AbstractContextManager[BinaryIO]]
 """Opens the file that is written."""

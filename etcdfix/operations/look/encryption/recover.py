@@ -26,11 +26,11 @@ from etcdfix.operations.look.encryption.bootstrap_values import (
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, Tried, TryRequest, try_candidates
 from etcdfix.operations.look.encryption.node_stages import NodeStages, read_node_stages
 from etcdfix.operations.look.encryption.recover_advice import next_step, notes
-from etcdfix.reports.configurations_model import ConfiguredKeyName, MergeRecord
-from etcdfix.reports.encryption_model import CandidateResult
-from etcdfix.reports.model import ReportConfiguration
-from etcdfix.reports.origin import report_origin, shown_word
-from etcdfix.reports.recover_model import (
+from etcdfix.report.configurations_model import ConfiguredKeyName, MergeRecord
+from etcdfix.report.encryption_model import CandidateResult
+from etcdfix.report.model import ReportConfiguration
+from etcdfix.report.origin import report_origin, shown_word
+from etcdfix.report.recover_model import (
     BootstrapValue,
     EncryptionRecoverReport,
     NamedByNodes,

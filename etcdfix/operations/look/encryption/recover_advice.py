@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from etcdfix.reports.model import Remedy
-from etcdfix.reports.recover_model import EncryptionRecoverReport, NamedByNodes
+from etcdfix.report.model import Remedy
+from etcdfix.report.recover_model import EncryptionRecoverReport, NamedByNodes
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted

@@ -11,9 +11,9 @@ from etcdfix.operations.look.encryption.recover import Found, Recovered, Saved, 
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
 from etcdfix.remediation.durable import SafeDirectory, default_audit_log, open_directory
-from etcdfix.reports.configurations_model import MergeRecord
-from etcdfix.reports.model import ReportConfiguration
-from etcdfix.reports.origin import shown_word
+from etcdfix.report.configurations_model import MergeRecord
+from etcdfix.report.model import ReportConfiguration
+from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import SourceDescription
 
 _WHAT = "recovered configuration"

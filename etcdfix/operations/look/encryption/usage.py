@@ -25,10 +25,10 @@ from etcdfix.model import Outcome, StoredValue, key_id_digest
 from etcdfix.operations.look.encryption.whole import MAIN_NOT_READ, DeploymentRequest, Whole, may_be_enveloped
 from etcdfix.remediation.backup.directory import FileKind, look_into
 from etcdfix.remediation.backup.file import read_backup
-from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
-from etcdfix.reports.model import Remedy
-from etcdfix.reports.origin import report_origin, shown_word
-from etcdfix.reports.tally import MAX_NAMES, OTHERS
+from etcdfix.report.encryption_model import EncryptionUsageReport, KeyUsage
+from etcdfix.report.model import Remedy
+from etcdfix.report.origin import report_origin, shown_word
+from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.sources.several import SeveralSources
 from etcdfix.storagekey import ResourcePrefix, StorageCodec

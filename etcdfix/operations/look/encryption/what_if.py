@@ -17,16 +17,16 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_each, no_progress
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.operations.look.encryption.whole import MAIN_NOT_READ, DeploymentRequest, Whole, may_be_enveloped
-from etcdfix.reports.encryption_model import (
+from etcdfix.report.encryption_model import (
     ConfigurationChange,
     ValueChange,
     WhatIfReport,
     WriteKey,
     WriteKeyChange,
 )
-from etcdfix.reports.model import Remedy
-from etcdfix.reports.origin import report_origin, shown_configuration
-from etcdfix.reports.tally import MAX_NAMES, OTHERS
+from etcdfix.report.model import Remedy
+from etcdfix.report.origin import report_origin, shown_configuration
+from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions, piped

@@ -14,7 +14,7 @@ from etcdfix.errors import EndedEarly
 from etcdfix.examine import Reading
 from etcdfix.examine_all import Ending
 from etcdfix.model import GroupResource
-from etcdfix.reports.origin import shown_word
+from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.words import counted

@@ -15,9 +15,9 @@ from jsonschema import Draft202012Validator
 from etcdfix.cli.root import run
 from etcdfix.model import Outcome
 from etcdfix.operations.look.diff_reports import diff_reports
-from etcdfix.reports.finding import finding_from
-from etcdfix.reports.model import Finding, ReportConfiguration, Scope
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.report.finding import finding_from
+from etcdfix.report.model import Finding, ReportConfiguration, Scope
+from etcdfix.report.schema import SCHEMAS
 from etcdfix.verdicts.causes import Cause
 from tests.support.collecting import ALPHA
 from tests.support.examinations import examination

@@ -13,8 +13,8 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.model import Outcome
-from etcdfix.reports.model import NewFindings
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.report.model import NewFindings
+from etcdfix.report.schema import SCHEMAS
 from tests.support.saved_scans import findings, write_report
 
 

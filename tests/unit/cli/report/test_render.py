@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.reports.formats import SCAN_FORMATS
+from etcdfix.report.formats import SCAN_FORMATS
 from tests.support.collecting import ALPHA
 
 READ = [

@@ -18,9 +18,9 @@ from etcdfix.operations.change import run_file
 from etcdfix.operations.change.run_file import RunFile, RunLine
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.durable import SafeDirectory
-from etcdfix.reports.formats.machine import write_rows_json
-from etcdfix.reports.plan_model import DeletionPlan
-from etcdfix.reports.planfile import load_plan, sealed
+from etcdfix.report.formats.machine import write_rows_json
+from etcdfix.report.plan_model import DeletionPlan
+from etcdfix.report.planfile import load_plan, sealed
 from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_for, scan_to
 
 LOG = Path("/var/log/audit.jsonl")

@@ -15,8 +15,8 @@ from etcdfix.operations.look.compare import CompareRequest, CompareResult, compa
 from etcdfix.operations.look.comparing.advice import member_advice
 from etcdfix.operations.look.comparing.differences import Differences, Side
 from etcdfix.operations.look.comparing.streams import Differing
-from etcdfix.reports.compare_model import ComparedCopy
-from etcdfix.reports.formats.of_lists import COMPARE_FORMATS
+from etcdfix.report.compare_model import ComparedCopy
+from etcdfix.report.formats.of_lists import COMPARE_FORMATS
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions

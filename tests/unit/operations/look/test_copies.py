@@ -14,7 +14,7 @@ from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.reports.copies_model import (
+from etcdfix.report.copies_model import (
     CopiesReport,
     Fit,
     Grade,
@@ -22,7 +22,7 @@ from etcdfix.reports.copies_model import (
     ObjectState,
     PlaceKind,
 )
-from etcdfix.reports.formats.of_lists import COPIES_FORMATS
+from etcdfix.report.formats.of_lists import COPIES_FORMATS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout

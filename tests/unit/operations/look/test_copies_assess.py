@@ -10,7 +10,7 @@ import pytest
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.copies_assess import Assessor
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought, digest_of
-from etcdfix.reports.copies_model import CopyPlace, Fit, Grade, ObjectCopies, PlaceKind
+from etcdfix.report.copies_model import CopyPlace, Fit, Grade, ObjectCopies, PlaceKind
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.reports.copies_model import Grade, ObjectState, PlaceKind
+from etcdfix.report.copies_model import Grade, ObjectState, PlaceKind
 from etcdfix.sources.kine import KineSource
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.etcd_history import KUBE_SYSTEM

@@ -10,8 +10,8 @@ import pytest
 from etcdfix.errors import SourceError
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.explain import ExplainRequest, ExplainResult, explain_key
-from etcdfix.reports.explain_model import AttemptResult, ExplainReport
-from etcdfix.reports.formats.explain import EXPLAIN_FORMATS
+from etcdfix.report.explain_model import AttemptResult, ExplainReport
+from etcdfix.report.formats.explain import EXPLAIN_FORMATS
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (

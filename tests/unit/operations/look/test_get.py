@@ -20,8 +20,8 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.get import GetRequest, GetResult, Named, Wanted, read_raw, run_get
-from etcdfix.reports.printers.objects import Form, Shown, message_of
-from etcdfix.reports.printers.writers import WRITERS
+from etcdfix.report.printers.objects import Form, Shown, message_of
+from etcdfix.report.printers.writers import WRITERS
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.protobytes import block, number, object_meta, unknown
 from tests.support.memory_source import MemorySource, stored

@@ -11,8 +11,8 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import SourceError
 from etcdfix.model import KeptRevision, Outcome, Revision, StoredValue
 from etcdfix.operations.look.history import HistoryRequest, HistoryResult, look_into_history
-from etcdfix.reports.formats.history import HISTORY_FORMATS
-from etcdfix.reports.history_model import HistoryReport
+from etcdfix.report.formats.history import HISTORY_FORMATS
+from etcdfix.report.history_model import HistoryReport
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.memory_source import MemorySource

@@ -18,7 +18,7 @@ from etcdfix.examine_frames import decode_answer
 from etcdfix.graph import recreation
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
 from etcdfix.operations.look.plan import PlanRequest, build_plan
-from etcdfix.reports.formats.machine import write_rows_json
+from etcdfix.report.formats.machine import write_rows_json
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout

@@ -27,9 +27,9 @@ from etcdfix.operations.look import plan, plan_gather
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.operations.look.plan_gather import Broken
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.reports.formats.machine import write_rows_json
-from etcdfix.reports.formats.plan_table import write_plan_table
-from etcdfix.reports.plan_model import DeletionPlan, PlanEntry
+from etcdfix.report.formats.machine import write_rows_json
+from etcdfix.report.formats.plan_table import write_plan_table
+from etcdfix.report.plan_model import DeletionPlan, PlanEntry
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
 from etcdfix.verdicts.examination import Examination

@@ -12,9 +12,9 @@ from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.reports.copies_model import CopiesReport
-from etcdfix.reports.explain_model import ExplainReport
-from etcdfix.reports.model import Finding, Remedy, Summary
+from etcdfix.report.copies_model import CopiesReport
+from etcdfix.report.explain_model import ExplainReport
+from etcdfix.report.model import Finding, Remedy, Summary
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions

@@ -17,8 +17,8 @@ from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.reports.formats.encryption import TRY_FORMATS, USAGE_FORMATS
-from etcdfix.reports.formats.of_lists import COPIES_FORMATS
+from etcdfix.report.formats.encryption import TRY_FORMATS, USAGE_FORMATS
+from etcdfix.report.formats.of_lists import COPIES_FORMATS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from etcdfix.operations.look.rescue_report import Afterwards, next_steps
-from etcdfix.reports.rescue_model import Rescued, RescuedObject
+from etcdfix.report.rescue_model import Rescued, RescuedObject
 from etcdfix.rescued import Fit
 from etcdfix.text.commands import KeptOptions, RepeatedOptions
 

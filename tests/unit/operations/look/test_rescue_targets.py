@@ -7,8 +7,8 @@ import pytest
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.rescue_targets import targets_of
-from etcdfix.reports.report_file import ReportFile
-from etcdfix.reports.saved_report import (
+from etcdfix.report.report_file import ReportFile
+from etcdfix.report.saved_report import (
     ReportedScope,
     ReportedSource,
     ReportedValue,

@@ -18,10 +18,10 @@ from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.reports.baseline import load_baseline
-from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.head import found_line
-from etcdfix.reports.model import Header, NewFindings, Summary
+from etcdfix.report.baseline import load_baseline
+from etcdfix.report.formats import SCAN_FORMATS
+from etcdfix.report.head import found_line
+from etcdfix.report.model import Header, NewFindings, Summary
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment
 from etcdfix.spool import Spool

@@ -15,9 +15,9 @@ import pytest
 from etcdfix import spool
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.reports.baseline import Baseline, load_baseline
-from etcdfix.reports.formats import SCAN_FORMATS
-from etcdfix.reports.summing_up import SummingUp
+from etcdfix.report.baseline import Baseline, load_baseline
+from etcdfix.report.formats import SCAN_FORMATS
+from etcdfix.report.summing_up import SummingUp
 from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.examinations import LAYOUT

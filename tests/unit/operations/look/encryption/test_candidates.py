@@ -14,8 +14,8 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.operations.look.encryption import candidates as module
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
-from etcdfix.reports.encryption_model import EncryptionTryReport
-from etcdfix.reports.saved_report import load_report
+from etcdfix.report.encryption_model import EncryptionTryReport
+from etcdfix.report.saved_report import load_report
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.examination import KeyName

@@ -17,8 +17,8 @@ from etcdfix.errors import SourceError
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.encryption import usage as usage_module
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
-from etcdfix.reports.encryption_model import EncryptionUsageReport, KeyUsage
-from etcdfix.reports.schema import SCHEMAS
+from etcdfix.report.encryption_model import EncryptionUsageReport, KeyUsage
+from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions

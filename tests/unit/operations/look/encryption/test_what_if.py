@@ -12,8 +12,8 @@ import pytest
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.operations.look.encryption.what_if import WhatIf, WhatIfRequest, what_if
-from etcdfix.reports.encryption_model import WhatIfReport
-from etcdfix.reports.formats.encryption import WHAT_IF_FORMATS
+from etcdfix.report.encryption_model import WhatIfReport
+from etcdfix.report.formats.encryption import WHAT_IF_FORMATS
 from etcdfix.sources.base import SourceDescription
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource, stored

@@ -1,0 +1,38 @@
+"""Which saved documents can be shown again, and how: all that are one JSON document, but scans and plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import msgspec
+
+from etcdfix.report.compare_model import ComparisonReport
+from etcdfix.report.copies_model import CopiesReport
+from etcdfix.report.diff_model import ReportDiff
+from etcdfix.report.formats.of_graph import IMPACT_FORMATS, NAMESPACE_FORMATS, ORPHANS_FORMATS
+from etcdfix.report.formats.of_lists import COMPARE_FORMATS, COPIES_FORMATS
+from etcdfix.report.formats.report_diff import DIFF_FORMATS
+from etcdfix.report.impact_model import ImpactReport, NamespaceReport, OrphansReport
+
+
+class SavedKind(NamedTuple):
+    """One kind of document.
+
+    Attributes:
+        type: What it is read as.
+        formats: Its forms; each takes the document, a stream, and how many rows a list may have.
+    """
+
+    type: type[msgspec.Struct]
+    formats: Mapping[str, Callable[[Any, BinaryIO, int], None]]
+
+
+SAVED_KINDS: Final[Mapping[str, SavedKind]] = {
+    "ImpactReport": SavedKind(ImpactReport, IMPACT_FORMATS),
+    "NamespaceReport": SavedKind(NamespaceReport, NAMESPACE_FORMATS),
+    "OrphansReport": SavedKind(OrphansReport, ORPHANS_FORMATS),
+    "CopiesReport": SavedKind(CopiesReport, COPIES_FORMATS),
+    "ComparisonReport": SavedKind(ComparisonReport, COMPARE_FORMATS),
+    "ReportDiff": SavedKind(ReportDiff, DIFF_FORMATS),
+}

@@ -1,0 +1,188 @@
+"""What holds for a whole lost encryption key: gathered while values pass, said once when all were counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from etcdfix.report.model import LostKey, Remedy, TransformerSummary
+from etcdfix.report.next_steps import doubt_in, first_way_out
+from etcdfix.report.remedies import (
+    configuration_remedy,
+    from_memory,
+    other_copies,
+    recovered_configuration,
+    two_writers,
+)
+from etcdfix.report.tally import MAX_NAMES, OTHERS
+from etcdfix.report.ways import Way, WayKind
+from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
+from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.words import counted
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.key_loss import BY_NUMBERS
+from etcdfix.verdicts.severity import Stake
+
+Place = tuple[str, str, str]
+"""Rule, transformer and fingerprint, as ``by_transformer`` counts."""
+
+_REPORT = "report.json"
+_MOST_WORDS = 10
+
+
+def places_of(found: Examination) -> tuple[Place, ...]:
+    """Return the encryption keys whose loss may be why a value does not open; none where its damage is proven."""
+    verdict = found.verdict
+    if verdict.outcome not in FAILED or found.opened or verdict.damage is Damage.PROVEN or verdict.key_proven:
+        return ()
+    if found.transformer in {IDENTITY, ""}:
+        return ()
+    return tuple((found.rule, found.transformer, key) for key in found.key_fingerprints or ("",))
+
+
+def _scope_of(directories: Iterable[ResourcePrefix]) -> list[str]:
+    """Return the scope of a scan that looks at all of these; everything where not each is a resource that it knows."""
+    words = [str(directory.group_resource) for directory in directories]
+    unknown = any(directory.codec is StorageCodec.UNKNOWN for directory in directories)
+    return [] if unknown or len(words) > _MOST_WORDS else words
+
+
+class _Members(msgspec.Struct):
+    """What is known of the values that one encryption key may have lost.
+
+    Attributes:
+        causes: Why they do not open.
+        resources: Theirs; not more than :data:`~etcdfix.report.tally.MAX_NAMES`.
+        worst: The worst that is at stake.
+        kept: Of how many an earlier revision is kept that reads.
+        first_kept: Puts back the first of these, by its etcd key; None for none.
+        first_key: Etcd key of that one, as it is shown.
+        two_writers: API servers seem to write with different bytes under its name.
+    """
+
+    causes: set[Cause]
+    resources: set[ResourcePrefix]
+    worst: Stake
+    kept: int = 0
+    first_kept: Remedy | None = None
+    first_key: str = ""
+    two_writers: bool = False
+
+    def keep(self, key: str, remedy: Remedy) -> None:
+        """Count a value of which an earlier revision is kept; the first of them shows how it is put back."""
+        if self.first_kept is None or key < self.first_key:
+            self.first_kept, self.first_key = remedy, key
+        self.kept += 1
+
+    def in_order(self) -> tuple[list[Cause], list[ResourcePrefix]]:
+        """Return causes and resources in an order of their own: that of the values may be another in every run."""
+        catalogue = list(Cause)
+        return sorted(self.causes, key=catalogue.index), sorted(self.resources, key=lambda d: d.path)
+
+
+class Lost(NamedTuple):
+    """A lost key, the worst that is at stake under it, and the first way out."""
+
+    entry: LostKey
+    worst: Stake
+    first: Remedy | None
+
+
+class KeyLosses:
+    """Gathers the values that may belong to a lost encryption key. Memory depends on keys and resources in use."""
+
+    def __init__(self, again: RepeatedOptions) -> None:
+        self._again = again
+        self._members: dict[Place, _Members] = {}
+
+    def add(
+        self, found: Examination, places: Iterable[Place], stake: Stake, kept: Remedy | None = None
+    ) -> None:
+        """Take one value that may belong to each of these keys.
+
+        Args:
+            found: The value.
+            places: These keys.
+            stake: What is at stake with it.
+            kept: Puts back an earlier revision of it that still reads; None for none.
+        """
+        cause = found.verdict.cause
+        assert cause is not None  # every failure has one
+        for place in places:
+            members = self._members.get(place)
+            if members is None:
+                if len(self._members) >= MAX_NAMES:
+                    continue
+                members = self._members[place] = _Members(set(), set(), stake)
+            members.causes.add(cause)
+            members.two_writers = members.two_writers or found.verdict.two_writers
+            if len(members.resources) < MAX_NAMES:
+                members.resources.add(found.directory)
+            if kept is not None:
+                members.keep(display(found.stored.key), kept)
+            members.worst = min(members.worst, stake, key=lambda one: one.rank)
+
+    def lost(self, counted: Iterable[TransformerSummary]) -> dict[Place, Lost]:
+        """Return the keys that are lost by these counts."""
+        found = {}
+        for entry in counted:
+            place = (",".join(entry.resources), entry.transformer, entry.key_fingerprint or "")
+            members = self._members.get(place)
+            if members is None or entry.transformer == OTHERS:
+                continue
+            if doubt_in(entry) in BY_NUMBERS:
+                ways = list(self._ways_out(entry.transformer, members))
+                lost = self._entry(place, entry, members, [way.remedy for way in ways])
+                found[place] = Lost(lost, members.worst, first_way_out(ways))
+        return found
+
+    @staticmethod
+    def _entry(place: Place, entry: TransformerSummary, members: _Members, remedies: list[Remedy]) -> LostKey:
+        rule, transformer, _ = place
+        return LostKey(
+            transformer=transformer,
+            rule=rule,
+            resources=[str(directory.group_resource) for directory in members.in_order()[1]],
+            key_fingerprint=entry.key_fingerprint,
+            failures=entry.failures,
+            of=entry.keys,
+            first_mod_revision=entry.first_mod_revision,
+            last_mod_revision=entry.last_mod_revision,
+            remedies=remedies,
+        )
+
+    def _ways_out(self, transformer: str, members: _Members) -> Iterator[Way]:
+        """Yield the ways out for all values of a key, least destructive first; none of them deletes."""
+        again = self._again
+        causes, directories = members.in_order()
+        resources = _scope_of(directories)
+        command = again.scan_of(resources, reading=again.with_configuration)
+        recovered = recovered_configuration(causes, transformer, again)
+        if recovered is not None:
+            yield Way(recovered)
+        if members.two_writers:
+            yield from map(Way, two_writers(again, resources))
+        seen = set()
+        for cause in causes:
+            remedy = configuration_remedy(cause, transformer, command)
+            if remedy is not None and remedy.action not in seen:
+                seen.add(remedy.action)
+                yield Way(remedy)
+        if members.first_kept is not None:
+            verb = members.first_kept.action.partition(" readable revision ")[0]
+            have = "has" if members.kept == 1 else "have"
+            kept = Remedy(
+                f"{verb} the readable revision that {counted(members.kept, 'value')} of them still {have}",
+                members.first_kept.command,
+                f"The command is that of the first; etcdfix explain KEY has another. {members.first_kept.note}",
+            )
+            yield Way(kept, WayKind.SAVE)
+        for way in from_memory(["--from-report", _REPORT], again, lost=not members.two_writers):
+            note = f"{way.remedy.note} {_REPORT} is a scan of everything, saved with -o json --output-file."
+            yield way._replace(remedy=msgspec.structs.replace(way.remedy, note=note))
+        yield other_copies(again.copies_of_report(_REPORT, *again.other_places), many=True)

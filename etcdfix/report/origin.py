@@ -1,0 +1,84 @@
+"""The fields with which reports begin: who wrote it, when, from what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from etcdfix import __version__
+from etcdfix.report.model import ReportConfiguration, ReportSource, Tool
+from etcdfix.storagekey import display
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.sources.base import SourceDescription
+
+TOOL: Final = Tool("etcdfix", __version__)
+
+
+def timestamp(at: datetime | None = None) -> str:
+    """Return a time as reports have it, in UTC; by default now."""
+    return (at if at is not None else datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def shown_word(word: str) -> str:
+    """Return a word of the command line as text that JSON can hold: the shell may pass any bytes."""
+    return display(word.encode("utf-8", "surrogateescape"))
+
+
+def shown_configuration(configuration: EncryptionConfiguration | None) -> ReportConfiguration | None:
+    """Return which configuration was used; None where none was given."""
+    if configuration is None:
+        return None
+    return ReportConfiguration(shown_word(configuration.path), configuration.sha256)
+
+
+def shown_configurations(configurations: Sequence[EncryptionConfiguration]) -> list[ReportConfiguration]:
+    """Return which configurations were looked at."""
+    return [ReportConfiguration(shown_word(one.path), one.sha256) for one in configurations]
+
+
+def shown_source(description: SourceDescription, kube_system_uid: str | None) -> ReportSource:
+    """Return where the data came from.
+
+    Args:
+        description: Of the source.
+        kube_system_uid: Names the cluster; None where it cannot be read.
+    """
+    return ReportSource(
+        type=description.type,
+        path=shown_word(description.path) if description.path is not None else None,
+        endpoints=list(description.endpoints) if description.endpoints is not None else None,
+        revision=description.revision,
+        single_revision=description.single_revision,
+        segments=list(description.segments),
+        cluster_id=description.cluster_id,
+        kube_system_uid=kube_system_uid,
+        sha256=description.sha256,
+        etcd_version=description.etcd_version,
+        integrity=description.integrity,
+        file_modified_at=timestamp(datetime.fromtimestamp(description.file_modified_at, UTC))
+        if description.file_modified_at is not None
+        else "",
+    )
+
+
+def report_origin(
+    description: SourceDescription,
+    configuration: EncryptionConfiguration | None,
+    kube_system_uid: str | None,
+) -> dict[str, Any]:
+    """Return the fields with which a :class:`~etcdfix.report.model.SourcedReport` begins.
+
+    Args:
+        description: Of the source.
+        configuration: That was used; None for none.
+        kube_system_uid: Names the cluster; None where it cannot be read.
+    """
+    return {
+        "tool": TOOL,
+        "generated_at": timestamp(),
+        "source": shown_source(description, kube_system_uid),
+        "encryption_config": shown_configuration(configuration),
+    }

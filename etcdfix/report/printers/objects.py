@@ -1,0 +1,335 @@
+"""From an examination to what may be shown of the object: the object itself, what is left of it, or nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from etcdfix.decoding.kubeobject import Damage, KubeObject, ObjectReader
+from etcdfix.decoding.recognise import is_json
+from etcdfix.decoding.render.salvage import is_protobuf
+from etcdfix.errors import DecodeError, KindUnknown
+from etcdfix.examine import Examiner
+from etcdfix.model import GroupVersionKind, Outcome, ReadableRevision
+from etcdfix.report.model import API_VERSION
+from etcdfix.report.printers.masking import (
+    MASKED,
+    SECRET,
+    Identity,
+    make_irreplaceable,
+    mask_damaged_secret,
+    mask_end,
+    mask_secrets,
+    says_secret,
+    sounds_odd,
+)
+from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
+from etcdfix.text.safetext import key_base64
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+
+_MANAGED_FIELDS: Final = "metadata.managedFields"
+_LONGEST_TEXT: Final = 4096
+
+
+class Form(StrEnum):
+    """What a document is.
+
+    ``OBJECT`` is what the API server would serve. ``SALVAGE`` says by its kind that it is no object of Kubernetes, and
+    holds what is left of one. ``NOTE`` describes a key whose value is no object. ``NOTHING`` is no document at all.
+    """
+
+    OBJECT = "object"
+    SALVAGE = "salvage"
+    NOTE = "note"
+    NOTHING = "nothing"
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """One examined key with what may be shown of it; its ``repr`` shows nothing.
+
+    Attributes:
+        found: The verdict.
+        form: What ``document`` is.
+        document: Masked as asked for; empty for ``NOTHING``.
+        kind: Group, version and kind, for listings; parts may be empty.
+        masked: How many values were masked.
+        secret: It is, or may be, a Secret, by its key or by its kind.
+        problem: Why there is no document although the value could be opened; "" otherwise.
+        irreplaceable: The ``resourceVersion`` is none, so that no API server replaces an object with the document.
+        readable: An earlier revision that still reads, where one was looked for.
+        created: When the object says that it was made; None where it does not, or was not asked.
+    """
+
+    found: Examination
+    form: Form
+    document: dict[str, Any]
+    kind: GroupVersionKind
+    masked: int = 0
+    secret: bool = False
+    problem: str = ""
+    irreplaceable: bool = False
+    readable: ReadableRevision | None = None
+    created: datetime | None = None
+
+    def __repr__(self) -> str:
+        return f"Shown(form={self.form.value!r})"
+
+    @property
+    def whole(self) -> bool:
+        """Whether the document is the object itself."""
+        return self.form is Form.OBJECT
+
+
+class Viewer:
+    """Makes documents of examined values.
+
+    Args:
+        examiner: The one that examined them.
+        reveal: Show the contents of Secrets.
+        omit_managed_fields: Leave ``metadata.managedFields`` out; what is broken there is then no obstacle.
+    """
+
+    def __init__(
+        self, examiner: Examiner, *, reveal: bool = False, omit_managed_fields: bool = False
+    ) -> None:
+        self._examiner = examiner
+        self._reader = ObjectReader(examiner.decoder)
+        self._reveal = reveal
+        self._omit = omit_managed_fields
+
+    def show(self, found: Examination) -> Shown:
+        """Return what may be shown of one value."""
+        kind = _kind_of(found)
+        plaintext = self._examiner.plaintext(found)
+        if plaintext is None:
+            # It opened a moment ago: only a plugin can have gone away since.
+            problem = "its KMS plugin does not answer any more" if found.opened else ""
+            secret = stored_as_secret(found.directory)
+            return Shown(found, Form.NOTHING, {}, kind, secret=secret, problem=problem)
+        if found.verdict.outcome is Outcome.NOT_AN_OBJECT and found.stored.key == b"compact_rev_key":
+            return Shown(found, Form.NOTE, _compaction(found), kind)
+        try:
+            whole = self._read(plaintext, found.directory)
+        except DecodeError as problem:
+            return self._broken(found, plaintext, problem, kind)
+        if whole.empty:
+            return self._salvaged(found, whole, kind)
+        if self._omit:
+            whole = whole.without_managed_fields()
+        if not self._renderable(found):
+            return self._salvaged(found, whole, kind)
+        document = whole.value
+        secret = stored_as_secret(found.directory) or document.get("kind") == SECRET or whole.guessed
+        if (
+            found.verdict.outcome is not Outcome.NOT_AN_OBJECT
+            and found.directory.codec is not StorageCodec.ALLOCATOR
+        ):
+            _set_resource_version(document, found.stored.mod_revision)
+        masked = 0 if self._reveal else mask_secrets(document, secret=secret)
+        mismatch = _is_another(found)
+        if masked or mismatch:
+            make_irreplaceable(document, MASKED if masked else Cause.IDENTITY_MISMATCH.value)
+        kind = kind if kind.kind else _kind_in(document)
+        return Shown(
+            found, Form.OBJECT, document, kind, masked, secret, irreplaceable=bool(masked) or mismatch
+        )
+
+    def may_hold_secret(self, found: Examination, data: bytes) -> bool:
+        """Say whether plain bytes are, or may be, those of a Secret: by key, by what they say, or saying nothing."""
+        directory = found.directory
+        # A key of another storage prefix says it as well.
+        if stored_as_secret(directory) or b"/secrets/" in found.stored.key or says_secret(data):
+            return True
+        try:
+            return self._read(data, directory).guessed
+        except DecodeError as problem:
+            left = self._reader.salvage(data, problem, directory.group, directory.kind)
+            if left is not None:
+                return left.guessed or (_is_cut(left) and mask_end(left.value) > 0)
+            if isinstance(problem, KindUnknown) and "/" in problem.group_version:
+                return False  # of an API server that is not Kubernetes' own, which has all the Secrets
+        broken = found.verdict.outcome is Outcome.DECODE_FAILURE
+        return broken or is_protobuf(data) or is_json(data)
+
+    def list(self, found: Examination, *, ages: bool = False) -> Shown:
+        """Return one value for a listing, which needs the verdict alone: nothing is decrypted or converted again.
+
+        Unless ``ages`` are wanted too: they stand in the objects.
+        """
+        kind = _kind_of(found)
+        secret = stored_as_secret(found.directory) or kind.kind == SECRET
+        return Shown(
+            found, Form.NOTE, {}, kind, secret=secret, created=self._created(found) if ages else None
+        )
+
+    def _created(self, found: Examination) -> datetime | None:
+        if found.verdict.outcome not in {Outcome.READABLE, Outcome.INCONSISTENT}:
+            return None
+        shown = self.show(found)
+        metadata = shown.document.get("metadata") if shown.form is Form.OBJECT else None
+        created = metadata.get("creationTimestamp") if isinstance(metadata, dict) else None
+        try:
+            at = datetime.fromisoformat(created) if isinstance(created, str) else None
+        except ValueError:  # in a custom resource anything may stand there
+            return None
+        return at if at is not None and at.tzinfo is not None else None
+
+    def _read(self, data: bytes, directory: ResourcePrefix) -> KubeObject:
+        match directory.codec:
+            case StorageCodec.BUILTIN | StorageCodec.ALLOCATOR:
+                return self._reader.builtin(data, directory.group, directory.kind)
+            case StorageCodec.JSON_BUILTIN:
+                return self._reader.json_builtin(data, directory.group, directory.kind)
+        crd = self._examiner.readers.custom_resource(directory)
+        return self._reader.custom_resource(data, crd) if crd is not None else self._reader.foreign(data)
+
+    def _renderable(self, found: Examination) -> bool:
+        """Say whether the object can be written as JSON: the API server cannot write one whose raw JSON is none."""
+        wrong = found.decoded.inconsistencies if found.decoded is not None else ()
+        return all(
+            self._omit and w.field_path.startswith(_MANAGED_FIELDS) for w in wrong if w.breaks_responses
+        )
+
+    def _broken(self, found: Examination, data: bytes, problem: DecodeError, kind: GroupVersionKind) -> Shown:
+        if found.verdict.outcome is not Outcome.DECODE_FAILURE:
+            # Nobody knows the owner, or it is none of the API servers' keys: nothing is broken that we know of.
+            encrypted = data.startswith(b"k8s:enc:")
+            words = (
+                "an encrypted value outside the storage prefix"
+                if encrypted
+                else "no object that etcdfix can show"
+            )
+            return Shown(found, Form.NOTHING, {}, kind, problem=words)
+        directory = found.directory
+        left = self._reader.salvage(data, problem, directory.group, directory.kind)
+        if left is None:
+            left = KubeObject({}, "", partial=True, damage=_damage(problem))
+        return self._salvaged(found, left, kind, secret=says_secret(data))
+
+    def _salvaged(
+        self, found: Examination, left: KubeObject, kind: GroupVersionKind, *, secret: bool = False
+    ) -> Shown:
+        """Wrap what is left so that nobody, and no API server, takes it for the object.
+
+        ``secret``: the value says so, which what was made of it may not say any more.
+        """
+        if self._omit:
+            left = left.without_managed_fields()
+        partial = left.value
+        secret = secret or left.guessed
+        secret = secret or stored_as_secret(found.directory) or SECRET in {partial.get("kind"), kind.kind}
+        masked = 0
+        if not self._reveal:
+            if secret:
+                masked = mask_damaged_secret(partial, Identity(found.namespace, found.name))
+            elif _is_cut(left):
+                masked = mask_end(partial)
+            masked += mask_secrets(partial, secret=False)
+        document = _about(found, "Salvage")
+        verdict = found.verdict
+        document |= {
+            "outcome": verdict.outcome.value,
+            "cause": verdict.cause.value if verdict.cause is not None else None,
+            "message": message_of(found, secret=secret and not self._reveal),
+            "damage": _damage_document(left.damage, found, hide=secret and not self._reveal),
+            "missing_parts": left.partial or not self._renderable(found),
+            "type_from_key": left.guessed,
+            "partial": partial or None,
+        }
+        return Shown(found, Form.SALVAGE, document, kind, masked, secret)
+
+
+def stored_as_secret(directory: ResourcePrefix) -> bool:
+    """Say whether the keys of a directory are those of Secrets."""
+    return directory.resource == "secrets" and directory.group == ""
+
+
+def _is_cut(left: KubeObject) -> bool:
+    """Say whether members may be missing that would have said what something inside is."""
+    return left.partial and left.encoding == "json"
+
+
+def _is_another(found: Examination) -> bool:
+    """Say whether the object has another identity than its key: put back, it would replace that other one."""
+    # The cause may be a worse one; the evidence names them all.
+    return any(evidence.check == Cause.IDENTITY_MISMATCH for evidence in found.verdict.evidence)
+
+
+def message_of(found: Examination, *, secret: bool) -> str:
+    """Return the verdict's sentence; of a Secret none that damage could have moved contents into."""
+    message = found.verdict.message
+    if secret and sounds_odd(message):
+        return "what it says it is cannot be told without showing some of its contents"
+    return message
+
+
+def _kind_of(found: Examination) -> GroupVersionKind:
+    directory = found.directory
+    if found.gvk is not None and found.gvk.kind:
+        return found.gvk
+    return GroupVersionKind(directory.group, directory.version, directory.kind)
+
+
+def _kind_in(document: dict[str, Any]) -> GroupVersionKind:
+    group, _, version = str(document.get("apiVersion", "")).rpartition("/")
+    return GroupVersionKind(group, version, str(document.get("kind", "")))
+
+
+def _set_resource_version(document: dict[str, Any], mod_revision: int) -> None:
+    """Set what the API server sets when it reads: a later ``kubectl replace`` then cannot undo another's change."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        return
+    entries = list(metadata.items())
+    metadata.clear()
+    version = str(mod_revision)
+    before = {"name", "generateName", "namespace", "selfLink", "uid"}
+    place = max((n for n, (name, _) in enumerate(entries, start=1) if name in before), default=0)
+    for name, value in (*entries[:place], ("resourceVersion", version), *entries[place:]):
+        metadata[name] = version if name == "resourceVersion" else value
+
+
+def _about(found: Examination, kind: str) -> dict[str, Any]:
+    key = found.stored.key
+    document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": kind, "key": display(key)}
+    encoded = key_base64(key)
+    if encoded is not None:
+        document["key_base64"] = encoded
+    return document
+
+
+def _compaction(found: Examination) -> dict[str, Any]:
+    text = found.stored.value[:_LONGEST_TEXT]
+    return _about(found, "CompactionRecord") | {
+        "meaning": "the API servers agree by this key on who compacts etcd next, and note up to which revision",
+        "revision": int(text) if text.isdigit() and len(text) < 20 else display(text),
+        "version": found.stored.version,
+    }
+
+
+def _quotes(text: str) -> bool:
+    """Say whether the API server's words quote more than a name: they quote as Go does, escaped."""
+    return not text.isprintable() or "\\" in text or "{" in text
+
+
+def _damage(problem: DecodeError) -> Damage:
+    return Damage(problem.message, problem.offset, problem.field_path)
+
+
+def _damage_document(damage: Damage | None, found: Examination, *, hide: bool) -> dict[str, Any]:
+    if damage is None:
+        wrong = found.decoded.inconsistencies if found.decoded is not None else ()
+        breaking = [w for w in wrong if w.breaks_responses]
+        # What --omit-managed-fields does not heal comes first.
+        breaking.sort(key=lambda w: w.field_path.startswith(_MANAGED_FIELDS))
+        path = breaking[0].field_path if breaking else ""
+        message, offset = breaking[0].detail if breaking else found.verdict.upstream_message, None
+    else:
+        path, message, offset = damage.field_path, damage.message, damage.offset
+    if hide and _quotes(message + path):
+        message = path = "<masked>"
+    return {"offset": offset, "field_path": path[:_LONGEST_TEXT], "message": message[:_LONGEST_TEXT]}

@@ -1,0 +1,351 @@
+"""One document, one stream: the same findings in JSON, YAML and JSON lines."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import gc
+import io
+import json
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from etcdfix.model import Evidence, Outcome, ServerBehaviour
+from etcdfix.report.finding import finding_from
+from etcdfix.report.formats import machine
+from etcdfix.report.formats.machine import JSONLinesReporter, JSONReporter, YAMLReporter
+from etcdfix.report.model import Finding, ScanReport, SharedWords
+from etcdfix.report.schema import finding_schema, report_schema
+from etcdfix.sources.base import Segment
+from etcdfix.temporary import temporary_directory
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from tests.support.examinations import examination, readable
+from tests.support.reports import conclusion, header, source, write
+
+# The contract's order (product report, etcdfix/v1); `integrity` and `baseline` are additions at the end.
+DOCUMENT = [
+    "apiVersion", "kind", "tool", "generated_at", "source", "encryption_config", "scope", "findings", "statuses",
+    "summary", "complete", "incomplete_reasons", "finished_at",
+]  # fmt: skip
+SOURCE = [
+    "type", "path", "revision", "single_revision", "segments", "cluster_id", "kube_system_uid", "sha256",
+    "etcd_version", "integrity",
+]  # fmt: skip
+FINDING = [
+    "key", "key_base64", "group", "resource", "namespace", "name", "outcome", "cause", "confidence", "transient",
+    "breaks_responses", "apiserver", "message", "upstream_message", "transformer", "kms_key_id_sha256",
+    "group_version_kind", "readable_until", "mod_revision", "create_revision", "version", "lease", "value_size",
+    "value_sha256", "evidence", "remedies", "severity",
+]  # fmt: skip
+COUNTS = ["keys", "readable", "stale", "decrypt_failures", "decode_failures", "inconsistent", "undetermined"]
+SUMMARY = [
+    *COUNTS, "not_objects", "by_resource", "by_cause", "by_transformer", "kms", "known_findings",
+    "readable_revisions", "readable_revisions_not_sought", "severity", "at_stake", "do_not_restart", "next",
+    "by_severity", "key_loss",
+]  # fmt: skip
+ODD_KEYS = [
+    b"/registry/secrets/shop/\xff\xfe",
+    b"/registry/secrets/shop/\x00\x1b[2J\n",
+    "/registry/secrets/shop/\u202egnp.exe".encode(),
+    b"/registry/secrets/shop/\xc2\x9b31m\x7f",
+]
+
+
+def sample() -> list[Examination]:
+    """Return one finding of each outcome, and keys that strangers chose."""
+    return [
+        readable("compact_rev_key", outcome=Outcome.NOT_AN_OBJECT),
+        readable("/registry/pods/shop/fine"),
+        readable("/registry/pods/shop/remark", evidence=(Evidence("unknown fields", "ignored", "spec.x"),)),
+        examination(),
+        examination("/registry/deployments/shop/web", lease=0x7F),
+        examination("/registry/pods/shop/a", outcome=Outcome.DECODE_FAILURE, cause=Cause.PROTOBUF_DAMAGED),
+        examination(
+            "/registry/statefulsets/shop/db", outcome=Outcome.INCONSISTENT, cause=Cause.RAW_JSON_INVALID,
+            apiserver=ServerBehaviour.BREAKS_LIST, breaks_responses=True,
+        ),
+        examination(
+            "/registry/secrets/shop/kms", outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNREACHABLE,
+            apiserver=ServerBehaviour.NOT_ASKED, transient=True,
+        ),
+        *(examination(key) for key in ODD_KEYS),
+    ]  # fmt: skip
+
+
+def document(found: list[Examination], output: str = "json", **end: Any) -> dict[str, Any]:
+    raw = write(output, found, **end)
+    loaded = json.loads(raw) if output == "json" else yaml.safe_load(raw)
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def lines(found: list[Examination], **end: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in write("jsonl", found, **end).splitlines()]
+
+
+def test_fields_stand_in_the_order_of_the_contract() -> None:
+    report = document(sample())
+    assert list(report) == DOCUMENT
+    assert report["apiVersion"] == "etcdfix/v1"
+    assert report["kind"] == "ScanReport"
+    assert list(report["tool"]) == ["name", "version"]
+    assert list(report["source"]) == SOURCE
+    assert list(report["source"]["segments"][0]) == ["from_key", "revision"]
+    assert list(report["encryption_config"]) == ["path", "sha256"]
+    assert list(report["scope"]) == [
+        "etcd_prefix",
+        "prefixes",
+        "resources",
+        "namespaces",
+        "kubernetes_version",
+    ]
+    assert list(report["summary"]) == SUMMARY
+    assert list(report["summary"]["by_resource"][0]) == ["group", "resource", *COUNTS]
+    assert list(report["summary"]["by_cause"][0]) == ["cause", "outcome", "count", "example"]
+    assert list(report["summary"]["by_transformer"][0]) == [
+        "transformer", "resources", "key_fingerprint", "keys", "failures", "damaged", "undetermined", "stale",
+        "first_mod_revision", "last_mod_revision", "likely_damaged", "likely_doubts",
+    ]  # fmt: skip
+    for finding in report["findings"]:
+        optional = {"key_base64", "severity"}
+        assert list(finding) == [n for n in FINDING if n not in optional or n in finding]
+        assert all(list(e) == ["check", "result", "detail"] for e in finding["evidence"])
+        assert all(list(r) == ["action", "command", "note"] for r in finding["remedies"])
+
+
+def test_document_validates_against_the_published_schema() -> None:
+    validator = Draft202012Validator(report_schema())
+    validator.check_schema(report_schema())
+    for found in (sample(), [], [examination(f"/registry/pods/a/{n}") for n in range(101)]):
+        validator.validate(document(found))
+
+
+def test_document_of_a_live_etcd_validates_too() -> None:
+    live = source(
+        type="etcd",
+        path=None,
+        endpoints=["https://a:2379"],
+        sha256=None,
+        integrity="",
+        cluster_id="cdf818194e3a8c32",
+        single_revision=False,
+        segments=[Segment("", 1000), Segment("/registry/pods/a", 1100)],
+    )
+    report = document(sample(), source=live, complete=False, incomplete_reasons=["etcd compacted"])
+    Draft202012Validator(report_schema()).validate(report)
+    assert report["source"]["endpoints"] == ["https://a:2379"]
+    assert "path" not in report["source"]
+    assert report["source"]["segments"][1] == {"from_key": "/registry/pods/a", "revision": 1100}
+    assert report["complete"] is False
+    assert report["incomplete_reasons"] == ["etcd compacted"]
+
+
+def test_no_configuration_is_null() -> None:
+    report = json.loads(write("json", [], head=header(encryption_config=None)))
+    assert report["encryption_config"] is None
+    Draft202012Validator(report_schema()).validate(report)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("outcome", "broken"),
+        ("cause", "bad-luck"),
+        ("confidence", "sure"),
+        ("apiserver", "explodes"),
+        ("value_sha256", "abc"),
+        ("mod_revision", "7"),
+        ("evidence", None),
+    ],
+)
+def test_schema_refuses_what_the_contract_does_not_know(field: str, value: object) -> None:
+    report = document([examination()])
+    report["findings"][0][field] = value
+    assert not Draft202012Validator(report_schema()).is_valid(report)
+
+
+def test_yaml_is_the_same_document() -> None:
+    found = sample()
+    assert document(found, "yaml") == document(found, "json")
+    assert list(document(found, "yaml")) == DOCUMENT
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_nothing_found_is_a_whole_document(output: str) -> None:
+    report = document([], output)
+    assert list(report) == DOCUMENT
+    assert report["findings"] == report["statuses"] == []
+    assert report["summary"]["keys"] == 0
+
+
+def test_each_finding_is_one_line_of_the_document() -> None:
+    raw = write("json", sample()).splitlines()
+    findings = [line for line in raw if line.startswith(b'    {"key":')]
+    assert len(findings) == len(document(sample())["findings"])
+
+
+@pytest.mark.parametrize("output", ["json", "jsonl", "yaml", "status"])
+def test_no_byte_of_the_output_acts_upon_a_terminal(output: str) -> None:
+    text = write(output, sample()).decode()
+    assert all(line.isprintable() for line in text.splitlines())
+    assert len(text.splitlines()) == text.count("\n")
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_keys_come_back_byte_for_byte(output: str) -> None:
+    findings = document(sample(), output)["findings"]
+    keys = [base64.b64decode(f["key_base64"]) if "key_base64" in f else f["key"].encode() for f in findings]
+    assert [k for k in keys if k in ODD_KEYS] == ODD_KEYS
+    assert all("key_base64" not in f for f in findings if f["key"].encode() not in ODD_KEYS and f["key"].isascii()
+               and f["key"].isprintable() and "\\x" not in f["key"])  # fmt: skip
+
+
+def test_json_has_every_finding_beyond_the_cap() -> None:
+    report = document([examination(f"/registry/pods/a/{n:03}") for n in range(101)])
+    assert len(report["findings"]) == 101
+    assert len(report["statuses"][0]["details"]["causes"]) == 101
+    assert report["statuses"][0]["details"]["causes"][-1]["reason"] == "FieldValueTooMany"
+    assert report["summary"]["decrypt_failures"] == 101
+
+
+def test_lines_have_kinds_and_end_with_the_summary() -> None:
+    found = sample()
+    parsed = lines(found)
+    kinds = [line["kind"] for line in parsed]
+    report = document(found)
+    statuses = len(report["statuses"])
+    assert kinds[0] == "ScanHeader"
+    assert kinds[-1] == "ScanSummary"
+    assert kinds[1:-1] == ["Finding"] * len(report["findings"]) + ["Status"] * statuses
+    assert statuses == 3
+
+
+def test_lines_say_what_the_document_says() -> None:
+    found = sample()
+    parsed, report = lines(found, complete=False, incomplete_reasons=["lost"]), document(
+        found, complete=False, incomplete_reasons=["lost"]
+    )  # fmt: skip
+    assert list(parsed[0]) == [
+        "apiVersion",
+        "kind",
+        "tool",
+        "generated_at",
+        "source",
+        "encryption_config",
+        "scope",
+    ]
+    assert {k: parsed[0][k] for k in ("tool", "source", "encryption_config", "scope")} == {
+        k: report[k] for k in ("tool", "source", "encryption_config", "scope")
+    }
+    own = {"apiVersion", "kind"}
+    findings = [
+        {k: v for k, v in line.items() if k not in own} for line in parsed if line["kind"] == "Finding"
+    ]
+    assert findings == report["findings"]
+    assert [line for line in parsed if line["kind"] == "Status"] == report["statuses"]
+    assert parsed[-1] == {
+        "apiVersion": "etcdfix/v1",
+        "kind": "ScanSummary",
+        **{k: report[k] for k in ("source", "summary", "complete", "incomplete_reasons", "finished_at")},
+    }
+
+
+def test_every_finding_line_validates() -> None:
+    validator = Draft202012Validator(finding_schema())
+    checked = 0
+    for line in lines(sample()):
+        if line["kind"] == "Finding":
+            validator.validate(line)
+            checked += 1
+    assert checked == len(sample()) - 2
+
+
+def test_lines_are_written_as_they_come() -> None:
+    stream = io.BytesIO()
+    reporter = JSONLinesReporter(stream)
+    reporter.begin(header())
+    assert stream.getvalue().count(b"\n") == 1
+    reporter.finding(finding_from(examination()))
+    assert stream.getvalue().count(b"\n") == 2
+    reporter.finding_of_lost_key(finding_from(examination()), SharedWords("words", "wrong-key", "said", []))
+    assert stream.getvalue().count(b"\n") == 3
+    assert b"ScanSummary" not in stream.getvalue()
+
+
+class _Sink(io.RawIOBase):
+    """Counts what is written and forgets it."""
+
+    size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.size += len(data)
+        return len(data)
+
+
+@pytest.mark.parametrize("kind", [JSONReporter, JSONLinesReporter, YAMLReporter])
+def test_findings_are_not_kept_in_memory(kind: type[JSONReporter]) -> None:
+    def living() -> int:
+        gc.collect()
+        return sum(isinstance(thing, Finding) for thing in gc.get_objects())
+
+    sink = _Sink()
+    reporter = kind(sink)  # type: ignore[arg-type]
+    reporter.begin(header())
+    before = living()
+    for n in range(300):
+        reporter.finding(finding_from(examination(f"/registry/secrets/shop/web-{n}")))
+    assert living() <= before + 1
+    reporter.end(conclusion())
+    assert sink.size > 300 * 500
+
+
+@pytest.mark.parametrize("kind", [JSONReporter, YAMLReporter])
+def test_a_scan_that_dies_before_its_first_finding_leaves_nothing_open(kind: type[JSONReporter]) -> None:
+    """An unclosed file is a warning, and a warning is an error in these tests."""
+    reporter = kind(io.BytesIO())
+    reporter.begin(header())
+    del reporter
+    gc.collect()
+
+
+def test_output_ends_in_a_line_feed() -> None:
+    for output in ("json", "jsonl", "yaml"):
+        assert write(output, sample()).endswith(b"\n")
+        assert not write(output, sample()).endswith(b"\n\n")
+
+
+def test_report_reads_back_into_its_own_types() -> None:
+    report = msgspec.json.decode(write("json", sample()), type=ScanReport)
+    assert report.findings[1] == finding_from(examination())
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
+def test_findings_are_copied_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    whole = write("json", sample())
+    monkeypatch.setattr(machine, "_PIECE_BYTES", size)
+    assert write("json", sample()) == whole
+    findings = json.loads(whole)["findings"]
+    assert whole.count(b'\n    {"key":') == len(findings) == len(document(sample(), "yaml")["findings"])
+
+
+def test_a_full_temporary_directory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report itself may lie on another disk."""
+
+    class Full(io.BytesIO):
+        def write(self, _data: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("etcdfix.report.formats.machine.temporary_file", Full)
+    reporter = JSONReporter(io.BytesIO())
+    reporter.begin(header())
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        reporter.finding(finding_from(examination()))
+    assert raised.value.filename == temporary_directory()

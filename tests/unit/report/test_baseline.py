@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.model import Outcome
+from etcdfix.report.baseline import Baseline, load_baseline
+from etcdfix.report.finding import finding_from
+from etcdfix.report.formats.machine import JSONLinesReporter, JSONReporter
+from etcdfix.report.model import ReportBaseline
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from tests.support.examinations import SECRET_BYTES, examination, readable
+from tests.support.reports import conclusion, header, write
+
+START = b'{"apiVersion": "etcdfix/v1", "kind": "ScanReport", "findings": '
+KNOWN = [
+    examination("/registry/secrets/shop/a"),
+    examination(b"/registry/secrets/shop/\xff\x00", cause=Cause.AUTHENTICATION_FAILED),
+    examination("/registry/secrets/shop/b", outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNREACHABLE),
+]
+
+
+def report(tmp_path: Path, kind: str, found: list[Examination]) -> Path:
+    buffer = io.BytesIO()
+    reporter = JSONReporter(buffer) if kind == "json" else JSONLinesReporter(buffer)
+    reporter.begin(header())
+    for one in found:
+        reporter.finding(finding_from(one))
+    reporter.end(conclusion())
+    path = tmp_path / f"report.{kind}"
+    path.write_bytes(buffer.getvalue())
+    return path
+
+
+@pytest.fixture(params=["json", "jsonl"])
+def baseline(request: pytest.FixtureRequest, tmp_path: Path) -> Baseline:
+    return load_baseline(report(tmp_path, request.param, KNOWN))
+
+
+@pytest.mark.parametrize("found", KNOWN, ids=lambda f: f.verdict.cause)
+def test_what_the_report_had_is_known(baseline: Baseline, found: Examination) -> None:
+    assert baseline.knows(found)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        examination("/registry/secrets/shop/c"),
+        examination("/registry/secrets/shop/a", value=SECRET_BYTES[:-1]),
+        examination("/registry/secrets/shop/a", outcome=Outcome.DECODE_FAILURE),
+        examination("/registry/secrets/shop/\\xff\\x00", cause=Cause.AUTHENTICATION_FAILED),
+        readable("/registry/secrets/shop/a"),
+    ],
+    ids=["other-key", "other-value", "other-outcome", "key-that-only-looks-alike", "readable-now"],
+)
+def test_what_changed_is_not_known(baseline: Baseline, found: Examination) -> None:
+    assert not baseline.knows(found)
+
+
+def test_a_better_name_for_what_is_wrong_with_the_same_bytes_is_nothing_new(baseline: Baseline) -> None:
+    for cause in (Cause.PROVIDER_MISSING, Cause.WRONG_KEY, None):
+        assert baseline.knows(examination("/registry/secrets/shop/a", cause=cause))
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl"])
+def test_a_finding_without_a_digest_is_known_for_nothing(tmp_path: Path, kind: str) -> None:
+    path = report(tmp_path, kind, KNOWN)
+    path.write_bytes(path.read_bytes().replace(b'"value_sha256"', b'"value_sha512"'))
+    assert not any(load_baseline(path).knows(found) for found in KNOWN)
+
+
+def test_the_same_document_on_one_line(tmp_path: Path) -> None:
+    path = report(tmp_path, "json", KNOWN)
+    path.write_text(json.dumps(json.loads(path.read_bytes())))
+    assert load_baseline(path).knows(KNOWN[0])
+
+
+def test_a_report_without_findings_knows_nothing(tmp_path: Path) -> None:
+    assert not load_baseline(report(tmp_path, "json", [])).knows(KNOWN[0])
+
+
+def test_a_cut_jsonl_report_still_knows_its_whole_lines(tmp_path: Path) -> None:
+    path = report(tmp_path, "jsonl", KNOWN)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:3]))
+    baseline = load_baseline(path)
+    assert baseline.knows(KNOWN[1])
+    assert not baseline.knows(KNOWN[2])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n\n",
+        b"not json",
+        b"{}",
+        b"[]",
+        b'{"kind": "List", "findings": []}',
+        START + b'[{"outcome": "readable"}]}',
+        START + b'[{"key": "/a", "outcome": "x", "key_base64": "?"}]}',
+        START + b'[{"key": "/a", "outcome": "x", "key_base64": "\xc3\xa9"}]}',
+        b'{"apiVersion": "etcdfix/v1", "kind":"ScanHeader"}\n{"kind":"Finding","key":"/a"',
+        b"apiVersion: etcdfix/v1\nkind: ScanReport\n",
+        b"\xff\xff",
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "other"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match="cannot be used as a report") as caught:
+        load_baseline(path)
+    assert "-o json" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b'{"apiVersion": "etcdfix/v9", "kind": "ScanReport", "findings": []}', "etcdfix/v9"),
+        (b'{"apiVersion": "etcdfix/v9", "kind":"ScanHeader"}\n', "etcdfix/v9"),
+        (b'{"kind": "ScanReport", "findings": []}', "missing"),
+    ],
+)
+def test_another_version_is_refused_by_its_name(tmp_path: Path, content: bytes, found: str) -> None:
+    path = tmp_path / "other"
+    path.write_bytes(content)
+    said = f"its apiVersion is {found}, and this etcdfix reads only etcdfix/v1"
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        load_baseline(path)
+    assert "-o json" in caught.value.hint
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="No such file"):
+        load_baseline(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl"])
+def test_it_is_named_for_the_report_that_is_written_now(tmp_path: Path, kind: str) -> None:
+    path = report(tmp_path, kind, KNOWN)
+    named = load_baseline(path).report
+    assert named == ReportBaseline(
+        str(path), f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}", header().generated_at
+    )
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl", "yaml"])
+def test_a_report_says_what_its_baseline_was(tmp_path: Path, kind: str) -> None:
+    known = load_baseline(report(tmp_path, "json", KNOWN))
+    written = write(kind, KNOWN, head=header(baseline=known.report)).decode()
+    assert written.count(known.report.sha256) == 1
+    assert "baseline" not in write(kind, KNOWN).decode()

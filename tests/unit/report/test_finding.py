@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+
+import msgspec
+import pytest
+
+from etcdfix.model import (
+    Confidence,
+    DecodedObject,
+    Evidence,
+    GroupVersionKind,
+    Outcome,
+    ServerBehaviour,
+)
+from etcdfix.report.finding import finding_from, is_finding, status_cause
+from etcdfix.report.model import FindingEvidence, ValueKind
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from tests.support.examinations import SECRET_BYTES, examination, readable
+
+
+def test_every_field() -> None:
+    found = examination(
+        "/registry/deployments/shop/web",
+        lease=0x7F00AA,
+        confidence=Confidence.LIKELY,
+        message="what is wrong",
+        upstream_message="what the server says",
+        transient=True,
+        breaks_responses=True,
+        readable_until="1.35",
+        evidence=(Evidence("check", "failed", "why"),),
+    )
+    gvk = GroupVersionKind("apps", "v1", "Deployment")
+    found = msgspec.structs.replace(
+        found,
+        decoded=DecodedObject(gvk, b"web", b"shop", None, "protobuf"),
+        kms_key_id="key-id-1",
+        rule="secrets,configmaps",
+        key_fingerprints=("fp:1",),
+    )
+    finding = finding_from(found, baseline=True)
+    assert finding.remedies
+    assert msgspec.structs.asdict(finding) | {"remedies": []} == {
+        "key": "/registry/deployments/shop/web",
+        "key_base64": None,
+        "group": "apps",
+        "resource": "deployments",
+        "namespace": "shop",
+        "name": "web",
+        "outcome": "decrypt-failure",
+        "cause": "key-name-missing",
+        "confidence": "likely",
+        "transient": True,
+        "breaks_responses": True,
+        "apiserver": "corrupt",
+        "message": "what is wrong",
+        "upstream_message": "what the server says",
+        "transformer": "aescbc/v1/key2",
+        "kms_key_id_sha256": "sha256:" + hashlib.sha256(b"key-id-1").hexdigest(),
+        "group_version_kind": ValueKind("apps", "v1", "Deployment"),
+        "readable_until": "1.35",
+        "mod_revision": 7,
+        "create_revision": 5,
+        "version": 2,
+        "lease": "7f00aa",
+        "value_size": len(SECRET_BYTES),
+        "value_sha256": "sha256:" + hashlib.sha256(SECRET_BYTES).hexdigest(),
+        "evidence": [FindingEvidence("check", "failed", "why")],
+        "remedies": [],
+        "baseline": True,
+        "severity": "breaks-now",
+        "rule": "secrets,configmaps",
+        "key_fingerprint": "fp:1",
+        "stale": False,
+        "shared": None,
+    }
+
+
+def test_what_is_not_known_is_null() -> None:
+    finding = finding_from(readable(cause=Cause.OWNER_UNKNOWN), baseline=False)
+    assert finding.kms_key_id_sha256 is None
+    assert finding.group_version_kind is None
+    assert finding.readable_until is None
+    assert finding.lease is None
+    assert finding_from(readable(evidence=(Evidence("a", "b"),))).cause is None
+    assert not finding_from(examination()).baseline
+
+
+@pytest.mark.parametrize(
+    ("lease", "shown"),
+    [(0, None), (1, "1"), (0x694D_7788_99AA_BBCC, "694d778899aabbcc"), (-1, "ffffffffffffffff")],
+)
+def test_lease_is_hex_of_64_bits(lease: int, shown: str | None) -> None:
+    assert finding_from(examination(lease=lease)).lease == shown
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"/registry/secrets/shop/\xff",
+        b"/registry/secrets/shop/a\x1b[2J",
+        "/registry/secrets/shop/\u202e".encode(),
+    ],
+)
+def test_odd_keys_carry_their_bytes(key: bytes) -> None:
+    finding = finding_from(examination(key))
+    assert finding.key_base64 is not None
+    assert base64.b64decode(finding.key_base64) == key
+    msgspec.json.encode(finding)
+
+
+def test_contents_never_reach_a_finding() -> None:
+    encoded = msgspec.json.encode(finding_from(examination()))
+    assert b"never-to-be-shown" not in encoded
+    assert base64.b64encode(SECRET_BYTES)[:40] not in encoded
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (examination(), True),
+        (examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.ZEROED_VALUE), True),
+        (examination(outcome=Outcome.INCONSISTENT, cause=Cause.INVALID_UTF8), True),
+        (examination(outcome=Outcome.UNDETERMINED, cause=Cause.KMS_UNREACHABLE), True),
+        (readable(), False),
+        (readable(stale=True), False),
+        (readable(cause=Cause.OWNER_UNKNOWN), True),
+        (readable(evidence=(Evidence("unknown fields", "ignored"),)), True),
+        (readable(readable_until="1.35"), True),
+        (readable("compact_rev_key", outcome=Outcome.NOT_AN_OBJECT), False),
+    ],
+)
+def test_is_finding(found: Examination, expected: bool) -> None:
+    assert is_finding(found) is expected
+
+
+def test_words_of_the_server_for_a_transformer_error() -> None:
+    found = examination("/registry/secrets/ns/a", upstream_message="no matching prefix found")
+    cause = status_cause(finding_from(found))
+    assert cause is not None
+    assert (cause.reason, cause.field) == ("UnexpectedServerResponse", "/registry/secrets/ns/a")
+    assert cause.message == (
+        "StorageError: corrupt object, Code: 7, Key: /registry/secrets/ns/a, ResourceVersion: 0, "
+        "AdditionalErrorMsg: data from the storage is not transformable revision=0: no matching prefix found"
+    )
+
+
+def test_words_of_the_server_for_a_decoder_error() -> None:
+    found = examination(
+        "/registry/pods/ns/a",
+        outcome=Outcome.DECODE_FAILURE,
+        cause=Cause.PROTOBUF_DAMAGED,
+        mod_revision=4711,
+        upstream_message="unexpected EOF",
+    )
+    cause = status_cause(finding_from(found))
+    assert cause is not None
+    assert cause.message == (
+        "StorageError: corrupt object, Code: 7, Key: /registry/pods/ns/a, ResourceVersion: 0, "
+        "AdditionalErrorMsg: object not decodable revision=4711: unexpected EOF"
+    )
+
+
+@pytest.mark.parametrize("behaviour", [b for b in ServerBehaviour if b is not ServerBehaviour.CORRUPT])
+def test_no_cause_for_what_the_server_does_not_call_corrupt(behaviour: ServerBehaviour) -> None:
+    assert status_cause(finding_from(examination(apiserver=behaviour))) is None
+
+
+def test_a_kind_of_any_length_is_shown_in_part() -> None:
+    gvk = GroupVersionKind("example.com", "v1", "K" * 200_000)
+    decoded = DecodedObject(gvk, b"web", b"shop", None, "json")
+    found = msgspec.structs.replace(readable(cause=Cause.OWNER_UNKNOWN), decoded=decoded)
+    shown = finding_from(found).group_version_kind
+    assert shown == ValueKind("example.com", "v1", "K" * 253 + "<199747 bytes withheld>")

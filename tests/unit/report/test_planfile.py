@@ -1,0 +1,571 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import tracemalloc
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.errors import ConfigurationError, RefusedByRule
+from etcdfix.model import StoredValue
+from etcdfix.operations.look.plan import build_plan
+from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.remediation.preflight.expectation import Expectation, expectation_of
+from etcdfix.report import planfile
+from etcdfix.report.formats.machine import write_rows_json
+from etcdfix.report.plan_model import DeletionPlan, LeftOut
+from etcdfix.report.planfile import load_plan, sealed
+from etcdfix.rules import Rule
+from tests.support.lost_key import (
+    CONFIGURATION,
+    LOST,
+    LiveMemory,
+    base,
+    examiner_of,
+    lose,
+    request_for,
+    scan_to,
+)
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def three_lost() -> LiveMemory:
+    """Return a cluster of three Secrets under a lost key."""
+    cluster = base()
+    lose(cluster, *[cluster.secret(f"web-{number}") for number in range(3)])
+    return LiveMemory(cluster.values)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[Path, StoredValue]:
+    """The plan of three Secrets under a lost key, as a file, and the value of the second."""
+    cluster, source = base(), three_lost()
+    path = scan_to(tmp_path / "report.json", cluster, source=source)
+    plan = build_plan(source, examiner_of(cluster, source), request_for(path), now=lambda: NOON)
+    value = source.get(b"/registry/secrets/shop/web-1")
+    assert value is not None
+    return write(tmp_path / "plan.json", plan), value
+
+
+OTHER_ETCD = Acceptances(words=(Rule.OTHER_CLUSTER_ID,), key_lost=LOST)
+
+
+def write(path: Path, plan: DeletionPlan) -> Path:
+    with path.open("wb") as stream:
+        write_rows_json(plan, stream)
+    return path
+
+
+def asked(plan: DeletionPlan, key: bytes, **other: Any) -> Expectation:
+    """Ask what the plan expects; everything is as in the plan but for what is named."""
+    settings: dict[str, Any] = {
+        "cluster_id": plan.source.cluster_id,
+        "revision": plan.source.revision,
+        "etcd_prefix": "/registry",
+        "config_sha256": CONFIGURATION.sha256,
+        "assumed_release": "",
+        "accepted": Acceptances(key_lost=LOST),
+        "again": "etcdfix plan AGAIN",
+        "now": NOON + timedelta(minutes=15),
+    }
+    return expectation_of(plan, key, **(settings | other))
+
+
+def accepting(*flags: str) -> Acceptances:
+    given = [flag.partition(" ") for flag in flags]
+    lost = next((value for option, _, value in given if option == "--declare-key-lost"), "")
+    return Acceptances(
+        key_lost=lost, words=tuple(value for option, _, value in given if option == "--accept")
+    )
+
+
+def refused(plan: DeletionPlan, key: bytes, **other: Any) -> RefusedByRule:
+    with pytest.raises(RefusedByRule) as caught:
+        asked(plan, key, **other)
+    assert caught.value.rule == Rule.PLAN
+    return caught.value
+
+
+def rewritten(path: Path, change: Callable[[DeletionPlan], dict[str, Any]]) -> DeletionPlan:
+    """Change a plan, seal it anew as whoever owns the file can, and load it."""
+    plan = load_plan(path)
+    return load_plan(write(path, sealed(msgspec.structs.replace(plan, **change(plan)))))
+
+
+def test_what_a_fresh_plan_of_this_cluster_expects(made: tuple[Path, StoredValue]) -> None:
+    path, value = made
+    assert asked(load_plan(path), value.key) == Expectation(
+        kube_system_uid="uid-kube-system",
+        mod_revision=value.mod_revision,
+        value_sha256=f"sha256:{hashlib.sha256(value.value).hexdigest()}",
+        outcome="decrypt-failure",
+        cause="key-name-missing",
+        transformer=LOST,
+        kms_key_id_sha256="",
+        again="etcdfix plan AGAIN",
+    )
+
+
+def test_an_expectation_holds_nothing_that_permits(made: tuple[Path, StoredValue]) -> None:
+    """Counts, risk and reasons stand in a plan for people to read; a deletion gets none of them."""
+    path, value = made
+    before = asked(load_plan(path), value.key)
+    plan = rewritten(
+        path,
+        lambda p: {
+            "complete": True,
+            "groups": [msgspec.structs.replace(g, opened=1000, pattern=False, advice="") for g in p.groups],
+            "entries": [msgspec.structs.replace(e, risk="low", reasons=[], protected="") for e in p.entries],
+        },
+    )
+    assert asked(plan, value.key) == before
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"now": NOON + timedelta(minutes=15, seconds=1)}, "the plan is 15 minutes old; it holds for 15"),
+        ({"now": NOON + timedelta(hours=2)}, "the plan is 120 minutes old; it holds for 15"),
+        ({"now": NOON - timedelta(seconds=1)}, "the plan is from the future (2026-03-01T12:00:00Z)"),
+        ({"etcd_prefix": "/registry2/"}, "the plan is of keys below /registry, and here they are below /registry2/"),
+        ({"config_sha256": "sha256:00"}, "another encryption configuration"),
+        ({"config_sha256": ""}, "another encryption configuration"),
+        ({"assumed_release": "1.30"}, "another --kubernetes-version"),
+    ],
+)  # fmt: skip
+def test_a_plan_does_not_fit_elsewhere_or_later(
+    made: tuple[Path, StoredValue], other: dict[str, Any], reason: str
+) -> None:
+    path, value = made
+    error = refused(load_plan(path), value.key, **other)
+    assert reason in error.message
+    assert error.hint == "make a new plan: etcdfix plan AGAIN"
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"), [({"cluster_id": "abc"}, "this one has abc"), ({"revision": 1}, "this one is at 1")]
+)
+def test_a_plan_of_another_etcd(made: tuple[Path, StoredValue], other: dict[str, Any], reason: str) -> None:
+    """It may be accepted where the plan names the cluster, which the live read then has to be of."""
+    path, value = made
+    plan = load_plan(path)
+    with pytest.raises(RefusedByRule, match=reason) as caught:
+        asked(plan, value.key, **other)
+    assert caught.value.rule == Rule.OTHER_CLUSTER_ID
+    assert "etcdfix plan AGAIN; " in caught.value.hint
+    assert "--accept other-cluster-id" in caught.value.hint
+    assert asked(plan, value.key, accepted=OTHER_ETCD, **other)
+    nameless = rewritten(path, lambda _: {"kube_system_uid": None})
+    assert reason in refused(nameless, value.key, accepted=OTHER_ETCD, **other).message
+
+
+def test_a_revision_that_is_not_known_says_nothing(made: tuple[Path, StoredValue]) -> None:
+    path, value = made
+    assert asked(load_plan(path), value.key, revision=0)
+
+
+def test_a_slash_at_the_end_of_a_prefix_does_not_matter(made: tuple[Path, StoredValue]) -> None:
+    path, value = made
+    assert asked(load_plan(path), value.key, etcd_prefix="/registry/")
+
+
+def test_a_plan_from_a_snapshot_or_an_old_revision_does_not_fit(made: tuple[Path, StoredValue]) -> None:
+    path, value = made
+    plan = rewritten(path, lambda p: {"source": msgspec.structs.replace(p.source, newest=False)})
+    assert "a snapshot or an old revision" in refused(plan, value.key).message
+
+
+def test_a_plan_for_a_named_release_does_not_fit_any(made: tuple[Path, StoredValue]) -> None:
+    path, value = made
+    plan = rewritten(path, lambda _: {"kubernetes_version": "1.30"})
+    assert "another --kubernetes-version" in refused(plan, value.key).message
+    assert asked(plan, value.key, assumed_release="1.30")
+
+
+def test_a_key_that_the_plan_does_not_list(made: tuple[Path, StoredValue]) -> None:
+    error = refused(load_plan(made[0]), b"/registry/secrets/shop/nobody")
+    assert error.message == "the plan does not list /registry/secrets/shop/nobody"
+
+
+def test_a_key_that_the_plan_leaves_out(made: tuple[Path, StoredValue]) -> None:
+    """Even where it lists the key as well."""
+    path, value = made
+    encoded = base64.b64encode(value.key).decode()
+    left = LeftOut(key="else", key_base64=encoded, why="readable", detail="it can be read now")
+    plan = rewritten(path, lambda _: {"left_out": [left]})
+    error = refused(plan, value.key)
+    assert error.message == f"the plan leaves {value.key.decode()} out (readable): it can be read now"
+
+
+@pytest.mark.parametrize(
+    ("flags", "needs", "missing"),
+    [
+        ((), (f"--declare-key-lost {LOST}",), f"--declare-key-lost {LOST}"),
+        (("--accept cluster-breaking",), (f"--declare-key-lost {LOST}",), f"--declare-key-lost {LOST}"),
+        ((f"--declare-key-lost {LOST}",), ("--accept cluster-breaking",), "--accept cluster-breaking"),
+        (("--accept mass-damage",), ("--accept cluster-breaking",), "--accept cluster-breaking"),
+        (
+            (f"--declare-key-lost {LOST}",),
+            (f"--declare-key-lost {LOST}", "--accept cluster-breaking"),
+            "--accept cluster-breaking",
+        ),
+        (("--accept unknown-cluster",), ("--accept what-nobody-knows",), "--accept what-nobody-knows"),
+    ],
+)  # fmt: skip
+def test_a_flag_that_the_plan_asks_for(
+    made: tuple[Path, StoredValue], flags: tuple[str, ...], needs: tuple[str, ...], missing: str
+) -> None:
+    path, value = made
+    plan = rewritten(
+        path, lambda p: {"entries": [msgspec.structs.replace(e, needs=list(needs)) for e in p.entries]}
+    )
+    error = refused(plan, value.key, accepted=accepting(*flags))
+    assert error.message == f"the plan says that the deletion of {value.key.decode()} needs {missing}"
+    assert error.hint.startswith("add it, if ")
+    assert asked(plan, value.key, accepted=accepting(*needs))
+
+
+def test_a_lost_key_may_be_named_in_another_way(made: tuple[Path, StoredValue]) -> None:
+    """Whether it names the key of the value, the deletion looks at itself."""
+    path, value = made
+    assert asked(load_plan(path), value.key, accepted=Acceptances(key_lost="kms/v2/prov/kek-1"))
+
+
+# ------------------------------------------------------------------------------------------------ files not to trust
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"opened":0', b'"opened":9'),
+        (b"/registry/secrets/shop/web-1", b"/registry/secrets/shop/web-7"),
+        (b"2026-03-01T12:00:00Z", b"2026-03-01T12:30:00Z"),
+        (b"--dry-run", b"--yes    "),
+        (b"uid-kube-system", b"uid-kube-systen"),
+    ],
+)
+def test_an_edited_plan_is_refused(made: tuple[Path, StoredValue], old: bytes, new: bytes) -> None:
+    path, _ = made
+    raw = path.read_bytes()
+    assert old in raw
+    path.write_bytes(raw.replace(old, new, 1))
+    with pytest.raises(ConfigurationError, match="its digest does not fit") as caught:
+        load_plan(path)
+    assert "etcdfix plan --from-report" in caught.value.hint
+
+
+def test_a_plan_without_one_of_its_fields_is_refused(made: tuple[Path, StoredValue]) -> None:
+    path, _ = made
+    fields: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+    del fields["entries"][0]["refused"]
+    digest = hashlib.sha256(what_is_sealed(fields)).hexdigest()
+    path.write_bytes(msgspec.json.encode(fields | {"content_sha256": f"sha256:{digest}"}))
+    with pytest.raises(ConfigurationError, match="its digest does not fit"):
+        load_plan(path)
+
+
+@pytest.mark.parametrize("entries", [None, 7, ["x"], {"a": 1}])
+def test_a_plan_with_another_shape_is_no_plan(made: tuple[Path, StoredValue], entries: object) -> None:
+    path, _ = made
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"entries": entries}))
+    with pytest.raises(ConfigurationError, match="is not a plan of etcdfix"):
+        load_plan(path)
+
+
+def test_spaces_and_the_order_of_fields_do_not_matter(made: tuple[Path, StoredValue]) -> None:
+    path, _ = made
+    plan = load_plan(path)
+    fields: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(dict(reversed(fields.items()))), indent=4))
+    assert load_plan(path) == plan
+
+
+def _cut(raw: bytes) -> bytes:
+    return raw[:-200]
+
+
+def _unknown_field(raw: bytes) -> bytes:
+    return raw.replace(b"{\n", b'{\n  "more": 1,\n', 1)
+
+
+def _with_counts(raw: bytes) -> bytes:
+    """What an earlier release wrote, which let a plan stand in for a look at everything."""
+    return raw.replace(b'  "not_in_report"', b'  "proofs": [],\n  "not_in_report"', 1)
+
+
+def _other_version(raw: bytes) -> bytes:
+    return raw.replace(b"etcdfix/v1", b"etcdfix/v2", 1)
+
+
+def _report(raw: bytes) -> bytes:
+    return raw.replace(b"DeletionPlan", b"ScanReport", 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_cut, "is not a plan of etcdfix"),
+        (_unknown_field, "is not a plan of etcdfix: Object contains unknown field `more`"),
+        (_with_counts, "is not a plan of etcdfix: Object contains unknown field `proofs`"),
+        (_report, "its kind is ScanReport, expected DeletionPlan"),
+        (_other_version, "its apiVersion is etcdfix/v2, and this etcdfix reads only etcdfix/v1"),
+        (lambda _: b"", "is not a plan of etcdfix"),
+        (lambda _: b"\xff\xff{}", "is not a plan of etcdfix: it is no JSON at byte 0"),
+        (lambda _: b"[]", "is not a plan of etcdfix: it is JSON, but a list"),
+        (gzip.compress, "is not a plan of etcdfix: it begins with 1f 8b: it is compressed (gzip)"),
+        (lambda raw: b"\xff\xfe" + raw, "is not a plan of etcdfix: it begins with ff fe: it is UTF-16"),
+        (lambda _: b"[" * 100_000, "is not a plan of etcdfix"),
+    ],
+)
+def test_what_is_no_plan_is_refused(
+    made: tuple[Path, StoredValue], change: Callable[[bytes], bytes], message: str
+) -> None:
+    path, _ = made
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ConfigurationError, match="plan ") as caught:
+        load_plan(path)
+    assert message in caught.value.message
+
+
+def test_a_mark_of_utf_8_changes_nothing_of_a_plan(made: tuple[Path, StoredValue]) -> None:
+    path, _ = made
+    plan = load_plan(path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    again = load_plan(path)
+    assert again.content_sha256 == plan.content_sha256
+    assert list(again.entries) == list(plan.entries) != []
+
+
+def test_a_plan_in_another_form_says_how_to_turn_it_into_json(made: tuple[Path, StoredValue]) -> None:
+    path, _ = made
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(ConfigurationError) as caught:
+        load_plan(path)
+    assert "gunzip" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda _: {"generated_at": "yesterday"}, "generated_at 'yesterday' is no time"),
+        (
+            lambda p: {"entries": [msgspec.structs.replace(p.entries[0], key_base64="%%%")]},
+            "the key_base64 of /registry/secrets/shop/web-0 is not base64",
+        ),
+        (
+            lambda _: {"left_out": [LeftOut(key="/k", key_base64="%%%", why="gone", detail="")]},
+            "the key_base64 of /k is not base64",
+        ),
+    ],
+)
+def test_a_sealed_plan_that_cannot_be_read_is_refused(
+    made: tuple[Path, StoredValue], change: Callable[[DeletionPlan], dict[str, Any]], message: str
+) -> None:
+    path, _ = made
+    plan = load_plan(path)
+    write(path, sealed(msgspec.structs.replace(plan, **change(plan))))
+    with pytest.raises(ConfigurationError, match=message):
+        load_plan(path)
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o620, 0o602])
+def test_a_plan_that_others_may_write_is_refused(made: tuple[Path, StoredValue], mode: int) -> None:
+    path, _ = made
+    path.chmod(mode)
+    with pytest.raises(ConfigurationError, match=f"others may write to it .mode {mode:04o}"):
+        load_plan(path)
+
+
+def test_a_plan_of_somebody_else_is_refused(
+    made: tuple[Path, StoredValue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = made
+    owner = path.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if owner == 0:
+        assert load_plan(path)  # root may do anything anyway
+        os.chown(path, 65534, 65534)
+        owner = 65534
+    with pytest.raises(ConfigurationError, match=f"belongs to somebody else .uid {owner}"):
+        load_plan(path)
+
+
+def test_a_link_to_a_plan_is_refused(made: tuple[Path, StoredValue], tmp_path: Path) -> None:
+    path, _ = made
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(ConfigurationError, match="it is a symbolic link"):
+        load_plan(tmp_path / "link")
+
+
+def test_no_file_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="No such file"):
+        load_plan(tmp_path / "nowhere.json")
+    with pytest.raises(ConfigurationError, match="Is a directory"):
+        load_plan(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigurationError, match="no regular file"):
+        load_plan(tmp_path / "pipe")
+
+
+def test_a_plan_that_is_too_large_is_refused(
+    made: tuple[Path, StoredValue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = made
+    monkeypatch.setattr(planfile, "MAX_PLAN_BYTES", 100)
+    with pytest.raises(ConfigurationError, match="larger than 100 bytes"):
+        load_plan(path)
+
+
+# ---------------------------------------------------------------------------------------------------- very many rows
+
+
+def grown(path: Path, count: int, *, wrong: tuple[bytes, bytes] = (b"", b"")) -> Path:
+    """Put as many rows as wanted in the place of the first, sealed as the owner can; one in the middle is changed."""
+    raw = path.read_bytes()
+    start = raw.index(b'  "entries": [') + len(b'  "entries": [')
+    end = raw.index(b"\n  ]", start)
+    row = raw[start:end].split(b",\n")[0]
+    rows = [
+        row.replace(b"web-0", b"web-%d" % number).replace(b'"order":1,', b'"order":%d,' % number, 1)
+        for number in range(count)
+    ]
+    middle = rows[count // 2]
+    rows[count // 2] = middle.replace(*wrong, 1) if wrong[0] else middle
+    path.write_bytes(raw[:start] + b",".join(rows) + raw[end:])
+    return path
+
+
+def what_is_sealed(fields: dict[str, Any]) -> bytes:
+    """Return what the digest of a plan is made of: decisions and the log of its runs are not."""
+    sealed = {name: value for name, value in fields.items() if name not in {"decisions", "audit_log"}}
+    return msgspec.json.encode(sealed | {"content_sha256": ""})
+
+
+def reseal(path: Path) -> None:
+    """Seal a file without reading it as a plan: as somebody does who owns it."""
+    fields: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+    digest = hashlib.sha256(what_is_sealed(fields)).hexdigest()
+    old = fields["content_sha256"].encode()
+    path.write_bytes(path.read_bytes().replace(old, f"sha256:{digest}".encode()))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ((b'"mod_revision":', b'"mod_revision":1'), "its digest does not fit"),
+        ((b'"users":0', b'"users":"0"'), "Expected `int`"),
+        ((b'"users":0', b'"users":0,"more":1'), "unknown field `more`"),
+        ((b'"users":0,', b""), "missing required field `users`"),
+        ((b'"users":0', b'"users":0}x{'), "is not a plan"),
+        ((b'"users":0,', b'"users":0},{"a":1,'), "is not a plan"),
+        ((b'"users":0,', b'"users":0\n  ],\n'), "is not a plan"),
+        ((b'"users":0,', b'"users":0,\n'), "is not a plan"),
+        ((b'"key_base64":null', b'"key_base64":"%"'), "is not base64"),
+    ],
+    ids=range(9),
+)
+def test_one_wrong_row_among_very_many(
+    made: tuple[Path, StoredValue], wrong: tuple[bytes, bytes], said: str
+) -> None:
+    path = grown(made[0], 5_000)
+    reseal(path)
+    assert len(load_plan(path).entries) == 5_000
+    grown(path, 5_000, wrong=wrong)
+    with pytest.raises(ConfigurationError, match=said):
+        load_plan(path)
+
+
+@pytest.mark.parametrize("moved", ["doubled", "dropped", "swapped", "last dropped"])
+def test_rows_that_were_moved_are_an_edit(made: tuple[Path, StoredValue], moved: str) -> None:
+    path = grown(made[0], 1_000)
+    reseal(path)
+    load_plan(path)
+    lines = path.read_bytes().split(b"\n")
+    at = next(number for number, line in enumerate(lines) if b"/web-500" in line)
+    if moved == "doubled":
+        lines.insert(at, lines[at])
+    elif moved == "dropped":
+        del lines[at]
+    elif moved == "swapped":
+        lines[at], lines[at + 1] = lines[at + 1], lines[at]
+    else:
+        entries = lines[: next(number for number, line in enumerate(lines) if b'"decisions"' in line)]
+        last = max(number for number, line in enumerate(entries) if b"/web-" in line)
+        del lines[last]
+        lines[last - 1] = lines[last - 1].removesuffix(b",")
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(ConfigurationError, match="its digest does not fit"):
+        load_plan(path)
+
+
+def test_a_plan_that_ends_anywhere_before_its_end_is_none(made: tuple[Path, StoredValue]) -> None:
+    path, _ = made
+    raw = path.read_bytes()
+    load_plan(path)
+    for end in (*range(0, len(raw) - 2, 97), len(raw) - 3, len(raw) - 2):
+        path.write_bytes(raw[:end])
+        with pytest.raises(ConfigurationError, match="is not a plan of etcdfix"):
+            load_plan(path)
+
+
+@pytest.mark.parametrize("name", [b"entries", b"kube_system_uid", b"left_out"])
+@pytest.mark.parametrize("written", [b"%s", b"\\u0065%s"], ids=["plain", "escaped"])
+def test_a_field_that_stands_twice_is_refused(
+    made: tuple[Path, StoredValue], name: bytes, written: bytes
+) -> None:
+    """One reader might take the first, another the last."""
+    path, _ = made
+    again = written % (name.removeprefix(b"e") if b"u0065" in written else name)
+    path.write_bytes(path.read_bytes().replace(b"{\n", b'{\n  "%s": [],\n' % again, 1))
+    with pytest.raises(ConfigurationError, match="is not a plan of etcdfix"):
+        load_plan(path)
+
+
+def test_a_key_that_is_listed_twice(made: tuple[Path, StoredValue]) -> None:
+    """Sealed anew by its owner: which of the two counts, nobody can say."""
+    path, value = made
+    encoded = base64.b64encode(value.key).decode()
+    others: list[dict[str, Any]] = [{}, {"mod_revision": 1}, {"key": "/else", "key_base64": encoded}]
+    once = list(load_plan(path).entries)
+    for other in others:
+        twice = [*once, msgspec.structs.replace(once[1], **other)]
+        plan = rewritten(path, partial(lambda entries, _plan: {"entries": entries}, twice))
+        error = refused(plan, value.key)
+        assert error.message == f"the plan lists {value.key.decode()} more than once"
+
+
+def test_a_plan_that_changes_after_it_was_read_changes_nothing(made: tuple[Path, StoredValue]) -> None:
+    path, value = made
+    plan = load_plan(path)
+    expected, rows = asked(plan, value.key), list(plan.entries)
+    raw = path.read_bytes()
+    with path.open("r+b") as same_file:
+        same_file.write(raw.replace(b"web-1", b"web-7"))
+    assert (asked(plan, value.key), list(plan.entries)) == (expected, rows)
+    path.write_bytes(b"")
+    assert (asked(plan, value.key), list(plan.entries)) == (expected, rows)
+
+
+def test_very_many_rows_take_little_memory(made: tuple[Path, StoredValue]) -> None:
+    path, value = grown(made[0], 40_000), made[1]
+    reseal(path)
+    load_plan(path)
+    tracemalloc.start()
+    try:
+        plan = load_plan(path)
+        assert refused(plan, value.key + b"-else")
+        assert sum(1 for _ in plan.entries) == 40_000
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 4 << 20  # the file is 36 MB

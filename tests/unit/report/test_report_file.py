@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs import jsonparts
+from etcdfix.inputs.jsonparts import DocumentCut
+from etcdfix.report.report_file import open_report
+from etcdfix.report.saved_report import load_report
+from tests.support.saved_scans import findings, write_report
+
+
+class Head(msgspec.Struct):
+    generated_at: str
+    encryption_config: dict[str, str] | None
+
+
+class End(msgspec.Struct):
+    complete: bool
+    summary: dict[str, Any]
+
+
+def taken_apart(path: Path) -> tuple[Head, list[Any], End, str]:
+    with open_report(path) as report:
+        head = report.head(Head)
+        found = [msgspec.json.decode(finding) for finding in report.findings()]
+        return head, found, report.end(End), report.sha256
+
+
+def taken_from(tmp_path: Path, text: bytes | str) -> tuple[Head, list[Any], End, str]:
+    path = tmp_path / "report"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return taken_apart(path)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_all_parts_of_our_own_reports(tmp_path: Path, form: str, number: int) -> None:
+    path = write_report(tmp_path / f"r.{form}", findings(number), reasons=["lost"])
+    head, found, end, sha256 = taken_apart(path)
+    assert head.generated_at == "2026-01-02T03:04:05Z"
+    assert head.encryption_config is not None
+    assert [one["key"] for one in found] == [one.key for one in findings(number)]
+    assert not end.complete
+    assert end.summary["decrypt_failures"] == number
+    assert sha256 == f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+@pytest.mark.parametrize(
+    "layout",
+    [{}, {"separators": (",", ":")}, {"indent": 1}, {"indent": 2}, {"indent": 4}, {"indent": 2, "sort_keys": True}],
+    ids=str,
+)  # fmt: skip
+def test_the_same_document_in_any_layout(tmp_path: Path, layout: dict[str, Any], number: int) -> None:
+    hostile = msgspec.structs.replace(
+        findings(1)[0], message='"}],\\\n  ]\n{["\\\\', key='/registry/\\"\u2028]'
+    )
+    path = write_report(tmp_path / "r.json", [*findings(number), hostile])
+    head, found, end, _ = taken_apart(path)
+    document = json.loads(path.read_bytes())
+    for ascii_only in (True, False):
+        again = taken_from(tmp_path, json.dumps(document, ensure_ascii=ascii_only, **layout))
+        assert again[:3] == (head, found, end)
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "one line"])
+def test_a_report_that_ends_anywhere_before_its_end_is_cut(tmp_path: Path, form: str) -> None:
+    path = write_report(tmp_path / f"r.{'jsonl' if form == 'jsonl' else 'json'}", findings(2))
+    raw = path.read_bytes().rstrip()
+    if form == "one line":
+        raw = json.dumps(json.loads(raw)).encode()
+    for end in (*range(1, len(raw), 53), len(raw) - 1):
+        with pytest.raises(msgspec.MsgspecError) as refused:
+            taken_from(tmp_path, raw[:end])
+        if form != "jsonl":
+            assert isinstance(refused.value, DocumentCut), end
+    assert taken_from(tmp_path, raw)[1]
+
+
+def test_lines_that_end_after_one_of_them_are_cut(tmp_path: Path) -> None:
+    lines = write_report(tmp_path / "r.jsonl", findings(2)).read_bytes().splitlines(keepends=True)
+    for number in range(1, len(lines)):
+        with pytest.raises(DocumentCut, match="its end is missing"):
+            taken_from(tmp_path, b"".join(lines[:number]))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it is empty"),
+        ("\n", "it is cut"),
+        ("words", "no JSON at byte 0"),
+        ("[]", "it is JSON, but a list"),
+        ("{}", "its kind is missing"),
+        ("{} {}", "no JSON at byte 3"),
+        ('{"kind": "DeletionPlan"}', "its kind is DeletionPlan"),
+        ('{"kind": 3}', "Expected `str`"),
+        ('{"kind": "ScanReport"}', "its apiVersion is missing"),
+        ('{"kind": "ScanReport", "apiVersion": "etcdfix/v1alpha1"}', "its apiVersion is etcdfix/v1alpha1, and"),
+        ('{"kind": "ScanHeader", "apiVersion": "etcdfix/v2"}', "its apiVersion is etcdfix/v2, and"),
+        ('{"kind": "ScanReport", "kind": "ScanReport"}', 'has "kind" twice'),
+        ('{"kind": }', "no JSON at byte 9"),
+        ('{"kind": "ScanReport" "x": 1}', "no JSON at byte 22"),
+        ('{"kind"  "ScanReport"}', "no JSON at byte 9"),
+        ("{kind: 1}", "no JSON at byte 1"),
+        ('{"a": ' + "[" * 100_000, "it is cut"),
+        ('{"a": "' + "\\n" * 100_000, "it is cut"),
+        ("{" + ",".join(f'"m{n}": 1' for n in range(200)) + "}", "no JSON at byte"),
+        ('{"' + "n" * 200 + '": 1}', "no JSON at byte 1"),
+    ],
+    ids=range(20),
+)  # fmt: skip
+def test_what_is_no_report_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(msgspec.MsgspecError) as refused:
+        taken_from(tmp_path, text)
+    assert said in str(refused.value)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_a_mark_of_utf_8_changes_nothing_of_a_report(tmp_path: Path, form: str) -> None:
+    """PowerShell's ``Out-File -Encoding utf8`` puts it there, and ends lines with two characters."""
+    raw = write_report(tmp_path / f"r.{form}", findings(3)).read_bytes()
+    as_written = taken_from(tmp_path, raw)
+    assert as_written[1]
+    for again in (b"\xef\xbb\xbf" + raw, b"\xef\xbb\xbf" + raw.replace(b"\n", b"\r\n")):
+        assert taken_from(tmp_path, again)[:3] == as_written[:3]
+        assert taken_from(tmp_path, again)[3] == f"sha256:{hashlib.sha256(again).hexdigest()}"
+
+
+def _utf_16(raw: bytes) -> bytes:
+    return raw.decode().encode("utf-16")
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+@pytest.mark.parametrize(("pack", "hint"), [(gzip.compress, "gunzip"), (_utf_16, "iconv")])
+def test_a_report_in_another_form_is_refused_with_what_to_do(
+    tmp_path: Path, form: str, pack: Callable[[bytes], bytes], hint: str
+) -> None:
+    path = write_report(tmp_path / f"r.{form}", findings(2))
+    path.write_bytes(pack(path.read_bytes()))
+    with pytest.raises(
+        ConfigurationError, match=r"cannot be used as a report: it begins with \w\w \w\w: "
+    ) as refused:
+        load_report(path)
+    assert hint in refused.value.hint
+
+
+START = '{"apiVersion": "etcdfix/v1", "kind": "ScanReport", "generated_at": "", "encryption_config": null'
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ("}", "it has no findings"),
+        (', "findings": {}}', "its findings are no list"),
+        (', "findings": [{} {}]}', "no JSON at byte"),
+        (', "findings": [{}], "summary": {}}', "missing required field `complete`"),
+        (', "findings": [}', "it is cut"),
+        (', "findings":[\n    {"a": 1},\n    words\n  ]}', "JSON is malformed"),
+        (', "findings":[\n    {"a": 1}\n    {"a": 1}\n  ]}', "no JSON at byte"),
+    ],
+)  # fmt: skip
+def test_findings_that_are_none_are_refused(tmp_path: Path, rest: str, said: str) -> None:
+    with pytest.raises(msgspec.MsgspecError, match=said):
+        taken_from(tmp_path, START + rest)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [("Finding", "after its ScanSummary"), ("ScanHeader", "another report begins in it")]
+)
+def test_lines_of_two_reports_are_none(tmp_path: Path, more: str, said: str) -> None:
+    lines = write_report(tmp_path / "r.jsonl", findings(1)).read_bytes().splitlines(keepends=True)
+    line = next(line for line in lines if f'"kind":"{more}"'.encode() in line)
+    raw = [*lines, line] if more == "Finding" else [lines[0], line, *lines[1:]]
+    with pytest.raises(msgspec.ValidationError, match=said):
+        taken_from(tmp_path, b"".join(raw))
+
+
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        ({"revision": 1001}, "its end is of another scan than its head"),
+        ({"sha256": "sha256:" + "1" * 64}, "its end is of another scan than its head"),
+        ({"kube_system_uid": "another"}, "its end is of another scan than its head"),
+        ({"type": "etcd", "revision": 999}, "its end is of another scan than its head"),
+        ({"segments": [], "single_revision": False, "etcd_version": None, "cluster_id": "1"}, ""),
+    ],
+)
+def test_the_end_of_another_report_is_refused(tmp_path: Path, origin: dict[str, Any], said: str) -> None:
+    kind = {"type": origin.get("type", "snapshot")}
+    head = write_report(tmp_path / "r.jsonl", findings(1), uid="u", origin=kind).read_bytes()
+    other = write_report(
+        tmp_path / "r.jsonl", findings(1), uid=origin.get("kube_system_uid", "u"), origin=origin
+    )
+    glued = b"".join([head.splitlines(keepends=True)[0], *other.read_bytes().splitlines(keepends=True)[1:]])
+    if not said:
+        assert taken_from(tmp_path, glued)[1]
+        return
+    with pytest.raises(msgspec.ValidationError, match=said):
+        taken_from(tmp_path, glued)
+
+
+def test_a_live_scan_may_end_at_a_newer_revision(tmp_path: Path) -> None:
+    """A compaction forces one; even before the first page, so that all of it is of one revision."""
+    path = write_report(tmp_path / "r.jsonl", findings(1), origin={"type": "etcd"})
+    head, *rest = path.read_bytes().splitlines(keepends=True)
+    older = head.replace(b'"revision":1000', b'"revision":900')
+    assert older != head
+    assert taken_from(tmp_path, b"".join([older, *rest]))[1]
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_a_piece_that_is_too_large_is_refused(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonparts, "MOST_PIECE_BYTES", 5_000)
+    large = msgspec.structs.replace(findings(1)[0], message="x" * 6_000)
+    path = write_report(tmp_path / f"r.{form}", [large])
+    with pytest.raises(msgspec.ValidationError, match="one piece, which is larger than 5000 bytes"):
+        taken_apart(path)
+
+
+def test_a_long_list_of_nothing_takes_no_memory(tmp_path: Path) -> None:
+    text = START + ', "findings": [' + ",".join(["{}"] * 100_000) + "]}"
+    path = tmp_path / "r.json"
+    path.write_text(text)
+    with open_report(path) as report:
+        assert sum(1 for _ in report.findings()) == 100_000

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import tracemalloc
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.errors import ConfigurationError
+from etcdfix.report import report_file, saved_report
+from etcdfix.report.saved_report import ReportedValue, load_report
+from tests.support.lost_key import CONFIGURATION, base, lose, scan_to
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import KEY_2, aescbc
+
+SMALLEST: dict[str, Any] = {
+    "apiVersion": "etcdfix/v1",
+    "kind": "ScanReport",
+    "generated_at": "",
+    "source": {},
+    "encryption_config": None,
+    "scope": {},
+    "findings": [],
+    "complete": True,
+    "incomplete_reasons": [],
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """The same scan as json and as jsonl: two lost Secrets, one with a key that is no text."""
+    cluster = base()
+    lose(cluster, cluster.secret("one"), cluster.secret("two"))
+    odd = stored(b"/registry/secrets/shop/\xff", aescbc(b"x", KEY_2, name="lost"))
+    source = MemorySource([*cluster.source().current(b""), odd])
+    paths = tmp_path / "report.json", tmp_path / "report.jsonl"
+    for path, lines in zip(paths, (False, True), strict=True):
+        scan_to(path, cluster, source=source, lines=lines)
+    return paths
+
+
+def test_json_and_jsonl_say_the_same(files: tuple[Path, Path]) -> None:
+    one, two = map(load_report, files)
+    assert one.findings == two.findings
+    assert one.findings.keys() == {
+        b"/registry/secrets/shop/one",
+        b"/registry/secrets/shop/two",
+        b"/registry/secrets/shop/\xff",
+    }
+    assert one.source.kube_system_uid == two.source.kube_system_uid == "uid-kube-system"
+    for report, path in ((one, files[0]), (two, files[1])):
+        assert report.encryption_config is not None
+        assert report.encryption_config.sha256 == CONFIGURATION.sha256
+        assert report.sha256 == f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+        assert report.problems == ()
+
+
+def test_a_report_in_lines_that_was_cut_is_read_and_said(files: tuple[Path, Path]) -> None:
+    path = files[1]
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]))
+    report = load_report(path)
+    assert len(report.findings) == 1
+    assert report.problems == ("the report is cut: its last line is missing",)
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:100])
+    assert load_report(path).problems == report.problems
+
+
+def test_only_the_last_line_may_be_torn(files: tuple[Path, Path]) -> None:
+    path = files[1]
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], lines[1][:100] + b"\n", *lines[2:]]))
+    with pytest.raises(ConfigurationError, match="cannot be used as a report"):
+        load_report(path)
+
+
+def test_a_finding_without_what_is_needed_is_no_finding(files: tuple[Path, Path]) -> None:
+    path = files[1]
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0] + b'{"kind":"Finding","key":"/a"}')
+    with pytest.raises(ConfigurationError, match="missing required field"):
+        load_report(path)
+
+
+def test_one_document_that_was_cut_is_refused(files: tuple[Path, Path]) -> None:
+    path = files[0]
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(ConfigurationError, match="cannot be used as a report"):
+        load_report(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"not json",
+        b"\xff\xff",
+        b"[" * 100_000,
+        json.dumps(SMALLEST | {"kind": "Status"}).encode(),
+    ],
+)
+def test_what_is_no_report_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "report.json"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match="cannot be used as a report") as caught:
+        load_report(path)
+    assert "etcdfix scan -o json" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "nested", [b"[" * 200_000 + b"]" * 200_000, b'{"a":' * 200_000 + b"1" + b"}" * 200_000]
+)
+def test_a_field_of_no_use_that_is_nested_too_deeply(files: tuple[Path, Path], nested: bytes) -> None:
+    """A member of one document that nobody asks for is passed over; a line is looked at as a whole."""
+    said = load_report(files[0])
+    for path in files:
+        lines = path.read_bytes().strip().splitlines()
+        lines[-1] = lines[-1].removesuffix(b"}") + b',"future":' + nested + b"}"
+        path.write_bytes(b"\n".join(lines))
+    assert load_report(files[0]).findings == said.findings
+    with pytest.raises(ConfigurationError, match="cannot be used as a report: it is nested too deeply"):
+        load_report(files[1])
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["json", "jsonl"])
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [(b'"apiVersion":"etcdfix/v9"', "etcdfix/v9"), (b'"was":"etcdfix/v1"', "missing")],
+)
+def test_another_version_is_refused_before_its_fields_are_looked_at(
+    files: tuple[Path, Path], which: int, there: bytes, said: str
+) -> None:
+    path = files[which]
+    raw = re.sub(rb'"apiVersion": ?"etcdfix/v1"', there, path.read_bytes())
+    path.write_bytes(raw.replace(b'"generated_at"', b'"made_at"'))
+    with pytest.raises(
+        ConfigurationError, match=f"its apiVersion is {said}, and this etcdfix reads only etcdfix/v1"
+    ):
+        load_report(path)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="No such file"):
+        load_report(tmp_path / "nowhere.json")
+
+
+def test_more_than_can_be_taken_is_refused(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(load_report(files[0], most_findings=3).findings) == 3
+    with pytest.raises(ConfigurationError, match="has more than 2 findings"):
+        load_report(files[0], most_findings=2)
+    monkeypatch.setattr(report_file, "MAX_REPORT_BYTES", 100)
+    with pytest.raises(ConfigurationError, match="larger than 100 bytes"):
+        load_report(files[0])
+
+
+def test_the_smallest_report(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(SMALLEST))
+    report = load_report(path)
+    assert report.findings == {}
+    assert report.encryption_config is None
+    path.write_text(json.dumps(SMALLEST | {"complete": False}))
+    assert load_report(path).problems == ("the report is incomplete: it does not say why",)
+
+
+# ----------------------------------------------------------------------------------------------- reports not to trust
+
+
+def finding(number: int, **other: Any) -> dict[str, Any]:
+    """The least that a finding says."""
+    said = {
+        "key": f"/registry/secrets/shop/web-{number}",
+        "outcome": "decrypt-failure",
+        "mod_revision": number,
+        "value_sha256": f"sha256:{number:064x}",
+    }
+    return said | other
+
+
+def many(path: Path, findings: Iterable[dict[str, Any]], *, lines: bool = False, counted: int = -1) -> Path:
+    """Write a report with these findings, as one document or in lines."""
+    with path.open("w") as stream:
+        start = json.dumps(SMALLEST | {"kind": "ScanHeader"} if lines else SMALLEST)
+        stream.write(start + "\n" if lines else start.partition("[]")[0] + "[")
+        before = "\n    "
+        for one in findings:
+            said = json.dumps({"kind": "Finding"} | one)
+            stream.write(said + "\n" if lines else before + said)
+            before = ",\n    "
+        summary = {} if counted < 0 else {"summary": {"decrypt_failures": counted}}
+        end = {"complete": True, "incomplete_reasons": []} | summary
+        if lines:
+            stream.write(json.dumps({"kind": "ScanSummary"} | end) + "\n")
+        else:
+            stream.write("\n  ]," + json.dumps(end)[1:])
+    return path
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["json", "jsonl"])
+@pytest.mark.parametrize("other", [{}, {"mod_revision": 7}, {"outcome": "inconsistent"}], ids=str)
+def test_a_key_with_two_findings_is_refused(tmp_path: Path, lines: bool, other: dict[str, Any]) -> None:
+    doubled = [*map(finding, range(300)), finding(5, **other)]
+    path = many(tmp_path / "r", doubled, lines=lines)
+    with pytest.raises(ConfigurationError, match="two findings of /registry/secrets/shop/web-5"):
+        load_report(path)
+
+
+def test_a_key_is_the_same_in_any_writing(tmp_path: Path) -> None:
+    key = base64.b64encode(b"/registry/secrets/shop/web-5").decode()
+    path = many(tmp_path / "r", [finding(5), finding(6, key_base64=key)])
+    with pytest.raises(ConfigurationError, match="two findings of /registry/secrets/shop/web-5"):
+        load_report(path)
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["json", "jsonl"])
+@pytest.mark.parametrize(("left", "told"), [(20, 21), (20, 19), (0, 1)])
+def test_findings_that_are_not_those_that_were_counted(
+    tmp_path: Path, lines: bool, left: int, told: int
+) -> None:
+    """Lines were taken out, or put in."""
+    path = many(tmp_path / "r", map(finding, range(left)), lines=lines, counted=told)
+    said = f"the report contradicts itself: it has {left} findings of decrypt-failure, and counts {told}"
+    assert load_report(path).problems == (said,)
+    assert load_report(many(path, map(finding, range(left)), lines=lines, counted=left)).problems == ()
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["json", "jsonl"])
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"mod_revision": "7"}, "Expected `int`"),
+        ({"key_base64": "%"}, "Invalid base64"),
+        ({"value_sha256": None}, "Expected `str`"),
+        ({"key": 7}, "Expected `str`"),
+    ],
+    ids=str,
+)
+def test_one_wrong_among_very_many(tmp_path: Path, lines: bool, wrong: dict[str, Any], said: str) -> None:
+    path = many(
+        tmp_path / "r",
+        (finding(number, **(wrong if number == 15_000 else {})) for number in range(20_000)),
+        lines=lines,
+    )
+    with pytest.raises(ConfigurationError, match=said):
+        load_report(path)
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["json", "jsonl"])
+def test_a_report_that_changes_after_it_was_read_changes_nothing(tmp_path: Path, lines: bool) -> None:
+    path = many(tmp_path / "r", map(finding, range(2_000)), lines=lines)
+    before = path.read_bytes()
+    found = load_report(path)
+    expected = {
+        one["key"].encode(): ReportedValue(one["mod_revision"], one["value_sha256"], one["outcome"])
+        for one in map(finding, range(2_000))
+    }
+    assert found.findings == expected
+    with path.open("r+b") as same_file:
+        same_file.write(before.replace(b"web-1", b"web-2"))
+    assert found.findings == expected
+    path.write_bytes(b"")
+    assert found.findings == expected
+    path.unlink()
+    assert found.findings == expected
+    assert found.sha256 == f"sha256:{hashlib.sha256(before).hexdigest()}"
+
+
+def test_keys_with_one_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_report, "_hash", lambda _key: 7)
+    path = many(tmp_path / "r", map(finding, range(200)))
+    found = load_report(path).findings
+    for number in range(200):
+        key = finding(number)["key"].encode()
+        assert found[key].mod_revision == number
+        assert list(found)[number] == key
+    assert found.get(b"/registry/secrets/shop/web-200") is None
+    many(path, [*map(finding, range(200)), finding(77)])
+    with pytest.raises(ConfigurationError, match="two findings of /registry/secrets/shop/web-77"):
+        load_report(path)
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["json", "jsonl"])
+def test_ten_times_the_findings_take_little_memory(tmp_path: Path, lines: bool) -> None:
+    """A finding costs its place: about 36 bytes, where what it says takes 400."""
+    path = many(tmp_path / "r", map(finding, range(60_000)), lines=lines)
+    load_report(path)
+    tracemalloc.start()
+    try:
+        report = load_report(path)
+        assert sum(1 for _ in report.findings) == 60_000
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 60_000 * 60

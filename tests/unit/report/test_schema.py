@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from etcdfix.model import Outcome
+from etcdfix.report.model import Finding, ScanReport
+from etcdfix.report.schema import SCHEMAS
+from etcdfix.verdicts.causes import Cause
+
+
+@pytest.mark.parametrize("name", list(SCHEMAS))
+def test_schemas_are_schemas(name: str) -> None:
+    schema = SCHEMAS[name]()
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
+    assert "etcdfix/v1" in schema["title"]
+
+
+def definitions(name: str) -> dict[str, Any]:
+    found = SCHEMAS[name]()["$defs"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("name", ["report", "finding", "impact"])
+def test_closed_words_are_listed(name: str) -> None:
+    finding = definitions(name)["Finding"]["properties"]
+    any_key = name == "impact"
+    assert finding["outcome"]["enum"] == [
+        o.value for o in Outcome if any_key or o is not Outcome.NOT_AN_OBJECT
+    ]
+    assert finding["cause"]["enum"] == [*(c.value for c in Cause), None]
+
+
+def test_every_field_is_described() -> None:
+    assert set(definitions("finding")["Finding"]["properties"]) == set(Finding.__struct_encode_fields__)
+    assert set(definitions("report")["ScanReport"]["properties"]) == set(ScanReport.__struct_encode_fields__)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("impact", "ImpactReport"),
+        ("namespace", "NamespaceReport"),
+        ("orphans", "OrphansReport"),
+        ("plan", "DeletionPlan"),
+        ("doctor", "DoctorReport"),
+    ],
+)
+def test_other_documents_say_what_they_are(name: str, kind: str) -> None:
+    fields = definitions(name)[kind]["properties"]
+    assert (fields["apiVersion"], fields["kind"]) == ({"const": "etcdfix/v1"}, {"const": kind})
+
+
+def test_readers_may_meet_fields_that_they_do_not_know() -> None:
+    for definition in definitions("report").values():
+        assert definition.get("additionalProperties", True) is not False
+
+
+def test_making_a_schema_twice_gives_the_same() -> None:
+    assert SCHEMAS["report"]() == SCHEMAS["report"]()

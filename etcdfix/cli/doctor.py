@@ -21,7 +21,6 @@ from etcdfix.inputs.releases import LAST_MINOR
 from etcdfix.operations.look.doctor import DoctorRequest, DoctorResult, examine_health
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.formats.doctor import DOCTOR_FORMATS
 from etcdfix.sources.connection import EtcdConnection, connection_from_options
 
 MEANINGS: dict[ExitCode, str] = {
@@ -44,7 +43,7 @@ MEANINGS: dict[ExitCode, str] = {
               help="Where backups would go (may be repeated).  [default: as for delete]")  # fmt: skip
 @click.option("--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
               help="The record that would be written to.  [default: as for delete]")  # fmt: skip
-@report_options(DOCTOR_FORMATS)
+@report_options()
 def command(
     *,
     kubeconfig: Path | None,
@@ -93,7 +92,7 @@ def command(
             progress=progress_of,
             jobs=jobs,
         )
-        place.write(DOCTOR_FORMATS, result.report)
+        place.show(result.report, request.same_again)
     return _exit_code(result)
 
 

@@ -8,6 +8,7 @@ import click
 
 from etcdfix.cli.options import FILE, Decorator, option_group
 from etcdfix.cli.variables import variable_of
+from etcdfix.report.render import FORMS
 
 
 def form_option(
@@ -34,6 +35,6 @@ def output_file_option(help_text: str = "Write to this file instead of standard 
     )
 
 
-def report_options(forms: Collection[str]) -> Decorator:
+def report_options(forms: Collection[str] = tuple(FORMS)) -> Decorator:
     """Return a decorator that adds ``-o`` and ``--output-file``."""
     return option_group(form_option(forms), output_file_option())

@@ -10,7 +10,10 @@ from typing import BinaryIO, Concatenate, ParamSpec, TypeVar
 from etcdfix.cli.output import say
 from etcdfix.inputs.outputfile import destination, is_file_by_itself
 from etcdfix.report.base import FirstLine, Reporter
+from etcdfix.report.document import CAP
+from etcdfix.report.render import Report, write
 from etcdfix.report.summing_up import SummingUp
+from etcdfix.text.commands import RunOptions
 from etcdfix.text.notes import Note
 
 T = TypeVar("T")
@@ -33,6 +36,17 @@ class ReportPlace:
         self.form = form
         self.sentence = ""
         self._to_file = to_file
+
+    def show(self, report: Report, run: RunOptions, *, cap: int = CAP) -> None:
+        """Write a report in the form that was asked for.
+
+        Args:
+            report: A published struct.
+            run: Options that commands in it repeat.
+            cap: Most rows of a table.
+        """
+        write(report, self.form, self.stream, run, cap=cap)
+        self.sentence = report.document().status.headline
 
     def write(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.report.model import Document, Refusal
+from etcdfix.report.model import PublishedReport, Refusal
 
 
 class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class OtherFile(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class BackupList(Document, frozen=True, kw_only=True):
+class BackupList(PublishedReport, frozen=True, kw_only=True):
     """All files of some backup directories.
 
     Attributes:
@@ -111,7 +111,7 @@ class BackupFinding(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class BackupVerification(Document, frozen=True, kw_only=True):
+class BackupVerification(PublishedReport, frozen=True, kw_only=True):
     """Backups compared with themselves and with their log.
 
     Attributes:
@@ -177,7 +177,7 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class BackupPruning(Document, frozen=True, kw_only=True):
+class BackupPruning(PublishedReport, frozen=True, kw_only=True):
     """What became of a pruning.
 
     Attributes:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from etcdfix.report.model import Document, Remedy, ReportConfiguration, Scope
+from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, Scope
 
 
 class Change(StrEnum):
@@ -112,7 +112,7 @@ class ResourceChanges(msgspec.Struct, frozen=True):
     changes: dict[str, int]
 
 
-class ComparisonReport(Document, frozen=True, kw_only=True):
+class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
     """What is not the same on all members of an etcd, or at two points in time.
 
     Attributes:

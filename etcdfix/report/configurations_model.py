@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.report.model import Document, ReportConfiguration
+from etcdfix.report.model import PublishedReport, ReportConfiguration
 
 
 class LintCounts(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class LintProblem(msgspec.Struct, frozen=True):
     next_step: str
 
 
-class EncryptionLintReport(Document, frozen=True, kw_only=True):
+class EncryptionLintReport(PublishedReport, frozen=True, kw_only=True):
     """What is wrong with one file, the worst first."""
 
     kind: str = "EncryptionLintReport"
@@ -112,7 +112,7 @@ class ConfigurationDifference(msgspec.Struct, frozen=True, kw_only=True):
     next_step: str
 
 
-class EncryptionDiffReport(Document, frozen=True, kw_only=True):
+class EncryptionDiffReport(PublishedReport, frozen=True, kw_only=True):
     """What several files do otherwise, the worst first."""
 
     kind: str = "EncryptionDiffReport"
@@ -160,7 +160,7 @@ class MergeRecord(msgspec.Struct, frozen=True):
     hash: str
 
 
-class EncryptionMergeReport(Document, frozen=True, kw_only=True):
+class EncryptionMergeReport(PublishedReport, frozen=True, kw_only=True):
     """What a merge made.
 
     Attributes:

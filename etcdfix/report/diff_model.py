@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from etcdfix.report.model import Document
+from etcdfix.report.model import PublishedReport
 
 
 class DiffedReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class DiffCounts(msgspec.Struct):
     same: int = 0
 
 
-class ReportDiff(Document, frozen=True, kw_only=True):
+class ReportDiff(PublishedReport, frozen=True, kw_only=True):
     """What differs between two reports of one cluster.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.report.model import Document, FollowUp, Refusal
+from etcdfix.report.model import FollowUp, PublishedReport, Refusal
 
 
 class HealedObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class LeftAloneKey(msgspec.Struct, frozen=True, kw_only=True):
     next_step: str
 
 
-class HealReport(Document, frozen=True, kw_only=True):
+class HealReport(PublishedReport, frozen=True, kw_only=True):
     """What a run of ``heal`` came to.
 
     Attributes:

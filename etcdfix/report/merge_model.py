@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.report.model import Counts, Document
+from etcdfix.report.model import Counts, PublishedReport
 
 
 class MergedReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class LeftOutReport(msgspec.Struct, frozen=True):
     reason: str
 
 
-class ReportMerge(Document, frozen=True, kw_only=True):
+class ReportMerge(PublishedReport, frozen=True, kw_only=True):
     """One row for each report. ``exit_code`` is the worst of all rows, and 3 where a report is left out."""
 
     kind: str = "ReportMerge"

@@ -7,12 +7,13 @@ be counted comes last, so that a report can be written as a stream.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from etcdfix.model import Outcome
+from etcdfix.report.document import Document, Facts
 from etcdfix.sources.base import Segment
 
 API_VERSION = "etcdfix/v1"
@@ -49,6 +50,19 @@ class ReportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     etcd_version: str | None
     integrity: str = ""
     file_modified_at: str = ""
+
+
+def about(source: ReportSource, tool: Tool, generated_at: str) -> Facts:
+    """Return what was looked at, for the last line of a document."""
+    where = source.path if source.path is not None else ", ".join(source.endpoints or [])
+    return Facts(
+        facts=[
+            ("revision", f"revision {source.revision} of {where}"),
+            ("cluster", f"kube-system uid {source.kube_system_uid or 'unknown'}"),
+            ("time", generated_at),
+            ("version", f"{tool.name} {tool.version}"),
+        ]
+    )
 
 
 class ReportConfiguration(msgspec.Struct, frozen=True):
@@ -426,20 +440,33 @@ class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion
     baseline: ReportBaseline | None = None
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields with which nearly every document begins; a scan's report and a plan spell them out."""
+class PublishedReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields with which nearly every report begins; a scan's report and a plan spell them out.
+
+    ``ROWS`` names the list that may be longer than memory, whose items ``jsonl`` writes a line each.
+    """
+
+    ROWS: ClassVar[str] = ""
 
     api_version: str = msgspec.field(name="apiVersion", default=API_VERSION)
     kind: str
     tool: Tool
     generated_at: str
 
+    def document(self) -> Document:
+        """Return what a person sees of it."""
+        raise NotImplementedError
 
-class SourcedReport(Document, frozen=True, kw_only=True):
+
+class SourcedReport(PublishedReport, frozen=True, kw_only=True):
     """The fields with which the report of one look at one source begins; a scan's spells them out."""
 
     source: ReportSource
     encryption_config: ReportConfiguration | None
+
+    def about(self) -> Facts:
+        """Return what was looked at, for the last line."""
+        return about(self.source, self.tool, self.generated_at)
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -470,7 +497,7 @@ class FollowUp(msgspec.Struct, frozen=True):
     command: str
 
 
-class ChangeReport(Document, frozen=True, kw_only=True):
+class ChangeReport(PublishedReport, frozen=True, kw_only=True):
     """What became of one deletion, restore, re-encryption or repair.
 
     Attributes:

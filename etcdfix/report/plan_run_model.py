@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.report.model import Document, FollowUp, Refusal
+from etcdfix.report.model import FollowUp, PublishedReport, Refusal
 
 
 class RunObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class RunObject(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
 
 
-class PlanRunReport(Document, frozen=True, kw_only=True):
+class PlanRunReport(PublishedReport, frozen=True, kw_only=True):
     """What a run over a plan came to.
 
     Attributes:

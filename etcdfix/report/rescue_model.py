@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.report.model import Document, Remedy, ReportConfiguration
+from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration
 from etcdfix.rescued import Fit
 
 
@@ -113,7 +113,7 @@ class RescueServer(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class RescueReport(Document, frozen=True, kw_only=True):
+class RescueReport(PublishedReport, frozen=True, kw_only=True):
     """What was saved, and what was not.
 
     Attributes:

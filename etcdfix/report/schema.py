@@ -19,7 +19,7 @@ from etcdfix.report.configurations_model import (
 )
 from etcdfix.report.copies_model import CopiesReport
 from etcdfix.report.diff_model import ReportDiff
-from etcdfix.report.doctor_model import DoctorReport
+from etcdfix.report.doctor import DoctorReport
 from etcdfix.report.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.report.explain_model import ExplainReport
 from etcdfix.report.heal_model import HealReport

@@ -1,19 +1,73 @@
-"""Commands of ours for a person to paste: they must do there what they say here."""
+"""Commands for a person to paste. They are data until they are written: only then do the options of this run come in.
+
+A command is made of words and of :class:`Part`, the places where options of this run belong. The renderer puts them in
+with :meth:`Command.line`; nobody else needs to know how the source was named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Final
 
 import msgspec
 
 from etcdfix.text.safetext import key_word, quote_command
 
-ACKNOWLEDGEMENT = "--ignore-store-read-error-with-cluster-breaking-potential"
+ACKNOWLEDGEMENT: Final = "--ignore-store-read-error-with-cluster-breaking-potential"
 """Without this flag nothing is deleted."""
-GRANTED = (
+GRANTED: Final = (
     "--no-encryption holds only where nothing is encrypted at rest; else give --encryption-config FILE. "
 )
 """What a command takes for granted that reads a cluster of which nobody told how its values are encrypted."""
+
+
+class Part(Enum):
+    """Options of this run that a command repeats."""
+
+    SOURCE = auto()
+    """Where the data is: ``--snapshot FILE``, ``--endpoints …``, with ``--revision N`` where that was given."""
+    NOW = auto()
+    """The same without ``--revision``."""
+    LIVE = auto()
+    """The live etcd that was read; nothing, which is the default etcd, where a file was read."""
+    FIRST_ENDPOINT = auto()
+    """The same with one endpoint, for etcdctl snapshot save, which takes only one."""
+    LAYOUT = auto()
+    """``--etcd-prefix`` and the like, where they are not the default."""
+    PREFIX = auto()
+    """``--etcd-prefix`` alone."""
+    READING = auto()
+    """``--encryption-config`` and ``--kubernetes-version``, where they were given."""
+    DECIDING = auto()
+    """The same, with ``--no-encryption`` where nobody said how values are encrypted."""
+    CONFIGURATION = auto()
+    """The same with ``--encryption-config FILE``, to be filled in."""
+    CONFIGURED = auto()
+    """READING where it has a configuration, else CONFIGURATION."""
+    CHANGING = auto()
+    """``--main-endpoints``."""
+    SERVERS = auto()
+    """Which API servers were asked; nothing where none was."""
+    ASKING = auto()
+    """The same, and ``--kubeconfig FILE``, to be filled in, where none was asked."""
+    KEPT = auto()
+    """``--backup-dir``, ``--audit-log`` and ``--audit-syslog``, where they were given."""
+    RECORD = auto()
+    """``--audit-log`` and ``--audit-syslog``."""
+    LOG = auto()
+    """``--audit-log``."""
+    SYSLOG = auto()
+    """``--audit-syslog``."""
+    SEARCH = auto()
+    """``--backup-dir`` and ``--audit-log``."""
+    OTHER_PLACES = auto()
+    """Options of ``copies`` that name where else to look, each to be filled in or left out."""
+    GIVEN_CONFIGURATION = auto()
+    """The path of the configuration that was given, else ``FILE``."""
+
+
+Word = str | Part
 
 
 class KeptOptions(msgspec.Struct, frozen=True):
@@ -29,24 +83,9 @@ class KeptOptions(msgspec.Struct, frozen=True):
     log: tuple[str, ...] = ()
     syslog: tuple[str, ...] = ()
 
-    @property
-    def of_change(self) -> tuple[str, ...]:
-        """Of a command that changes something."""
-        return (*self.backups, *self.record)
 
-    @property
-    def record(self) -> tuple[str, ...]:
-        """Of a command that keeps no backup, and a record."""
-        return (*self.log, *self.syslog)
-
-    @property
-    def of_search(self) -> tuple[str, ...]:
-        """Of a command that looks for backups."""
-        return (*self.backups, *self.log)
-
-
-class RepeatedOptions(msgspec.Struct, frozen=True):
-    """What a command must repeat so that it looks at the same data in the same way; never a password.
+class RunOptions(msgspec.Struct, frozen=True):
+    """The options of this run that a command must repeat, so that it looks at the same data; never a password.
 
     Attributes:
         source: Options that say where the data is (``--snapshot FILE``, ``--endpoints …``).
@@ -67,11 +106,6 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     keeps_configuration: bool = False
 
     @property
-    def layout_but_prefix(self) -> tuple[str, ...]:
-        """The rest of :attr:`layout`, for another prefix."""
-        return self.layout[2:] if self.layout[:1] == ("--etcd-prefix",) else self.layout
-
-    @property
     def of_a_file(self) -> bool:
         """Whether a file is read, not a live etcd."""
         return "--snapshot" in self.source or self.of_kine
@@ -89,18 +123,12 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
     @property
     def revision(self) -> str:
         """The revision that was named; "" for the newest."""
-        words = iter(self.source)
-        return next(words, "") if "--revision" in words else ""
+        return _value(self.source, "--revision")
 
     @property
-    def when_it_answers(self) -> str:
-        """When what could not be asked may be asked again, as part of a sentence."""
-        return "when the file can be read again" if self.of_kine else "when etcd answers again"
-
-    @property
-    def can_heal(self) -> bool:
-        """Whether ``heal`` can take what is read for its source: what stands now in etcd, or in kine's file."""
-        return "--snapshot" not in self.source and "--revision" not in self.source
+    def file(self) -> str:
+        """The file that was read; "" for a live etcd."""
+        return _value(self.source, "--snapshot") or _value(self.source, "--kine")
 
     @property
     def told_of_encryption(self) -> bool:
@@ -108,73 +136,349 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         return bool({"--encryption-config", "--no-encryption"} & set(self.reading))
 
     @property
-    def _deciding(self) -> tuple[str, ...]:
-        """How a command reads that decides by what it finds: it must be told whether anything is encrypted."""
-        return self.reading if self.told_of_encryption else (*self.reading, "--no-encryption")
+    def can_heal(self) -> bool:
+        """Whether ``heal`` can take what is read for its source: what stands now in etcd, or in kine's file."""
+        return "--snapshot" not in self.source and "--revision" not in self.source
+
+    def part(self, part: Part) -> Sequence[str]:
+        """Return the words of one part."""
+        kept = self.kept
+        now = _without(self.source, "--revision")
+        live = () if self.of_a_file else now
+        configured = ("--encryption-config", "FILE", *_without(_without(self.reading, "--no-encryption", 1),
+                                                                "--encryption-config"))  # fmt: skip
+        asking = self.servers or ("--kubeconfig", "FILE")
+        logs = () if self.of_kine else ("--wal", "DIR", "--older-snapshot", "FILE")
+        first = tuple(word.partition(",")[0] if live[at - 1 : at] == ("--endpoints",) else word
+                      for at, word in enumerate(live))  # fmt: skip
+        return {
+            Part.SOURCE: self.source,
+            Part.NOW: now,
+            Part.LIVE: live,
+            Part.FIRST_ENDPOINT: first,
+            Part.LAYOUT: self.layout,
+            Part.PREFIX: self.layout[:2] if self.layout[:1] == ("--etcd-prefix",) else (),
+            Part.READING: self.reading,
+            Part.DECIDING: self.reading if self.told_of_encryption else (*self.reading, "--no-encryption"),
+            Part.CONFIGURATION: configured,
+            Part.CONFIGURED: self.reading if "--encryption-config" in self.reading else configured,
+            Part.CHANGING: self.changing,
+            Part.SERVERS: self.servers,
+            Part.ASKING: asking,
+            Part.KEPT: (*kept.backups, *kept.log, *kept.syslog),
+            Part.RECORD: (*kept.log, *kept.syslog),
+            Part.LOG: kept.log,
+            Part.SYSLOG: kept.syslog,
+            Part.SEARCH: (*kept.backups, *kept.log),
+            Part.OTHER_PLACES: (*logs, *asking),
+            Part.GIVEN_CONFIGURATION: (_value(self.reading, "--encryption-config") or "FILE",),
+        }[part]
+
+
+def _value(words: Sequence[str], option: str) -> str:
+    """Return what stands behind an option; "" where it was not given."""
+    return words[words.index(option) + 1] if option in words else ""
+
+
+def _without(words: Sequence[str], option: str, length: int = 2) -> tuple[str, ...]:
+    """Return words without an option and its value."""
+    if option not in words:
+        return tuple(words)
+    at = words.index(option)
+    return (*words[:at], *words[at + length :])
+
+
+class Command:
+    """One command as data; two are equal where they read the same.
+
+    Args:
+        words: Of the command line, in order.
+        writes: It writes to etcd: kine allows none, since nothing of etcdfix writes to it.
+        text: A whole line that is written already, as a saved report has it; then there are no words.
+        feeds: A command into which the output of this one is piped.
+    """
+
+    __slots__ = ("feeds", "text", "words", "writes")
+
+    def __init__(
+        self,
+        words: Sequence[Word] = (),
+        *,
+        writes: bool = False,
+        text: str = "",
+        feeds: Sequence[str] = (),
+    ) -> None:
+        self.words, self.writes, self.text, self.feeds = tuple(words), writes, text, tuple(feeds)
+
+    def __bool__(self) -> bool:
+        return bool(self.words or self.text)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Command):
+            return NotImplemented
+        return (self.words, self.writes, self.text, self.feeds) == (
+            other.words,
+            other.writes,
+            other.text,
+            other.feeds,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.words, self.text))
+
+    def __repr__(self) -> str:
+        return f"Command({self.line(RunOptions())!r})"
+
+    def line(self, run: RunOptions) -> str:
+        """Return the command as one shell line with the options of a run; "" where the run has no such command."""
+        if not self.words or (self.writes and run.of_kine):
+            return self.text
+        words: list[str] = []
+        for word in self.words:
+            words += run.part(word) if isinstance(word, Part) else (word,)
+        line = quote_command(words)
+        return f"{line} | {quote_command(self.feeds)}" if self.feeds else line
+
+    def and_words(self, *words: Word) -> Command:
+        """Return the command with more words at its end."""
+        return Command((*self.words, *words), writes=self.writes, feeds=self.feeds)
+
+
+NO_COMMAND: Final = Command()
+
+
+def look(verb: str, *words: Word) -> Command:
+    """Return a command that looks at the same data in the same way."""
+    return Command(("etcdfix", *verb.split(), Part.SOURCE, Part.LAYOUT, Part.READING, *words))
+
+
+def explain(key: bytes) -> Command:
+    """Return the command that says everything about one key."""
+    return look("explain", key_word(key))
+
+
+def scan(*words: str, source: Word = Part.SOURCE, reading: Sequence[Word] = (Part.READING,)) -> Command:
+    """Return the scan of a scope, of everything for no words.
+
+    Args:
+        words: Keys as words, resources, prefixes.
+        source: ``Part.NOW`` for what stands there now.
+        reading: ``[Part.CONFIGURATION]`` for another EncryptionConfiguration.
+    """
+    return Command(("etcdfix", "scan", source, Part.LAYOUT, *reading, *words))
+
+
+def get(key: bytes, *options: str, revision: int = 0) -> Command:
+    """Return the command that shows the object of one key.
+
+    Args:
+        key: Complete key.
+        options: Further ones.
+        revision: Of etcd, at which to read it; 0 for the one that was read.
+    """
+    where: tuple[Word, ...] = (Part.NOW, "--revision", str(revision)) if revision else (Part.SOURCE,)
+    log = (Part.LOG,) if "--reveal" in options else ()
+    return Command(("etcdfix", "get", *where, Part.LAYOUT, Part.READING, *log, key_word(key), *options))
+
+
+def copies(*words: str, options: Sequence[Word] = ()) -> Command:
+    """Return the command that looks for every copy: of keys as words, or of ``--from-report`` and a file."""
+    how: tuple[Word, ...] = (Part.SOURCE, Part.LAYOUT, Part.READING, Part.SEARCH)
+    named: tuple[Word, ...] = (*words, *how) if words[:1] == ("--from-report",) else (*how, *words)
+    return Command(("etcdfix", "copies", *named, *options))
+
+
+def plan(report: str, file: str) -> Command:
+    """Return the command that makes a plan from a saved report, and writes it to a file."""
+    how = ("--from-report", report, Part.SOURCE, Part.LAYOUT, Part.DECIDING)
+    return Command(("etcdfix", "plan", *how, "-o", "json", "--output-file", file))
+
+
+def run_plan(file: str, *words: str) -> Command:
+    """Return the command that works through a plan, on the live etcd that was read."""
+    how: tuple[Word, ...] = (
+        Part.LIVE, Part.LAYOUT, Part.DECIDING, Part.CHANGING, Part.SERVERS, Part.KEPT,
+    )  # fmt: skip
+    options = ("--run", file, *how, ACKNOWLEDGEMENT, "--reason", "REASON", *words)
+    return Command(("etcdfix", "plan", *options), writes=True)
+
+
+def encryption_diff() -> Command:
+    """Return the command that compares the configurations of API servers, the one that was given among them."""
+    return Command(("etcdfix", "encryption", "diff", Part.GIVEN_CONFIGURATION, "FILE"))
+
+
+def encryption_try(words: Sequence[str]) -> Command:
+    """Return the command that says which values of a scope another configuration opens."""
+    return look("encryption try", "--candidate-config", "FILE", *words)
+
+
+def recover(token_files: Sequence[str], *options: str) -> Command:
+    """Return the command that recovers a configuration from the datastore of k3s or RKE2."""
+    tokens = [word for file in token_files for word in ("--token-file", file)]
+    how = (Part.SOURCE, Part.LAYOUT, Part.READING, Part.LOG)
+    return Command(("etcdfix", "encryption", "recover", *tokens, *how, *options))
+
+
+def save_snapshot(file: str = "FILE") -> Command:
+    """Return the command that saves a snapshot to a file, from the first endpoint."""
+    return Command(("etcdctl", Part.FIRST_ENDPOINT, "snapshot", "save", file), writes=True)
+
+
+def save_kine(database: str, file: str) -> Command:
+    """Return the command that saves a copy of kine's database, with what its log holds."""
+    return Command(("sqlite3", "-readonly", database, f".backup {file}"))
+
+
+def etcdctl(*words: str) -> Command:
+    """Return a command of etcdctl on the live etcd that was read, or on the default one."""
+    return Command(("etcdctl", Part.LIVE, *words), writes=True)
+
+
+def rescue(words: Sequence[str], directory: str = "DIR", *options: str) -> Command:
+    """Return the command that saves what API servers still hold in memory.
+
+    Args:
+        words: Of what: keys as words of a command, or ``--from-report`` and a file.
+        directory: Where to, to be named in the place of ``DIR``.
+        options: Further ones.
+    """
+    places = (Part.ASKING, "--save-dir", directory, "--reveal", Part.RECORD)
+    return Command(("etcdfix", "rescue", *words, Part.PREFIX, *places, *options))
+
+
+def heal(words: Sequence[str], directory: str = "DIR", *, of_kine: bool = False) -> Command:
+    """Return the dry run of having an API server write anew what it holds; see :func:`rescue`."""
+    where = Part.NOW if of_kine else Part.LIVE
+    options = (where, Part.LAYOUT, Part.CONFIGURED, Part.CHANGING, Part.KEPT)
+    return Command(
+        (
+            "etcdfix",
+            "heal",
+            *words,
+            "--saved",
+            directory,
+            Part.ASKING,
+            *options,
+            "--reason",
+            "REASON",
+            "--dry-run",
+        )
+    )
+
+
+def dry_run(*words: Word, deciding: Part = Part.DECIDING, more: Sequence[Word] = ()) -> Command:
+    """Return the dry run of a change to the live etcd.
+
+    Args:
+        words: The verb, and what it changes.
+        deciding: ``Part.READING`` where the command itself refuses without a configuration.
+        more: Words behind ``--reason REASON``.
+    """
+    how = (Part.LIVE, Part.LAYOUT, deciding, Part.CHANGING, Part.KEPT)
+    return Command(("etcdfix", *words, *how, "--reason", "REASON", *more, "--dry-run"), writes=True)
+
+
+def delete(
+    key: bytes, accepted: Sequence[str] = (), *, asking: bool = False, rescued: bool = False
+) -> Command:
+    """Return the dry run of a deletion.
+
+    Args:
+        key: Complete key.
+        accepted: The rules to accept.
+        asking: Every API server has to be asked.
+        rescued: Others of its kind have lost their encryption key and must be saved first, in ``DIR``.
+    """
+    more: list[Word] = [*([Part.ASKING] if asking else []), *(["--rescued", "DIR"] if rescued else [])]
+    command = dry_run("delete", key_word(key), more=(ACKNOWLEDGEMENT,))
+    return command.and_words(*more, *accepting(accepted))
+
+
+def reencrypt(key: bytes, candidate: str) -> Command:
+    """Return the dry run that rewrites a value which the candidate configuration in a file opens."""
+    return dry_run("reencrypt", key_word(key), "--candidate-config", candidate, deciding=Part.READING)
+
+
+def repair(key: bytes, accepted: Sequence[str] = ()) -> Command:
+    """Return the dry run of a repair, which accepts these rules."""
+    return dry_run("repair", key_word(key), *accepting(accepted))
+
+
+def restore(
+    words: Sequence[Word], key: bytes | None, *, replacing: int = 0, accepted: Sequence[str] = ()
+) -> Command:
+    """Return the dry run that puts a value back.
+
+    Args:
+        words: Which value: the path of a backup, or options such as ``--from-revision N``.
+        key: Complete key; None for a backup, which names it.
+        replacing: mod_revision of the value that is there; 0 where none is.
+        accepted: The rules to accept.
+    """
+    replaced = ("--replace-mod-revision", str(replacing)) if replacing else ()
+    named = (key_word(key),) if key is not None else ()
+    return dry_run("restore", *words, *named, *replaced, *accepting(accepted))
+
+
+def accepting(rules: Sequence[str]) -> tuple[str, ...]:
+    """Return the words that accept these rules."""
+    return tuple(word for rule in rules for word in ("--accept", rule))
+
+
+def after_change(*, known_cluster: bool = True) -> tuple[Word, ...]:
+    """Return what a command repeats that settles or undoes a change: the uid of kube-system is read for it, too.
+
+    Args:
+        known_cluster: Something named the cluster of the change; else that has to be accepted again.
+    """
+    accepted = () if known_cluster else accepting(["unknown-cluster"])
+    return (Part.SOURCE, Part.LAYOUT, Part.READING, Part.CHANGING, *accepted, Part.SYSLOG)
+
+
+class RepeatedOptions(RunOptions, frozen=True):
+    """Options of this run with a method for each command. It goes: make a :class:`Command` instead."""
+
+    @property
+    def layout_but_prefix(self) -> tuple[str, ...]:
+        return self.layout[2:] if self.layout[:1] == ("--etcd-prefix",) else self.layout
+
+    @property
+    def when_it_answers(self) -> str:
+        return "when the file can be read again" if self.of_kine else "when etcd answers again"
 
     @property
     def now(self) -> tuple[str, ...]:
-        """Where the data is, as it stands now: not at an older revision that was read."""
-        words = list(self.source)
-        if "--revision" in words:
-            at = words.index("--revision")
-            del words[at : at + 2]
-        return tuple(words)
+        return tuple(self.part(Part.NOW))
 
     @property
-    def _live(self) -> tuple[str, ...]:
-        """The live etcd that was read, or the default one for a snapshot: what alone can be changed."""
-        return () if self.of_a_file else self.now
+    def with_configuration(self) -> tuple[str, ...]:
+        return tuple(self.part(Part.CONFIGURATION))
+
+    @property
+    def asking(self) -> tuple[str, ...]:
+        return tuple(self.part(Part.ASKING))
+
+    @property
+    def other_places(self) -> tuple[str, ...]:
+        return tuple(self.part(Part.OTHER_PLACES))
 
     def after_change(self, *, known_cluster: bool = True) -> tuple[str, ...]:
-        """Return what a command repeats that settles or undoes a change: the uid of kube-system is read for it, too.
-
-        Args:
-            known_cluster: Something named the cluster of the change; else that has to be accepted again.
-        """
-        accepted = () if known_cluster else ("--accept", "unknown-cluster")
-        return (*self.source, *self.layout, *self.reading, *self.changing, *accepted, *self.kept.syslog)
-
-    def _change(self, words: Sequence[str]) -> str:
-        """Return a command that writes to etcd; "" for kine, to which nothing is ever written."""
-        return "" if self.of_kine else quote_command(words)
-
-    def _dry_run(self, *words: str, reading: Sequence[str] | None = None) -> str:
-        """Return the dry run of a change to the live etcd, with another way of reading where one is given; or ""."""
-        how = self._deciding if reading is None else reading
-        words = ("etcdfix", *words, *self._live, *self.layout, *how, *self.changing, *self.kept.of_change)
-        return self._change([*words, "--reason", "REASON", "--dry-run"])
-
-    def _look(self, command: str, *words: str) -> str:
-        """Return a command that looks at the same data."""
-        return quote_command(["etcdfix", command, *self.source, *self.layout, *self.reading, *words])
+        words: list[str] = []
+        for word in after_change(known_cluster=known_cluster):
+            words += self.part(word) if isinstance(word, Part) else (word,)
+        return tuple(words)
 
     def etcdctl(self, *words: str) -> str:
-        """Return a command of etcdctl on the live etcd that was read, or on the default one; "" for kine."""
-        return self._change(["etcdctl", *self._live, *words])
+        return etcdctl(*words).line(self)
 
     def save_snapshot(self, file: str = "FILE") -> str:
-        """Return the command that saves a snapshot to a file, from the first endpoint: it takes one only.
-
-        Of kine it is a copy of the database by SQLite itself, which takes what its log holds, too.
-        """
-        if self.of_kine:
-            database = self.source[self.source.index("--kine") + 1]
-            return quote_command(["sqlite3", "-readonly", database, f".backup {file}"])
-        where = list(self._live)
-        if "--endpoints" in where:
-            at = where.index("--endpoints") + 1
-            where[at] = where[at].partition(",")[0]
-        return quote_command(["etcdctl", *where, "snapshot", "save", file])
+        command = save_kine(self.file, file) if self.of_kine else save_snapshot(file)
+        return command.line(self)
 
     def scan(
-        self,
-        key: bytes,
-        *,
-        source: Sequence[str] | None = None,
-        reading: Sequence[str] | None = None,
+        self, key: bytes, *, source: Sequence[str] | None = None, reading: Sequence[str] | None = None
     ) -> str:
-        """Return the scan of one key, with another source or other ways of reading where these are given."""
         return self.scan_of([key_word(key)], source=source, reading=reading)
 
     def scan_of(
@@ -184,121 +488,44 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         source: Sequence[str] | None = None,
         reading: Sequence[str] | None = None,
     ) -> str:
-        """Return the scan of a scope, of everything for no words; see :meth:`scan`."""
         where = self.source if source is None else source
         how = self.reading if reading is None else reading
         return quote_command(["etcdfix", "scan", *where, *self.layout, *how, *words])
 
-    @property
-    def with_configuration(self) -> tuple[str, ...]:
-        """How to read with an EncryptionConfiguration, to be named in the place of ``FILE``."""
-        words = [word for word in self.reading if word != "--no-encryption"]
-        if "--encryption-config" in words:
-            at = words.index("--encryption-config")
-            words[at : at + 2] = []
-        return ("--encryption-config", "FILE", *words)
-
     def get(self, key: bytes, *options: str, revision: int = 0) -> str:
-        """Return the command that shows the object of one key, with further options behind it.
-
-        Args:
-            key: Complete key.
-            options: Further ones.
-            revision: Of etcd, at which to read it; 0 for the one that was read.
-        """
-        where = (*self.now, "--revision", str(revision)) if revision else self.source
-        log = self.kept.log if "--reveal" in options else ()
-        return quote_command(
-            ["etcdfix", "get", *where, *self.layout, *self.reading, *log, key_word(key), *options]
-        )
+        return get(key, *options, revision=revision).line(self)
 
     def recover(self, token_files: Sequence[str], *options: str) -> str:
-        """Return the command that recovers a configuration from the datastore of k3s or RKE2, with further options."""
-        tokens = [word for file in token_files for word in ("--token-file", file)]
-        how = (*self.source, *self.layout, *self.reading, *self.kept.log)
-        return quote_command(["etcdfix", "encryption", "recover", *tokens, *how, *options])
+        return recover(token_files, *options).line(self)
 
     def impact(self, key: bytes) -> str:
-        """Return the command that shows what a deletion sets off."""
-        return self._look("impact", key_word(key))
+        return look("impact", key_word(key)).line(self)
 
     def orphans(self) -> str:
-        """Return the command that lists what belongs to nobody."""
-        return self._look("orphans")
+        return look("orphans").line(self)
 
     def plan(self, report: str, file: str) -> str:
-        """Return the command that makes a plan from a saved report, and writes it to a file."""
-        words = ["etcdfix", "plan", "--from-report", report, *self.source, *self.layout, *self._deciding]
-        return quote_command([*words, "-o", "json", "--output-file", file])
+        return plan(report, file).line(self)
 
     def run_plan(self, file: str, *words: str) -> str:
-        """Return the command that works through a plan, on the live etcd that was read."""
-        how = (
-            *self._live,
-            *self.layout,
-            *self._deciding,
-            *self.changing,
-            *self.servers,
-            *self.kept.of_change,
-        )
-        return self._change(
-            ["etcdfix", "plan", "--run", file, *how, ACKNOWLEDGEMENT, "--reason", "REASON", *words]
-        )
+        return run_plan(file, *words).line(self)
 
     def encryption_diff(self) -> str:
-        """Return the command that compares the configurations of API servers, the one that was given among them."""
-        words = iter(self.reading)
-        given = next(words, "FILE") if "--encryption-config" in words else "FILE"
-        return quote_command(["etcdfix", "encryption", "diff", given, "FILE"])
+        return encryption_diff().line(self)
 
     def encryption_try(self, words: Sequence[str]) -> str:
-        """Return the command that says which values of a scope another configuration opens."""
-        how = (*self.source, *self.layout, *self.reading, "--candidate-config", "FILE")
-        return quote_command(["etcdfix", "encryption", "try", *how, *words])
+        return encryption_try(words).line(self)
 
     def delete(
         self, key: bytes, accepting: Sequence[str] = (), *, asking: bool = False, rescued: bool = False
     ) -> str:
-        """Return the dry run of a deletion, on the live etcd that was read, or the default one for a file; or "".
-
-        Args:
-            key: Complete key.
-            accepting: The rules to accept.
-            asking: Every API server has to be asked.
-            rescued: Others of its kind have lost their encryption key and must be saved first, in ``DIR``.
-        """
-        command = self.deletions()(key)
-        more = [
-            *(self.asking if asking else ()),
-            *(["--rescued", "DIR"] if rescued else []),
-            *_accepting(accepting),
-        ]
-        return f"{command} {quote_command(more)}" if command and more else command
-
-    def deletions(self) -> Callable[[bytes], str]:
-        """Return what makes :meth:`delete` of one key after the other."""
-        words = [*self._live, *self.layout, *self._deciding, *self.changing, *self.kept.of_change]
-        rest = self._change([*words, "--reason", "REASON", ACKNOWLEDGEMENT, "--dry-run"])
-        return lambda key: rest and f"etcdfix delete {quote_command([key_word(key)])} {rest}"
+        return delete(key, accepting, asking=asking, rescued=rescued).line(self)
 
     def reencrypt(self, key: bytes, candidate: str) -> str:
-        """Return the dry run that rewrites a value which a candidate configuration opens, on the live etcd.
-
-        Args:
-            key: Complete key.
-            candidate: The file of that configuration.
-        """
-        words = (key_word(key), "--candidate-config", candidate)
-        return self._dry_run("reencrypt", *words, reading=self.reading)
+        return reencrypt(key, candidate).line(self)
 
     def repair(self, key: bytes, accepting: Sequence[str] = ()) -> str:
-        """Return the dry run of a repair, on the live etcd that was read, or on the default one for a snapshot.
-
-        Args:
-            key: Complete key.
-            accepting: The rules to accept.
-        """
-        return self._dry_run("repair", key_word(key), *_accepting(accepting))
+        return repair(key, accepting).line(self)
 
     def restore(
         self,
@@ -309,10 +536,6 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         accepting: Sequence[str] = (),
         asking: bool = False,
     ) -> str:
-        """Return the dry run that puts back what a key held at a revision; see :meth:`restore_from`.
-
-        ``asking``: every API server has to be asked.
-        """
         words = ("--from-revision", str(revision), *(self.asking if asking else ()))
         return self.restore_from(words, key, replacing=replacing, accepting=accepting)
 
@@ -325,90 +548,32 @@ class RepeatedOptions(msgspec.Struct, frozen=True):
         accepting: Sequence[str] = (),
         unlisted: bool = False,
     ) -> str:
-        """Return the dry run that puts a value back, on the live etcd.
-
-        Args:
-            words: Which value: the path of a backup, or options and what they take.
-            key: Complete key; None for a backup, which names it.
-            replacing: mod_revision of the value that is there; 0 where none is.
-            accepting: The rules to accept.
-            unlisted: The source is none that the audit log lists.
-        """
-        return self._dry_run(
-            "restore",
-            *words,
-            *([key_word(key)] if key is not None else ()),
-            *(["--accept", "unlisted-source"] if unlisted else []),
-            *(["--replace-mod-revision", str(replacing)] if replacing else []),
-            *_accepting(accepting),
-        )
-
-    @property
-    def asking(self) -> tuple[str, ...]:
-        """Which API servers to ask, to be filled in where none was named."""
-        return self.servers or ("--kubeconfig", "FILE")
-
-    @property
-    def other_places(self) -> tuple[str, ...]:
-        """Options of ``copies`` that name where else to look, each to be filled in or left out."""
-        logs = () if self.of_kine else ("--wal", "DIR", "--older-snapshot", "FILE")
-        return (*logs, *self.asking)
+        accepted = [*(["unlisted-source"] if unlisted else []), *accepting]
+        return restore(words, key, replacing=replacing, accepted=accepted).line(self)
 
     def copies_of_report(self, report: str, *options: str) -> str:
-        """Return the command that looks for every copy of what a saved report found."""
-        return self._copies(["--from-report", report], *options)
+        return copies("--from-report", report, options=options).line(self)
 
     def copies(self, key: bytes, *options: str) -> str:
-        """Return the command that looks for every copy of one object, with further options behind it."""
-        return self._copies([], key_word(key), *options)
-
-    def _copies(self, first: Sequence[str], *options: str) -> str:
-        how = (*self.source, *self.layout, *self.reading, *self.kept.of_search)
-        return quote_command(["etcdfix", "copies", *first, *how, *options])
+        return copies(key_word(key), options=options).line(self)
 
     def rescue(self, words: Sequence[str], directory: str = "DIR", *options: str) -> str:
-        """Return the command that saves what API servers still hold in memory.
-
-        Args:
-            words: Of what: keys as words of a command, or ``--from-report`` and a file.
-            directory: Where to, to be named in the place of ``DIR``.
-            options: Further ones.
-        """
-        prefix = self.layout[:2] if self.layout[:1] == ("--etcd-prefix",) else ()
-        places = (*self.asking, "--save-dir", directory, "--reveal")
-        return quote_command(["etcdfix", "rescue", *words, *prefix, *places, *self.kept.record, *options])
+        return rescue(words, directory, *options).line(self)
 
     def heal(self, words: Sequence[str], directory: str = "DIR") -> str:
-        """Return the dry run of having an API server write anew what it holds; see :meth:`rescue`."""
-        places = ("--saved", directory, *self.asking)
-        # An encryption key is lost: there is a configuration, with the key of today.
-        reading = self.reading if "--encryption-config" in self.reading else self.with_configuration
-        source = self.now if self.of_kine else self._live
-        options = (*source, *self.layout, *reading, *self.changing, *self.kept.of_change)
-        return quote_command(
-            ["etcdfix", "heal", *words, *places, *options, "--reason", "REASON", "--dry-run"]
-        )
+        return heal(words, directory, of_kine=self.of_kine).line(self)
 
     def restore_from_key(self, other: bytes, key: bytes) -> str:
-        """Return the dry run that puts the bytes of another etcd key where they belong, on the live etcd; or ""."""
         return self.restore_from(("--from-key", key_word(other)), key, unlisted=True)
 
     def restore_from_file(self, key: bytes) -> str:
-        """Return the dry run that puts back what a key holds in the snapshot that was read: on the default etcd."""
-        file = self.source[self.source.index("--snapshot") + 1]
-        return self.restore_from(("--from-snapshot", file), key, unlisted=True)
+        return self.restore_from(("--from-snapshot", self.file), key, unlisted=True)
 
     def history(self, key: bytes, *options: str) -> str:
-        """Return the command that shows every kept revision of a key."""
-        return self._look("history", *options, key_word(key))
+        return look("history", *options, key_word(key)).line(self)
 
     def explain(self, key: bytes) -> str:
-        """Return the command that says everything about one key."""
-        return self._look("explain", key_word(key))
-
-
-def _accepting(rules: Sequence[str]) -> tuple[str, ...]:
-    return tuple(word for rule in rules for word in ("--accept", rule))
+        return explain(key).line(self)
 
 
 def piped(first: str, words: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from etcdfix.report.doctor_model import Check, State
+from etcdfix.report.doctor import Check, State
 from etcdfix.sources.etcd.client import MemberStatus
 from tests.support.objects import json_object
 

@@ -52,7 +52,7 @@ from etcdfix.operations.look.doctoring.members import (
 from etcdfix.operations.look.doctoring.places import check_audit_log, check_backup_directories
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.doctor_model import Check, CheckCounts, DoctorReport, State
+from etcdfix.report.doctor import Check, CheckCounts, DoctorReport, State
 from etcdfix.report.model import ReportSource
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.sources.base import Source

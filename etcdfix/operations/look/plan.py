@@ -186,7 +186,7 @@ def build_plan(
             named = f" {quote_command(['--plan', request.plan_file])}" if request.plan_file and uid else ""
             write = _Writer(
                 index, source, examiner, reader, neighbours, keys, request, has_earlier, readable,
-                request.same_again.deletions(), named,
+                request.same_again.delete, named,
             )  # fmt: skip
             entries = in_order(drafts(write))
         except KeyboardInterrupt as exc:

@@ -12,7 +12,7 @@ from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid, KubernetesCl
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
 from etcdfix.report.base import fit
-from etcdfix.report.doctor_model import Check, State
+from etcdfix.report.doctor import Check, State
 from etcdfix.side_by_side import run_within
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
-from etcdfix.report.doctor_model import Check, State
+from etcdfix.report.doctor import Check, State
 from etcdfix.side_by_side import run_within
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint

@@ -7,7 +7,7 @@ from typing import Final
 from etcdfix.errors import EtcdfixError
 from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.report.base import fit
-from etcdfix.report.doctor_model import Check, State
+from etcdfix.report.doctor import Check, State
 from etcdfix.sources.etcd.failures import CallFailed
 
 _LONGEST: Final = 1000

@@ -14,7 +14,7 @@ from etcdfix.operations.look.doctoring.check import ok, unknown, warn
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.release import check_release, newest_kubelet
 from etcdfix.report.base import fit
-from etcdfix.report.doctor_model import Check
+from etcdfix.report.doctor import Check
 from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display

@@ -15,7 +15,7 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.doctoring.check import fail, ok, unknown, warn
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
 from etcdfix.report.base import fit
-from etcdfix.report.doctor_model import Check, State
+from etcdfix.report.doctor import Check, State
 from etcdfix.report.next_steps import PLUGIN_REMEDIES
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes

@@ -11,7 +11,7 @@ from typing import Final
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceUnreachable
 from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
 from etcdfix.remediation.preflight.members import AlarmKind, name_member, read_alarms
-from etcdfix.report.doctor_model import Check, State
+from etcdfix.report.doctor import Check, State
 from etcdfix.side_by_side import run_within
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient, MemberStatus

@@ -15,7 +15,7 @@ from etcdfix.remediation.audit.search import is_there
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, ChainState, verify, without_head
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file
 from etcdfix.remediation.places import RecordPaths, lasting_warnings, require_lasting, same_disk_warning
-from etcdfix.report.doctor_model import Check, State
+from etcdfix.report.doctor import Check, State
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 

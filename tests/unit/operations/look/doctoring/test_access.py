@@ -11,7 +11,7 @@ from etcdfix.apiserver.servers import APIAccess
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.doctoring import access as module
 from etcdfix.operations.look.doctoring.access import Range, check_etcd_user, check_kubeconfig, covers
-from etcdfix.report.doctor_model import Check
+from etcdfix.report.doctor import Check
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.testing.certificates import CertificateAuthority

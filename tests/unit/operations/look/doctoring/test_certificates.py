@@ -15,7 +15,7 @@ import pytest
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.doctoring.certificates import check_tls
-from etcdfix.report.doctor_model import Check
+from etcdfix.report.doctor import Check
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.testing.certificates import CertificateAuthority, CertificateFiles
 from tests.support.doctoring import states

@@ -15,7 +15,7 @@ from etcdfix.operations.look.doctoring.contents import (
     check_kubernetes,
     check_revision,
 )
-from etcdfix.report.doctor_model import Check
+from etcdfix.report.doctor import Check
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.cluster_index_runs import HOSTILE

@@ -13,7 +13,7 @@ from etcdfix.examine_all import no_progress
 from etcdfix.examine_jobs import Helpers
 from etcdfix.operations.look.doctoring import keys as module
 from etcdfix.operations.look.doctoring.keys import MOST_TOLD, check_keys, check_plugins, examine_keys
-from etcdfix.report.doctor_model import Check
+from etcdfix.report.doctor import Check
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.cluster_index_runs import HOSTILE

@@ -1,0 +1,108 @@
+"""The published shape of what a doctor found (``etcdfix/v1``, kind ``DoctorReport``), field by field."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from etcdfix.report.document import Column, Document, Kind, Status, Step, Table
+from etcdfix.report.document import State as DocumentState
+from etcdfix.report.model import SourcedReport
+from etcdfix.text.commands import Command
+
+
+class State(StrEnum):
+    """What a check came to."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+
+
+_WORST_FIRST: Final = (State.FAIL, State.UNKNOWN, State.WARN, State.OK)
+_STATES: Final = {State.FAIL: DocumentState.FINDINGS, State.UNKNOWN: DocumentState.INCOMPLETE}
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at.
+
+    Attributes:
+        name: Which check, one word that does not change; several things can stand under one name.
+        state: ``ok``; ``warn`` where work can go on; ``fail`` where something would not; ``unknown`` where it could not
+            be told.
+        what: What was found, for people.
+        next_step: What to do about it, for people; "" where there is nothing to do.
+        command: To paste; "" where there is none.
+    """
+
+    name: str
+    state: State
+    what: str
+    next_step: str = ""
+    command: str = ""
+
+
+class CheckCounts(msgspec.Struct, frozen=True):
+    """How many checks came to what."""
+
+    ok: int
+    warn: int
+    fail: int
+    unknown: int
+
+
+class DoctorReport(SourcedReport, frozen=True, kw_only=True):
+    """What would keep etcdfix from its work on a cluster, or make it doubtful.
+
+    Attributes:
+        source: Where the data comes from; of an etcd that was not reached, its endpoints alone.
+        encryption_config: Path and digest of the EncryptionConfiguration; null where none was given.
+        checks: In a fixed order.
+        counts: Of ``checks``.
+        ended: What ended the look early, as a clause; null where nothing did.
+        do_not_restart: Why no API server should be restarted, in one line; "" where no check speaks against it.
+    """
+
+    kind: str = "DoctorReport"
+    checks: list[Check]
+    counts: CheckCounts
+    ended: str | None = None
+    do_not_restart: str = ""
+
+    def document(self) -> Document:
+        """Return the counts, the one thing to do next, and every check, the worst first."""
+        counts = self.counts
+        told = f"{counts.fail} failed, {counts.unknown} unknown, {counts.warn} warnings, {counts.ok} ok"
+        if self.ended is not None:
+            told += f" ({self.ended} before the end)"
+        checks = sorted(self.checks, key=lambda check: _WORST_FIRST.index(check.state))
+        worst = checks[0].state if checks else State.UNKNOWN
+        rows = [
+            (check.state.upper(), check.name, check.what, check.next_step, Command(text=check.command))
+            for check in checks
+        ]
+        return Document(
+            status=Status(_STATES.get(worst, DocumentState.OK), f"{worst.upper()}: {told}"),
+            about=self.about(),
+            stakes=[self.do_not_restart] if self.do_not_restart else [],
+            next=None if worst is State.OK else _next(checks[0], self.do_not_restart),
+            sections=[Table(columns=_COLUMNS, rows=rows, noun="check", brief=12)],
+        )
+
+
+_COLUMNS: Final = (
+    Column("STATE"),
+    Column("CHECK"),
+    Column("WHAT", folds=True),
+    Column("WHAT TO DO", folds=True, wide=True),
+    Column("COMMAND", kind=Kind.COMMAND, wide=True),
+)
+
+
+def _next(check: Check, told: str) -> Step:
+    """Return what to do about a check, without what is said above already."""
+    action = check.next_step.removeprefix(told).lstrip()
+    return Step(f"{check.name}: {action}", Command(text=check.command))

@@ -1,0 +1,168 @@
+"""What a person sees of a report, in any form: one headline, what is at stake, what to do now, and a few sections.
+
+A document is made of plain values. Text in it may come from strangers: the renderer makes it safe, not the maker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from etcdfix.text.commands import Command
+
+CAP: Final = 100
+"""So many rows a table holds at most; KEP-3926's cap."""
+
+
+class State(StrEnum):
+    """What a report comes to."""
+
+    OK = "ok"
+    FINDINGS = "findings"
+    INCOMPLETE = "incomplete"
+    DONE = "done"
+    WOULD_DO = "would-do"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The state, and one headline of about 100 characters with the numbers and names that matter."""
+
+    state: State
+    headline: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One thing to do: what, the command for it (None where there is none), and what to know first."""
+
+    action: str
+    command: Command | None = None
+    note: str = ""
+
+
+class Kind(StrEnum):
+    """How a column is shown."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    KEY = "key"
+    """An etcd key: never cut, never folded. Put it last."""
+    COMMAND = "command"
+    """A command or an action; a page has a button to copy it."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table.
+
+    Attributes:
+        name: Its head, in capitals.
+        kind: How it is shown.
+        folds: It may take several lines where the terminal is narrow. Where no column may, the lines get longer.
+        wide: Only with ``-o wide`` and in a page.
+    """
+
+    name: str
+    kind: Kind = Kind.TEXT
+    folds: bool = False
+    wide: bool = False
+
+
+Cell = str | int | Command | None
+"""None is shown as "-"."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Names and values: ``revision: 589``. Those whose value is "" are left out."""
+
+    title: str = ""
+    facts: Sequence[tuple[str, str]]
+    wide: bool = False
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows, at most as many as the cap of the form; what is not shown is counted.
+
+    Attributes:
+        title: What it lists; "" where the headline says it.
+        columns: Its columns.
+        rows: The first rows.
+        total: How many rows there are in all; 0 for those of ``rows``.
+        noun: What a row is, in the singular.
+        brief: So many rows stand in the text form; 0 for all of ``rows``.
+        counted: Column whose numbers add up to ``sum``: the line about what is not shown says how many that are.
+        sum: That sum over all rows, shown or not.
+        counts: What is counted there, in the singular.
+        truncated: What is said where the text form is ``wide`` and not all rows are shown; "" for the usual words.
+        wide: Only with ``-o wide`` and in a page.
+    """
+
+    title: str = ""
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    total: int = 0
+    noun: str = "row"
+    brief: int = 0
+    counted: int | None = None
+    sum: int = 0
+    counts: str = "object"
+    truncated: str = ""
+    wide: bool = False
+
+
+class Steps(msgspec.Struct, frozen=True, kw_only=True):
+    """Things to do, in this order."""
+
+    title: str = "What to do"
+    steps: Sequence[Step]
+    wide: bool = False
+
+
+class Prose(msgspec.Struct, frozen=True, kw_only=True):
+    """Sentences, a paragraph each; ``verbatim`` lines are neither folded nor joined (YAML, a hex dump)."""
+
+    title: str = ""
+    paragraphs: Sequence[str]
+    verbatim: bool = False
+    wide: bool = False
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A line of a tree, and what stands below it."""
+
+    text: str
+    children: Sequence[Node] = ()
+
+
+class Tree(msgspec.Struct, frozen=True, kw_only=True):
+    """What belongs to what; at most the cap of nodes."""
+
+    title: str = ""
+    nodes: Sequence[Node]
+    wide: bool = False
+
+
+Section = Facts | Table | Steps | Prose | Tree
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person sees.
+
+    Attributes:
+        status: State and headline.
+        about: Source, cluster, revision, time, version: the last line in text, the head of a page. Text shows the
+            values alone, so each says what it is: ``("revision", "revision 589")``.
+        stakes: At most three lines: what is at stake, what not to do.
+        next: The one thing to do now.
+        sections: At most three that are not ``wide``.
+    """
+
+    status: Status
+    about: Facts = Facts(facts=())
+    stakes: Sequence[str] = ()
+    next: Step | None = None
+    sections: Sequence[Section] = ()

@@ -1,0 +1,135 @@
+"""``-o html``: the same document as a page that needs nothing but itself, for the incident call.
+
+Nothing in it is loaded from anywhere, and its policy forbids that: the one style and the one script count by their
+digests, so markup that got in by a hole in the escaping could neither look like ours nor run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from etcdfix.report.document import Cell, Document, Facts, Kind, Node, Prose, Section, Steps, Table, Tree
+from etcdfix.report.render.text import document_of
+from etcdfix.text.commands import Command, RunOptions
+from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import counted
+
+MOST_ROWS: Final = 10_000
+"""More make a page that no browser likes."""
+_LONGEST_CELL: Final = 8_192
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+_TONES: Final = {"ok": "good", "done": "good", "findings": "bad", "failed": "bad", "refused": "bad"}
+
+
+class HTMLWriter:
+    """Writes the document of a report as a page."""
+
+    def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
+        self._stream, self._run = stream, run
+        self._rows: list[msgspec.Struct] = []
+
+    def begin(self, header: msgspec.Struct) -> None:
+        """Take nothing: a document is made of the whole report."""
+
+    def row(self, row: msgspec.Struct) -> None:
+        """Keep a row, as far as a page may have it."""
+        if len(self._rows) < MOST_ROWS:
+            self._rows.append(row)
+
+    def end(self, report: Any) -> None:
+        """Write the page."""
+        self._stream.write(
+            page(document_of(report, self._rows), self._run).encode("utf-8", "backslashreplace")
+        )
+
+
+def page(document: Document, run: RunOptions) -> str:
+    """Return a document as a page."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - only this form pays for it
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.policies["json.dumps_kwargs"] = {}
+    style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    written = _Written(run)
+    return environment.get_template("page.html").render(
+        style=style,
+        script=script,
+        policy=f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'",
+        document=document,
+        tone=_TONES.get(document.status.state, "unknown"),
+        sections=[written.section(section) for section in document.sections],
+        next=written.step(document.next) if document.next is not None else None,
+        about=[(safe_text(name), safe_text(value)) for name, value in document.about.facts if value],
+        safe=safe_text,
+    )
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+class _Written:
+    """Sections as the template takes them: safe text, commands as lines."""
+
+    def __init__(self, run: RunOptions) -> None:
+        self._run = run
+
+    def step(self, step: Any) -> tuple[str, str, str]:
+        line = step.command.line(self._run) if step.command is not None else ""
+        return safe_text(step.action), safe_text(line), safe_text(step.note)
+
+    def section(self, section: Section) -> dict[str, Any]:
+        title = safe_text(section.title)
+        match section:
+            case Facts():
+                facts = [(safe_text(name), safe_text(value)) for name, value in section.facts if value]
+                return {"kind": "facts", "title": title, "facts": facts}
+            case Steps():
+                return {"kind": "steps", "title": title, "steps": [self.step(step) for step in section.steps]}
+            case Prose():
+                paragraphs = [safe_text(text) for text in section.paragraphs]
+                return {
+                    "kind": "verbatim" if section.verbatim else "prose",
+                    "title": title,
+                    "lines": paragraphs,
+                }
+            case Tree():
+                return {"kind": "tree", "title": title, "nodes": [self._node(node) for node in section.nodes]}
+            case Table():
+                return self._table(section, title)
+
+    def _node(self, node: Node) -> tuple[str, list[Any]]:
+        return safe_text(node.text), [self._node(child) for child in node.children]
+
+    def _table(self, table: Table, title: str) -> dict[str, Any]:
+        rows = table.rows[:MOST_ROWS]
+        total = table.total or len(table.rows)
+        more = (
+            ""
+            if total <= len(rows)
+            else f"and {counted(total - len(rows), f'more {table.noun}')}: -o json has all"
+        )
+        return {
+            "kind": "table",
+            "title": title,
+            "columns": table.columns,
+            "rows": [[self._cell(cell) for cell in row] for row in rows],
+            "codes": [column.kind in {Kind.KEY, Kind.COMMAND} for column in table.columns],
+            "numbers": [column.kind is Kind.NUMBER for column in table.columns],
+            "copies": [column.kind is Kind.COMMAND for column in table.columns],
+            "more": more,
+        }
+
+    def _cell(self, cell: Cell) -> str:
+        text = cell.line(self._run) if isinstance(cell, Command) else "-" if cell is None else str(cell)
+        text = safe_text(text)
+        return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"

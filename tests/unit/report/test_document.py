@@ -65,7 +65,9 @@ class Sizes(PublishedReport, frozen=True, kw_only=True):
         )
 
 
-KEYS = [{"bytes": size, "key": f"/registry/secrets/shop/{'x' * 60}{size}"} for size in (10, 20, 25)]
+KEYS: list[dict[str, object]] = [
+    {"bytes": size, "key": f"/registry/secrets/shop/{'x' * 60}{size}"} for size in (10, 20, 25)
+]
 REPORT = Sizes(tool=Tool("etcdfix", "1"), generated_at="2026-01-01T00:00:00Z", keys=KEYS, step=SHOW)
 
 

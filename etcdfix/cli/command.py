@@ -16,7 +16,6 @@ from etcdfix.cli.group import NearestGroup
 from etcdfix.cli.output import HABITS, say, say_exchange
 from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
 from etcdfix.sources.etcd.trace import listening
-from etcdfix.text.colour import ColourChoice
 
 _VERBOSE: Final = "etcdfix.verbose"
 _NOT_BOTH: Final = "--quiet and --verbose contradict each other"
@@ -42,10 +41,6 @@ def _no_progress(_context: click.Context, _parameter: click.Parameter, value: bo
     HABITS.progress = not value
 
 
-def _color(_context: click.Context, _parameter: click.Parameter, value: Any) -> None:
-    ColourChoice.mode = value
-
-
 def _habit(*names: str, **settings: Any) -> click.Option:
     # Eager: --quiet and --verbose also hold for what is said of another option.
     variable = variable_of(next(name for name in names if name.startswith("--")))
@@ -60,10 +55,7 @@ def habits() -> list[click.Option]:
         _habit("-v", "--verbose", is_flag=True, callback=_verbose,
                help="Write each request to etcd to standard error: range, count and time, never what is stored."),
         _habit("--no-progress", is_flag=True, callback=_no_progress,
-               help="No progress bar, at a terminal neither."),
-        _habit("--color", type=click.Choice(["auto", "always", "never"]), default="auto", callback=_color,
-               help="Colour outcomes and severities in tables; auto does so at a terminal, unless NO_COLOR is set.  "
-                    "[default: auto]"),
+               help="No progress bar, even at a terminal."),
     ]  # fmt: skip
 
 

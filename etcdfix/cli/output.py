@@ -17,7 +17,6 @@ import click
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.text.colour import ColourChoice
 from etcdfix.text.notes import Note
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
@@ -54,7 +53,6 @@ def own_habits() -> Iterator[None]:
     try:
         yield
     finally:
-        ColourChoice.mode = "auto"
         for name, value in before.items():
             setattr(HABITS, name, value)
 

@@ -10,7 +10,6 @@ import msgspec
 
 from etcdfix.report.model import Conclusion, Finding, Header, SharedWords
 from etcdfix.report.tables import folded, prose_lines, table_lines, width_for
-from etcdfix.text.colour import is_coloured
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -99,7 +98,6 @@ class Output:
     def __init__(self, stream: BinaryIO) -> None:
         self.stream = stream
         self.width = 0 if isinstance(stream, FirstLine) else width_for(stream)
-        self._coloured = is_coloured(stream)
 
     def line(self, text: str = "") -> None:
         """Write one line of UTF-8 text. The caller has made foreign text safe."""
@@ -124,9 +122,7 @@ class Output:
         spare: Sequence[str] = (),
     ) -> None:
         """Write a table, see :func:`table_lines`."""
-        for text in table_lines(
-            columns, rows, self.width, key=key, prose=prose, spare=spare, coloured=self._coloured
-        ):
+        for text in table_lines(columns, rows, self.width, key=key, prose=prose, spare=spare):
             self._write(text)
 
     def prose(self, text: str, indent: str = "") -> None:

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
-from etcdfix.text.colour import painted
-
 _GAP: Final = "  "
 _ROOM: Final = 2
 """Beside a head, where there is room."""
@@ -46,7 +44,6 @@ def table_lines(
     key: str = "",
     prose: bool = False,
     spare: Sequence[str] = (),
-    coloured: bool = False,
 ) -> Iterator[str]:
     """Yield the lines of a table: rows in columns below their heads.
 
@@ -58,14 +55,13 @@ def table_lines(
             follows on a line of its own.
         prose: That column holds sentences, which do fold, between their words.
         spare: Heads of the columns that go first where there is no room for all.
-        coloured: Words that say how bad something is have their colour.
     """
     order = sorted(range(len(columns)), key=lambda number: columns[number] == key and bool(key))
     cells = [[row[number] for number in order] for row in (columns, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     roomy = [max(wide, len(head) + _ROOM) for head, wide in zip(cells[0], widths, strict=True)]
     if not width or _total(roomy) <= width:
-        yield from (_line(row, roomy, row if coloured else ()) for row in cells)
+        yield from (_line(row, roomy) for row in cells)
         return
     keys = [row.pop() for row in cells] if key in columns else []
     left_out = _leave_out(cells, width, spare)
@@ -74,7 +70,7 @@ def table_lines(
         wrapped = [_wrapped(cell, most) for cell, most in zip(row, widths, strict=True)]
         for at in range(max(map(len, wrapped))):
             parts = [lines[at] if at < len(lines) else "" for lines in wrapped]
-            yield _line(parts, widths, row if coloured else ())
+            yield _line(parts, widths)
         if keys and keys[number]:
             room = width - len(_KEY_INDENT)
             for text in prose_lines(keys[number], room) if prose else [keys[number]]:
@@ -103,25 +99,8 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
-def _line(parts: Sequence[str], widths: Sequence[int], words: Sequence[str]) -> str:
-    """Return one line of a row.
-
-    Args:
-        parts: What of each cell stands in this line.
-        widths: Of the columns.
-        words: The whole cells, which say their colour; empty for no colours.
-    """
-    padded = [part.ljust(width) for part, width in zip(parts, widths, strict=True)]
-    padded[-1] = padded[-1].rstrip()
-    painted_cells = (
-        [
-            painted(part, word) + cell[len(part) :]
-            for part, cell, word in zip(parts, padded, words, strict=True)
-        ]
-        if words
-        else padded
-    )
-    return _GAP.join(painted_cells).rstrip()
+def _line(parts: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip()
 
 
 def _leave_out(cells: list[list[str]], width: int, spare: Sequence[str]) -> set[str]:

@@ -12,7 +12,6 @@ from etcdfix.report.base import fit
 from etcdfix.report.printers.objects import Form, Shown
 from etcdfix.report.printers.text import INDENT, json_text, yaml_text
 from etcdfix.report.tables import table_lines, width_for
-from etcdfix.text.colour import is_coloured, painted
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import short_duration
 
@@ -130,7 +129,6 @@ class TableWriter(Writer):
 
     def __init__(self, stream: BinaryIO, *, many: bool) -> None:
         super().__init__(stream, many=many)
-        self._coloured = is_coloured(stream)
         self._rows: list[tuple[str, ...]] = [_COLUMNS]
         self._turns: dict[bytes, int] = {}
         self._keys: list[bytes] | None = []  # None once a page was printed
@@ -173,15 +171,12 @@ class TableWriter(Writer):
                 most,
                 key="NAME",
                 spare=_SPARE,
-                coloured=self._coloured,
             ):
                 self._stream.write(f"{line}\n".encode())
             self._rows = [_COLUMNS]
             return
         for row in self._rows:
-            shown = [painted(cell, cell) if self._coloured else cell for cell in row]
-            gaps = [" " * (width - len(cell)) for cell, width in zip(row, self._widths, strict=True)]
-            line = "   ".join(map("".join, zip(shown, gaps, strict=True)))
+            line = "   ".join(cell.ljust(width) for cell, width in zip(row, self._widths, strict=True))
             self._stream.write(f"{line.rstrip()}\n".encode())
         self._rows = []
 

@@ -1,30 +1,23 @@
-"""How every command speaks: ``-q``, ``-v``, ``--no-progress``, ``--color``."""
+"""How every command speaks: ``-q``, ``-v`` and ``--no-progress``."""
 
 from __future__ import annotations
 
 import re
 import sys
-from io import BytesIO
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from etcdfix.cli.command import Command, habits
 from etcdfix.cli.output import HABITS, own_habits, say, say_exchange, say_lines, say_next
 from etcdfix.cli.root import run
-from etcdfix.report.base import Output
 from etcdfix.sources.etcd.trace import Exchange, listening, question
-from etcdfix.text.colour import ColourChoice
 from etcdfix.text.notes import Note
 from etcdfix.wire.etcd import RANGE, message
-from tests.support.collecting import ALPHA
 from tests.unit.cli.test_variables import COMMANDS
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
-HABIT_NAMES = {"--quiet", "--verbose", "--no-progress", "--color"}
-SNAPSHOT = ["--snapshot", str(ALPHA / "snapshot.db.gz")]
+HABIT_NAMES = {"--quiet", "--verbose", "--no-progress"}
 NOWHERE = ["--endpoints", "https://127.0.0.1:1", "--dial-timeout", "200ms"]
 
 
@@ -59,13 +52,12 @@ def test_warnings_about_safety_and_errors_stay_quiet_or_not(capfd: pytest.Captur
 
 
 def test_what_a_command_line_says_holds_for_its_command_alone(capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["schema", "-q", "-v", "--no-progress", "--color", "always"]
+    words = ["schema", "-q", "-v", "--no-progress"]
     assert run(words) == 2
     assert "contradict each other" in capfd.readouterr().err
     words.remove("-q")
     assert run(words) == 0
     assert (HABITS.quiet, HABITS.progress) == (False, True)
-    assert ColourChoice.mode == "auto"
     assert question("a:1", RANGE.path, message("RangeRequest")()) is None  # nobody listens any more
 
 
@@ -99,59 +91,3 @@ def test_of_a_request_only_range_and_counts_are_told(capfd: pytest.CaptureFixtur
         r"1 key, more follow, \S+ ms\n",
         capfd.readouterr().err,
     )
-
-
-class _Terminal(BytesIO):
-    def isatty(self) -> bool:
-        return True
-
-
-ROWS = [
-    ("decrypt-failure", "wrong-key", "/registry/secrets/decrypt-failure"),
-    ("readable", "", "/registry/pods/x"),
-]
-
-
-def table(stream: BytesIO) -> str:
-    Output(stream).table(("OUTCOME", "CAUSE", "KEY"), ROWS, key="KEY")
-    return stream.getvalue().decode()
-
-
-@pytest.mark.parametrize("mode", ["auto", "always", "never"])
-@pytest.mark.parametrize("terminal", [True, False])
-@pytest.mark.parametrize("refused", ["", "1"])
-def test_who_gets_colours(mode: Any, terminal: bool, refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", refused)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "0")
-    with own_habits():
-        ColourChoice.mode = "never"
-        plain = table(BytesIO())
-        ColourChoice.mode = mode
-        found = table(_Terminal() if terminal else BytesIO())
-    coloured = mode == "always" or (mode == "auto" and terminal and not refused)
-    assert ("\x1b" in found) is coloured
-    assert re.sub(r"\x1b\[[\d;]*m", "", found) == plain
-    if coloured:
-        assert found.count("\x1b[31mdecrypt-failure\x1b[0m") == 1  # not where it is the name of an object
-
-
-@pytest.mark.parametrize("columns", ["40", "60", "200"])
-def test_colours_do_not_change_where_words_stand(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    with own_habits():
-        plain = table(BytesIO())
-        ColourChoice.mode = "always"
-        assert re.sub(r"\x1b\[[\d;]*m", "", table(BytesIO())) == plain
-
-
-def test_a_scan_into_a_pipe_has_no_colours(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
-    words = ["scan", *SNAPSHOT, "--encryption-config", str(ALPHA / "config-lost.yaml")]
-    assert run(words) == 3
-    plain = capfdbinary.readouterr().out
-    assert b"\x1b" not in plain
-    assert run([*words, "--color", "always"]) == 3
-    found = capfdbinary.readouterr().out
-    assert b"\x1b[31mdecrypt-failure\x1b[0m" in found
-    assert run([*words, "--output-file", str(tmp_path / "report")]) == 3
-    assert b"\x1b" not in (tmp_path / "report").read_bytes()

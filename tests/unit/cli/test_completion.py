@@ -30,7 +30,6 @@ def test_commands_and_options() -> None:
     assert offered("sc") == ["scan", "schema"]
     assert offered("encryption", "us") == ["usage"]
     assert offered("scan", "--no-p") == ["--no-progress"]
-    assert offered("scan", "--color", "a") == ["auto", "always"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

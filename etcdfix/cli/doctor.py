@@ -21,6 +21,7 @@ from etcdfix.inputs.releases import LAST_MINOR
 from etcdfix.operations.look.doctor import DoctorRequest, DoctorResult, examine_health
 from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.remediation.places import RecordPaths
+from etcdfix.report.render import CASE_FORMS
 from etcdfix.sources.connection import EtcdConnection, connection_from_options
 
 MEANINGS: dict[ExitCode, str] = {
@@ -43,7 +44,7 @@ MEANINGS: dict[ExitCode, str] = {
               help="Where backups would go (may be repeated).  [default: as for delete]")  # fmt: skip
 @click.option("--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
               help="The record that would be written to.  [default: as for delete]")  # fmt: skip
-@report_options()
+@report_options(tuple(CASE_FORMS))
 def command(
     *,
     kubeconfig: Path | None,

@@ -5,8 +5,11 @@ No key material stands in any of them: encryption keys are named by transformer 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
+from etcdfix.report.cases import Case, CaseState
 from etcdfix.report.model import PublishedReport, ReportConfiguration
 
 
@@ -46,6 +49,22 @@ class EncryptionLintReport(PublishedReport, frozen=True, kw_only=True):
     encryption_config: ReportConfiguration
     counts: LintCounts
     findings: list[LintProblem]
+
+    def cases(self) -> Iterator[Case]:
+        """Yield a test case for each problem, and one that passes where API servers take the file."""
+        path = self.encryption_config.path
+        if not self.counts.error:
+            yield Case(name="API servers accept the file", group=path)
+        for problem in self.findings:
+            where = f"line {problem.line}" if problem.line else problem.place
+            yield Case(
+                name=f"{problem.check} {where}".rstrip(),
+                group=path,
+                state=CaseState.PASSED if problem.level == "advice" else CaseState.FAILED,
+                type=problem.check,
+                message=problem.message,
+                detail=[f"{problem.level}: {problem.message}", problem.next_step],
+            )
 
 
 class ConfiguredKeyName(msgspec.Struct, frozen=True):

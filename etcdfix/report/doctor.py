@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from etcdfix.report.cases import Case, CaseState, whole_case
 from etcdfix.report.document import Column, Document, Kind, Status, Step, Table
 from etcdfix.report.document import State as DocumentState
 from etcdfix.report.model import SourcedReport
@@ -23,6 +25,7 @@ class State(StrEnum):
 
 
 _WORST_FIRST: Final = (State.FAIL, State.UNKNOWN, State.WARN, State.OK)
+_CASES: Final = {State.FAIL: CaseState.FAILED, State.UNKNOWN: CaseState.ERROR}
 _STATES: Final = {State.FAIL: DocumentState.FINDINGS, State.UNKNOWN: DocumentState.INCOMPLETE}
 
 
@@ -91,6 +94,20 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
             next=None if worst is State.OK else _next(checks[0], self.do_not_restart),
             sections=[Table(columns=_COLUMNS, rows=rows, noun="check", brief=12)],
         )
+
+    def cases(self) -> Iterator[Case]:
+        """Yield a test case for each check; a warning passes."""
+        yield whole_case(
+            "everything was checked", [self.ended] if self.ended else [], complete=not self.ended
+        )
+        for check in self.checks:
+            yield Case(
+                name=check.name,
+                state=_CASES.get(check.state, CaseState.PASSED),
+                type=check.state,
+                message=check.what,
+                detail=[line for line in (check.what, check.next_step, check.command) if line],
+            )
 
 
 _COLUMNS: Final = (

@@ -6,10 +6,13 @@ Nothing here holds key material or contents of objects.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
+from etcdfix.report.cases import Case, CaseState, whole_case
 from etcdfix.report.model import Remedy, ReportConfiguration, SourcedReport
 
 
@@ -179,6 +182,41 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
     next: Remedy | None
     complete: bool
     incomplete_reasons: list[str]
+
+    def cases(self) -> Iterator[Case]:
+        """Yield a test case for each change of the values of one resource under one encryption key."""
+        whole = "everything was examined under both configurations"
+        yield whole_case(whole, self.incomplete_reasons, complete=self.complete)
+        lost = bool(self.becomes_unreadable or self.loses_its_way_back)
+        told = f"{self.becomes_unreadable} become unreadable, {self.loses_its_way_back} lose their way back"
+        yield Case(
+            name="no value becomes unreadable, or loses the key with which it can be repaired",
+            state=CaseState.FAILED if lost else CaseState.PASSED,
+            type="lost" if lost else "",
+            message=told,
+            detail=[f"{self.values} values compared: {told}"],
+        )
+        for row in self.changes:
+            key = row.key_fingerprint or row.kms_key_id_sha256 or ""
+            under = f"{row.transformer or '(unknown)'} {key}".rstrip()
+            cause = f", {row.cause}" if row.cause else ""
+            yield Case(
+                name=f"{under}: {row.change}{cause}",
+                group=f"{row.resource}.{row.group}".rstrip("."),
+                state=_CASES.get(row.change, CaseState.PASSED),
+                type=row.cause or row.change,
+                message=f"{row.count} values under {under}: {row.change}{cause}",
+                detail=[f"{row.count} values, such as:", *row.examples],
+            )
+
+
+_CASES: Final = {
+    ConfigurationChange.BECOMES_UNREADABLE: CaseState.FAILED,
+    ConfigurationChange.LOSES_ITS_WAY_BACK: CaseState.FAILED,
+    ConfigurationChange.UNDETERMINED: CaseState.ERROR,
+    ConfigurationChange.STAYS_UNREADABLE: CaseState.SKIPPED,
+}
+"""All other changes pass."""
 
 
 class CandidateOnGroup(msgspec.Struct, frozen=True, kw_only=True):

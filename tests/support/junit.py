@@ -57,9 +57,7 @@ def read_junit(raw: bytes) -> ReadJUnit:
     counted = [0, 0, 0]
     for suite in document:
         before = len(cases)
-        for case in suite:
-            assert case.classname == suite.name
-            cases.append(_case(suite.name, case))
+        cases += [_case(case.classname, case) for case in suite]
         states = [case.state for case in cases[before:]]
         failed, errors, skipped = (states.count(state) for state in ("failure", "error", "skipped"))
         assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (

@@ -7,21 +7,28 @@ from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 
 from etcdfix.report.base import Reporter
+from etcdfix.report.document import Document, State
+from etcdfix.report.document import Status as DocumentStatus
 from etcdfix.report.finding import finding_from, is_finding, status_cause
 from etcdfix.report.formats import SCAN_FORMATS
 from etcdfix.report.model import (
+    API_VERSION,
     Conclusion,
     Header,
     ReportConfiguration,
     ReportSource,
+    ScanReport,
     Scope,
     Status,
     Summary,
     Tool,
+    about,
 )
+from etcdfix.report.render import SCAN_FORMS, Writer
 from etcdfix.report.tally import CAP, Tally
 from etcdfix.sources.base import Segment
 from etcdfix.storagekey import display
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import LAYOUT
 
@@ -96,6 +103,63 @@ def count(tally: Tally, found: Examination) -> None:
     shown = status_cause(finding_from(found))
     if shown is not None:
         tally.list_cause(found.directory, shown)
+
+
+class ShownScan(ScanReport, frozen=True):
+    """A scan's report with a document of its headline alone."""
+
+    def document(self) -> Document:
+        """Return the headline."""
+        return Document(
+            status=DocumentStatus(State.FINDINGS, "1 of 2 objects cannot be read"),
+            about=about(self.source, self.tool, self.generated_at),
+        )
+
+
+def scan_report(head: Header | None = None, end: Conclusion | None = None) -> ShownScan:
+    """Return the report of a scan without its findings."""
+    head, end = head or header(), end or conclusion()
+    return ShownScan(
+        api_version=API_VERSION,
+        kind="ScanReport",
+        tool=head.tool,
+        generated_at=head.generated_at,
+        source=end.source,
+        encryption_config=head.encryption_config,
+        scope=head.scope,
+        findings=[],
+        statuses=end.statuses,
+        summary=end.summary,
+        complete=end.complete,
+        incomplete_reasons=end.incomplete_reasons,
+        finished_at=end.finished_at,
+    )
+
+
+def write_form(
+    form: str | Writer, found: Iterable[Examination], *, head: Header | None = None, **end: object
+) -> bytes:
+    """Run examinations through a tally and a writer, as a scan does; return what was written.
+
+    Args:
+        form: Its name, or a writer on a ``BytesIO``.
+        found: The examinations.
+        head: Of the report.
+        end: Of the report.
+    """
+    stream: Any = io.BytesIO()
+    writer = SCAN_FORMS[form](stream, RunOptions(), CAP) if isinstance(form, str) else form
+    stream = stream if isinstance(form, str) else getattr(form, "_stream")  # noqa: B009
+    tally = new_tally()
+    writer.begin(head or header())
+    for one in found:
+        count(tally, one)
+        if is_finding(one):
+            writer.row(finding_from(one))
+    summary = end.pop("summary", None) or tally.summary()
+    writer.end(scan_report(head, conclusion(summary, tally.statuses(), **end)))  # type: ignore[arg-type]
+    written: bytes = stream.getvalue()
+    return written
 
 
 def write(

@@ -85,14 +85,56 @@ FORMS: Final[Mapping[str, Callable[[BinaryIO, RunOptions, int], Writer]]] = {
 """The forms of every report, the first where nobody says."""
 
 
+def _junit(stream: BinaryIO, run: RunOptions, _cap: int) -> Writer:
+    from etcdfix.report.render.junit import JUnitWriter  # noqa: PLC0415
+
+    return JUnitWriter(stream, run)
+
+
+def _csv(stream: BinaryIO, _run: RunOptions, _cap: int) -> Writer:
+    from etcdfix.report.render.csv import CSVWriter  # noqa: PLC0415
+
+    return CSVWriter(stream)
+
+
+def _name(stream: BinaryIO, _run: RunOptions, _cap: int) -> Writer:
+    from etcdfix.report.render.name import NameWriter  # noqa: PLC0415
+
+    return NameWriter(stream)
+
+
+def _status(stream: BinaryIO, _run: RunOptions, _cap: int) -> Writer:
+    from etcdfix.report.render.status import StatusWriter  # noqa: PLC0415
+
+    return StatusWriter(stream)
+
+
+def _metrics(stream: BinaryIO, _run: RunOptions, _cap: int) -> Writer:
+    from etcdfix.report.render.metrics import MetricsWriter  # noqa: PLC0415
+
+    return MetricsWriter(stream)
+
+
+CASE_FORMS: Final = {**FORMS, "junit": _junit}
+"""The forms of reports that have test cases."""
+SCAN_FORMS: Final = {
+    **CASE_FORMS,
+    "csv": _csv,
+    "name": _name,
+    "status": _status,
+    "metrics": _metrics,
+}
+"""The forms of a scan."""
+
+
 def write(report: Report, form: str, stream: BinaryIO, run: RunOptions, *, cap: int = 100) -> None:
     """Write a report.
 
     Args:
         report: A published struct.
-        form: A name in :data:`FORMS`.
+        form: A name in :data:`FORMS`, or another form that the report has.
         stream: Where to.
         run: Options that commands in it repeat.
         cap: Most rows of a table with ``wide``.
     """
-    FORMS[form](stream, run, cap).end(report)
+    SCAN_FORMS[form](stream, run, cap).end(report)

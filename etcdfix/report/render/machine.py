@@ -8,17 +8,16 @@ stays flat whatever their number. ``jsonl`` writes each row as it comes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
 from etcdfix.report.model import API_VERSION
 from etcdfix.report.render.rows import rows_field
-from etcdfix.temporary import temporary_directory, temporary_file
+from etcdfix.report.render.spool import Spool
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_json
 
-_PIECE_BYTES: Final = 1 << 20
 _LONGEST_LINE: Final = 120
 
 
@@ -45,46 +44,11 @@ class Encoder:
         return safe_json(self._encoder.encode(value))
 
 
-class _Spool:
-    """Encoded rows, one per line, in an unlinked temporary file that is made when the first one comes."""
-
-    def __init__(self) -> None:
-        self.file: IO[bytes] | None = None
-
-    def append(self, line: bytes) -> None:
-        if self.file is None:
-            self.file = temporary_file()
-        try:
-            self.file.write(line + b"\n")
-        except OSError as exc:  # not that of the report itself, which may lie on another disk
-            raise OSError(exc.errno, exc.strerror, temporary_directory()) from exc
-
-    def joined(self, between: bytes) -> Iterator[bytes]:
-        """Yield all lines in large pieces, with this in the place of what ends a line, and let go of the file."""
-        if self.file is None:
-            return
-        with self.file as file:
-            file.seek(0)
-            end = b""  # of the last line: nothing stands behind that
-            while piece := file.read(_PIECE_BYTES):
-                lines = end + piece
-                end = b"\n" if lines.endswith(b"\n") else b""
-                yield lines.removesuffix(end).replace(b"\n", between)
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield every line, and let go of the file."""
-        if self.file is None:
-            return
-        with self.file as file:
-            file.seek(0)
-            yield from file
-
-
 class JSONWriter:
     """Writes a report as one JSON document, one row per line."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
-        self._stream, self._encoder, self._spool = stream, Encoder(run), _Spool()
+        self._stream, self._encoder, self._spool = stream, Encoder(run), Spool()
 
     def begin(self, header: msgspec.Struct) -> None:
         """Take nothing: the report has it."""
@@ -125,7 +89,7 @@ class YAMLWriter:
     """Writes the same document as :class:`JSONWriter`, as YAML, one row at a time."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
-        self._stream, self._encoder, self._spool = stream, Encoder(run), _Spool()
+        self._stream, self._encoder, self._spool = stream, Encoder(run), Spool()
 
     def begin(self, header: msgspec.Struct) -> None:
         """Take nothing: the report has it."""

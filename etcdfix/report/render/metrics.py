@@ -1,0 +1,142 @@
+r"""``-o metrics``: the counts of a scan, for the textfile collector of Prometheus' node_exporter.
+
+Names and labels are part of the contract (``docs/metrics.md``). No label holds the name of an object or namespace, and
+the number of values of a label is bounded.
+
+Format: Prometheus text exposition 0.0.4. In the value of a label ``\\``, ``"`` and a line feed are escaped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from etcdfix import __version__
+from etcdfix.model import GroupResource, Outcome
+from etcdfix.report.head import lost_midway
+from etcdfix.report.model import COUNTED, ScanReport, TransformerSummary
+from etcdfix.report.tally import OTHERS
+from etcdfix.text.safetext import safe_text
+from etcdfix.text.times import seconds_between, unix_seconds
+from etcdfix.verdicts.severity import Severity
+
+MOST_RESOURCES: Final = 500
+MOST_TRANSFORMERS: Final = 100
+_LONGEST_LABEL: Final = 200
+
+Samples = Iterable[tuple[dict[str, str], int]]
+
+
+class MetricsWriter:
+    """Writes counts, times, and whether everything was examined. ``cluster`` is the uid of kube-system."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._new: Counter[str] = Counter()
+
+    def begin(self, _header: msgspec.Struct) -> None:
+        """Write nothing."""
+
+    def row(self, row: Any) -> None:
+        """Count a finding that the baseline does not know."""
+        self._new[row.outcome] += not row.baseline
+
+    def end(self, report: ScanReport) -> None:
+        """Write everything."""
+        uid = report.source.kube_system_uid
+        cluster = {"cluster": uid} if uid else {}
+        metrics = [*_of_the_scan(report)]
+        if report.summary.keys or report.complete:  # else a 0 would count what nobody examined
+            new = [({"outcome": outcome}, self._new[outcome]) for outcome in COUNTED]
+            text = "Keys of these outcomes that --baseline does not know; without a baseline all of them."
+            metrics += [*_counts(report), ("new_keys", text, new)]
+        for name, text, samples in metrics:
+            name = name if name.startswith("etcdfix") else f"etcdfix_scan_{name}"
+            added: Counter[str] = Counter()
+            for labels, value in samples:
+                added[_labels(cluster | labels)] += value  # two long names may have become one
+            lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
+            lines += [f"{name}{told} {value}" for told, value in added.items()]
+            self._stream.write(("\n".join(lines) + "\n").encode())
+
+
+def _of_the_scan(report: ScanReport) -> Iterator[tuple[str, str, Samples]]:
+    build = [({"version": __version__}, 1)]
+    yield "etcdfix_build_info", "Version of etcdfix that wrote this file.", build
+    seen = not lost_midway(report.summary, report.incomplete_reasons)
+    for name, text, value in (
+        ("complete", "1 if everything in scope was examined and judged; 0 if not.", report.complete),
+        ("reached_end", "1 if everything in scope was examined; 0 if the scan ended early.", seen),
+        ("timestamp_seconds", "When the scan ended.", unix_seconds(report.finished_at)),
+        ("duration_seconds", "How long the scan took.",
+         seconds_between(report.generated_at, report.finished_at)),
+    ):  # fmt: skip
+        yield name, text, [({}, int(value))]
+
+
+def _counts(report: ScanReport) -> Iterator[tuple[str, str, Samples]]:
+    source, summary = report.source, report.summary
+    scope = "part" if report.scope.limits else "everything"
+    what = {"source": source.type, "scope": scope, "etcd_version": source.etcd_version or ""}
+    yield "info", "What was scanned.", [(what, 1)]
+    yield "revision", "Revision of etcd that was read.", [({}, source.revision)]
+    if source.file_modified_at:
+        written: Samples = [({}, unix_seconds(source.file_modified_at))]
+        yield "snapshot_timestamp_seconds", "When the snapshot file was last written.", written
+    outcomes = {Outcome.READABLE: "readable", **COUNTED, Outcome.NOT_AN_OBJECT: "not_objects"}
+    keys = [({"outcome": str(outcome)}, getattr(summary, field)) for outcome, field in outcomes.items()]
+    yield "keys", "Keys that were examined, by outcome.", keys
+    yield "stale_keys", "Readable keys not written with today's write key.", [({}, summary.stale)]
+    stakes = [({"severity": one.value}, 0) for one in Severity]
+    stakes += [({"severity": one.severity}, one.count) for one in summary.by_severity]
+    yield "severity_keys", "Keys with something proven wrong, by what is at stake.", stakes
+    causes = [({"outcome": one.outcome, "cause": one.cause}, one.count) for one in summary.by_cause]
+    yield "cause_keys", "Keys by outcome and cause; a cause that was not found has no sample.", causes
+    ranked = sorted(
+        summary.by_resource, key=lambda one: (one.readable - one.keys, -one.keys, one.resource, one.group)
+    )
+    named = [
+        ({"resource": str(GroupResource(one.group, one.resource)) if rank < MOST_RESOURCES else OTHERS}, one)
+        for rank, one in enumerate(ranked)
+    ]
+    fields = [*outcomes.items()][:-1]
+    of_resources = [
+        (labels | {"outcome": str(outcome)}, getattr(one, field))
+        for labels, one in named
+        for outcome, field in fields
+    ]
+    yield "resource_keys", "Keys of a resource by outcome.", of_resources
+    stale = [(labels, one.stale) for labels, one in named]
+    yield "resource_stale_keys", "Readable keys of a resource not written with today's write key.", stale
+    transformers = [*_transformers(summary.by_transformer)]
+    for field, name, text in (
+        ("keys", "keys", "Keys written under an encryption key."),
+        ("failures", "failing_keys", "Keys under an encryption key that do not open or do not decode."),
+        ("undetermined", "undetermined_keys", "Keys under an encryption key that could not be examined."),
+        ("stale", "stale_keys", "Keys under an encryption key that is not today's write key."),
+    ):
+        yield f"transformer_{name}", text, [(labels, getattr(one, field)) for labels, one in transformers]
+
+
+def _transformers(
+    counted: Iterable[TransformerSummary],
+) -> Iterator[tuple[dict[str, str], TransformerSummary]]:
+    """Yield encryption keys by name and rule, those with something wrong first."""
+    ranked = sorted(counted, key=lambda one: (-one.failures - one.undetermined, -one.keys, one.transformer))
+    for rank, one in enumerate(ranked):
+        name, rule = (one.transformer, ",".join(one.resources)) if rank < MOST_TRANSFORMERS else (OTHERS, "")
+        yield {"transformer": name, "rule": rule}, one
+
+
+def _labels(labels: dict[str, str]) -> str:
+    told = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return f"{{{told}}}" if told else ""
+
+
+def _escaped(value: str) -> str:
+    half = _LONGEST_LABEL // 2
+    value = value if len(value) <= _LONGEST_LABEL else f"{value[:half]}…{value[-half:]}"
+    return safe_text(value).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,125 @@
+"""``-o junit``: valid for a schema and another parser, whatever names there are; red where the exit code says so."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.model import Outcome
+from etcdfix.report.finding import finding_from
+from etcdfix.report.model import ResourceSummary, Summary
+from etcdfix.report.render.junit import JUnitWriter
+from etcdfix.report.scan_cases import READABLE, WHOLE
+from etcdfix.text.commands import RunOptions
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from tests.support.examinations import examination
+from tests.support.junit import ReadJUnit, read_junit
+from tests.support.reports import conclusion, header, scan_report, write_form
+
+UNDETERMINED: dict[str, Any] = {"outcome": Outcome.UNDETERMINED, "cause": Cause.KMS_UNREACHABLE}
+ONE_UNDETERMINED: dict[str, Any] = {"complete": False, "incomplete_reasons": ["undetermined: 1 key"]}
+
+
+def document(*found: Examination, **end: Any) -> ReadJUnit:
+    return read_junit(write_form("junit", found, **end))
+
+
+def heeding(found: Collection[Examination], failing: Collection[str], **end: Any) -> ReadJUnit:
+    return read_junit(write_form(JUnitWriter(io.BytesIO(), RunOptions(), failing), found, **end))
+
+
+def test_a_finding_fails_and_a_resource_that_reads_passes() -> None:
+    found = document(examination(), examination("/registry/pods/a/b", outcome=Outcome.READABLE, cause=None))
+    assert found.states() == {"failure": 1, "passed": 2}
+    assert found.of("secrets")["/registry/secrets/shop/web"].state == "failure"
+    assert found.of("pods")[READABLE].state == "passed"
+    assert "1 of 2 objects cannot be read" in found.said
+    assert found.properties["complete"] == "true"
+
+
+def test_what_is_not_counted_is_skipped() -> None:
+    undetermined = examination(**UNDETERMINED)
+    failing = [Outcome.DECRYPT_FAILURE]
+    found = heeding([undetermined, examination("/registry/pods/a/b")], failing, **ONE_UNDETERMINED)
+    assert found.states() == {"skipped": 2, "failure": 1}
+    (case,) = found.of("secrets").values()
+    assert case.message.startswith("not counted (--fail-on): kms-unreachable: ")
+    assert not heeding([undetermined], [], **ONE_UNDETERMINED).is_red
+    # Whatever is left out: that a page was lost is none of it.
+    reasons = ["undetermined: 1 key", "page 7 is damaged"]
+    lost = heeding([undetermined], [], complete=False, incomplete_reasons=reasons)
+    assert lost.of("ScanReport")[WHOLE].state == "error"
+
+
+def test_what_the_baseline_knows_is_skipped_and_an_unknown_outcome_is_an_error() -> None:
+    stream = io.BytesIO()
+    writer = JUnitWriter(stream, RunOptions())
+    writer.begin(header())
+    writer.row(msgspec.structs.replace(finding_from(examination()), outcome="gone-for-ever"))
+    writer.row(finding_from(examination(), baseline=True))
+    writer.end(scan_report(end=conclusion(Summary(keys=1))))
+    assert read_junit(stream.getvalue()).states() == {"error": 1, "skipped": 1, "passed": 1}
+
+
+def test_nothing_passes_of_a_scan_that_saw_nothing_or_not_all() -> None:
+    assert document(summary=Summary()).states() == {"skipped": 1}
+    pods = ResourceSummary(group="", resource="pods", keys=2, readable=2)
+    seen = Summary(keys=2, readable=2, by_resource=[pods])
+    found = document(summary=seen, complete=False, incomplete_reasons=["page 7 is damaged"])
+    assert found.states() == {"error": 1, "skipped": 1}
+
+
+HOSTILE = {
+    "nul": b"/registry/secrets/shop/a\x00b",
+    "end-of-cdata": b"/registry/secrets/shop/]]>",
+    "markup": b'/registry/secrets/<failure message="x">/&amp;&#0;&quot;\'',
+    "surrogate": b"/registry/secrets/shop/\xed\xa0\x80",
+    "not-utf8": b"/registry/secrets/shop/\xff\xfe",
+    "no-character": b"/registry/secrets/shop/\xef\xbf\xbe\xef\xbf\xbf",
+    "lines": b"/registry/secrets/shop/a\r\n\tb\xe2\x80\xa8c",
+    "plane-16": "/registry/secrets/shop/\U0010ffff\U000e0001\u202e".encode(),
+    "escape": b"/registry/secrets/shop/\x1b[2J\x07\xc2\x9b",
+    "resource-with-nul": b"/registry/a\x00]]>/x/y",
+    "long": b"/registry/secrets/shop/" + b"x" * 1_000_000,
+    "all": "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0xFFFE, 0x1FFFE])).encode(),
+}
+
+
+@pytest.mark.parametrize("key", HOSTILE.values(), ids=HOSTILE)
+def test_whatever_a_key_is_called_the_document_is_valid(key: bytes) -> None:
+    text = key.decode("utf-8", "replace")
+    one = examination(key, message=f"it says {text}", upstream_message=text, transformer=text)
+    raw = write_form("junit", [one])
+    found = read_junit(raw)
+    assert [case.state for case in found.cases if case.name != WHOLE] == ["failure"]
+    assert found.of("ScanReport")[WHOLE].state == "passed"
+    assert all(line.isprintable() for line in raw.decode().splitlines())
+    assert max(len(case.name) for case in found.cases) <= 1_001
+
+
+def test_memory_does_not_grow_with_the_cases(tmp_path: Path) -> None:
+    def most(cases: int) -> int:
+        finding = finding_from(examination())
+        with (tmp_path / "out.xml").open("wb") as stream:
+            writer = JUnitWriter(stream, RunOptions())
+            tracemalloc.start()
+            writer.begin(header())
+            for _ in range(cases):
+                writer.row(finding)
+            writer.end(scan_report())
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        return peak
+
+    few = most(300)
+    many = most(6_000)
+    size = (tmp_path / "out.xml").stat().st_size
+    assert size > 1_500_000
+    assert many < few + size // 8  # other threads of this process are counted, too

@@ -1,0 +1,70 @@
+"""``-o csv``, ``name`` and ``status``: no formula, and nothing that acts upon a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from etcdfix.model import Outcome
+from etcdfix.report.render.csv import COLUMNS
+from etcdfix.verdicts.examination import Examination
+from tests.support.examinations import examination
+from tests.support.reports import write_form
+
+
+def rows(*found: Examination) -> list[dict[str, str]]:
+    text = write_form("csv", list(found)).decode()
+    assert text.endswith("\r\n")
+    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+
+
+def test_without_findings_there_is_the_first_row() -> None:
+    assert write_form("csv", []) == ",".join(COLUMNS).encode() + b"\r\n"
+
+
+def test_a_row() -> None:
+    (row,) = rows(examination(outcome=Outcome.DECODE_FAILURE, message='it says "a, b"', mod_revision=41))
+    assert row["key"] == "/registry/secrets/shop/web"
+    assert row["message"] == 'it says "a, b"'
+    assert (row["mod_revision"], row["stale"], row["lease"], row["key_base64"]) == ("41", "false", "", "")
+
+
+@pytest.mark.parametrize(
+    "first", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"], ids=lambda one: f"{ord(one):x}"
+)
+def test_no_cell_is_a_formula(first: str) -> None:
+    hostile = first + 'cmd|" -C calc"!A0,x'
+    (row,) = rows(
+        examination(f"/registry/secrets/{hostile}/{hostile}", message=hostile, upstream_message=hostile)
+    )
+    for column in ("name", "namespace", "message", "upstream_message"):
+        assert row[column].startswith("'")
+        assert row[column][1:].startswith((first, "\\"))
+    assert not any(value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for value in row.values())
+    assert row["key"].startswith("/registry/secrets/")
+
+
+def test_nothing_acts_upon_a_terminal() -> None:
+    raw = write_form(
+        "csv", [examination(b"/registry/secrets/a/\x1b[2J\xe2\x80\xaex\r\n=1", message="\x1b]0;x\x07")]
+    )
+    assert raw.count(b"\r\n") == 2
+    assert all(line.decode().isprintable() for line in raw.split(b"\r\n"))
+
+
+def test_names_are_words_of_a_command_line() -> None:
+    keys = [b"/registry/secrets/shop/web", b"/registry/secrets/shop/\xff", b"/registry/secrets/shop/a*"]
+    assert write_form("name", map(examination, keys)).decode().split() == [
+        "/registry/secrets/shop/web",
+        "base64:L3JlZ2lzdHJ5L3NlY3JldHMvc2hvcC//",
+        "base64:L3JlZ2lzdHJ5L3NlY3JldHMvc2hvcC9hKg==",
+    ]
+
+
+def test_a_status_for_each_resource_with_corrupt_objects() -> None:
+    lines = write_form("status", [examination(), examination("/registry/pods/a/b")]).decode().splitlines()
+    assert [json.loads(line)["details"]["kind"] for line in lines] == ["secrets", "pods"]
+    assert write_form("status", []) == b""

@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from etcdfix.model import Outcome
 from etcdfix.report.document import Document, Facts
 from etcdfix.sources.base import Segment
+from etcdfix.text.commands import Command
 
 API_VERSION = "etcdfix/v1"
 
@@ -22,6 +23,20 @@ API_VERSION = "etcdfix/v1"
 def other_version(found: object) -> str:
     """Return what is wrong with a document of another ``apiVersion``, as half a sentence."""
     return f"its apiVersion is {found or 'missing'}, and this etcdfix reads only {API_VERSION}"
+
+
+def read_command(kind: type, value: Any) -> Any:
+    """Return the command of a saved report: a ``dec_hook`` of msgspec."""
+    if kind is Command and isinstance(value, str):
+        return Command(text=value)
+    raise TypeError(f"no {kind.__name__} in a report")
+
+
+def written_command(value: object) -> str:
+    """Return the line of a command that a saved report has: an ``enc_hook`` of msgspec."""
+    if isinstance(value, Command):
+        return value.text
+    raise TypeError(f"no JSON for {type(value).__name__}")
 
 
 class Tool(msgspec.Struct, frozen=True):

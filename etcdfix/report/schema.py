@@ -31,6 +31,7 @@ from etcdfix.report.plan_model import DeletionPlan
 from etcdfix.report.plan_run_model import PlanRunReport
 from etcdfix.report.recover_model import EncryptionRecoverReport
 from etcdfix.report.rescue_model import RescueReport
+from etcdfix.text.commands import Command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Severity
 
@@ -63,7 +64,13 @@ def document_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
 
 def schema_of(written: Any, title: str) -> dict[str, Any]:
     """Return the schema of a type that is written as JSON."""
-    return {"$schema": DIALECT, "title": title, **msgspec.json.schema(written)}
+    return {"$schema": DIALECT, "title": title, **msgspec.json.schema(written, schema_hook=_of_command)}
+
+
+def _of_command(kind: type) -> dict[str, Any]:
+    if kind is Command:
+        return {"type": "string"}
+    raise NotImplementedError(kind)
 
 
 def _with_catalogues(schema: dict[str, Any]) -> dict[str, Any]:

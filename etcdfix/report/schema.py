@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -35,30 +35,62 @@ from etcdfix.text.commands import Command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Severity
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-
-def report_schema() -> dict[str, Any]:
-    """Return the schema of the document that ``-o json`` writes."""
-    return _with_catalogues(schema_of(ScanReport, f"ScanReport of {API_VERSION}"))
-
-
-def finding_schema() -> dict[str, Any]:
-    """Return the schema of one finding."""
-    return _with_catalogues(schema_of(Finding, f"Finding of {API_VERSION}"))
+REPORTS: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "report": ScanReport,
+    "explain": ExplainReport,
+    "history": HistoryReport,
+    "copies": CopiesReport,
+    "impact": ImpactReport,
+    "namespace": NamespaceReport,
+    "orphans": OrphansReport,
+    "plan": DeletionPlan,
+    "plan-run": PlanRunReport,
+    "change": ChangeReport,
+    "heal": HealReport,
+    "doctor": DoctorReport,
+    "encryption-usage": EncryptionUsageReport,
+    "compare": ComparisonReport,
+    "encryption-lint": EncryptionLintReport,
+    "encryption-diff": EncryptionDiffReport,
+    "encryption-merge": EncryptionMergeReport,
+    "encryption-recover": EncryptionRecoverReport,
+    "encryption-try": EncryptionTryReport,
+    "encryption-what-if": WhatIfReport,
+    "rescue": RescueReport,
+    "report-diff": ReportDiff,
+    "report-merge": ReportMerge,
+    "cause": CausePage,
+    "cause-list": CauseList,
+    "backup-list": BackupList,
+    "backup-verification": BackupVerification,
+    "backup-pruning": BackupPruning,
+}
+"""Every published document, by the name that ``etcdfix schema`` has for it."""
+KINDS: Final = {struct.__name__: struct for struct in REPORTS.values()}
+"""The same by the ``kind`` that the document says."""
 
 
 def document_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the schema of another whole document, whose kind is called as its type."""
+    """Return the schema of a document, whose kind is called as its type."""
     kind = document.__name__
     schema = schema_of(document, f"{kind} of {API_VERSION}")
     fields = schema["$defs"][kind]["properties"]
-    fields["apiVersion"], fields["kind"] = {"const": API_VERSION}, {"const": kind}
-    if "Finding" not in schema["$defs"]:
-        return schema
-    _with_catalogues(schema)
-    if document in {ExplainReport, ImpactReport}:  # its key may be any
-        schema["$defs"]["Finding"]["properties"]["outcome"] = {"enum": [outcome.value for outcome in Outcome]}
+    if "kind" in fields:
+        fields["apiVersion"], fields["kind"] = {"const": API_VERSION}, {"const": kind}
+    finding = schema["$defs"].get("Finding", {}).get("properties")
+    if finding is not None:
+        # The types are plain text, so that a reader of a newer report does not fail on a new word.
+        outcomes = [outcome.value for outcome in Outcome]
+        if document in {ScanReport, Finding}:  # else its key may be any
+            outcomes.remove(Outcome.NOT_AN_OBJECT)
+        finding["outcome"] = {"enum": outcomes}
+        finding["cause"] = {"enum": [*(cause.value for cause in Cause), None]}
+        finding["confidence"] = {"enum": [confidence.value for confidence in Confidence]}
+        finding["apiserver"] = {"enum": [behaviour.value for behaviour in ServerBehaviour]}
+        finding["severity"] = {"enum": [*(severity.value for severity in Severity), None]}
+        finding["value_sha256"] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
     return schema
 
 
@@ -73,47 +105,8 @@ def _of_command(kind: type) -> dict[str, Any]:
     raise NotImplementedError(kind)
 
 
-def _with_catalogues(schema: dict[str, Any]) -> dict[str, Any]:
-    finding = schema["$defs"]["Finding"]["properties"]
-    # Closed catalogues: the types are plain text so that a reader of a newer report does not fail on them.
-    finding["outcome"] = {"enum": [o.value for o in Outcome if o is not Outcome.NOT_AN_OBJECT]}
-    finding["cause"] = {"enum": [*(c.value for c in Cause), None]}
-    finding["confidence"] = {"enum": [c.value for c in Confidence]}
-    finding["apiserver"] = {"enum": [b.value for b in ServerBehaviour]}
-    finding["severity"] = {"enum": [*(s.value for s in Severity), None]}
-    for name in ("value_sha256",):
-        finding[name] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
-    return schema
-
-
-SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
-    "report": report_schema,
-    "finding": finding_schema,
-    "explain": partial(document_schema, ExplainReport),
-    "history": partial(document_schema, HistoryReport),
-    "copies": partial(document_schema, CopiesReport),
-    "impact": partial(document_schema, ImpactReport),
-    "namespace": partial(document_schema, NamespaceReport),
-    "orphans": partial(document_schema, OrphansReport),
-    "plan": partial(document_schema, DeletionPlan),
-    "plan-run": partial(document_schema, PlanRunReport),
-    "change": partial(document_schema, ChangeReport),
-    "heal": partial(document_schema, HealReport),
-    "doctor": partial(document_schema, DoctorReport),
-    "encryption-usage": partial(document_schema, EncryptionUsageReport),
-    "compare": partial(document_schema, ComparisonReport),
-    "encryption-lint": partial(document_schema, EncryptionLintReport),
-    "encryption-diff": partial(document_schema, EncryptionDiffReport),
-    "encryption-merge": partial(document_schema, EncryptionMergeReport),
-    "encryption-recover": partial(document_schema, EncryptionRecoverReport),
-    "encryption-try": partial(document_schema, EncryptionTryReport),
-    "encryption-what-if": partial(document_schema, WhatIfReport),
-    "rescue": partial(document_schema, RescueReport),
-    "report-diff": partial(document_schema, ReportDiff),
-    "report-merge": partial(document_schema, ReportMerge),
-    "cause": partial(document_schema, CausePage),
-    "cause-list": partial(document_schema, CauseList),
-    "backup-list": partial(document_schema, BackupList),
-    "backup-verification": partial(document_schema, BackupVerification),
-    "backup-pruning": partial(document_schema, BackupPruning),
+SCHEMAS: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
+    **{name: partial(document_schema, struct) for name, struct in REPORTS.items()},
+    "finding": partial(document_schema, Finding),
 }
+"""What makes each schema."""

@@ -19,7 +19,7 @@ from etcdfix.report.finding import finding_from
 from etcdfix.report.formats import machine
 from etcdfix.report.formats.machine import JSONLinesReporter, JSONReporter, YAMLReporter
 from etcdfix.report.model import Finding, ScanReport, SharedWords
-from etcdfix.report.schema import finding_schema, report_schema
+from etcdfix.report.schema import document_schema
 from etcdfix.sources.base import Segment
 from etcdfix.temporary import temporary_directory
 from etcdfix.verdicts.causes import Cause
@@ -119,8 +119,8 @@ def test_fields_stand_in_the_order_of_the_contract() -> None:
 
 
 def test_document_validates_against_the_published_schema() -> None:
-    validator = Draft202012Validator(report_schema())
-    validator.check_schema(report_schema())
+    validator = Draft202012Validator(document_schema(ScanReport))
+    validator.check_schema(document_schema(ScanReport))
     for found in (sample(), [], [examination(f"/registry/pods/a/{n}") for n in range(101)]):
         validator.validate(document(found))
 
@@ -137,7 +137,7 @@ def test_document_of_a_live_etcd_validates_too() -> None:
         segments=[Segment("", 1000), Segment("/registry/pods/a", 1100)],
     )
     report = document(sample(), source=live, complete=False, incomplete_reasons=["etcd compacted"])
-    Draft202012Validator(report_schema()).validate(report)
+    Draft202012Validator(document_schema(ScanReport)).validate(report)
     assert report["source"]["endpoints"] == ["https://a:2379"]
     assert "path" not in report["source"]
     assert report["source"]["segments"][1] == {"from_key": "/registry/pods/a", "revision": 1100}
@@ -148,7 +148,7 @@ def test_document_of_a_live_etcd_validates_too() -> None:
 def test_no_configuration_is_null() -> None:
     report = json.loads(write("json", [], head=header(encryption_config=None)))
     assert report["encryption_config"] is None
-    Draft202012Validator(report_schema()).validate(report)
+    Draft202012Validator(document_schema(ScanReport)).validate(report)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_no_configuration_is_null() -> None:
 def test_schema_refuses_what_the_contract_does_not_know(field: str, value: object) -> None:
     report = document([examination()])
     report["findings"][0][field] = value
-    assert not Draft202012Validator(report_schema()).is_valid(report)
+    assert not Draft202012Validator(document_schema(ScanReport)).is_valid(report)
 
 
 def test_yaml_is_the_same_document() -> None:
@@ -256,7 +256,7 @@ def test_lines_say_what_the_document_says() -> None:
 
 
 def test_every_finding_line_validates() -> None:
-    validator = Draft202012Validator(finding_schema())
+    validator = Draft202012Validator(document_schema(Finding))
     checked = 0
     for line in lines(sample()):
         if line["kind"] == "Finding":

@@ -13,6 +13,7 @@ from typing import IO, Final, Generic, TypeVar
 import msgspec
 
 from etcdfix.temporary import Seal, temporary_file
+from etcdfix.text.commands import pack_command, unpack_command
 
 V = TypeVar("V")
 
@@ -33,8 +34,8 @@ class Spool(Generic[V]):
         self._memory = bytearray()
         self._seal = Seal()
         self._file: IO[bytes] | None = None  # instead of the memory, once there is too much for that
-        self._encode_into = msgspec.msgpack.Encoder().encode_into
-        self._decoder = msgspec.msgpack.Decoder(kind)
+        self._encode_into = msgspec.msgpack.Encoder(enc_hook=pack_command).encode_into
+        self._decoder = msgspec.msgpack.Decoder(kind, dec_hook=unpack_command)
         # In this order: what was read and not dropped yet, what the file holds, what is not written yet.
         self._head = b""
         self._head_at = 0

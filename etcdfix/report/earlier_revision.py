@@ -8,7 +8,7 @@ from etcdfix.model import GroupResource, ReadableRevision
 from etcdfix.report.model import Remedy
 from etcdfix.report.ways import Way, WayKind, risks_to_accept
 from etcdfix.rules import Rule
-from etcdfix.text.commands import GRANTED, RepeatedOptions
+from etcdfix.text.commands import GRANTED, Command, RepeatedOptions
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
@@ -52,37 +52,41 @@ def readable_way(
     which = f"readable revision {readable.at}"
     if again.of_kine:
         other = "" if readable.same_object else _OTHER_OBJECT
-        keep = Remedy(f"Save {which}, before kine compacts it", save, f"{other}{NOT_TO_KINE} {_OLD_VALUE}")
+        keep = Remedy(
+            f"Save {which}, before kine compacts it", Command(text=save), f"{other}{NOT_TO_KINE} {_OLD_VALUE}"
+        )
         return Way(keep, WayKind.SAVE)
     if again.of_a_file:
         see = Remedy(
             f"See {which}, which this file still holds"
             + ("" if readable.same_object else ": it may be of another object"),
-            again.get(stored.key, revision=readable.at),
+            Command(text=again.get(stored.key, revision=readable.at)),
             f"To save it: {save}. {_OTHER_OBJECT if not readable.same_object else _OF_A_FILE}",
         )
         return Way(see, WayKind.SAVE)
     if not readable.same_object:
         other = f"Save {which}, before etcd compacts it: it may be of another object"
-        return Way(Remedy(other, save, _OTHER_OBJECT + _COMPACTS), WayKind.SAVE)
+        return Way(Remedy(other, Command(text=save), _OTHER_OBJECT + _COMPACTS), WayKind.SAVE)
     # What may only be newer than this tool may be in order; a lease that ran out takes its object with it.
     # What can be repaired is newer than any earlier revision.
     better = {Rule.NEWER_THAN_KNOWN, Rule.ONLY_COPY} & set(risks_of(found))
     unsure = refused or better or readable.leased or again.of_the_past
     if unsure or deletability_of(found) is not Deletability.DELETABLE:
-        kept = Remedy(f"Save {which}, before etcd compacts it", save, _SAVED_ONLY + _COMPACTS)
+        kept = Remedy(f"Save {which}, before etcd compacts it", Command(text=save), _SAVED_ONLY + _COMPACTS)
         return Way(kept, WayKind.SAVE)
     risks = risks_to_accept(found, breaking=breaking)
     accepts = f"It accepts what must be accepted: {', '.join(risks)}. " if risks else ""
     granted = "" if again.told_of_encryption else GRANTED
     put_back = Remedy(
         f"Put back {which}, soon compacted: a dry run first",
-        again.restore(
-            stored.key,
-            readable.at,
-            replacing=stored.mod_revision,
-            accepting=risks,
-            asking=found.verdict.damage is Damage.POSSIBLE,
+        Command(
+            text=again.restore(
+                stored.key,
+                readable.at,
+                replacing=stored.mod_revision,
+                accepting=risks,
+                asking=found.verdict.damage is Damage.POSSIBLE,
+            )
         ),
         f"What is there now is backed up first. {accepts}{granted}{_COMPACTS} Save it now: {save}",
     )

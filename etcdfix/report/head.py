@@ -12,6 +12,7 @@ from etcdfix.report.model import Header, NewFindings, Remedy, Summary
 from etcdfix.report.next_steps import plugin_problems, undetermined_problem
 from etcdfix.report.plan_model import DeletionPlan, PlanEntry, deletion_waits
 from etcdfix.report.tally import MAX_NAMES
+from etcdfix.text.commands import Command
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
@@ -33,7 +34,7 @@ def head_lines(at_stake: str, do_not_restart: str, following: Remedy | None) -> 
     if following is not None:
         yield f"Next: {safe_text(following.action)}"
         if following.command:
-            yield f"  {safe_text(following.command)}"
+            yield f"  {safe_text(following.command.text)}"
 
 
 class Stakes:
@@ -238,7 +239,7 @@ def _first_step(plan: DeletionPlan) -> Remedy | None:
     for step in plan.steps if waits else plan.steps[:-1]:
         command = next((command for command in step.commands if command.startswith("etcdfix ")), "")
         if command:
-            return Remedy(step.title, command, "")
+            return Remedy(step.title, Command(text=command), "")
     if first is None or waits:
         return None
-    return Remedy("Read what the first deletion would do", first.command, "")
+    return Remedy("Read what the first deletion would do", Command(text=first.command), "")

@@ -124,8 +124,8 @@ class Remedy(msgspec.Struct, frozen=True):
     """One way out: what to do, the command to paste ("" where there is none), and what to know first."""
 
     action: str
-    command: str
-    note: str
+    command: Command = msgspec.field(default_factory=Command)
+    note: str = ""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -10,7 +10,7 @@ from etcdfix.report.model import KMSPluginSummary, KMSSummary, Remedy, Summary, 
 from etcdfix.report.remedies import KMS_ADVICE, with_configuration
 from etcdfix.report.tally import OTHERS
 from etcdfix.report.ways import Way, WayKind
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import NO_COMMAND, Command, RepeatedOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY, KMS_DOUBTS
@@ -152,9 +152,11 @@ def next_way_out(
     """
     if prefixes is not None:
         if not prefixes:
-            return Remedy("Check --etcd-prefix, and that this is the etcd of the API servers", "", "")
+            return Remedy("Check --etcd-prefix, and that this is the etcd of the API servers", NO_COMMAND, "")
         return Remedy(
-            "Look where the keys of Kubernetes seem to be", _below(prefixes[0], again).scan_of(words), ""
+            "Look where the keys of Kubernetes seem to be",
+            Command(text=_below(prefixes[0], again).scan_of(words)),
+            "",
         )
     undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
     way = first
@@ -164,12 +166,18 @@ def next_way_out(
         way = next_for_undetermined(undetermined, words, again, example=example) or way
     if way is None and elsewhere:
         other = elsewhere[0].rstrip("/")
-        return Remedy(f"Scan the keys under {other} too", _below(other, again).scan_of([other]), "")
+        return Remedy(
+            f"Scan the keys under {other} too", Command(text=_below(other, again).scan_of([other])), ""
+        )
     if way is None and not whole:
         what = "the reasons stand below" if summary.keys else "the reason stands above"
-        return Remedy(f"See why not everything was seen ({what}), then scan again", again.scan_of(words), "")
+        return Remedy(
+            f"See why not everything was seen ({what}), then scan again",
+            Command(text=again.scan_of(words)),
+            "",
+        )
     if way is None and words and list(words) != [prefix.rstrip("/")]:
-        return Remedy("Scan everything: only this scope was looked at", again.scan_of(), "")
+        return Remedy("Scan everything: only this scope was looked at", Command(text=again.scan_of()), "")
     return way
 
 
@@ -212,18 +220,24 @@ def next_for_undetermined(
     if set(causes) & KMS_DOUBTS and NO_KMS in again.reading:
         reading = [word for word in again.reading if word != NO_KMS]
         return Remedy(
-            "Scan again, and let the KMS plugins be asked", again.scan_of(words, reading=reading), ""
+            "Scan again, and let the KMS plugins be asked",
+            Command(text=again.scan_of(words, reading=reading)),
+            "",
         )
     for cause, (action, note) in KMS_ADVICE.items():
         if cause in causes:
             # Only what else its plugin opens shows what an answer is worth.
             scope = [] if cause is Cause.KMS_UNPROVEN else words
-            return Remedy(action, again.scan_of(scope), note)
+            return Remedy(action, Command(text=again.scan_of(scope)), note)
     if not causes:
         return None
     if example is not None:
-        return Remedy("See why it could not be judged, the first of them", again.explain(example), "")
-    return Remedy("See why these could not be judged", again.scan_of([*words, "-o", "yaml"]), "")
+        return Remedy(
+            "See why it could not be judged, the first of them", Command(text=again.explain(example)), ""
+        )
+    return Remedy(
+        "See why these could not be judged", Command(text=again.scan_of([*words, "-o", "yaml"])), ""
+    )
 
 
 NO_KMS = "--no-kms"

@@ -18,7 +18,7 @@ from etcdfix.report.model import Remedy
 from etcdfix.report.ways import Way, WayKind, risks_to_accept
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import api_path
-from etcdfix.text.commands import GRANTED, RepeatedOptions, piped
+from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, RepeatedOptions, piped
 from etcdfix.text.safetext import is_plain, key_word, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
@@ -216,7 +216,7 @@ def recovered_configuration(
         return None
     return Remedy(
         "Recover the EncryptionConfiguration that a server of k3s or RKE2 keeps in this datastore, with its token",
-        again.recover(["FILE"]),
+        Command(text=again.recover(["FILE"])),
         "FILE is server/token of a server, or a copy of it. It says which values each configuration opens, and writes "
         "nothing.",
     )
@@ -231,12 +231,12 @@ def two_writers(again: RepeatedOptions, words: Sequence[str]) -> Iterator[Remedy
     """
     yield Remedy(
         "Compare the encryption configurations of all API servers: two of them seem to write with different keys",
-        again.encryption_diff(),
+        Command(text=again.encryption_diff()),
         "Copy the file from every control-plane node; add a FILE for each further one.",
     )
     yield Remedy(
         "Then see which values the file of another API server opens",
-        again.encryption_try(words),
+        Command(text=again.encryption_try(words)),
         "Both keys are needed until every value is written anew: give each a name of its own, in one file for all.",
     )
 
@@ -261,7 +261,7 @@ def _cures(found: Examination, cause: Cause, again: RepeatedOptions, *, home_tak
         if back:
             yield Remedy(
                 "Where the etcd key that it belongs to is gone, put it back there: a dry run first",
-                back,
+                Command(text=back),
                 "It writes only where nothing is, and only an object with the uid that was there; this key stays as it "
                 "is.",
             )
@@ -269,14 +269,16 @@ def _cures(found: Examination, cause: Cause, again: RepeatedOptions, *, home_tak
         until = found.verdict.readable_until or "an earlier release"
         yield Remedy(
             f"Start an API server that still reads it ({until}) and let it rewrite the object",
-            "",
+            NO_COMMAND,
             "A storage version migration of the resource rewrites all of its objects.",
         )
     if cause is Cause.CRD_VERSION_MISSING:
         group, plural = found.directory.group, found.directory.resource
         yield Remedy(
             "Put the version back into the CustomResourceDefinition, with served: false",
-            quote_command(["kubectl", "edit", "customresourcedefinitions", f"{plural}.{group}"]),
+            Command(
+                text=quote_command(["kubectl", "edit", "customresourcedefinitions", f"{plural}.{group}"])
+            ),
             "Then rewrite the objects, and take the version out once status.storedVersions no longer lists it.",
         )
 
@@ -311,7 +313,7 @@ def repair_way(found: Examination, again: RepeatedOptions, *, breaking: bool = F
     if again.of_kine:
         kept = Remedy(
             f"Keep it: {_UNDONE[repair.kind]}, and it reads; {_PROOFS[repair.proof]}",
-            again.save_snapshot("kept.db"),
+            Command(text=again.save_snapshot("kept.db")),
             f"{repair.words[0].upper()}{repair.words[1:]}. {NOT_TO_KINE}",
         )
         return Way(kept, WayKind.SAVE)
@@ -322,7 +324,7 @@ def repair_way(found: Examination, again: RepeatedOptions, *, breaking: bool = F
     return Way(
         Remedy(
             f"Repair it: {_UNDONE[repair.kind]}, {proof}; a dry run first",
-            again.repair(found.stored.key, risks),
+            Command(text=again.repair(found.stored.key, risks)),
             f"{repair.words[0].upper()}{repair.words[1:]}. {accepts}{granted}The old bytes are backed up first, and "
             "nothing else of the object is lost.",
         ),
@@ -356,14 +358,14 @@ def _other_sources(found: Examination, cause: Cause, again: RepeatedOptions) -> 
     if cause in _ADVICE:
         action, note = _ADVICE[cause]
         look = again.scan(key, source=["--snapshot", "FILE"]) if cause is Cause.ALLOCATOR_DAMAGED else ""
-        yield Way(Remedy(action, look, note))
+        yield Way(Remedy(action, Command(text=look), note))
     if cause is Cause.ALLOCATOR_DAMAGED:
         return
     if cause is Cause.KIND_NOT_REGISTERED and "--kubernetes-version" not in again.reading:
         yield Way(
             Remedy(
                 "Name the release of the API servers, so that it is certain which kinds they know",
-                again.scan(key, reading=[*again.reading, "--kubernetes-version", "X.Y"]),
+                Command(text=again.scan(key, reading=[*again.reading, "--kubernetes-version", "X.Y"])),
                 "Without it, a kind that is newer than this etcdfix looks like a damaged one.",
             )
         )
@@ -371,7 +373,7 @@ def _other_sources(found: Examination, cause: Cause, again: RepeatedOptions) -> 
         yield Way(
             Remedy(
                 "Look at the etcd key that it belongs to: it was copied from there",
-                again.scan(found.verdict.belongs_to),
+                Command(text=again.scan(found.verdict.belongs_to)),
                 "Where that key is gone, these bytes are the only copy: take a snapshot before anything else.",
             )
         )
@@ -382,7 +384,7 @@ def other_copies(command: str, *, many: bool = False) -> Way:
     """Return how every other copy is looked for; ``many``: of all values of a lost key."""
     look = Remedy(
         f"Look for every other copy of {'them' if many else 'it'}: in etcd's log, older snapshots, backups",
-        command,
+        Command(text=command),
         "It says of each how it is put back. Leave out what there is not. A manifest, or the controller that made "
         f"{'an object' if many else 'it'}, may bring it back too.",
     )
@@ -402,7 +404,9 @@ def configuration_remedy(cause: Cause, transformer: str, command: str) -> Remedy
         text = KMS_ADVICE[Cause.KMS_UNPROVEN]
     if text is None:
         return None
-    return Remedy(text[0], command, f"{text[1]} {_RESTART_LATER}" if cause in _MAY_BE_CACHED else text[1])
+    return Remedy(
+        text[0], Command(text=command), f"{text[1]} {_RESTART_LATER}" if cause in _MAY_BE_CACHED else text[1]
+    )
 
 
 def less_destructive_remedies(
@@ -455,7 +459,7 @@ def from_memory(words: Sequence[str], again: RepeatedOptions, *, lost: bool) -> 
     as_it_was, it, its = ("them as they were", "them", "their") if many else ("it as it was", "it", "its")
     save = Remedy(
         f"{DO_NOT_RESTART}: save what they still have in memory, before anything else",
-        again.rescue(words) if words else "",
+        Command(text=again.rescue(words) if words else ""),
         f"One that has run since before the key was lost may still hold {as_it_was}. A restart, or the deletion of one "
         "unreadable object of the kind, throws that away.",
     )
@@ -463,7 +467,7 @@ def from_memory(words: Sequence[str], again: RepeatedOptions, *, lost: bool) -> 
     if lost and words:
         heal = Remedy(
             f"Then have an API server write {it} anew from memory, under {its} own key and uid: a dry run first",
-            again.heal(words),
+            Command(text=again.heal(words)),
             "Where the key is lost for ever. Everything of the kind has to be saved first, in DIR.",
         )
         yield Way(heal, WayKind.HEAL)
@@ -491,11 +495,13 @@ def _deletions(found: Examination, again: RepeatedOptions, beside: Beside, *, br
         )
     ours = Remedy(
         "Last: delete it on the live etcd, after this dry run, with a backup and a record",
-        again.delete(
-            found.stored.key,
-            risks,
-            asking=damage is Damage.POSSIBLE,
-            rescued=bool(beside.others_lost),
+        Command(
+            text=again.delete(
+                found.stored.key,
+                risks,
+                asking=damage is Damage.POSSIBLE,
+                rescued=bool(beside.others_lost),
+            )
         ),
         needs + granted + lost,
     )
@@ -506,7 +512,7 @@ def _deletions(found: Examination, again: RepeatedOptions, beside: Beside, *, br
         "Last: let an API server delete it the unsafe way, after a copy of state.db: it keeps no backup"
         if again.of_kine
         else "Last: or let an API server delete it the unsafe way, after a snapshot of etcd: it keeps no backup",
-        unsafe_deletion_request(found),
+        Command(text=unsafe_deletion_request(found)),
         "Needs the feature gate AllowUnsafeMalformedObjectDeletion and the verb unsafe-delete-ignore-read-errors. "
         + lost,
     )
@@ -517,7 +523,7 @@ def _ordinary_delete(found: Examination) -> Remedy:
     path = _api_path(found)
     return Remedy(
         "Last: delete it through the API in the ordinary way, after a snapshot of etcd",
-        quote_command(["kubectl", "delete", "--raw", path]) if path else "",
+        Command(text=quote_command(["kubectl", "delete", "--raw", path]) if path else ""),
         "The API server takes it for an empty object that it can read, so it refuses the unsafe deletion.",
     )
 
@@ -531,12 +537,12 @@ def _undetermined(cause: Cause, found: Examination, again: RepeatedOptions) -> l
     if cause in KMS_ADVICE:
         action, note = KMS_ADVICE[cause]
         command = again.scan_of() if cause is Cause.KMS_UNPROVEN else again.scan(key)
-        return [*_from_memory(found, again, lost=False), Way(Remedy(action, command, note))]
+        return [*_from_memory(found, again, lost=False), Way(Remedy(action, Command(text=command), note))]
     return [
         Way(
             Remedy(
                 "Find out what writes under this path before anything else",
-                "",
+                NO_COMMAND,
                 "Where its CustomResourceDefinition is itself unreadable, fix that first (one that waits for KMS comes "
                 "back with it); this key may then be in order.",
             )
@@ -548,7 +554,7 @@ def with_configuration(command: str) -> Remedy:
     """Return what to do where no configuration was given for encrypted values."""
     return Remedy(
         "Scan again with the EncryptionConfiguration of the API servers",
-        command,
+        Command(text=command),
         "The path stands in the API server's flag --encryption-provider-config.",
     )
 
@@ -564,7 +570,7 @@ def _heal(found: Examination, again: RepeatedOptions) -> Remedy:
     options = ("--omit-managed-fields", "-o", "json", *revealed(found.directory.group_resource))
     return Remedy(
         "Heal it through the API: replace it by itself without metadata.managedFields",
-        piped(again.get(found.stored.key, *options), ["kubectl", "replace", "-f", "-"]),
+        Command(text=piped(again.get(found.stored.key, *options), ["kubectl", "replace", "-f", "-"])),
         "Nothing else is lost. If the object has changed in the meantime, the API server refuses with a conflict. "
         "kubectl apply, edit and patch fail on the object as it is.",
     )
@@ -579,24 +585,24 @@ def _inconsistent(found: Examination, cause: Cause, again: RepeatedOptions) -> l
         accept, url = "Accept: application/vnd.kubernetes.protobuf", f"http://127.0.0.1:8001{path}"
         first = Remedy(
             "Heal it through the API: read it as protobuf, correct the broken field, and PUT it back whole",
-            quote_command(["curl", "-H", accept, url]) if path else "",
+            Command(text=quote_command(["curl", "-H", accept, url]) if path else ""),
             "The command goes through kubectl proxy, to be started first. kubectl apply and PATCH fail on it.",
         )
     elif cause is Cause.IDENTITY_MISMATCH:
         first = Remedy(
             "Compare it with the object that its contents name, and re-create the right one under this key",
-            get,
+            Command(text=get),
             "The API server serves it under the wrong name; an ordinary update through the API is refused.",
         )
     else:
         first = Remedy(
             "Read it through the API, correct the field, and replace it",
-            get,
+            Command(text=get),
             "The API server accepts it, so no unsafe deletion is needed or possible.",
         )
     last = Remedy(
         "If it cannot be healed: delete it through the API in the ordinary way",
-        quote_command(["kubectl", "delete", "--raw", path]) if path else "",
+        Command(text=quote_command(["kubectl", "delete", "--raw", path]) if path else ""),
         "Finalizers and owner references work as usual.",
     )
     return [first, last]

@@ -28,7 +28,7 @@ from etcdfix.inputs.jsonparts import (
     members,
     piece,
 )
-from etcdfix.report.model import API_VERSION, other_version
+from etcdfix.report.model import API_VERSION, other_version, read_command
 from etcdfix.temporary import temporary_directory
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -110,7 +110,7 @@ class ReportFile:
             msgspec.MsgspecError: It is not as it has to be.
         """
         names = [field.encode_name.encode() for field in msgspec.structs.fields(kind)]
-        return msgspec.json.decode(self.head_with(*names), type=kind)
+        return msgspec.json.decode(self.head_with(*names), type=kind, dec_hook=read_command)
 
     def head_with(self, *names: bytes) -> bytes:
         """Return what stands before the findings, encoded: an object that has these members, those that are there."""
@@ -157,7 +157,7 @@ class ReportFile:
             began.revision = ended.revision
         if ended != began:
             raise msgspec.ValidationError(OF_ANOTHER)
-        return msgspec.json.decode(last, type=kind)
+        return msgspec.json.decode(last, type=kind, dec_hook=read_command)
 
     def statuses(self) -> Iterator[bytes]:
         """Yield each Status, encoded.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -245,6 +245,23 @@ class Command:
 
 
 NO_COMMAND: Final = Command()
+
+
+def pack_command(value: object) -> object:
+    """Return plain values for a command: an ``enc_hook`` of msgspec."""
+    if isinstance(value, Command):
+        words = [word.value if isinstance(word, Part) else word for word in value.words]
+        return [words, value.writes, value.text, value.feeds]
+    raise TypeError(f"no plain values for {type(value).__name__}")
+
+
+def unpack_command(kind: type, value: Any) -> Any:
+    """Return the command of plain values: a ``dec_hook`` of msgspec."""
+    if kind is not Command:
+        raise TypeError(f"no plain values make a {kind.__name__}")
+    words, writes, text, feeds = value
+    parts = [Part(word) if isinstance(word, int) else word for word in words]
+    return Command(parts, writes=writes, text=text, feeds=feeds)
 
 
 def look(verb: str, *words: Word) -> Command:

@@ -12,6 +12,7 @@ from etcdfix.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.report.finding import finding_from
 from etcdfix.report.formats.html_scan import HTMLReporter
 from etcdfix.report.model import Finding, LostKey, Remedy, SharedWords
+from etcdfix.text.commands import Command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination
@@ -93,7 +94,7 @@ def write_page(path: Path, found: Iterable[Examination], *, losing: str = "") ->
         summary.do_not_restart = "DO NOT RESTART AN API SERVER: its memory still holds the objects."
         summary.next = Remedy(
             "Find the original key in a backup, add it to a COPY of the file, try that",
-            "etcdfix scan --snapshot snapshot.db --encryption-config FILE secrets",
+            Command(text="etcdfix scan --snapshot snapshot.db --encryption-config FILE secrets"),
             "Under its old name and with its old bytes, behind the key that writes today.",
         )
         if shared is not None:

@@ -31,7 +31,7 @@ from etcdfix.report.remedies import repair_way
 from etcdfix.report.ways import WayKind
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
-from etcdfix.text.commands import GRANTED, RepeatedOptions
+from etcdfix.text.commands import GRANTED, Command, RepeatedOptions
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
@@ -275,7 +275,7 @@ class Assessor:
             return "", replacing(sought.found, again).note
         readable = ReadableRevision(copy.at, copy.mod_revision, same, bool(copy.lease))
         way = readable_way(found, readable, again)
-        return (way.remedy.command if way.kind is WayKind.PUT_BACK else ""), way.remedy.note
+        return (way.remedy.command.text if way.kind is WayKind.PUT_BACK else ""), way.remedy.note
 
     def _heal(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
         """Return the dry run of having the API server write the object anew; "" where it would refuse."""
@@ -324,12 +324,12 @@ class Assessor:
         if best.later_writes != 0 and sought.found is not None and deletability_of(sought.found) in curable:
             return Remedy(
                 "See first how the present value is read again: with a copy, what was written later is lost",
-                self._again.explain(sought.key),
+                Command(text=self._again.explain(sought.key)),
                 "",
             )
         if best.put_back:
-            return Remedy("Put back the best copy: a dry run first", best.put_back, best.note)
-        return Remedy("Save the best copy", best.save or best.see, best.note)
+            return Remedy("Put back the best copy: a dry run first", Command(text=best.put_back), best.note)
+        return Remedy("Save the best copy", Command(text=best.save or best.see), best.note)
 
     def _object(
         self, sought: Sought, now: _ObjectNow, copies: list[SurvivingCopy], left_out: int

@@ -99,10 +99,10 @@ class Lines:
         first = first_way_out(ways)
         also = [way.remedy for way in ways if way.remedy != first and way.kind in _TOLD_BESIDES]
         for remedy in [*filter(None, [first]), *also]:
-            if object_shown and "kubectl replace" in remedy.command:
+            if object_shown and "kubectl replace" in remedy.command.text:
                 self._next("kubectl replace -f - heals the object with this output", "")
             else:
-                self._next(remedy.action, remedy.command)
+                self._next(remedy.action, remedy.command.text)
 
     def not_found(self, source: Source) -> None:
         """Say that nothing was found, and what may be the reason."""

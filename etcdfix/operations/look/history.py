@@ -37,7 +37,7 @@ from etcdfix.report.printers.objects import Form, Viewer
 from etcdfix.report.ways import WayKind
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.commands import GRANTED
+from etcdfix.text.commands import GRANTED, Command
 from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import FAILED
@@ -200,24 +200,32 @@ def _next(gathered: Revisions, revisions: list[HistoryRevision], request: Histor
         if newest.restore:
             return Remedy(
                 "If it should not be gone, put back the newest revision that reads: a dry run first",
-                newest.restore,
+                Command(text=newest.restore),
                 newest.restore_note,
             )
         return Remedy(
-            "Save the newest revision that reads, before it is compacted", newest.save, newest.restore_note
+            "Save the newest revision that reads, before it is compacted",
+            Command(text=newest.save),
+            newest.restore_note,
         )
     if now.verdict.outcome not in {*FAILED, Outcome.UNDETERMINED, Outcome.INCONSISTENT}:
         return None
     if newest is not None and newest.restore:
         return Remedy(
-            "Put back the newest revision that reads: a dry run first", newest.restore, newest.restore_note
+            "Put back the newest revision that reads: a dry run first",
+            Command(text=newest.restore),
+            newest.restore_note,
         )
     if newest is not None and again.of_kine:
         return Remedy(
-            "Save the newest revision that reads, before kine compacts it", newest.save, newest.restore_note
+            "Save the newest revision that reads, before kine compacts it",
+            Command(text=newest.save),
+            newest.restore_note,
         )
     return Remedy(
-        "See why the present value cannot be read, and every way out", again.explain(request.key), ""
+        "See why the present value cannot be read, and every way out",
+        Command(text=again.explain(request.key)),
+        "",
     )
 
 
@@ -231,7 +239,7 @@ def _next_of_log(gathered: Revisions, logged: HistoryLog | None) -> Remedy | Non
     sure = "" if newest.confidence is Confidence.CERTAIN else f"It is {newest.confidence}: {newest.doubt}. "
     return Remedy(
         "If it should not be gone, put back the newest value in the log that reads: a dry run first",
-        newest.restore,
+        Command(text=newest.restore),
         f"{sure}{newest.restore_note}".strip(),
     )
 
@@ -508,4 +516,4 @@ class Revisions:
         way = readable_way(now, readable, again)
         if way.kind is not WayKind.PUT_BACK:
             return "", "the present value may not be replaced as things are: save this one"
-        return way.remedy.command, way.remedy.note
+        return way.remedy.command.text, way.remedy.note

@@ -27,7 +27,7 @@ from etcdfix.report.next_steps import first_way_out
 from etcdfix.report.remedies import ways_out
 from etcdfix.report.ways import Way
 from etcdfix.storagekey import StorageCodec, display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import NO_COMMAND, Command, RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
@@ -285,23 +285,29 @@ def _remedies(
     if not found.exists and found.problems:
         return [
             Remedy(
-                "Look again in a source that can be read whole: whether its key is there is not known", "", ""
+                "Look again in a source that can be read whole: whether its key is there is not known",
+                NO_COMMAND,
+                "",
             )
         ]
     if finding is None:
         if found.object.resource == "customresourcedefinitions":
             return [
-                Remedy("It is gone: see which of its custom resources are stored", again.orphans(), ""),
+                Remedy(
+                    "It is gone: see which of its custom resources are stored",
+                    Command(text=again.orphans()),
+                    "",
+                ),
                 Remedy(
                     "Bring it back, from its manifest, a snapshot or a backup",
-                    _APPLY,
+                    Command(text=_APPLY),
                     f"{_MANIFEST} Its custom resources are served again then.",
                 ),
             ]
         return [
             Remedy(
                 "It is gone: let whoever made it make it again, or put it back from a snapshot or backup",
-                "",
+                NO_COMMAND,
                 "What refers to it by name works again then; what refers to its old uid does not.",
             )
         ]
@@ -309,25 +315,25 @@ def _remedies(
         return [
             Remedy(
                 f"It can be read, but no CustomResourceDefinition serves it: bring back {unserved} first",
-                _APPLY,
+                Command(text=_APPLY),
                 f"{_MANIFEST} To delete the object, use the API then, which runs its finalizers; etcdfix deletes "
                 "nothing that can be read.",
             )
         ]
     if found.readable and not finding.remedies and deletion and deletion.result is DeletionResult.REFUSED:
-        return [Remedy("It can be read, so nothing has to be done", "", f"{deletion.text}.")]
+        return [Remedy("It can be read, so nothing has to be done", NO_COMMAND, f"{deletion.text}.")]
     if found.readable and not finding.remedies:
         return [
             Remedy(
                 "It can be read, so nothing has to be done; to delete it, use the API, which runs its finalizers",
-                _ordinary_dry_run(found, deletion),
+                Command(text=_ordinary_dry_run(found, deletion)),
                 "etcdfix deletes nothing that can be read.",
             )
         ]
     if not finding.remedies:
         return []
     first = _COPY if again.of_kine else _SNAPSHOT
-    return [Remedy(first, again.save_snapshot(), ""), *finding.remedies]
+    return [Remedy(first, Command(text=again.save_snapshot()), ""), *finding.remedies]
 
 
 def _ordinary_dry_run(found: Assessment, deletion: DeletionForecast | None) -> str:

@@ -44,7 +44,7 @@ from etcdfix.report.remedies import (
 from etcdfix.report.ways import Way, WayKind, risks_to_accept
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
-from etcdfix.text.commands import GRANTED, RepeatedOptions
+from etcdfix.text.commands import GRANTED, Command, RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import Deletability, deletability_of
@@ -226,7 +226,7 @@ class _NamespacePlan:
         if worst is not None and (way := first_way_out(self._ways(worst))) is not None:
             return way
         first = next((step for step in steps if step.command), None)
-        return Remedy(first.action, first.command, first.note) if first is not None else None
+        return Remedy(first.action, Command(text=first.command), first.note) if first is not None else None
 
     # -- the plan
 
@@ -322,7 +322,7 @@ class _NamespacePlan:
             yield _step(
                 f"Find out about {counted(len(unjudged), 'object')}{where} that could not be judged; delete none of "
                 "them",
-                way.command if way is not None else "",
+                way.command.text if way is not None else "",
                 way.action if way is not None else "",
             )
             kept = (
@@ -332,7 +332,7 @@ class _NamespacePlan:
             )
             recovered = next(filter(None, kept), None)
             if recovered is not None:
-                yield _step(recovered.action, recovered.command, recovered.note)
+                yield _step(recovered.action, recovered.command.text, recovered.note)
         removable = [(b, found) for b, found in lost if self._removable(found)]
         for number, (blocker, found) in enumerate(removable[:_MOST_STEPS]):
             warning = self._warning(found) + ("" if number else self._first())
@@ -394,7 +394,7 @@ class _NamespacePlan:
             way = members[0][1]
             yield _step(
                 f"{action}: {counted(len(members), 'object')}{under} ({names})",
-                way.command,
+                way.command.text,
                 f"{way.note} Delete none of them, and do not restart the API servers: their caches may hold them.",
             )
 
@@ -405,7 +405,7 @@ class _NamespacePlan:
         kept = [way.remedy for way in ways if way.kind in _KEEPING and way.remedy is not first]
         options = [way for way in ([first] if first is not None else []) + kept if way.command]
         for way in options:
-            yield _step(f"{way.action}: {what}", way.command, way.note, display(key))
+            yield _step(f"{way.action}: {what}", way.command.text, way.note, display(key))
         option, deletes, asks = "", f"{_ONLY_THEN}delete", f"{_ONLY_THEN}let"
         if not options:
             option = f"Less destructive, if it can be done: {first.action}." if first is not None else ""
@@ -568,7 +568,7 @@ class _NamespacePlan:
 def _way_out(found: Examination, again: RepeatedOptions) -> Remedy | None:
     """Return the first way out that changes how a value is read, or else the first."""
     ways = [way.remedy for way in ways_out(found, again)]
-    return next((way for way in ways if way.command.startswith("etcdfix ")), ways[0] if ways else None)
+    return next((way for way in ways if way.command.text.startswith("etcdfix ")), ways[0] if ways else None)
 
 
 def _is_claim(ref: ObjectRef) -> bool:

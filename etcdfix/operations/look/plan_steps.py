@@ -146,7 +146,7 @@ def _before(
         yield PlanStep(
             recovered.action,
             f"{recovered.note} What one of them opens is not lost: plan again with it.",
-            [recovered.command],
+            [recovered.command.text],
         )
     patterns = _patterns(group for group in groups if group.declaration)
     if patterns:
@@ -164,7 +164,7 @@ def _before(
         yield PlanStep(
             way.action,
             f"Of {counted(count, 'object')} nothing is proven: most likely they are in order. Plan again after that.",
-            [way.command],
+            [way.command.text],
         )
     if counts.worst_earlier is not None:
         yield _earlier_revisions(counts.earlier, counts.worst_earlier, again)

@@ -30,6 +30,8 @@ from etcdfix.report.model import (
     Status,
     Summary,
     other_version,
+    read_command,
+    written_command,
 )
 from etcdfix.report.next_steps import PLUGIN_REMEDIES, WELL
 from etcdfix.report.report_file import ReportFile
@@ -105,7 +107,7 @@ def render_scan(path: Path, reporter: Reporter, *, plain: bool) -> list[str]:
 
 
 def _render(report: ReportFile, reporter: Reporter, *, plain: bool) -> list[str]:
-    decode = msgspec.json.Decoder(Finding).decode
+    decode = msgspec.json.Decoder(Finding, dec_hook=read_command).decode
     words: dict[str, SharedWords] = {}
     for raw in report.findings():
         shared = decode(raw).shared
@@ -163,7 +165,7 @@ def render_document(path: Path, kind: str, form: str, stream: BinaryIO, max_rows
     saved = SAVED_KINDS[kind]
     with _refusing(path, OSError):
         raw = read_input(path, most_bytes=_MOST_BYTES)
-        document: Any = msgspec.json.decode(raw[beginning(raw) :], type=saved.type)
+        document: Any = msgspec.json.decode(raw[beginning(raw) :], type=saved.type, dec_hook=read_command)
         if form in FOR_TERMINALS:
             document = _plain(document)
     saved.formats[form](document, stream, max_rows)
@@ -173,7 +175,8 @@ def render_document(path: Path, kind: str, form: str, stream: BinaryIO, max_rows
 
 def _plain(value: S) -> S:
     """Return the same with nothing in it that acts upon a terminal."""
-    return msgspec.convert(_spelled_out(msgspec.to_builtins(value)), type(value))
+    plain = _spelled_out(msgspec.to_builtins(value, enc_hook=written_command))
+    return msgspec.convert(plain, type(value), dec_hook=read_command)
 
 
 def _spelled_out(value: Any) -> Any:

@@ -16,7 +16,7 @@ from etcdfix.report.model import Remedy
 from etcdfix.report.rescue_model import SAVED_STATES, Rescued, RescuedObject, RescueKind, RescueServer
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import Command, RepeatedOptions
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
 
@@ -66,7 +66,7 @@ def next_steps(
     older = any(one.fit is Fit.OLDER for one in objects.values())
     if not_said or older:
         action = "See below what is missing, and run the same command again: it goes on where this one ended"
-        yield Remedy(action, once_more, "")
+        yield Remedy(action, Command(text=once_more), "")
     if not_said:
         return
     saved = [key for key, one in objects.items() if one.state in SAVED_STATES and one.fit is not Fit.OLDER]
@@ -76,21 +76,23 @@ def next_steps(
         each = "" if afterwards.report or len(saved) == 1 else ", one after the other"
         yield Remedy(
             f"Have an API server write the objects anew, from memory{each}: a dry run first",
-            again.heal(words, directory),
+            Command(text=again.heal(words, directory)),
             ""
             if again.of_kine
             else "Where etcd asks for certificates or a user: --cacert, --cert, --key, --user.",
         )
     if missing and not all_asked and not older:
         action = "A server that could not be asked may still hold what is missing: let it answer, and run this again"
-        yield Remedy(action, once_more, "")
+        yield Remedy(action, Command(text=once_more), "")
     if missing:
         others = [key_word(key) for key in missing[1:]]
         yield Remedy(
             "What is in no server's memory may have copies elsewhere",
-            again.copies_of_report(afterwards.report, *again.asking)
-            if afterwards.report
-            else again.copies(missing[0], *others, *again.asking),
+            Command(
+                text=again.copies_of_report(afterwards.report, *again.asking)
+                if afterwards.report
+                else again.copies(missing[0], *others, *again.asking)
+            ),
             "",
         )
 

@@ -35,7 +35,7 @@ def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> No
     for remedy in report.advice:
         output.prose(f"Next: {safe_text(remedy.action)}" if remedy.command else safe_text(remedy.action))
         if remedy.command:
-            line(f"  {safe_text(remedy.command)}")
+            line(f"  {safe_text(remedy.command.text)}")
             break
     line()
     rows = [("COPY", "WHERE", "REVISION", "HASH", "STATE")]
@@ -67,7 +67,7 @@ def write_table(report: ComparisonReport, stream: BinaryIO, max_rows: int) -> No
             if remedy.note:
                 output.prose(safe_text(remedy.note), "     ")
             if remedy.command:
-                line(f"       {safe_text(remedy.command)}")
+                line(f"       {safe_text(remedy.command.text)}")
 
 
 def _verdict(report: ComparisonReport) -> str:

@@ -146,9 +146,9 @@ def _object(one: ObjectCopies, output: Output) -> None:
     facts = [part for part in (one.cause, _revision(one.mod_revision, one.version), _uid(one.uid)) if part]
     if facts:
         output.prose(", ".join(facts), "  ")
-    if one.next is not None and one.next.command.startswith("etcdfix repair "):
+    if one.next is not None and one.next.command.text.startswith("etcdfix repair "):
         output.prose(f"first: {safe_text(one.next.action)}", "  ")
-        output.line(f"     {safe_text(one.next.command)}")
+        output.line(f"     {safe_text(one.next.command.text)}")
     if not one.copies:
         output.line("  no copy was found")
     for number, copy in enumerate(one.copies, start=1):

@@ -272,7 +272,7 @@ def write_group(output: Output, group: FindingGroup) -> None:
     if group.next is not None:
         output.prose(shown(group.next.action), "  ")
         if group.next.command:
-            output.line(f"    {safe_text(group.next.command)}")
+            output.line(f"    {safe_text(group.next.command.text)}")
 
 
 def rest(output: Output, count: int, max_rows: int, noun: str) -> None:

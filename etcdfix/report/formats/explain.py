@@ -78,7 +78,7 @@ def write_table(report: ExplainReport, stream: BinaryIO) -> None:
     if remedies:
         line()
         line("What to do, the least destructive first")
-        output.lines(steps((way.action, way.command, way.note) for way in remedies))
+        output.lines(steps((way.action, way.command.text, way.note) for way in remedies))
     if report.deletion_withheld:
         output.prose(f"No deletion: {safe_text(report.deletion_withheld)}.", "  ")
     if report.cause_page:

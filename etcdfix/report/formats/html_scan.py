@@ -76,7 +76,7 @@ class HTMLReporter(Reporter):
 
     def finding(self, finding: Finding) -> None:
         """Put one aside, where there is room."""
-        ways = Block("ways", "Ways out", [(r.action, r.command, r.note) for r in finding.remedies])
+        ways = Block("ways", "Ways out", [(r.action, r.command.text, r.note) for r in finding.remedies])
         self._add(finding, finding.message, _evidence(finding.evidence), ways)
 
     def finding_of_lost_key(self, finding: Finding, shared: SharedWords) -> None:

@@ -52,7 +52,7 @@ def _lines(report: ImpactReport, max_rows: int) -> Iterator[str]:
         )
     if report.remedies:
         yield "What to do next"
-        yield from steps((remedy.action, remedy.command, remedy.note) for remedy in report.remedies)
+        yield from steps((remedy.action, remedy.command.text, remedy.note) for remedy in report.remedies)
 
 
 def assessment_lines(found: Assessment, max_rows: int) -> Iterator[str]:

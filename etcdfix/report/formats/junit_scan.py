@@ -123,7 +123,7 @@ class JUnitReporter(Reporter):
         yield from head_lines(summary.at_stake, summary.do_not_restart, summary.next)
         for lost in summary.key_loss:
             yield f"{shown_transformer(lost.transformer)}: {lost.failures} of {lost.of} values do not open"
-            yield from steps((one.action, one.command, one.note) for one in lost.remedies)
+            yield from steps((one.action, one.command.text, one.note) for one in lost.remedies)
 
 
 def _readable(resource: ResourceSummary, *, all_seen: bool) -> Case:
@@ -163,7 +163,7 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
         yield f"evidence: {one.check}: {one.result}{f': {one.detail}' if one.detail else ''}"
     if finding.remedies:
         yield "ways out, the least destructive first:"
-        yield from steps((one.action, one.command, one.note) for one in finding.remedies)
+        yield from steps((one.action, one.command.text, one.note) for one in finding.remedies)
 
 
 def _properties(header: Header, conclusion: Conclusion) -> dict[str, str]:

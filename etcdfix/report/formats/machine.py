@@ -15,16 +15,18 @@ import msgspec
 
 from etcdfix.report.base import Output, Reporter
 from etcdfix.report.model import API_VERSION, Conclusion, Finding, Header, SharedWords
+from etcdfix.report.render.machine import Encoder
 from etcdfix.temporary import temporary_directory, temporary_file
-from etcdfix.text.safetext import WITHHELD, key_word, safe_json
+from etcdfix.text.commands import RunOptions
+from etcdfix.text.safetext import WITHHELD, key_word
 
-_encoder: Final = msgspec.json.Encoder()
+_encoder: Final = Encoder(RunOptions())
 _PIECE_BYTES: Final = 1 << 20
 
 
 def _encode(value: Any) -> bytes:
     """Return JSON on one line, in which nothing acts upon a terminal."""
-    return safe_json(_encoder.encode(value))
+    return _encoder.encode(value)
 
 
 @functools.cache
@@ -201,7 +203,7 @@ def write_yaml(report: msgspec.Struct, stream: BinaryIO, _max_rows: int = 0) -> 
 
 def document_text(report: msgspec.Struct, form: str) -> str:
     """Return a report as ``json`` or ``yaml``, with a line feed at its end."""
-    encoded = safe_json(msgspec.json.encode(report))
+    encoded = _encode(report)
     if form == "yaml":
         return yaml_of(msgspec.json.decode(encoded))
     return (msgspec.json.format(encoded, indent=2) + b"\n").decode()

@@ -71,7 +71,7 @@ def _head(report: RescueReport) -> Iterator[str]:
 def _next(report: RescueReport) -> Iterator[str]:
     for number, step in enumerate(report.next):
         yield f"{'Next: ' if number == 0 else ''}{safe_text(step.action)}:"
-        yield f"  {safe_text(step.command)}"
+        yield f"  {safe_text(step.command.text)}"
         if step.note:
             yield f"  {safe_text(step.note)}"
 

@@ -16,6 +16,8 @@ from etcdfix.model import (
 )
 from etcdfix.report.finding import finding_from, is_finding, status_cause
 from etcdfix.report.model import FindingEvidence, ValueKind
+from etcdfix.report.render.machine import Encoder
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import SECRET_BYTES, examination, readable
@@ -109,11 +111,11 @@ def test_odd_keys_carry_their_bytes(key: bytes) -> None:
     finding = finding_from(examination(key))
     assert finding.key_base64 is not None
     assert base64.b64decode(finding.key_base64) == key
-    msgspec.json.encode(finding)
+    Encoder(RunOptions()).encode(finding)
 
 
 def test_contents_never_reach_a_finding() -> None:
-    encoded = msgspec.json.encode(finding_from(examination()))
+    encoded = Encoder(RunOptions()).encode(finding_from(examination()))
     assert b"never-to-be-shown" not in encoded
     assert base64.b64encode(SECRET_BYTES)[:40] not in encoded
 

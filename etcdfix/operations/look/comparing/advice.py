@@ -14,7 +14,7 @@ import msgspec
 from etcdfix.operations.look.comparing.differences import Differences
 from etcdfix.report.compare_model import Change, ComparedCopy
 from etcdfix.report.model import Remedy
-from etcdfix.text.commands import GRANTED, RepeatedOptions
+from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, RepeatedOptions
 from etcdfix.text.safetext import key_word, quote_command
 from etcdfix.text.words import counted
 
@@ -36,7 +36,7 @@ def member_advice(
         return []
     advice = [
         Remedy(
-            "Change nothing yet, and restart no member: a deletion could remove the last good copy.", "",
+            "Change nothing yet, and restart no member: a deletion could remove the last good copy.", NO_COMMAND,
             "etcdfix refuses to change a key that differs on members",
         )
     ]  # fmt: skip
@@ -48,18 +48,18 @@ def member_advice(
             *advice,
             Remedy(
                 f"Save a snapshot of {keep.label}: it can read every key that differs.",
-                _at(again, keep).save_snapshot("good.db"),
+                Command(text=_at(again, keep).save_snapshot("good.db")),
                 "check it with etcdfix scan --snapshot good.db",
             ),
             Remedy(
-                f"Then replace {names}, one at a time and never below a majority.", "",
+                f"Then replace {names}, one at a time and never below a majority.", NO_COMMAND,
                 f"{_RUNBOOK} has the steps; {keep.label} stays",
             ),
         ]  # fmt: skip
     advice += [
         Remedy(
             f"Save a snapshot of {copy.label}{_why_keep(copy)}.",
-            _at(again, copy).save_snapshot(f"member-{copy.member_id}.db"),
+            Command(text=_at(again, copy).save_snapshot(f"member-{copy.member_id}.db")),
             "keep one of each member: which one to replace does not show here, the newest write may be on any",
         )
         for copy in copies
@@ -69,7 +69,7 @@ def member_advice(
         advice.append(
             Remedy(
                 "Some keys can be read on no member: find out why.",
-                again.scan(differences.first[Change.READABLE_ON_NONE]),
+                Command(text=again.scan(differences.first[Change.READABLE_ON_NONE])),
                 ""
                 if again.told_of_encryption
                 else "name the encryption configuration: --encryption-config FILE",
@@ -79,7 +79,7 @@ def member_advice(
         Remedy(
             "Then go on as the runbook says."
             if whole
-            else "Then compare again, every key on every member, and go on as the runbook says.", "",
+            else "Then compare again, every key on every member, and go on as the runbook says.", NO_COMMAND,
             f"{_RUNBOOK}: look at the mod_revision of each copy before a member is replaced",
         )
     )  # fmt: skip
@@ -107,11 +107,11 @@ def time_advice(differences: Differences, again: RepeatedOptions, earlier: str) 
         advice = [
             Remedy(
                 "Find out why: most often the encryption configuration changed, and nothing is lost.",
-                again.scan(lost), "" if again.told_of_encryption else GRANTED.strip(),
+                Command(text=again.scan(lost)), "" if again.told_of_encryption else GRANTED.strip(),
             ),
             Remedy(
                 "Keep the earlier snapshot: it holds what could be read.",
-                of_file.get(lost), "shows the object as it was, Secrets masked",
+                Command(text=of_file.get(lost)), "shows the object as it was, Secrets masked",
             ),
         ]  # fmt: skip
     other = differences.first.get(Change.SAME_REVISION_OTHER_BYTES)
@@ -119,11 +119,13 @@ def time_advice(differences: Differences, again: RepeatedOptions, earlier: str) 
         advice.append(
             Remedy(
                 "Bytes differ at one and the same revision: no write did that. A disk, a copy, or another history.",
-                quote_command(
-                    ["etcdfix", "compare", *again.now, *again.layout, *again.reading, key_word(other)]
-                )
-                if not again.of_a_file
-                else "",
+                Command(
+                    text=quote_command(
+                        ["etcdfix", "compare", *again.now, *again.layout, *again.reading, key_word(other)]
+                    )
+                    if not again.of_a_file
+                    else ""
+                ),
                 "compare the members of the live etcd"
                 if not again.of_a_file
                 else "compare with a third copy",

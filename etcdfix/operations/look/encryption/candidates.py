@@ -39,6 +39,7 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.pages import paged
 from etcdfix.spool import Spool
 from etcdfix.storagekey import display
+from etcdfix.text.commands import NO_COMMAND, Command
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
@@ -398,23 +399,25 @@ class _Counting:
             return Remedy(
                 f"Put the key of {candidate.name} into the configuration of every API server, after the first one: it "
                 f"opens {here.opens} of {group.findings}",
-                "",
+                NO_COMMAND,
                 "",
             )
         path = shown_word(candidate.configuration.path)
         if request.configuration is None:
             return Remedy(
                 f"Read them with {path}: it opens {here.opens} of {group.findings}",
-                request.same_again.scan_of(
-                    reading=tuple(
-                        path if word == "FILE" else word for word in request.same_again.with_configuration
+                Command(
+                    text=request.same_again.scan_of(
+                        reading=tuple(
+                            path if word == "FILE" else word for word in request.same_again.with_configuration
+                        )
                     )
                 ),
                 "",
             )
         return Remedy(
             f"{path} opens {here.opens} of {group.findings}: single ones can be written again under today's write key",
-            request.same_again.reencrypt(group.opened_example, path),
+            Command(text=request.same_again.reencrypt(group.opened_example, path)),
             "For all of them: put its key into the configuration of every API server, after the first one.",
         )
 
@@ -484,8 +487,18 @@ def _next(request: TryRequest, groups: Sequence[FindingGroup]) -> Remedy | None:
     also = f"; then add {', '.join(keys)}" if keys else ""
     return Remedy(
         f"Join today's configuration with what opens them, look at what it reads, and deploy its keys{also}",
-        quote_command(
-            ["etcdfix", "encryption", "merge", request.configuration.path, *paths, "--output-file", "FILE"]
+        Command(
+            text=quote_command(
+                [
+                    "etcdfix",
+                    "encryption",
+                    "merge",
+                    request.configuration.path,
+                    *paths,
+                    "--output-file",
+                    "FILE",
+                ]
+            )
         ),
         "",
     )

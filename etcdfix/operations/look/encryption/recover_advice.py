@@ -6,7 +6,7 @@ from typing import Final
 
 from etcdfix.report.model import Remedy
 from etcdfix.report.recover_model import EncryptionRecoverReport, NamedByNodes
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import NO_COMMAND, Command, RepeatedOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 
@@ -72,13 +72,13 @@ def _with_files(report: EncryptionRecoverReport, same_again: RepeatedOptions) ->
         reading = tuple(file if word == "FILE" else word for word in same_again.with_configuration)
         return Remedy(
             f"Read with {whole.name}: it opens {whole.opens} of {counted(report.tried or 0, 'value')}",
-            same_again.scan_of(reading=reading),
+            Command(text=same_again.scan_of(reading=reading)),
             "",
         )
     files = [one.file.path for one in helping if one.file is not None]
     return Remedy(
         "Join those that open something, in this order, and read with the file that this makes",
-        quote_command(["etcdfix", "encryption", "merge", *files, "--output-file", "FILE"]),
+        Command(text=quote_command(["etcdfix", "encryption", "merge", *files, "--output-file", "FILE"])),
         "",
     )
 
@@ -98,27 +98,29 @@ def next_step(
             return _with_files(report, same_again) or saved
         return Remedy(
             "Write them to files, with which everything that only looks can read",
-            same_again.recover(report.token_files, "--save-dir", "DIR"),
+            Command(text=same_again.recover(report.token_files, "--save-dir", "DIR")),
             "",
         )
     states = {value.state for value in report.values}
     if "other-token" in states:
         return Remedy(
             "Name the token of that time too: server/token of another server, or the one before the token was rotated",
-            same_again.recover([*report.token_files, "FILE"]),
+            Command(text=same_again.recover([*report.token_files, "FILE"])),
             "",
         )
     if "damaged" in states or "not-understood" in states:
-        return Remedy("Look into an older snapshot, where the value may be whole", "", "")
+        return Remedy("Look into an older snapshot, where the value may be whole", NO_COMMAND, "")
     if not report.values:
         return Remedy(
             "Look for the file of --encryption-provider-config on every control-plane node and in backups: k3s and "
             "RKE2 alone keep it in the datastore too, kubeadm and others do not",
-            "",
+            NO_COMMAND,
             "",
         )
     if not states <= {"lock"}:
-        return Remedy("Look into older snapshots, if anything was ever encrypted: here it was not", "", "")
+        return Remedy(
+            "Look into older snapshots, if anything was ever encrypted: here it was not", NO_COMMAND, ""
+        )
     return Remedy(
-        "Look into older snapshots: a server has locked the key here, and written nothing yet", "", ""
+        "Look into older snapshots: a server has locked the key here, and written nothing yet", NO_COMMAND, ""
     )

@@ -32,7 +32,7 @@ from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.sources.several import SeveralSources
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
-from etcdfix.text.commands import RepeatedOptions, piped
+from etcdfix.text.commands import Command, RepeatedOptions, piped
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
@@ -321,13 +321,15 @@ def _next(request: UsageRequest, uses: _Uses, keys: Sequence[KeyUsage]) -> Remed
     if request.configuration is None:
         return Remedy(
             "Look again with the EncryptionConfiguration of the API servers: it says which encryption keys there are",
-            _command(again, "usage", *_also_looked_into(request), reading=again.with_configuration),
+            Command(
+                text=_command(again, "usage", *_also_looked_into(request), reading=again.with_configuration)
+            ),
             "",
         )
     if uses.failing or uses.undetermined:
         return Remedy(
             "Take no encryption key out of the configuration; find out first what cannot be read, and why",
-            again.scan_of(),
+            Command(text=again.scan_of()),
             "",
         )
     if uses.stale is not None:
@@ -335,13 +337,13 @@ def _next(request: UsageRequest, uses: _Uses, keys: Sequence[KeyUsage]) -> Remed
         command = ["kubectl", "get", resource, "-A", "-o", "json"]
         return Remedy(
             f"Have an API server write {resource} again, so that they need today's write key only; then look again",
-            piped(quote_command(command), ["kubectl", "replace", "-f", "-"]),
+            Command(text=piped(quote_command(command), ["kubectl", "replace", "-f", "-"])),
             "A second run writes what changed meanwhile.",
         )
     if any(key.safe_to_remove for key in keys):
         return Remedy(
             "Before an encryption key is taken out, try the configuration without it",
-            _command(again, "what-if", "--new", "FILE"),
+            Command(text=_command(again, "what-if", "--new", "FILE")),
             "",
         )
     return None

@@ -29,7 +29,7 @@ from etcdfix.report.origin import report_origin, shown_configuration
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions, piped
+from etcdfix.text.commands import NO_COMMAND, Command, RepeatedOptions, piped
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
@@ -429,29 +429,33 @@ def _next(
             (one.group, one.resource) not in unread and one.transformer not in {"", OTHERS} for one in lost
         )
         if not judged or not written_again:
-            return Remedy(what, "", "")
+            return Remedy(what, NO_COMMAND, "")
         resources = _resources(lost)
         return Remedy(
             f"{what}; or have an API server write {resources} again under today's write key, and run this again",
-            _rewrite(resources),
+            Command(text=_rewrite(resources)),
             "",
         )
     if losing is not None:
         return Remedy(
             "Do not deploy this configuration. Values that cannot be read today need a key that it lacks: repair them "
             "first, or keep the key",
-            again.explain(losing.key) if losing.without_repair or again.of_kine else again.repair(losing.key),
+            Command(
+                text=again.explain(losing.key)
+                if losing.without_repair or again.of_kine
+                else again.repair(losing.key)
+            ),
             "",
         )
     if ConfigurationChange.UNDETERMINED in by_change:
-        return Remedy("Do not deploy this configuration before every value could be told", "", "")
+        return Remedy("Do not deploy this configuration before every value could be told", NO_COMMAND, "")
     stale = by_change.get(ConfigurationChange.BECOMES_STALE)
     if stale:
         resources = _resources(stale)
         return Remedy(
             f"Once every API server runs with the new configuration, have one write {resources} again; no key may go "
             "before that",
-            _rewrite(resources),
+            Command(text=_rewrite(resources)),
             "",
         )
     return None

@@ -101,7 +101,7 @@ def test_what_became_unreadable_comes_first() -> None:
     assert table(result).startswith(
         "UNREADABLE NOW: 2 keys could be read in the earlier one; 5 of 6 keys differ."
     )
-    scan, get = (remedy.command for remedy in result.report.advice[:2])
+    scan, get = (remedy.command.text for remedy in result.report.advice[:2])
     assert scan == f"etcdfix scan --endpoints e:1 --encryption-config c.yaml {AT}rotten"
     assert get == f"etcdfix get --snapshot old.db --encryption-config c.yaml {AT}rotten"
 
@@ -111,7 +111,7 @@ def test_other_bytes_at_one_revision_are_no_change() -> None:
         MemorySource([stored(AT + "x", sealed("x"))]), MemorySource([stored(AT + "x", secret("x"))])
     )
     assert result.report.changes == {"same-revision-other-bytes": 1}
-    assert result.report.advice[0].command.startswith("etcdfix compare --endpoints e:1")
+    assert result.report.advice[0].command.text.startswith("etcdfix compare --endpoints e:1")
 
 
 def test_what_a_damaged_file_does_not_show_is_not_called_removed() -> None:
@@ -170,7 +170,7 @@ def members(*copies: tuple[Value, ...]) -> tuple[list[ComparedCopy], Differences
 def advised(*copies: tuple[Value, ...], whole: bool = True) -> list[str]:
     found, differences = members(*copies)
     return [
-        f"{remedy.action} {remedy.command}"
+        f"{remedy.action} {remedy.command.text}"
         for remedy in member_advice(found, differences, request().same_again, whole=whole)
     ]
 

@@ -154,7 +154,7 @@ def test_what_reads_is_told_behind_many_that_do_not() -> None:
 def test_a_value_that_may_read_again_is_cured_first(cause: Cause) -> None:
     one = assess(copy(), sought=present(cause))
     assert one.next is not None
-    assert one.next.command.startswith("etcdfix explain")
+    assert one.next.command.text.startswith("etcdfix explain")
 
 
 def test_nothing_is_put_over_what_may_not_be_replaced() -> None:

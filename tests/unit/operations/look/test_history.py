@@ -130,7 +130,7 @@ def test_what_may_be_put_back_over_a_broken_value() -> None:
     assert "--from-revision 2 " in report.revisions[1].restore
     assert "--replace-mod-revision 3 " in report.revisions[1].restore
     assert report.next is not None
-    assert report.next.command == report.revisions[1].restore
+    assert report.next.command.text == report.revisions[1].restore
 
 
 def test_a_value_whose_key_is_lost_is_not_replaced() -> None:
@@ -139,7 +139,7 @@ def test_a_value_whose_key_is_lost_is_not_replaced() -> None:
     assert "may not be replaced" in report.revisions[1].restore_note
     assert "--reveal" in report.revisions[1].save
     assert report.next is not None
-    assert report.next.command.startswith("etcdfix explain ")
+    assert report.next.command.text.startswith("etcdfix explain ")
 
 
 def test_what_may_be_put_back_where_nothing_is() -> None:
@@ -164,11 +164,11 @@ def test_of_an_object_that_nothing_shows_to_be_the_same() -> None:
     assert [one.same_object for one in report.revisions] == [True, None, None]
     assert restores(report) == [False, False, False]
     assert report.next is not None
-    assert report.next.command.startswith("etcdfix explain ")
+    assert report.next.command.text.startswith("etcdfix explain ")
     gone = history(web("u-1"), None, web("u-2")[:40], None)
     assert gone.next is not None
     assert gone.next.action.startswith("Save the newest revision that reads")
-    assert "etcdfix get" in gone.next.command
+    assert "etcdfix get" in gone.next.command.text
 
 
 def test_a_deletion_that_was_undone_goes_on_with_the_same_object() -> None:

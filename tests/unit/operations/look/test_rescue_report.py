@@ -46,7 +46,7 @@ def commands(
 ) -> list[list[str]]:
     objects = {key: rescued(state, fit) for key, state in zip((ONE, TWO), states, strict=False)}
     return [
-        shlex.split(step.command)[1:]
+        shlex.split(step.command.text)[1:]
         for step in next_steps(afterwards, objects, "/srv/saved", all_asked=all_asked)
     ]
 
@@ -73,8 +73,8 @@ def test_one_that_is_older_keeps_no_other_from_being_healed(all_asked: bool) -> 
     }  # fmt: skip
     again, heal, copies = next_steps(OF_KEYS, objects, "/srv/saved", all_asked=all_asked)
     assert "run the same command again" in again.action
-    assert (TWO.decode() in heal.command, ONE.decode() in heal.command) == (True, False)
-    assert copies.command.startswith("etcdfix copies")
+    assert (TWO.decode() in heal.command.text, ONE.decode() in heal.command.text) == (True, False)
+    assert copies.command.text.startswith("etcdfix copies")
 
 
 def test_what_is_saved_is_healed() -> None:
@@ -109,7 +109,7 @@ def test_kine_is_healed_where_it_is() -> None:
     kine = RepeatedOptions(source=("--kine", "/srv/state.db"), reading=READING, servers=API, kept=KEPT)
     objects = {ONE: rescued(Rescued.SAVED)}
     (step,) = next_steps(Afterwards(again=kine, report="scan.json"), objects, "/srv/saved", all_asked=True)
-    assert "--kine /srv/state.db" in step.command
+    assert "--kine /srv/state.db" in step.command.text
     assert step.note == ""
 
 

@@ -17,6 +17,7 @@ from etcdfix.model import Evidence, Outcome
 from etcdfix.report.finding import finding_from
 from etcdfix.report.formats.html_scan import HTMLReporter
 from etcdfix.report.model import Finding, FindingEvidence, LostKey, Remedy, SharedWords, Summary
+from etcdfix.text.commands import Command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
@@ -53,7 +54,9 @@ def test_the_worst_and_what_to_do_stand_first() -> None:
         severity="breaks-now",
         at_stake="BREAKS-NOW: LISTs of secrets fail.",
         do_not_restart="DO NOT RESTART AN API SERVER: memory.",
-        next=Remedy("Find the key", "etcdfix scan --encryption-config FILE secrets", "In a backup."),
+        next=Remedy(
+            "Find the key", Command(text="etcdfix scan --encryption-config FILE secrets"), "In a backup."
+        ),
     )
     words = reported([finding_from(examination())], summary).words
     order = [
@@ -85,7 +88,7 @@ def test_a_row_has_all_that_is_known() -> None:
     assert evidence == ("evidence", "What was checked", [["look", "noise", "7 attempts"]])
     assert ways[:2] == ("ways", "Ways out")
     finding = finding_from(one)
-    assert ways[2] == [[r.action, r.command, r.note] for r in finding.remedies]
+    assert ways[2] == [[r.action, r.command.text, r.note] for r in finding.remedies]
 
 
 def test_what_many_have_in_common_stands_there_once() -> None:
@@ -95,7 +98,7 @@ def test_what_many_have_in_common_stands_there_once() -> None:
         "the key is lost",
         [FindingEvidence("look", "noise", "7 attempts that all failed")],
     )
-    remedy = Remedy("Find it", "etcdfix scan secrets", "Soon.")
+    remedy = Remedy("Find it", Command(text="etcdfix scan secrets"), "Soon.")
     lost = LostKey("aescbc/v1/key2", "secrets", ["secrets"], None, 50, 50, 7, 9, [remedy], [shared])
     stream = io.BytesIO()
     reporter = HTMLReporter(stream)

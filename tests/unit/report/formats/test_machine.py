@@ -18,8 +18,8 @@ from etcdfix.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.report.finding import finding_from
 from etcdfix.report.formats import machine
 from etcdfix.report.formats.machine import JSONLinesReporter, JSONReporter, YAMLReporter
-from etcdfix.report.model import Finding, ScanReport, SharedWords
 from etcdfix.report.schema import document_schema
+from etcdfix.report.model import Finding, ScanReport, SharedWords, read_command
 from etcdfix.sources.base import Segment
 from etcdfix.temporary import temporary_directory
 from etcdfix.verdicts.causes import Cause
@@ -323,7 +323,7 @@ def test_output_ends_in_a_line_feed() -> None:
 
 
 def test_report_reads_back_into_its_own_types() -> None:
-    report = msgspec.json.decode(write("json", sample()), type=ScanReport)
+    report = msgspec.json.decode(write("json", sample()), type=ScanReport, dec_hook=read_command)
     assert report.findings[1] == finding_from(examination())
 
 

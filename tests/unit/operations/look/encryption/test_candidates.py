@@ -91,9 +91,9 @@ def test_each_candidate_is_told_what_it_opens() -> None:
     assert (group.transformer, group.resources, group.findings) == ("aesgcm/v1/old", ["secrets"], 3)
     assert group.opened_by == ["right.yaml"]
     assert group.next is not None
-    assert group.next.command.startswith(f"etcdfix reencrypt {name(1)} --candidate-config")
+    assert group.next.command.text.startswith(f"etcdfix reencrypt {name(1)} --candidate-config")
     assert report.next is not None
-    assert report.next.command.startswith("etcdfix encryption merge")
+    assert report.next.command.text.startswith("etcdfix encryption merge")
 
 
 def test_groups_that_several_candidates_open_are_told_apart() -> None:
@@ -126,7 +126,7 @@ def test_a_single_key_is_tried_for_every_provider_and_resource(tmp_path: Path) -
     (found,) = report.candidates
     assert (found.kind, len(found.key_fingerprints)) == ("key", 2)
     assert report.next is not None
-    assert (report.next.command, "after the first one" in report.next.action) == ("", True)
+    assert (report.next.command.text, "after the first one" in report.next.action) == ("", True)
 
 
 def test_the_right_bytes_under_another_name_are_seen_and_do_not_count_as_opening(tmp_path: Path) -> None:
@@ -171,7 +171,8 @@ def test_without_a_configuration_everything_that_is_encrypted_is_tried() -> None
     assert (report.findings, report.opened) == (2, 2)
     assert report.next is not None
     assert (
-        report.next.command == "etcdfix scan --encryption-config right.yaml" or "scan" in report.next.command
+        report.next.command.text == "etcdfix scan --encryption-config right.yaml"
+        or "scan" in report.next.command.text
     )
 
 

@@ -100,7 +100,7 @@ def test_a_key_that_nothing_needs_is_listed_and_safe_to_remove() -> None:
     assert report.safe_to_remove == 2
     assert key_of(report, "identity").safe_to_remove  # nothing of the rule is stored unencrypted
     assert report.next is not None
-    assert "what-if" in report.next.command
+    assert "what-if" in report.next.command.text
 
 
 def test_the_write_key_is_never_safe_to_remove() -> None:
@@ -116,7 +116,7 @@ def test_what_is_stored_under_a_key_needs_it() -> None:
     assert (old.objects, old.stale, old.safe_to_remove) == (2, 2, False)
     assert old.reasons == ["2 values are stored under it"]
     assert report.next is not None
-    assert report.next.command == "kubectl get secrets -A -o json | kubectl replace -f -"
+    assert report.next.command.text == "kubectl get secrets -A -o json | kubectl replace -f -"
 
 
 def test_what_cannot_be_read_speaks_against_every_key_of_its_rule() -> None:
@@ -127,7 +127,7 @@ def test_what_cannot_be_read_speaks_against_every_key_of_its_rule() -> None:
     lost = key_of(report, "aescbc/v1/lost")
     assert (lost.configured, lost.failing, lost.reasons) == (False, 2, ["the configuration does not have it"])
     assert report.next is not None
-    assert report.next.command.startswith("etcdfix scan")
+    assert report.next.command.text.startswith("etcdfix scan")
 
 
 def test_what_cannot_be_read_in_another_rule_does_not() -> None:

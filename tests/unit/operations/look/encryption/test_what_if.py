@@ -75,7 +75,9 @@ def test_a_key_that_is_taken_out_too_early() -> None:
     assert (report.values, report.becomes_unreadable, report.complete) == (5, 3, True)
     assert report.next is not None
     assert report.next.action.startswith("Do not deploy")
-    assert report.next.command == ""  # written again under today's write key, they would not be read either
+    assert (
+        report.next.command.text == ""
+    )  # written again under today's write key, they would not be read either
 
 
 def test_a_stale_value_can_be_written_again_before_its_key_goes() -> None:
@@ -83,7 +85,7 @@ def test_a_stale_value_can_be_written_again_before_its_key_goes() -> None:
     report = compared(sealed(1), today, configuration(provider("aesgcm", two=KEY_2))).report
     assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 1, "key-name-missing")]
     assert report.next is not None
-    assert report.next.command == "kubectl get secrets -A -o json | kubectl replace -f -"
+    assert report.next.command.text == "kubectl get secrets -A -o json | kubectl replace -f -"
 
 
 def test_a_new_write_key_makes_values_stale_and_is_warned_of() -> None:
@@ -94,7 +96,7 @@ def test_a_new_write_key_makes_values_stale_and_is_warned_of() -> None:
     (warning,) = report.warnings
     assert "Deploy it on all of them as a further key first" in warning
     assert report.next is not None
-    assert "kubectl replace" in report.next.command
+    assert "kubectl replace" in report.next.command.text
 
 
 def test_today_s_configuration_has_to_be_named() -> None:
@@ -115,7 +117,7 @@ def test_what_a_plugin_that_was_not_asked_would_say_is_not_told(swapped: bool) -
     assert told(report) == [("becomes-unreadable", "kms/v2/prov", 1, "provider-missing")]
     assert (report.complete, report.undetermined, report.becomes_unreadable) == (True, 0, 1)
     assert report.next is not None
-    assert (report.next.action[:13], report.next.command) == ("Do not deploy", "")
+    assert (report.next.action[:13], report.next.command.text) == ("Do not deploy", "")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ def test_a_value_that_a_key_of_today_alone_can_repair_loses_its_way_back(at: int
     assert report.changes[0].change == "loses-its-way-back"
     assert report.next is not None
     assert report.next.action.startswith("Do not deploy")
-    assert name(1) in report.next.command
+    assert name(1) in report.next.command.text
     kept = compared(damaged, TWO, TWO).report
     assert (kept.loses_its_way_back, kept.stays_unreadable) == (0, 1)
 

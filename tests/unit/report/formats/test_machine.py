@@ -18,8 +18,8 @@ from etcdfix.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.report.finding import finding_from
 from etcdfix.report.formats import machine
 from etcdfix.report.formats.machine import JSONLinesReporter, JSONReporter, YAMLReporter
-from etcdfix.report.schema import document_schema
 from etcdfix.report.model import Finding, ScanReport, SharedWords, read_command
+from etcdfix.report.schema import document_schema
 from etcdfix.sources.base import Segment
 from etcdfix.temporary import temporary_directory
 from etcdfix.verdicts.causes import Cause

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import click
 
@@ -19,6 +19,7 @@ from etcdfix.cli.keys import (
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_next
 from etcdfix.cli.output_options import form_option
+from etcdfix.cli.places import record_paths
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.get import (
     DEFAULT_NAMESPACE,
@@ -31,15 +32,13 @@ from etcdfix.operations.look.get import (
     run_get,
 )
 from etcdfix.operations.look.get_lines import Lines
+from etcdfix.operations.look.get_output import Documents, Listing, Output
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.report.origin import shown_word
-from etcdfix.report.printers.writers import WRITERS
 from etcdfix.scope import check_namespace, parse_object, split_words
 from etcdfix.sources.base import Source
 
-if TYPE_CHECKING:
-    from etcdfix.remediation.places import RecordPaths
-
+_CONTENTS: Final = ("yaml", "json")
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "shown, and nothing wrong with it",
@@ -64,9 +63,9 @@ MEANINGS: dict[ExitCode, str] = {
 @source_options
 @reading_options
 @form_option(
-    WRITERS,
-    help_text="Form of the output; table and name are lists, table with the verdict on each key.",
-    otherwise="table of many objects, yaml of one",
+    ("text", "wide", *_CONTENTS),
+    help_text="Form of the output; text and wide are lists with the verdict on each object.",
+    otherwise="text of many objects, yaml of one",
 )
 @click.option(
     "--omit-managed-fields",
@@ -97,16 +96,15 @@ def command(
 ) -> int:
     """Show stored objects as the API server would serve them. Reads only.
 
-    Name a KEY (it starts with /), or a RESOURCE as at kubectl (secrets, deploy, deployments.apps, po,svc) and, if you
-    like, NAMEs, or TYPE/NAMEs. The contents
-    of Secrets are masked unless --reveal is given. Objects with masked values have the resourceVersion "masked": API
-    servers refuse to replace anything with them. Of an object that does not decode, what is left is shown inside a
-    document of kind Salvage, which is no object of Kubernetes.
+    Name a KEY (it starts with /), a RESOURCE as in kubectl (secrets, deploy, deployments.apps, po,svc) with or without
+    NAMEs, or TYPE/NAMEs. The contents of Secrets are masked unless you give --reveal. A masked object has the
+    resourceVersion "masked", so API servers refuse to replace anything with it. If an object does not decode, you see
+    what is left of it in a document of kind Salvage, which is no object of Kubernetes.
 
     \b
-    To heal an object of which only metadata.managedFields is broken:
+    To heal an object whose metadata.managedFields alone are broken:
       etcdfix get KEY --omit-managed-fields -o json | kubectl replace -f -
-    Never with --force: that deletes first, and does not look at what it puts back.
+    Never add --force: it deletes the object first.
     """  # fmt: skip  # noqa: D301 - click's mark for lines that stay
     wanted = _wanted(what, namespace, all_namespaces=all_namespaces)
     stream = _standard_output()
@@ -114,30 +112,34 @@ def command(
         _check_raw(stream)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = GetRequest(
-        **inputs.reading_fields(configuration, places=_places(audit_log)),
+        **inputs.reading_fields(
+            configuration, places=record_paths({"audit_log": audit_log}) if audit_log else None
+        ),
         wanted=wanted,
         reveal=reveal,
         omit_managed_fields=omit_managed_fields,
     )
-    output = output or ("table" if wanted.many else "yaml")
-    lines = Lines(request, say=say, say_next=say_next, quiet=output == "table")
+    form = output or ("text" if wanted.many else "yaml")
+    lines = Lines(request, say=say, say_next=say_next, quiet=form not in _CONTENTS)
     with open_source(inputs, say=say) as source:
-        if reveal and audit_log is not None and (raw or WRITERS[output].contents):
+        if reveal and audit_log is not None and (raw or form in _CONTENTS):
             record_reveal(
                 audit_log.absolute(),
                 request,
-                form="raw" if raw else output,
+                form="raw" if raw else form,
                 file=inputs.file,
                 etcd_user=inputs.etcd_user,
             )
         if raw:
             return _write_raw(source, request, stream, lines)
         with open_plugins(inputs, configuration) as plugins:
-            if reveal and WRITERS[output].contents:
-                say("--reveal: the contents of Secrets are shown, unmasked")
-            result = run_get(
-                source, request, WRITERS[output](stream, many=wanted.many), told=lines.of, plugins=plugins
-            )
+            if form in _CONTENTS:
+                if reveal:
+                    say("--reveal: the contents of Secrets are shown, unmasked")
+                where: Output = Documents(stream, many=wanted.many, json=form == "json")
+            else:
+                where = Listing(stream, form, request.same_again, wanted.types)
+            result = run_get(source, request, where, told=lines.of, plugins=plugins)
         stream.flush()
         lines.end(result, source)
         return _exit_code(result)
@@ -235,11 +237,3 @@ def _exit_code(result: GetResult) -> int:
     if result.problems or result.undetermined or result.missing:
         return ExitCode.INCOMPLETE
     return ExitCode.FINDINGS if result.findings else ExitCode.NOTHING_WRONG
-
-
-def _places(audit_log: Path | None) -> RecordPaths | None:
-    if audit_log is None:
-        return None
-    from etcdfix.cli.places import record_paths  # noqa: PLC0415 - few looks are recorded
-
-    return record_paths({"audit_log": audit_log})

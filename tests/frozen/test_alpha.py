@@ -42,7 +42,6 @@ OTHER = "fixtures/snapshots/alpha/write-gcm.yaml"
 # Of these the text alone.
 TEXTS: dict[str, list[str]] = {
     **{name: [*arguments, "--snapshot", SNAPSHOT, *LOST] for name, arguments in COMMANDS.items()},
-    "get-table": ["get", "pods", "-n", "infra", "-o", "table", "--snapshot", SNAPSHOT, *LOST],
     "explain-causes": ["explain"],
     "explain-cause": ["explain", "kms-denied"],
     "explain-damaged": ["explain", DAMAGED, "--snapshot", SNAPSHOT, *LOST],

@@ -120,7 +120,7 @@ def test_a_scan_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy) -> None:
     assert 1.9 < float(told[1]) < 6
 
 
-@pytest.mark.parametrize("arguments", [["get", "configmaps", "-n", "shop", "-o", "name"], ["orphans"]])
+@pytest.mark.parametrize("arguments", [["get", "configmaps", "-n", "shop", "-o", "yaml"], ["orphans"]])
 def test_other_readers_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy, arguments: list[str]) -> None:
     code, _out, err = finish(start(*arguments, "--endpoints", stops.endpoint, *LIMITS))
     assert code == 3, err
@@ -279,7 +279,7 @@ def test_a_signal_gives_the_partial_report(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["get", "configmaps", "-n", "shop", "-o", "name"], ["orphans"], ["namespace", "shop"],
+    [["get", "configmaps", "-n", "shop", "-o", "yaml"], ["orphans"], ["namespace", "shop"],
      ["impact", "/registry/configmaps/shop/0001"], ["encryption", "usage"],
      ["encryption", "what-if", "--no-encryption", "--new", str(ALPHA / "config-lost.yaml")],
      ["encryption", "try", "--candidate-config", str(ALPHA / "config-lost.yaml")]],

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.decoding.render.text import json_text, yaml_text
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
@@ -18,8 +19,7 @@ from etcdfix.examine import Examiner
 from etcdfix.golang import goyaml
 from etcdfix.golang.gojsontext import encode_json
 from etcdfix.model import Outcome
-from etcdfix.report.printers.objects import Form, Viewer
-from etcdfix.report.printers.text import json_text, yaml_text
+from etcdfix.report.objects import Form, Viewer
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer
@@ -106,7 +106,7 @@ def test_kms_values_are_shown_when_their_plugins_answer(
     captured = capfd.readouterr()
     items = {item["metadata"]["name"]: item for item in json.loads(captured.out)["items"]}
     assert "\netcdfix: and " in captured.err
-    assert run(["get", "secrets", "-A", "-o", "table", *arguments]) == code
+    assert run(["get", "secrets", "-A", "-o", "text", *arguments]) == code
     table = [line.split() for line in capfd.readouterr().out.splitlines()]
     assert any(set(words.split()) <= set(line) for line in table)
     assert run(["get", "secrets", name, "-n", "infra", "-o", "json", *arguments]) == 0

@@ -22,7 +22,7 @@ from etcdfix.operations.look.history import HistoryRequest, look_into_history
 from etcdfix.report.explain_model import ExplainReport, Where
 from etcdfix.report.formats.explain import EXPLAIN_FORMATS
 from etcdfix.report.formats.history import HISTORY_FORMATS
-from etcdfix.report.printers.objects import Viewer
+from etcdfix.report.objects import Viewer
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout

@@ -30,7 +30,7 @@ from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
 from etcdfix.remediation.preflight.same_object import said_uids
 from etcdfix.remediation.preflight.target import Target, check_writable
-from etcdfix.report.printers.objects import Viewer
+from etcdfix.report.objects import Viewer
 from etcdfix.rescued import SavedObject, read_saved
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import ResourcePrefix, api_path, display

@@ -23,7 +23,7 @@ from etcdfix.golang.gojsontext import encode_json, parse_exactly
 from etcdfix.inputs.inputfile import read_input
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.readers import ResourceReader
-from etcdfix.report.printers.masking import SECRET, is_masked
+from etcdfix.report.masking import SECRET, is_masked
 from etcdfix.rescued import INDEX_NAME, MAX_OBJECT_BYTES, digest_of, read_index
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import StorageCodec, display

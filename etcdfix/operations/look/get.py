@@ -1,4 +1,4 @@
-"""Show stored objects: which keys were meant, each examined once, each handed to a writer.
+"""Show stored objects: which keys are meant, each examined once, each handed to an output.
 
 Nothing is kept of an object once it is written; values that wait for a KMS plugin are put aside as in a scan.
 """
@@ -6,20 +6,20 @@ Nothing is kept of an object once it is written; values that wait for a KMS plug
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Examining
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model import Outcome, ReadableRevision, StoredValue
+from etcdfix.operations.look.get_output import Output
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.report.printers.objects import Form, Shown, Viewer
-from etcdfix.report.printers.writers import Writer
-from etcdfix.resource_words import builtin_word, find_resources, require_resource
+from etcdfix.report.objects import Form, Shown, Viewer
+from etcdfix.resource_words import builtin_word, require_resource
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.storagekey import ResourcePrefix, StorageLayout, word_bytes
+from etcdfix.storagekey import ResourcePrefix, word_bytes
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     from etcdfix.remediation.audit.record import Link
 
 DEFAULT_NAMESPACE = "default"
-# Directories of keys that look like resources, with a key that may be there.
-_BOOKKEEPING: Final = {
-    "ranges": "ranges/serviceips",
-    "masterleases": "masterleases/ADDRESS",
-    "peerserverleases": "peerserverleases/NAME",
-}
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -55,7 +49,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key: Complete etcd key; None where resources are named.
         objects: Of which resources, in the order to show them.
-        namespace: Of namespaced resources; None where none was given, which means ``default``.
+        namespace: Of namespaced resources; None means ``default``.
         all_namespaces: Every namespace, also for named objects.
     """
 
@@ -92,14 +86,14 @@ class GetRequest(Reading, frozen=True, kw_only=True):
 
 
 class GetResult(msgspec.Struct, kw_only=True):
-    """What came of it.
+    """What was shown.
 
     Attributes:
         seen: Keys that were found and examined.
         findings: How many cannot be read, or are inconsistent.
         undetermined: How many could not be decided, or could not be shown although they opened.
         masked: Values of Secrets that were masked.
-        missing: What was asked for by name and not found: resource and name, in that order.
+        missing: Resource and name of each object that was named and not found.
         empty: Resources were listed whole, and there is none, in an etcd that has keys of the API servers.
         problems: Why the source could not show everything.
         ended: What ended it early; None where nothing did.
@@ -130,21 +124,20 @@ class RawValue(msgspec.Struct, frozen=True):
         return f"RawValue(secret={self.secret!r})"
 
 
+Told = Callable[[Shown, bool, ReadableRevision | None], None]
+
+
 def run_get(
-    source: Source,
-    request: GetRequest,
-    writer: Writer,
-    *,
-    told: Callable[[Shown, bool], None],
-    plugins: KMSPlugins | None = None,
+    source: Source, request: GetRequest, output: Output, *, told: Told, plugins: KMSPlugins | None = None
 ) -> GetResult:
     """Show what was asked for.
 
     Args:
         source: Where the values are.
         request: What to show.
-        writer: Where it goes; not ended when something was lost midway.
-        told: Called for each value with the writer's word on whether it shows anything of it.
+        output: Where it goes; not ended when something was lost midway.
+        told: Called for each value, with whether the output shows anything of it, and with the earlier revision that
+            still reads, which is looked for where one object is asked for.
         plugins: The KMS plugins to ask; None to ask none.
 
     Raises:
@@ -152,28 +145,21 @@ def run_get(
         SourceError: Nothing could be read.
     """
     examiner = Examiner.of_cluster(source, request, plugins)
-    wanted = request.wanted
-    chosen = _Chosen(request.layout, wanted, _directories(examiner, request))
+    wanted, result = request.wanted, GetResult()
     viewer = Viewer(examiner, reveal=request.reveal, omit_managed_fields=request.omit_managed_fields)
-    result = GetResult()
-
-    def values() -> Iterator[StoredValue]:
-        for stored in chosen.values(source):
-            writer.comes(stored.key)
-            yield stored
+    found_names: set[tuple[str, str]] = set()
+    values = _values(source, request, _directories(examiner, request), found_names)
 
     def take(found: Examination) -> None:
-        shown = viewer.show(found) if writer.contents else viewer.list(found, ages=writer.ages)
-        written = writer.write(shown)
-        if not wanted.many:
-            readable = ReadableRevisions(source, examiner).of(found).revision
-            shown = msgspec.structs.replace(shown, readable=readable)
+        shown = viewer.show(found) if output.contents else viewer.list(found)
+        written = output.write(shown)
         _count(result, shown, written=written)
-        told(shown, written)
+        readable = None if wanted.many else ReadableRevisions(source, examiner).of(found).revision
+        told(shown, written, readable)
 
     with Examining(examiner) as examining:
         try:
-            for found in examining.first(values()):
+            for found in examining.first(values):
                 take(found)
             for found in examining.drain():
                 take(found)
@@ -186,11 +172,14 @@ def run_get(
             result.problems.append(f"the source was lost midway: {exc.message}")
     cut = result.ended is not None or bool(result.problems)
     result.problems[:0] = source.problems
-    result.missing = chosen.missing if not cut else []
-    if not cut and not result.seen and wanted.objects and not any(named.names for named in wanted.objects):
+    if cut:
+        return result
+    asked = ((named.resource, name) for named in wanted.objects for name in named.names)
+    result.missing = [one for one in dict.fromkeys(asked) if one not in found_names]
+    if not result.seen and wanted.objects and not any(named.names for named in wanted.objects):
         result.empty = has_keys(source, request.layout)
-    if (result.seen or result.empty) and not cut:
-        writer.end()
+    if result.seen or result.empty:
+        output.end()
     return result
 
 
@@ -227,16 +216,11 @@ def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | Non
             name=",".join(name for named in wanted.objects for name in named.names),
         )  # fmt: skip
     read_from = f"file {file}" if file is not None else "a live etcd"
+    detail = f"contents revealed, as {form}, from {read_from}"
     operator = Operator.of_this_process(etcd_user=etcd_user)
     with AuditLog.open(log, operator=operator) as opened:
         return opened.append(
-            Entry(
-                type=RecordType.REVEAL,
-                verb=Verb.REVEAL,
-                operator=operator,
-                subject=subject,
-                detail=f"contents revealed, as {form}, from {read_from}",
-            )
+            Entry(type=RecordType.REVEAL, verb=Verb.REVEAL, operator=operator, subject=subject, detail=detail)
         )
 
 
@@ -251,14 +235,12 @@ def read_raw(source: Source, request: GetRequest) -> RawValue | None:
         ConfigurationError: The resource does not exist, or several objects were asked for.
         SourceError: Nothing could be read.
     """
-    wanted = request.wanted
-    if wanted.many:
+    if request.wanted.many:
         raise ConfigurationError(
             "raw bytes are those of one object", hint="name a KEY, or RESOURCE NAME -n NAMESPACE"
         )
     examiner = Examiner.of_cluster(source, request)
-    chosen = _Chosen(request.layout, wanted, _directories(examiner, request))
-    for stored in chosen.values(source):
+    for stored in _values(source, request, _directories(examiner, request), set()):
         plain = not stored.value.startswith(b"k8s:enc:")
         found = examiner.examine(stored)
         return RawValue(stored.value, plain and Viewer(examiner).may_hold_secret(found, stored.value))
@@ -267,20 +249,8 @@ def read_raw(source: Source, request: GetRequest) -> RawValue | None:
 
 def _directories(examiner: Examiner, request: GetRequest) -> list[list[ResourcePrefix]]:
     """Return the directories of each resource that is named."""
-    if request.wanted.key is not None:
-        return []
-    custom = examiner.readers.custom_directories()
-    known = [*request.layout.directories(), *custom]
-    found = []
-    for named in request.wanted.objects:
-        if named.resource in _BOOKKEEPING and not find_resources(named.resource, custom):
-            key = f"{request.layout.prefix.rstrip('/')}/{_BOOKKEEPING[named.resource]}"
-            raise ConfigurationError(
-                f"{named.resource} are bookkeeping of the API servers, and no resource",
-                hint=f"name a key: etcdfix get {key}; etcdfix scan {key.rpartition('/')[0]} lists them",
-            )
-        found.append(require_resource(named.resource, known, prefixes_count=False))
-    return found
+    known = [*request.layout.directories(), *examiner.readers.custom_directories()]
+    return [require_resource(named.resource, known, prefixes_count=False) for named in request.wanted.objects]
 
 
 def _count(result: GetResult, shown: Shown, *, written: bool) -> None:
@@ -294,53 +264,29 @@ def _count(result: GetResult, shown: Shown, *, written: bool) -> None:
         result.undetermined += 1
 
 
-class _Chosen:
-    """The keys that were meant, and the names that were not found; read :attr:`missing` afterwards."""
-
-    def __init__(
-        self, layout: StorageLayout, wanted: Wanted, directories: Sequence[Sequence[ResourcePrefix]]
-    ) -> None:
-        self._layout = layout
-        self._wanted = wanted
-        self._directories = directories
-        self._found: set[tuple[str, str]] = set()
-
-    @property
-    def missing(self) -> list[tuple[str, str]]:
-        """Resources and names that no key has."""
-        asked = ((named.resource, name) for named in self._wanted.objects for name in named.names)
-        return [one for one in dict.fromkeys(asked) if one not in self._found]
-
-    def values(self, source: Source) -> Iterator[StoredValue]:
-        """Yield what is stored under them."""
-        wanted = self._wanted
-        if wanted.key is not None:
-            stored = source.get(wanted.key)
-            if stored is not None:
-                yield stored
-            return
-        for named, directories in zip(wanted.objects, self._directories, strict=True):
-            for directory in directories:
-                base = self._layout.directory_prefix(directory)
-                if directory.namespaced is not False and not wanted.all_namespaces:
-                    base += word_bytes(wanted.namespace or DEFAULT_NAMESPACE) + b"/"
-                if named.names and not wanted.all_namespaces:
-                    yield from self._named(source, base, named)
-                else:
-                    yield from self._listed(source, base, named)
-
-    def _named(self, source: Source, base: bytes, named: Named) -> Iterator[StoredValue]:
-        for name in dict.fromkeys(named.names):
-            stored = source.get(base + word_bytes(name))
-            if stored is not None:
-                self._found.add((named.resource, name))
-                yield stored
-
-    def _listed(self, source: Source, base: bytes, named: Named) -> Iterator[StoredValue]:
+def _values(
+    source: Source,
+    request: GetRequest,
+    directories: Sequence[Sequence[ResourcePrefix]],
+    found: set[tuple[str, str]],
+) -> Iterator[StoredValue]:
+    """Yield what is stored under the keys that are meant; ``found`` takes resource and name of each."""
+    wanted, layout = request.wanted, request.layout
+    if wanted.key is not None:
+        stored = source.get(wanted.key)
+        if stored is not None:
+            yield stored
+        return
+    for named, places in zip(wanted.objects, directories, strict=True):
         names = {word_bytes(name): name for name in named.names}
-        for stored in source.current(base):
-            name = stored.key.rpartition(b"/")[2]
-            if name in names:
-                self._found.add((named.resource, names[name]))
-            if not names or name in names:
-                yield stored
+        for directory in places:
+            base = layout.directory_prefix(directory)
+            if directory.namespaced is not False and not wanted.all_namespaces:
+                base += word_bytes(wanted.namespace or DEFAULT_NAMESPACE) + b"/"
+            one_by_one = bool(names) and not wanted.all_namespaces
+            each = (source.get(base + name) for name in names) if one_by_one else source.current(base)
+            for stored in filter(None, each):
+                name = stored.key.rpartition(b"/")[2]
+                if not names or name in names:
+                    found.add((named.resource, names.get(name, "")))
+                    yield stored

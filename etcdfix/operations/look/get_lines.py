@@ -6,25 +6,19 @@ from collections.abc import Callable
 
 from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
+from etcdfix.operations.look.get_output import WRONG
 from etcdfix.operations.look.missing import why_missing
-from etcdfix.report.head import Stakes, stakes_of
+from etcdfix.report.head import Stakes
 from etcdfix.report.next_steps import first_way_out
-from etcdfix.report.printers.objects import Form, Shown, message_of
+from etcdfix.report.objects import Form, Shown, message_of
 from etcdfix.report.remedies import ways_out
-from etcdfix.report.ways import WayKind
 from etcdfix.resource_words import is_cluster_scoped
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import display
+from etcdfix.text.commands import scan
 from etcdfix.text.words import counted
-from etcdfix.verdicts.examination import Examination
 
-WRONG = frozenset(
-    {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT, Outcome.UNDETERMINED}
-)
 _MOST_LINES = 20
-
-
-_TOLD_BESIDES = {WayKind.PUT_BACK, WayKind.SAVE, WayKind.RESCUE, WayKind.REPAIR}
 
 
 class Lines:
@@ -45,67 +39,61 @@ class Lines:
         say_next: Callable[[str, str], None],
         quiet: bool = False,
     ) -> None:
-        self._request = request
+        self._request, self._say, self._next, self._quiet = request, say, say_next, quiet
         self._again = request.same_again
-        self._say = say
-        self._next = say_next
-        self._quiet = quiet
         self._count = 0
         self._stakes = Stakes(past=self._again.of_the_past)
 
-    def of(self, shown: Shown, written: bool) -> None:
-        """Say what there is to say of a value; ``written``: the output shows something of it."""
-        found = shown.found
-        many = self._request.wanted.many
-        hidden = shown.secret and not self._request.reveal
-        if found.verdict.outcome in WRONG:
+    def of(self, shown: Shown, written: bool, readable: ReadableRevision | None) -> None:
+        """Say what there is to say of a value.
+
+        Args:
+            shown: The value.
+            written: The output shows something of it.
+            readable: An earlier revision that still reads, for a single value.
+        """
+        if self._quiet:
+            return
+        found, many = shown.found, self._request.wanted.many
+        key, verdict = display(found.stored.key), found.verdict
+        if verdict.outcome in WRONG:
+            self._stakes.add(found)
+            cause = f" ({verdict.cause.value})" if verdict.cause is not None else ""
+            told = message_of(found, secret=shown.secret and not self._request.reveal)
+            line = f"{key}: {verdict.outcome.value}{cause}: {told}"
             if many:
                 place = "" if written else "; not in the list"
                 if written and shown.irreplaceable:
-                    place = "; not for kubectl: it has no resourceVersion"
-                if not self._quiet:
-                    self._line(_verdict(found, secret=hidden) + place)
-                self._stakes.add(found)
+                    place = "; its resourceVersion is no number, so no API server takes it"
+                self._line(line + place)
                 return
             if shown.form is Form.SALVAGE and written:
-                self._say("NOT THE OBJECT: what is shown is what is left of it")
-            whole = shown.whole and not shown.irreplaceable
-            self.explain(found, secret=hidden, readable=shown.readable, object_shown=whole)
+                self._say("NOT THE OBJECT: this is what is left of it")
+            self._say(line)
+            self._way_out(shown, readable)
             if shown.irreplaceable and not shown.masked:
                 self._say("do not pipe this into kubectl: the object is not the one that its key names")
         elif shown.problem:
-            self._line(
-                f"{display(found.stored.key)}: {shown.problem}, {counted(len(found.stored.value), 'byte')}"
-            )
+            self._line(f"{key}: {shown.problem}, {counted(len(found.stored.value), 'byte')}")
             if not many:
                 self._next("--raw writes its bytes to a file", "")
-        elif found.verdict.outcome is Outcome.NOT_AN_OBJECT:
-            prefix = self._request.layout.prefix
-            self._line(f"{display(found.stored.key)}: no object of the API: bookkeeping, or outside {prefix}")
+        elif verdict.outcome is Outcome.NOT_AN_OBJECT:
+            self._line(f"{key}: no API object; it is bookkeeping, or outside {self._request.layout.prefix}")
 
-    def explain(
-        self,
-        found: Examination,
-        *,
-        secret: bool,
-        readable: ReadableRevision | None = None,
-        object_shown: bool = False,
-    ) -> None:
-        """Say what is wrong and at stake with a value, the first way out, and the earlier revision that still reads."""
-        self._say(_verdict(found, secret=secret))
-        for line in stakes_of([found], past=self._again.of_the_past).lines():
+    def _way_out(self, shown: Shown, readable: ReadableRevision | None) -> None:
+        for line in self._stakes.lines():
             self._say(line)
-        ways = ways_out(found, self._again, readable=readable)
-        first = first_way_out(ways)
-        also = [way.remedy for way in ways if way.remedy != first and way.kind in _TOLD_BESIDES]
-        for remedy in [*filter(None, [first]), *also]:
-            if object_shown and "kubectl replace" in remedy.command.text:
-                self._next("kubectl replace -f - heals the object with this output", "")
-            else:
-                self._next(remedy.action, remedy.command.text)
+        first = first_way_out(ways_out(shown.found, self._again, readable=readable))
+        if first is None:
+            return
+        command = first.command.line(self._again)
+        if shown.whole and not shown.irreplaceable and "kubectl replace" in command:
+            self._next("kubectl replace -f - heals the object with this output", "")
+        else:
+            self._next(first.action, command)
 
     def not_found(self, source: Source) -> None:
-        """Say that nothing was found, and what may be the reason."""
+        """Say that nothing was found, and why that may be."""
         wanted, layout = self._request.wanted, self._request.layout
         if wanted.key is not None:
             self._say(f"nothing is stored under {display(wanted.key)}")
@@ -114,30 +102,24 @@ class Lines:
                 self._next(hint, "")
             return
         for named in wanted.objects:
-            where = self._where(named.resource)
-            if named.names:
-                self._say(f"{named.resource} {', '.join(map(repr, named.names))}: not found{where}")
-            else:
-                self._say(f"no {named.resource}{where}")
+            what = f"{named.resource} {', '.join(map(repr, named.names))}: not found" if named.names else ""
+            self._say((what or f"no {named.resource}") + self._where(named.resource))
         if not has_keys(source, layout):
             self._next(
                 f"no key at all starts with {layout.prefix}: check --etcd-prefix, and that this is the right etcd",
                 "",
             )
         elif not wanted.all_namespaces and any(self._where(named.resource) for named in wanted.objects):
-            other = "-A looks in all namespaces"
-            self._next(
-                other if wanted.namespace else "-n NAMESPACE names another namespace, -A all of them", ""
-            )
+            self._next("-A looks in all namespaces", "")
 
     def end(self, result: GetResult, source: Source) -> None:
-        """Say what came of all of it."""
+        """Say what the whole output lacks."""
         if self._count > _MOST_LINES:
-            self._say(f"and {self._count - _MOST_LINES} more; -o table lists all")
-        for line in self._stakes.lines():
-            self._say(line)
-        if self._stakes:
-            self._next("see what each needs", self._again.scan_of(self._request.wanted.types))
+            self._say(f"and {self._count - _MOST_LINES} more: -o wide lists 100")
+        if self._request.wanted.many and self._stakes:
+            for line in self._stakes.lines():
+                self._say(line)
+            self._next("see what each needs", scan(*self._request.wanted.types).line(self._again))
         for problem in result.problems:
             self._say(f"incomplete: {problem}")
         if result.masked:
@@ -157,16 +139,13 @@ class Lines:
         wanted = self._request.wanted
         if is_cluster_scoped(resource):
             return ""
-        if wanted.all_namespaces:
-            return " in any namespace"
-        return f" in namespace {wanted.namespace or DEFAULT_NAMESPACE}"
+        return (
+            " in any namespace"
+            if wanted.all_namespaces
+            else f" in namespace {wanted.namespace or DEFAULT_NAMESPACE}"
+        )
 
     def _line(self, text: str) -> None:
         self._count += 1
         if self._count <= _MOST_LINES:
             self._say(text)
-
-
-def _verdict(found: Examination, *, secret: bool) -> str:
-    cause = f" ({found.verdict.cause.value})" if found.verdict.cause is not None else ""
-    return f"{display(found.stored.key)}: {found.verdict.outcome.value}{cause}: {message_of(found, secret=secret)}"

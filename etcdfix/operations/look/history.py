@@ -32,8 +32,8 @@ from etcdfix.report.history_model import (
     HistoryRevision,
 )
 from etcdfix.report.model import Remedy, ValueKind
+from etcdfix.report.objects import Form, Viewer
 from etcdfix.report.origin import report_origin
-from etcdfix.report.printers.objects import Form, Viewer
 from etcdfix.report.ways import WayKind
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display

@@ -6,7 +6,6 @@ import base64
 import gzip
 import io
 import json
-import re
 import zipfile
 from collections.abc import Iterator
 from typing import Any
@@ -20,10 +19,10 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.get import GetRequest, GetResult, Named, Wanted, read_raw, run_get
-from etcdfix.report.printers.objects import Form, Shown, message_of
-from etcdfix.report.printers.writers import WRITERS
+from etcdfix.operations.look.get_output import Documents, Listing, Output
+from etcdfix.report.objects import Form, Shown, message_of
 from etcdfix.storagekey import StorageLayout
-from etcdfix.testing.protobytes import block, number, object_meta, unknown
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     KEY_1,
@@ -77,25 +76,11 @@ def get(
     stream = io.BytesIO()
     seen: list[Shown] = []
     request = GetRequest(layout=StorageLayout(), wanted=wanted, configuration=config, **more)
-    writer = WRITERS[output](stream, many=wanted.many)
-    result = run_get(source, request, writer, told=lambda shown, _written: seen.append(shown))
+    where: Output = Documents(stream, many=wanted.many, json=output == "json")
+    if output == "text":
+        where = Listing(stream, output, request.same_again, wanted.types)
+    result = run_get(source, request, where, told=lambda shown, _written, _readable: seen.append(shown))
     return stream.getvalue().decode(), result, seen
-
-
-# In which order
-
-
-def test_what_was_put_aside_stands_in_its_place() -> None:
-    names = ["a", "b", "c", "d"]
-    holds = {
-        f"/registry/secrets/shop/{name}": aescbc(secret(name))[: -40 if name in {"a", "c"} else None]
-        for name in names
-    }
-    table, _, seen = get(holds, resource="secrets", namespace="shop", output="table")
-    assert [one.found.name for one in seen] == ["b", "d", "a", "c"]
-    assert [line.split()[1] for line in table.splitlines()[1:]] == names
-    named, _, _ = get(holds, "d", "c", "a", resource="secrets", namespace="shop", output="table")
-    assert [line.split()[1] for line in named.splitlines()[1:]] == ["d", "c", "a"]
 
 
 # What is chosen
@@ -149,16 +134,6 @@ def test_a_resource_that_does_not_exist() -> None:
         get(HOLDS, resource="secrt")
 
 
-@pytest.mark.parametrize(
-    ("resource", "key"), [("ranges", "ranges/serviceips"), ("masterleases", "masterleases/ADDR")]
-)
-def test_bookkeeping_is_no_resource(resource: str, key: str) -> None:
-    with pytest.raises(ConfigurationError, match="bookkeeping") as refused:
-        get(HOLDS, resource=resource)
-    assert f"etcdfix get /registry/{key}" in refused.value.hint
-    assert "etcdfix scan /registry/" in refused.value.hint
-
-
 # Words of kubectl
 
 
@@ -183,30 +158,30 @@ def test_the_same_objects_by_other_words(objects: list[tuple[str, tuple[str, ...
     run_get(
         MemorySource(HOLDS),
         request,
-        WRITERS["name"](io.BytesIO(), many=True),
-        told=lambda shown, _written: found.append(shown.found.stored.key.decode()),
+        Documents(io.BytesIO(), many=True, json=True),
+        told=lambda shown, _written, _readable: found.append(shown.found.stored.key.decode()),
     )
     assert [key.removeprefix("/registry/") for key in found if "broken" not in key] == keys
 
 
-def test_a_table_has_a_row_for_each_key() -> None:
-    def made_at(name: bytes, seconds: int) -> bytes:
-        meta = object_meta(name, b"shop", b"uid", block(8, number(1, seconds)))
-        return aescbc(unknown(b"v1", b"Secret", block(1, meta)))
-
-    holds = HOLDS | {
-        "/registry/secrets/shop/aged": made_at(b"aged", 1_500_000_000),
-        "/registry/secrets/shop/to-come": made_at(b"to-come", 9_000_000_000),
-    }
-    table, result, _ = get(holds, resource="secrets", namespace="shop", output="table")
-    header, *rows = (line.split() for line in table.splitlines())
-    assert header == ["NAMESPACE", "NAME", "OUTCOME", "CAUSE", "KIND", "MOD", "REVISION", "AGE"]
-    found = {row[1]: row for row in rows}
-    assert found["broken"][2:5] == ["decrypt-failure", "value-truncated", "v1/Secret"]
-    assert found["broken"][6] == found["web"][6] == found["to-come"][6] == "-"
-    assert found["aged"][:5] == ["shop", "aged", "readable", "-", "v1/Secret"]
-    assert re.fullmatch("[0-9]+y([0-9]+d)?", found["aged"][6])
+def test_a_list_has_a_row_for_each_key_and_the_wrong_ones_first() -> None:
+    text, result, _ = get(HOLDS, resource="secrets", namespace="shop", output="text")
+    headline, *_, header, broken, web = text.splitlines()
+    assert headline == "2 objects: 1 cannot be read"
+    assert header.split() == ["NAMESPACE", "NAME", "KIND", "OUTCOME", "CAUSE"]
+    assert broken.split() == ["shop", "broken", "v1/Secret", "decrypt-failure", "value-truncated"]
+    assert web.split() == ["shop", "web", "v1/Secret", "readable", "-"]
     assert result.findings == 1
+
+
+def test_a_list_of_many_counts_all_and_shows_every_wrong_one() -> None:
+    holds = {f"/registry/configmaps/default/c{n:03}": config_map(f"c{n:03}", "default") for n in range(150)}
+    holds["/registry/configmaps/default/c149"] = b"k8s\0broken"
+    text, result, _ = get(holds, resource="configmaps", output="text")
+    lines = text.splitlines()
+    assert (lines[0], result.seen) == ("150 objects: 1 cannot be read", 150)
+    assert "c149" in next(line for line in lines if line.startswith("default"))
+    assert "and 50 more objects" in text
 
 
 # Forms
@@ -482,7 +457,7 @@ PLACES = {
     "nobody's": "/registry/example.org/things/shop/web",
 }
 OUTPUTS = [
-    *([["-o", name] for name in WRITERS]),
+    *([["-o", name] for name in ("text", "wide", "yaml", "json")]),
     ["--raw"],
     ["-o", "json", "--omit-managed-fields"],
 ]

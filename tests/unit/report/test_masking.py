@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.report.printers.masking import (
+from etcdfix.report.masking import (
     MASKED,
     Identity,
     is_masked,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -13,9 +12,8 @@ from etcdfix.decoding.recognise import is_json
 from etcdfix.decoding.render.salvage import is_protobuf
 from etcdfix.errors import DecodeError, KindUnknown
 from etcdfix.examine import Examiner
-from etcdfix.model import GroupVersionKind, Outcome, ReadableRevision
-from etcdfix.report.model import API_VERSION
-from etcdfix.report.printers.masking import (
+from etcdfix.model import GroupVersionKind, Outcome
+from etcdfix.report.masking import (
     MASKED,
     SECRET,
     Identity,
@@ -26,6 +24,7 @@ from etcdfix.report.printers.masking import (
     says_secret,
     sounds_odd,
 )
+from etcdfix.report.model import API_VERSION
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.causes import Cause
@@ -60,8 +59,6 @@ class Shown(msgspec.Struct, frozen=True):
         secret: It is, or may be, a Secret, by its key or by its kind.
         problem: Why there is no document although the value could be opened; "" otherwise.
         irreplaceable: The ``resourceVersion`` is none, so that no API server replaces an object with the document.
-        readable: An earlier revision that still reads, where one was looked for.
-        created: When the object says that it was made; None where it does not, or was not asked.
     """
 
     found: Examination
@@ -72,8 +69,6 @@ class Shown(msgspec.Struct, frozen=True):
     secret: bool = False
     problem: str = ""
     irreplaceable: bool = False
-    readable: ReadableRevision | None = None
-    created: datetime | None = None
 
     def __repr__(self) -> str:
         return f"Shown(form={self.form.value!r})"
@@ -155,28 +150,11 @@ class Viewer:
         broken = found.verdict.outcome is Outcome.DECODE_FAILURE
         return broken or is_protobuf(data) or is_json(data)
 
-    def list(self, found: Examination, *, ages: bool = False) -> Shown:
-        """Return one value for a listing, which needs the verdict alone: nothing is decrypted or converted again.
-
-        Unless ``ages`` are wanted too: they stand in the objects.
-        """
+    def list(self, found: Examination) -> Shown:
+        """Return one value for a list, which needs the verdict alone: nothing is decrypted or converted again."""
         kind = _kind_of(found)
         secret = stored_as_secret(found.directory) or kind.kind == SECRET
-        return Shown(
-            found, Form.NOTE, {}, kind, secret=secret, created=self._created(found) if ages else None
-        )
-
-    def _created(self, found: Examination) -> datetime | None:
-        if found.verdict.outcome not in {Outcome.READABLE, Outcome.INCONSISTENT}:
-            return None
-        shown = self.show(found)
-        metadata = shown.document.get("metadata") if shown.form is Form.OBJECT else None
-        created = metadata.get("creationTimestamp") if isinstance(metadata, dict) else None
-        try:
-            at = datetime.fromisoformat(created) if isinstance(created, str) else None
-        except ValueError:  # in a custom resource anything may stand there
-            return None
-        return at if at is not None and at.tzinfo is not None else None
+        return Shown(found, Form.NOTE, {}, kind, secret=secret)
 
     def _read(self, data: bytes, directory: ResourcePrefix) -> KubeObject:
         match directory.codec:

@@ -59,11 +59,9 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ("What would a new configuration make unreadable?",
          "etcdfix encryption what-if --encryption-config enc.yaml --new new.yaml"),
     ),
-    "encryption lint": (
-        ("Before a file is deployed", "etcdfix encryption lint enc.yaml"),
-    ),
-    "encryption diff": (
-        ("Do two nodes read the same?", "etcdfix encryption diff node-1.yaml node-2.yaml"),
+    "encryption check": (
+        ("Before a file is deployed", "etcdfix encryption check enc.yaml"),
+        ("Do two nodes read the same?", "etcdfix encryption check node-1.yaml node-2.yaml"),
     ),
     "encryption merge": (
         ("One file that reads what any of them reads",

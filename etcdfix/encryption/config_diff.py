@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.encryption.config import EncryptionConfiguration, ProviderType
+from etcdfix.encryption.config_lint import LintLevel
 from etcdfix.encryption.config_rules import parse_group_resource, rule_name
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import IDENTITY, Transformers
@@ -32,22 +33,14 @@ class DifferenceKind(StrEnum):
     ORDER = "order-differs"
 
 
-class DifferenceLevel(StrEnum):
-    """How bad it is: values become unreadable; some may be; or nothing does."""
-
-    DANGER = "danger"
-    WARNING = "warning"
-    NOTE = "note"
-
-
-LEVELS: Final[Mapping[DifferenceKind, DifferenceLevel]] = {
-    DifferenceKind.WRITTEN_NOT_READ: DifferenceLevel.DANGER,
-    DifferenceKind.OTHER_BYTES: DifferenceLevel.WARNING,
-    DifferenceKind.RENAMED: DifferenceLevel.WARNING,
-    DifferenceKind.MISSING: DifferenceLevel.WARNING,
-    DifferenceKind.WRITE_KEY: DifferenceLevel.WARNING,
-    DifferenceKind.KMS_ENDPOINT: DifferenceLevel.NOTE,
-    DifferenceKind.ORDER: DifferenceLevel.NOTE,
+LEVELS: Final[Mapping[DifferenceKind, LintLevel]] = {
+    DifferenceKind.WRITTEN_NOT_READ: LintLevel.ERROR,
+    DifferenceKind.OTHER_BYTES: LintLevel.WARNING,
+    DifferenceKind.RENAMED: LintLevel.WARNING,
+    DifferenceKind.MISSING: LintLevel.WARNING,
+    DifferenceKind.WRITE_KEY: LintLevel.WARNING,
+    DifferenceKind.KMS_ENDPOINT: LintLevel.ADVICE,
+    DifferenceKind.ORDER: LintLevel.ADVICE,
 }
 
 
@@ -100,7 +93,7 @@ class Difference(msgspec.Struct, frozen=True):
     others: tuple[tuple[KeyOfRule, tuple[int, ...]], ...] = ()
 
     @property
-    def level(self) -> DifferenceLevel:
+    def level(self) -> LintLevel:
         """How bad it is."""
         return LEVELS[self.kind]
 

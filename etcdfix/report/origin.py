@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from etcdfix import __version__
@@ -34,9 +35,9 @@ def shown_configuration(configuration: EncryptionConfiguration | None) -> Report
     return ReportConfiguration(shown_word(configuration.path), configuration.sha256)
 
 
-def shown_configurations(configurations: Sequence[EncryptionConfiguration]) -> list[ReportConfiguration]:
-    """Return which configurations were looked at."""
-    return [ReportConfiguration(shown_word(one.path), one.sha256) for one in configurations]
+def shown_file(path: Path, raw: bytes) -> ReportConfiguration:
+    """Return a file with these bytes as reports have it."""
+    return ReportConfiguration(shown_word(str(path)), f"sha256:{hashlib.sha256(raw).hexdigest()}")
 
 
 def shown_source(description: SourceDescription, kube_system_uid: str | None) -> ReportSource:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from etcdfix.report.configurations_model import ConfiguredKeyName, MergeRecord
+from etcdfix.report.configurations import ConfiguredKey, FileRecord
 from etcdfix.report.encryption_model import FindingGroup
 from etcdfix.report.model import Remedy, ReportConfiguration, SourcedReport
 
@@ -76,7 +76,7 @@ class RecoveredRule(msgspec.Struct, frozen=True):
     """What a configuration has for some resources, in the order in which it is tried; the first one writes."""
 
     resources: list[str]
-    keys: list[ConfiguredKeyName]
+    keys: list[ConfiguredKey]
 
 
 class RecoveredConfiguration(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +165,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
     groups: list[FindingGroup]
     notes: list[str]
     next: Remedy | None
-    audit_records: list[MergeRecord]
+    audit_records: list[FileRecord]
     no_record: str
     complete: bool
     incomplete_reasons: list[str]

@@ -231,7 +231,7 @@ def two_writers(again: RepeatedOptions, words: Sequence[str]) -> Iterator[Remedy
     """
     yield Remedy(
         "Compare the encryption configurations of all API servers: two of them seem to write with different keys",
-        Command(text=again.encryption_diff()),
+        Command(text=again.encryption_check()),
         "Copy the file from every control-plane node; add a FILE for each further one.",
     )
     yield Remedy(

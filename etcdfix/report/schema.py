@@ -12,11 +12,7 @@ from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.report.backup_model import BackupList, BackupPruning, BackupVerification
 from etcdfix.report.cause_model import CauseList, CausePage
 from etcdfix.report.compare_model import ComparisonReport
-from etcdfix.report.configurations_model import (
-    EncryptionDiffReport,
-    EncryptionLintReport,
-    EncryptionMergeReport,
-)
+from etcdfix.report.configurations import EncryptionCheckReport, EncryptionMergeReport
 from etcdfix.report.copies_model import CopiesReport
 from etcdfix.report.diff_model import ReportDiff
 from etcdfix.report.doctor import DoctorReport
@@ -52,8 +48,7 @@ REPORTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "doctor": DoctorReport,
     "encryption-usage": EncryptionUsageReport,
     "compare": ComparisonReport,
-    "encryption-lint": EncryptionLintReport,
-    "encryption-diff": EncryptionDiffReport,
+    "encryption-check": EncryptionCheckReport,
     "encryption-merge": EncryptionMergeReport,
     "encryption-recover": EncryptionRecoverReport,
     "encryption-try": EncryptionTryReport,

@@ -320,9 +320,9 @@ def run_plan(file: str, *words: str) -> Command:
     return Command(("etcdfix", "plan", *options), writes=True)
 
 
-def encryption_diff() -> Command:
+def encryption_check() -> Command:
     """Return the command that compares the configurations of API servers, the one that was given among them."""
-    return Command(("etcdfix", "encryption", "diff", Part.GIVEN_CONFIGURATION, "FILE"))
+    return Command(("etcdfix", "encryption", "check", Part.GIVEN_CONFIGURATION, "FILE"))
 
 
 def encryption_try(words: Sequence[str]) -> Command:
@@ -527,8 +527,8 @@ class RepeatedOptions(RunOptions, frozen=True):
     def run_plan(self, file: str, *words: str) -> str:
         return run_plan(file, *words).line(self)
 
-    def encryption_diff(self) -> str:
-        return encryption_diff().line(self)
+    def encryption_check(self) -> str:
+        return encryption_check().line(self)
 
     def encryption_try(self, words: Sequence[str]) -> str:
         return encryption_try(words).line(self)

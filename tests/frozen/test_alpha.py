@@ -37,8 +37,6 @@ COMMANDS: dict[str, list[str]] = {
 }
 LOST = ["--encryption-config", "fixtures/snapshots/alpha/config-lost.yaml", "--no-kms"]
 DAMAGED = "/registry/secrets/pay/tls-gcm-7"
-INVALID = "fixtures/configs/invalid/kms-everything-wrong.yaml"
-OTHER = "fixtures/snapshots/alpha/write-gcm.yaml"
 # Of these the text alone.
 TEXTS: dict[str, list[str]] = {
     **{name: [*arguments, "--snapshot", SNAPSHOT, *LOST] for name, arguments in COMMANDS.items()},
@@ -49,11 +47,6 @@ TEXTS: dict[str, list[str]] = {
     "history": ["history", DAMAGED, "--snapshot", SNAPSHOT, *LOST],
     "copies": ["copies", DAMAGED, "--snapshot", SNAPSHOT, *LOST],
     "compare": ["compare", "--with-snapshot", SNAPSHOT, "--snapshot", SNAPSHOT, "--revision", "560", *LOST],
-    "encryption-usage": ["encryption", "usage", "--snapshot", SNAPSHOT, *LOST],
-    "encryption-try": ["encryption", "try", "--snapshot", SNAPSHOT, *LOST, "--candidate-config", OTHER],
-    "encryption-what-if": ["encryption", "what-if", "--snapshot", SNAPSHOT, *LOST, "--new", OTHER],
-    "encryption-lint": ["encryption", "lint", INVALID],
-    "encryption-diff": ["encryption", "diff", OTHER, "fixtures/snapshots/alpha/config-lost.yaml"],
     "no-snapshot": ["scan", "--snapshot", "README.md"],
     "no-configuration": ["scan", "--snapshot", SNAPSHOT],
     "unknown-resource": ["scan", "--snapshot", SNAPSHOT, "secrt"],

@@ -21,8 +21,7 @@ COMMANDS: Commands = {
         f"{_HERE}.what_if",
         "Say what another configuration would make unreadable, before it is deployed.",
     ),
-    "lint": (f"{_HERE}.lint", "Say what is wrong with an EncryptionConfiguration."),
-    "diff": (f"{_HERE}.diff", "Say what several EncryptionConfigurations do otherwise."),
+    "check": (f"{_HERE}.check", "Check EncryptionConfigurations, and compare several."),
     "merge": (f"{_HERE}.merge", "Join several EncryptionConfigurations to one that reads what any reads."),
     "recover": (
         f"{_HERE}.recover",

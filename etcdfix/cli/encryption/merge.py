@@ -13,7 +13,8 @@ from etcdfix.cli.output import require_output
 from etcdfix.cli.output_options import form_option
 from etcdfix.inputs.outputfile import destination
 from etcdfix.operations.look.encryption.merge import merge_files, require_new
-from etcdfix.report.formats.configurations import MERGE_FORMATS
+from etcdfix.report.render import FORMS, write
+from etcdfix.text.commands import RunOptions
 
 MEANINGS: dict[int, str] = {
     ExitCode.NOTHING_WRONG: "written",
@@ -33,7 +34,7 @@ MEANINGS: dict[int, str] = {
     help="Record the merge here, or write nothing.  [default: audit.jsonl in /var/lib/etcdfix for root, else in "
     "$XDG_STATE_HOME/etcdfix; without it where that cannot be written, and this is said]",
 )  # fmt: skip
-@form_option(MERGE_FORMATS, help_text="Form of what is said about it on standard output.")
+@form_option(FORMS, help_text="Form of what is said about it on standard output.")
 def command(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | None, output: str) -> int:
     """Join EncryptionConfigurations to one that reads everything that any of them reads, and say what was decided.
 
@@ -52,6 +53,6 @@ def command(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | Non
         audit_log=audit_log.absolute() if audit_log is not None else None,
     )
     with destination(None, ()) as stream:
-        MERGE_FORMATS[output](report, stream)
+        write(report, output, stream, RunOptions())
         stream.flush()
     return ExitCode.NOTHING_WRONG

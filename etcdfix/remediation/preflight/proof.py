@@ -276,7 +276,7 @@ def _not_lost(found: Examination) -> str:
     if found.verdict.fitting_key:
         return f"it was written under {found.verdict.fitting_key}: fix the configuration"
     if found.verdict.two_writers:
-        return "compare the files of all API servers: etcdfix encryption diff FILE FILE"
+        return "compare the files of all API servers: etcdfix encryption check FILE FILE"
     if found.verdict.not_asked:
         return f"the plugin of {found.verdict.not_asked} did not answer whether it opens it: start it, and try again"
     return (

@@ -91,11 +91,11 @@ def test_two_that_write_in_turns(registry: Attacked, kind: str) -> None:
         registry.keyed(kind, own)
         registry.refuses(
             written[other], *EVERY_FLAG,
-            says=["can cure this (wrong-key: ", "two API servers seem to write"], hint="etcdfix encryption diff",
+            says=["can cure this (wrong-key: ", "two API servers seem to write"], hint="etcdfix encryption check",
         )  # fmt: skip
         registry.refuses(
             written[other], *EVERY_FLAG, *declared(f"{kind}/v1/key1"),
-            says=["does not name a key", "that could be lost"], hint="etcdfix encryption diff",
+            says=["does not name a key", "that could be lost"], hint="etcdfix encryption check",
         )  # fmt: skip
 
 

@@ -607,7 +607,7 @@ def test_what_two_writers_leave_begins_with_their_configurations() -> None:
     found = found_with(Cause.WRONG_KEY, Outcome.DECRYPT_FAILURE)
     found = msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, two_writers=True))
     first, second, *_ = remedies_for(found, RepeatedOptions(source=("--snapshot", "s.db")))
-    assert first.command.text == "etcdfix encryption diff FILE FILE"
+    assert first.command.text == "etcdfix encryption check FILE FILE"
     assert (
         second.command.text
         == "etcdfix encryption try --snapshot s.db --candidate-config FILE /registry/secrets/shop/web"

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.config import EncryptionConfiguration, load_configuration, parse_configuration
 from etcdfix.encryption.config_merge import MADE_BY, merge, merged_file
 from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import AuditError, ConfigurationError, RemediationRefused, why
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
-from etcdfix.operations.look.encryption.diff import load_configurations, short_names
+from etcdfix.operations.look.encryption.check import short_names
 from etcdfix.remediation.audit.log import RESERVE_SUFFIX, AuditLog
 from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
 from etcdfix.remediation.audit.record_line import Draft
 from etcdfix.remediation.durable import default_audit_log
-from etcdfix.report.configurations_model import (
+from etcdfix.report.configurations import (
     EncryptionMergeReport,
+    FileRecord,
     MergeDecision,
     MergedKey,
     MergedRule,
-    MergeRecord,
 )
 from etcdfix.report.model import ReportConfiguration
-from etcdfix.report.origin import TOOL, shown_configurations, shown_word, timestamp
+from etcdfix.report.origin import TOOL, shown_file, shown_word, timestamp
 
 OpenOutput = Callable[[], AbstractContextManager[BinaryIO]]
 """Opens the file that is written."""
@@ -69,12 +68,14 @@ def merge_files(
     """
     path = audit_log if audit_log is not None else default_audit_log()
     _require_other_file(output, path)
-    configurations = load_configurations(paths)
+    if len(paths) < 2:
+        raise ConfigurationError("one file is not enough", hint="name two or more: FILE FILE...")
+    configurations = [load_configuration(path) for path in paths]
     made_at = timestamp()
     names = short_names([shown_word(configuration.path) for configuration in configurations])
     merged = merge(configurations, names)
     text = merged_file(merged, configurations, made_at=made_at)
-    written = ReportConfiguration(shown_word(str(output)), f"sha256:{hashlib.sha256(text).hexdigest()}")
+    written = shown_file(output, text)
     with ExitStack() as stack:
         operator = Operator.of_this_process()
         log, no_record = None, ""
@@ -101,7 +102,7 @@ def merge_files(
     return EncryptionMergeReport(
         tool=TOOL,
         generated_at=made_at,
-        files=shown_configurations(configurations),
+        files=[ReportConfiguration(shown_word(one.path), one.sha256) for one in configurations],
         output=written,
         rules=_rules(parse_configuration(text, path=str(output)), configurations),
         decisions=[
@@ -152,17 +153,22 @@ def _entry(
         type=RecordType.MERGE,
         verb=Verb.MERGE,
         operator=operator,
-        subject=Subject(
-            key=b"", group="apiserver.config.k8s.io", api_version="v1", resource="encryptionconfigurations",
-            namespace="", name=written.path,
-        ),
+        subject=subject_of(written),
         detail=f"encryption {MADE_BY}: "
         + ", ".join(f"{shown_word(file.path)} {file.sha256}" for file in files)
         + f" merged into {written.path} {written.sha256}",
+    )
+
+
+def subject_of(written: ReportConfiguration) -> Subject:
+    """Return the subject of a record about an EncryptionConfiguration that etcdfix wrote to a file."""
+    return Subject(
+        key=b"", group="apiserver.config.k8s.io", api_version="v1", resource="encryptionconfigurations",
+        namespace="", name=written.path,
     )  # fmt: skip
 
 
-def _record(log: AuditLog, draft: Draft, output: Path, made: os.stat_result, *, must: bool) -> MergeRecord:
+def _record(log: AuditLog, draft: Draft, output: Path, made: os.stat_result, *, must: bool) -> FileRecord:
     """Record a merge whose file is in place; where that fails and it must not, remove the file again.
 
     The file stays where something of the record is in the log all the same, so that the log stays true.
@@ -180,7 +186,7 @@ def _record(log: AuditLog, draft: Draft, output: Path, made: os.stat_result, *, 
         raise AuditError(
             reason, path=log.path, hint=kept if os.path.lexists(output) else f"{output} was removed again"
         ) from error
-    return MergeRecord(str(log.path), link.sequence, f"sha256:{link.sha256}")
+    return FileRecord(str(log.path), link.sequence, f"sha256:{link.sha256}")
 
 
 def _sync(directory: Path) -> None:

@@ -26,7 +26,7 @@ from etcdfix.operations.look.encryption.bootstrap_values import (
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, Tried, TryRequest, try_candidates
 from etcdfix.operations.look.encryption.node_stages import NodeStages, read_node_stages
 from etcdfix.operations.look.encryption.recover_advice import next_step, notes
-from etcdfix.report.configurations_model import ConfiguredKeyName, MergeRecord
+from etcdfix.report.configurations import ConfiguredKey, FileRecord
 from etcdfix.report.encryption_model import CandidateResult
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import report_origin, shown_word
@@ -105,7 +105,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     files: Mapping[str, ReportConfiguration] = msgspec.field(default_factory=dict)
-    records: tuple[MergeRecord, ...] = ()
+    records: tuple[FileRecord, ...] = ()
     no_record: str = ""
 
 
@@ -354,7 +354,7 @@ def _rules(configuration: EncryptionConfiguration | None) -> list[RecoveredRule]
     return [
         RecoveredRule(
             rule.rule.split(","),
-            [ConfiguredKeyName(key.transformer, key.key_fingerprint) for key in rule.keys],
+            [ConfiguredKey(key.transformer, key.key_fingerprint) for key in rule.keys],
         )
         for rule in dict.fromkeys(Transformers.from_configuration(configuration).rules)
         if rule.rule is not None

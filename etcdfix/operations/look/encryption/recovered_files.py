@@ -11,7 +11,7 @@ from etcdfix.operations.look.encryption.recover import Found, Recovered, Saved, 
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
 from etcdfix.remediation.durable import SafeDirectory, default_audit_log, open_directory
-from etcdfix.report.configurations_model import MergeRecord
+from etcdfix.report.configurations import FileRecord
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import SourceDescription
@@ -54,13 +54,13 @@ def save_configurations(
             )
             for one, _ in wanted
         }
-        records: list[MergeRecord] = []
+        records: list[FileRecord] = []
         no_record = ""
         try:
             log = stack.enter_context(_open_log(audit_log, operator))
             for one, _ in wanted:
                 link = log.append(_entry(operator, found, one, files[one.name], description))
-                records.append(MergeRecord(str(log.path), link.sequence, f"sha256:{link.sha256}"))
+                records.append(FileRecord(str(log.path), link.sequence, f"sha256:{link.sha256}"))
         except (RemediationRefused, AuditError) as error:
             if audit_log is not None:
                 raise

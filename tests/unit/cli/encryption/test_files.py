@@ -1,4 +1,4 @@
-"""``etcdfix encryption lint``, ``diff`` and ``merge``: codes, files, records, and no key in any output."""
+"""``etcdfix encryption check``, ``diff`` and ``merge``: codes, files, records, and no key in any output."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,10 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import NotDurable
 from etcdfix.operations.look.encryption import merge as merge_module
-from etcdfix.operations.look.encryption.diff import short_names
+from etcdfix.operations.look.encryption.check import check_files, short_names
 from etcdfix.remediation.audit.verify import read_records, verify
+from etcdfix.report.render.text import text_lines
+from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import own_directory
 from tests.support.objects import IDENTITY, configuration_yaml, provider
 
@@ -208,7 +211,7 @@ def test_without_the_default_log_it_is_said(
     monkeypatch.setattr(merge_module, "default_audit_log", lambda: tmp_path / "made" / "audit.jsonl")
     words = ["--output-file", str(tmp_path / "two.yaml")]
     assert run(["encryption", "merge", str(today), str(older), *words]) == 0
-    assert "record 1 (sha256:" in capfd.readouterr().out
+    assert "record 1" in capfd.readouterr().out
 
 
 def test_merge_refuses_what_api_servers_refuse(
@@ -235,8 +238,7 @@ def test_a_key_in_the_place_of_a_file_is_not_repeated(
     for words in (
         ["encryption", "try", "--snapshot", "none.db", "--no-encryption", "--candidate-config", typed],
         ["encryption", "what-if", "--snapshot", "none.db", "--no-encryption", "--new", typed],
-        ["encryption", "lint", typed],
-        ["encryption", "diff", str(today), typed],
+        ["encryption", "check", str(today), typed],
         ["encryption", "merge", str(today), typed, *merged],
         ["scan", "--snapshot", "none.db", "--encryption-config", typed],
     ):
@@ -246,39 +248,49 @@ def test_a_key_in_the_place_of_a_file_is_not_repeated(
         assert typed[-12:] not in told
 
 
-def test_diff(today: Path, older: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["encryption", "diff", str(today), str(today)]) == 0
-    assert capfd.readouterr().out.startswith("NO DIFFERENCE")
-    assert run(["encryption", "diff", str(today), str(older)]) == 1
-    out, err = capfd.readouterr()
-    assert out.startswith("DANGER: secrets: values that today.yaml writes, with aescbc/v1/k (fp:")
-    assert_no_keys(out, err)
-    assert run(["encryption", "diff", str(today), str(older), "-o", "json"]) == 1
-    report = json.loads(capfd.readouterr().out)
-    assert [one["level"] for one in report["differences"]] == ["danger", "danger", "warning"]
-    assert run(["encryption", "diff", str(today), str(older), "-o", "yaml"]) == 1
-    assert run(["encryption", "diff", str(today)]) == 2
+def test_several_files_are_checked_and_compared(
+    today: Path, older: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def checked(*words: str) -> tuple[int, dict[str, Any]]:
+        code = run(["encryption", "check", *words, "-o", "json"])
+        out, err = capfd.readouterr()
+        assert_no_keys(out, err)
+        return code, json.loads(out)
+
+    code, alike = checked(str(older), str(older))
+    assert (code, alike["compared"]) == (0, True)
+    assert all((one["level"], one["files"]) == ("advice", [0, 1]) for one in alike["findings"])
+    code, report = checked(str(today), str(older))
+    assert code == 1
+    found = [(one["check"], one["level"], one["files"], one["lacks"]) for one in report["findings"]]
+    assert found[:3] == [
+        ("written-not-read", "error", [0], [1]), ("written-not-read", "error", [1], [0]),
+        ("key-missing", "warning", [0], [1]),
+    ]  # fmt: skip
+    refused = written(today.parent / "bad.yaml", provider("aescbc", k=KEY[:15]))
+    code, report = checked(str(today), str(refused))
+    assert (code, report["compared"], report["findings"][0]["files"]) == (1, False, [1])
 
 
-def test_lint(today: Path, older: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["encryption", "lint", str(older)]) == 0
-    out, err = capfd.readouterr()
-    assert out.startswith("Nothing wrong with ")
-    assert_no_keys(out, err)
-    assert run(["encryption", "lint", str(older), "--fail-on", "advice"]) == 1
+def test_the_first_screen_of_a_check(today: Path, older: Path) -> None:
+    document = check_files([today, older]).document()
+    assert document.status.headline.startswith("2 files do not read and write alike: 2 errors, ")
+    assert document.next is not None
+    assert document.next.action.startswith("Add this key to the files that lack it")
+    assert len([*text_lines(document, RunOptions(), 100)]) <= 24
+
+
+def test_levels_decide_the_exit_code(today: Path, older: Path, tmp_path: Path) -> None:
+    def code(*words: object) -> int:
+        return run(["encryption", "check", *map(str, words)])
+
+    assert (code(older), code(older, "--fail-on", "advice")) == (0, 1)
     today.chmod(0o644)
-    assert run(["encryption", "lint", str(today)]) == 1
-    assert run(["encryption", "lint", str(today), "--fail-on", "error"]) == 0
-    capfd.readouterr()
+    assert (code(today), code(today, "--fail-on", "error")) == (1, 0)
     refused = written(tmp_path / "bad.yaml", provider("aescbc", k=KEY[:15]))
-    assert run(["encryption", "lint", str(refused), "--fail-on", "error", "-o", "json"]) == 1
-    report = json.loads(capfd.readouterr().out)
-    assert (report["counts"]["error"], report["findings"][0]["check"]) == (1, "refused")
-    assert run(["encryption", "lint", str(refused)]) == 1
-    assert capfd.readouterr().out.startswith("REFUSED by API servers: ")
+    assert code(refused, "--fail-on", "error") == 1
     (tmp_path / "text.yaml").write_text("hello")
-    assert run(["encryption", "lint", str(tmp_path / "text.yaml")]) == 2
-    assert run(["encryption", "lint", str(tmp_path / "none.yaml")]) == 2
+    assert (code(tmp_path / "text.yaml"), code(tmp_path / "none.yaml")) == (2, 2)
 
 
 @pytest.mark.parametrize(

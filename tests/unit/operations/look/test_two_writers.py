@@ -63,6 +63,6 @@ def test_an_explanation_says_the_same(server: str) -> None:
     assert report.finding.cause == "wrong-key"
     assert "two API servers seem to write" in report.finding.message
     first, second, *_ = (remedy.command.text for remedy in report.finding.remedies)
-    assert first.startswith("etcdfix encryption diff ")
+    assert first.startswith("etcdfix encryption check ")
     assert second.startswith("etcdfix encryption try ")
     assert second.endswith(f" {key.decode()}")

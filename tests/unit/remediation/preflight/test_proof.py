@@ -131,7 +131,7 @@ def test_a_key_that_two_servers_write_with_is_not_lost(cause: Cause, declared: s
     around = alike(found, KeyCounts(opened=20, failed=20, last_failing=49))
     error = refusal(found, around, declared=declared, risks=ALL_RISKS)
     assert error.rule == (Rule.DECLARATION if declared else Rule.CURABLE_BY_CONFIGURATION)
-    assert "etcdfix encryption diff" in error.hint
+    assert "etcdfix encryption check" in error.hint
     assert "--declare-key-lost" not in error.hint
 
 

@@ -1,0 +1,317 @@
+"""The published shapes of what is said of EncryptionConfigurations as files (``etcdfix/v1``), and their documents.
+
+No key material stands in any of them: encryption keys are named by transformer and fingerprint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from etcdfix.report.cases import Case, CaseState
+from etcdfix.report.document import Column, Document, Facts, State, Status, Step, Table
+from etcdfix.report.model import PublishedReport, ReportConfiguration
+from etcdfix.text.words import counted
+
+LEVELS: Final = ("error", "warning", "advice")
+"""Of findings, the worst first."""
+
+
+class ConfiguredKey(msgspec.Struct, frozen=True):
+    """An encryption key, KMS provider or identity; ``key_fingerprint`` is "" for the latter two."""
+
+    transformer: str
+    key_fingerprint: str
+
+    def __str__(self) -> str:
+        return f"{self.transformer} ({self.key_fingerprint})" if self.key_fingerprint else self.transformer
+
+
+class RuleKeys(msgspec.Struct, frozen=True):
+    """What a file has for some resources, in the order in which it is tried; the first one writes."""
+
+    resources: list[str]
+    keys: list[ConfiguredKey]
+
+
+class KeyInPlace(msgspec.Struct, frozen=True):
+    """What some files have in the place of a key; ``files`` counts from 0."""
+
+    key: ConfiguredKey
+    files: list[int]
+
+
+class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong with a file, or that several files do otherwise.
+
+    Attributes:
+        check: Which, one word that does not change.
+        level: ``error``: API servers refuse the file, or one file writes what another one cannot read; ``warning``: a
+            file does not protect, or does not read, what it seems to; ``advice``.
+        files: Which files have it, or write so; numbers count from 0 in ``files`` of the report.
+        line: Where, from 1; 0 where it is about whole files.
+        place: The same as a path, ``resources[0].providers[1]``; "" for whole files.
+        resources: For which; empty where it is not about a resource.
+        key: Which encryption key or provider differs; null for none, or several.
+        lacks: Files that do not have it.
+        others: What those have in its place.
+        message: What was found.
+        next_step: What to do.
+    """
+
+    check: str
+    level: str
+    files: list[int]
+    line: int = 0
+    place: str = ""
+    resources: list[str] = []
+    key: ConfiguredKey | None = None
+    lacks: list[int] = []
+    others: list[KeyInPlace] = []
+    message: str
+    next_step: str
+
+
+class ComparedRule(msgspec.Struct, frozen=True):
+    """What the files have for some resources.
+
+    Attributes:
+        resources: Which.
+        same: The files do not differ.
+        covered: Whether each file names the resources, or a wildcard for them; else identity alone serves.
+        keys: What each file tries, in order; the first one writes.
+    """
+
+    resources: list[str]
+    same: bool
+    covered: list[bool]
+    keys: list[list[ConfiguredKey]]
+
+
+class EncryptionCheckReport(PublishedReport, frozen=True, kw_only=True):
+    """What is wrong with some files, and what they do otherwise.
+
+    Attributes:
+        files: In the order given.
+        compared: There are several, and API servers take each of them.
+        findings: The worst first.
+        rules: What each file has for each resource; empty where they were not compared.
+    """
+
+    kind: str = "EncryptionCheckReport"
+    files: list[ReportConfiguration]
+    compared: bool
+    findings: list[CheckFinding]
+    rules: list[ComparedRule]
+
+    def document(self) -> Document:
+        """Return how many findings there are, what to do about the worst, and all of them."""
+        findings = self.findings
+        names = [str(number) for number in range(1, len(self.files) + 1)]
+        rows = [
+            (
+                one.level.upper(),
+                one.check,
+                ", ".join(names[at] for at in one.files) + (f" line {one.line}" if one.line else ""),
+                ", ".join(one.resources) or one.place,
+                one.message,
+                one.next_step,
+            )
+            for one in findings
+        ]
+        bad = any(one.level != "advice" for one in findings)
+        return Document(
+            status=Status(State.FINDINGS if bad else State.OK, self._headline()),
+            about=Facts(facts=[("time", self.generated_at), ("version", f"etcdfix {self.tool.version}")]),
+            next=Step(findings[0].next_step) if findings else None,
+            sections=[
+                Table(columns=_FINDING, rows=rows, noun="finding", brief=4),
+                files_table(self.files, names, wide=len(self.files) == 1),
+                Table(
+                    title="What each file tries, in order; the first key writes",
+                    columns=(Column("RESOURCES", folds=True), Column("FILE"), Column("KEYS", folds=True)),
+                    rows=[
+                        (
+                            ", ".join(rule.resources),
+                            names[at],
+                            ", ".join(map(str, keys)) + ("" if rule.covered[at] else " (not in this file)"),
+                        )
+                        for rule in self.rules
+                        if not rule.same
+                        for at, keys in enumerate(rule.keys)
+                    ],
+                    wide=True,
+                ),
+            ],
+        )
+
+    def cases(self) -> Iterator[Case]:
+        """Yield a test case for each finding, and one that passes where API servers take the files."""
+        if all(one.check != "refused" for one in self.findings):
+            yield Case(name="API servers accept the file", group=self.files[0].path)
+        for one in self.findings:
+            where = f"line {one.line}" if one.line else ",".join(one.resources)
+            yield Case(
+                name=f"{one.check} {where}".rstrip(),
+                group=self.files[one.files[0]].path,
+                state=CaseState.PASSED if one.level == "advice" else CaseState.FAILED,
+                type=one.check,
+                message=one.message,
+                detail=[f"{one.level}: {one.message}", one.next_step],
+            )
+
+    def _headline(self) -> str:
+        refused = any(one.check == "refused" for one in self.findings)
+        if len(self.files) == 1:
+            path = self.files[0].path
+            told = f"API servers refuse {path}" if refused else f"API servers take {path}"
+        elif not self.compared:
+            told = f"API servers refuse one of {len(self.files)} files, so they are not compared"
+        else:
+            alike = "" if all(rule.same for rule in self.rules) else "do not "
+            told = f"{len(self.files)} files {alike}read and write alike"
+        levels = [one.level for one in self.findings]
+        nouns = zip(LEVELS, ("error", "warning", "tip"), strict=True)
+        counts = [counted(levels.count(level), noun) for level, noun in nouns if level in levels]
+        return f"{told}: {', '.join(counts) or 'nothing is wrong'}"
+
+
+_FINDING: Final = (
+    Column("LEVEL"),
+    Column("CHECK"),
+    Column("FILE"),
+    Column("WHERE", folds=True, wide=True),
+    Column("WHAT", folds=True),
+    Column("WHAT TO DO", folds=True, wide=True),
+)
+
+
+def files_table(files: Sequence[ReportConfiguration], names: Sequence[str], *, wide: bool) -> Table:
+    """Return the files of a report, by the names that its other tables use."""
+    return Table(
+        columns=(Column("FILE"), Column("PATH", folds=True), Column("SHA256", wide=True)),
+        rows=[(name, file.path, file.sha256) for name, file in zip(names, files, strict=True)],
+        noun="file",
+        brief=6,
+        wide=wide,
+    )
+
+
+class MergedKey(msgspec.Struct, frozen=True):
+    """A key of the merged file; ``file`` is the first that has it, from 0; -1 for one that was added."""
+
+    transformer: str
+    key_fingerprint: str
+    file: int
+
+
+class MergedRule(msgspec.Struct, frozen=True):
+    """What the merged file has for some resources, in the order in which it is tried; the first one writes."""
+
+    resources: list[str]
+    keys: list[MergedKey]
+
+
+class MergeDecision(msgspec.Struct, frozen=True):
+    """Something that had to be decided.
+
+    Attributes:
+        decision: What kind, one word that does not change.
+        resources: For which; empty where it is not about a resource.
+        transformer: Which encryption key or provider, "" for none.
+        message: What was decided and why.
+    """
+
+    decision: str
+    resources: list[str]
+    transformer: str
+    message: str
+
+
+class FileRecord(msgspec.Struct, frozen=True):
+    """Where the making of a file stands in an audit log."""
+
+    path: str
+    sequence: int
+    hash: str
+
+
+MARKED: Final = (
+    "It holds encryption keys, and only its owner may read it. etcdfix changes nothing in etcd while it is the "
+    "--encryption-config."
+)
+"""About a file that etcdfix made."""
+
+
+def not_recorded(reason: str) -> list[str]:
+    """Return the stake that says why no audit log has a record of a file; none where one has."""
+    return [f"NOT RECORDED in an audit log: {reason}"] if reason else []
+
+
+class EncryptionMergeReport(PublishedReport, frozen=True, kw_only=True):
+    """What a merge made.
+
+    Attributes:
+        files: What was merged, today's first.
+        output: The file that was written, and its digest.
+        rules: What it has for each resource.
+        decisions: What had to be decided.
+        audit_record: The record of it; null where there is none.
+        no_record: Why there is none, else "".
+    """
+
+    kind: str = "EncryptionMergeReport"
+    files: list[ReportConfiguration]
+    output: ReportConfiguration
+    rules: list[MergedRule]
+    decisions: list[MergeDecision]
+    audit_record: FileRecord | None
+    no_record: str
+
+    def document(self) -> Document:
+        """Return where the file is, what had to be decided, and what comes first for each resource."""
+        record = self.audit_record
+        names = [str(number) for number in range(1, len(self.files) + 1)]
+        return Document(
+            status=Status(
+                State.DONE,
+                f"WRITTEN: {self.output.path} reads everything that the {len(self.files)} files read",
+            ),
+            about=Facts(
+                facts=[
+                    ("digest", self.output.sha256),
+                    (
+                        "record",
+                        f"record {record.sequence} ({record.hash}) in {record.path}" if record else "",
+                    ),
+                ]
+            ),
+            stakes=[MARKED, *not_recorded(self.no_record)],
+            sections=[
+                Table(
+                    title="What was decided" if self.decisions else "",
+                    columns=(Column("DECISION"), Column("RESOURCES", folds=True), Column("WHAT", folds=True)),
+                    rows=[(one.decision, ", ".join(one.resources), one.message) for one in self.decisions],
+                    noun="decision",
+                    brief=3,
+                ),
+                Table(
+                    title="What the new file tries, in order; the first key of a resource writes",
+                    columns=(Column("RESOURCES", folds=True), Column("KEY"), Column("FROM FILE")),
+                    rows=[
+                        (
+                            ", ".join(rule.resources),
+                            str(ConfiguredKey(key.transformer, key.key_fingerprint)),
+                            names[key.file] if key.file >= 0 else "added",
+                        )
+                        for rule in self.rules
+                        for key in rule.keys
+                    ],
+                    noun="key",
+                    brief=5,
+                ),
+                files_table(self.files, names, wide=True),
+            ],
+        )

@@ -17,9 +17,8 @@ from etcdfix.cli.report_place import report_place
 from etcdfix.cli.single_key import single_key
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.explain_cause import cause_list, cause_page, named_cause
-from etcdfix.report.explain_model import ExplainReport
-from etcdfix.report.formats.causes import CAUSE_FORMATS
-from etcdfix.report.formats.explain import EXPLAIN_FORMATS
+from etcdfix.report.explain import ExplainReport
+from etcdfix.text.commands import RunOptions
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "explained; a key that can be read, or that holds no object of the API",
@@ -37,7 +36,7 @@ _HEALTHY = frozenset({"readable", "not-an-object"})
 @object_options
 @source_options
 @reading_options
-@report_options(EXPLAIN_FORMATS)
+@report_options()
 def command(*, word: str, output: str, output_file: Path | None, **options: Any) -> int:
     """Explain one key, or a cause. Reads only.
 
@@ -51,9 +50,9 @@ def command(*, word: str, output: str, output_file: Path | None, **options: Any)
     it. For that nothing is read but what is installed. Without a word, all causes are listed.
     """
     if not is_key(word) and "/" not in word:
-        document = cause_page(named_cause(word)) if word else cause_list()
+        about = cause_page(named_cause(word)) if word else cause_list()
         with report_place(output_file, (), output) as place:
-            place.write(CAUSE_FORMATS, document)
+            place.show(about, RunOptions())
         return ExitCode.NOTHING_WRONG
     wanted = wanted_object(word, options)
     with single_key(options, wanted, output_file, output) as opened:
@@ -65,7 +64,7 @@ def command(*, word: str, output: str, output_file: Path | None, **options: Any)
             opened.source, request, plugins=opened.plugins, progress=progress_of(opened.source)
         )
         report = opened.kept(result.report, result.problems, result.ended)
-        opened.place.write(EXPLAIN_FORMATS, report)
+        opened.place.show(report, request.same_again)
     return result.ended.exit_code if result.ended is not None else _exit_code(report)
 
 

@@ -115,10 +115,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
-    """Things to do, in this order."""
+    """Things to do, in this order; ``brief``: so many stand in the text form, 0 for all."""
 
     title: str = "What to do"
     steps: Sequence[Step]
+    brief: int = 0
     wide: bool = False
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from etcdfix.model import Outcome
-from etcdfix.report.document import Document, Facts
+from etcdfix.report.document import Document, Facts, Step
 from etcdfix.sources.base import Segment
 from etcdfix.text.commands import Command
 
@@ -126,6 +126,10 @@ class Remedy(msgspec.Struct, frozen=True):
     action: str
     command: Command = msgspec.field(default_factory=Command)
     note: str = ""
+
+    def step(self) -> Step:
+        """Return it as a document has it."""
+        return Step(self.action, self.command, self.note)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -10,14 +10,14 @@ import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.report.backup_model import BackupList, BackupPruning, BackupVerification
-from etcdfix.report.cause_model import CauseList, CausePage
+from etcdfix.report.cause import CauseList, CausePage
 from etcdfix.report.compare_model import ComparisonReport
 from etcdfix.report.configurations import EncryptionCheckReport, EncryptionMergeReport
 from etcdfix.report.copies_model import CopiesReport
 from etcdfix.report.diff_model import ReportDiff
 from etcdfix.report.doctor import DoctorReport
 from etcdfix.report.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
-from etcdfix.report.explain_model import ExplainReport
+from etcdfix.report.explain import ExplainReport
 from etcdfix.report.heal_model import HealReport
 from etcdfix.report.history_model import HistoryReport
 from etcdfix.report.impact_model import ImpactReport, NamespaceReport, OrphansReport

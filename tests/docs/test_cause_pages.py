@@ -12,12 +12,12 @@ import os
 import re
 import shlex
 from pathlib import Path
+from textwrap import wrap
 
 import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.operations.look.explain_cause import cause_summary
-from etcdfix.report.formats.causes import head_lines
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.server_messages import SERVER_MESSAGES
 from tests.exam.kinds_of_damage import DAMAGES
@@ -30,7 +30,16 @@ WIDTH = 80
 
 
 def head(cause: Cause) -> str:
-    return "\n".join(head_lines(cause_summary(cause))) + "\n"
+    about = cause_summary(cause)
+    lines = [
+        f"# {cause}",
+        "",
+        *wrap(f"*{about.title[:1].upper()}{about.title[1:]}.* {about.meaning}", WIDTH - 1),
+        "",
+    ]
+    for name, text in about.facts():
+        lines.append("\n  ".join(wrap(f"- **{name}:** {text}", WIDTH - 3, break_on_hyphens=False)))
+    return "\n".join([*lines, *(f"  - `{text}`" for text in about.server_messages), ""])
 
 
 def page(cause: Cause) -> str:

@@ -19,16 +19,17 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.model import Outcome
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
-from etcdfix.report.explain_model import ExplainReport, Where
-from etcdfix.report.formats.explain import EXPLAIN_FORMATS
+from etcdfix.report.explain import ExplainReport, Where
 from etcdfix.report.formats.history import HISTORY_FORMATS
 from etcdfix.report.objects import Viewer
+from etcdfix.report.render import FORMS
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.alpha_oracle import ORACLE
 from tests.support.collecting import ALPHA
 from tests.support.kms_plugin import KMSPlugin, load_keks
+from tests.support.rendering import rendered
 from tests.vectors.test_alpha_causes import all_keys, expected
 
 LAYOUT: Final = StorageLayout()
@@ -115,15 +116,14 @@ def test_the_cause_is_named_and_nothing_secret(key: str, alpha: Alpha) -> None:
     assert cause not in {one.cause for one in report.ruled_out}
     stored = [part for part in report.layout if part.where is Where.STORED]
     assert sum(part.length for part in stored) == report.finding.value_size
-    for name, write in EXPLAIN_FORMATS.items():
-        stream = io.BytesIO()
-        write(report, stream)
-        text = stream.getvalue().decode()
+    for form in FORMS:
+        text = rendered(report, form)
         assert_nothing_secret(alpha, text)
-        if name == "json":
+        if form == "json":
             jsonschema.validate(json.loads(text), SCHEMAS["explain"]())
-        if name == "table" and cause:
-            assert cause in text.partition("\n")[0]
+        if form == "text":
+            assert cause is None or cause in text.partition("\n")[0]
+            assert len(text.splitlines()) <= 24
 
 
 @pytest.mark.parametrize("key", sorted(ORACLE["damage"]))
@@ -154,9 +154,7 @@ def test_without_the_keys_nothing_secret_is_seen_either(configured: bool, alpha:
         report = explain_key(alpha.source, request).report
         assert report is not None
         assert report.finding is not None
-        stream = io.BytesIO()
-        EXPLAIN_FORMATS["table"](report, stream)
-        assert_nothing_secret(alpha, stream.getvalue().decode())
+        assert_nothing_secret(alpha, rendered(report, "wide"))
         if not configured:
             assert report.attempts == []
             assert report.peek is None

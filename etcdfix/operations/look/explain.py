@@ -27,7 +27,7 @@ from etcdfix.operations.look.explain_parts import (
 )
 from etcdfix.operations.look.history import HistoryRequest, kept_revisions, look_into_history
 from etcdfix.readable_revision import ReadableRevisions, Sought
-from etcdfix.report.explain_model import (
+from etcdfix.report.explain import (
     ExplainReport,
     KeptReadable,
     KeptRevisions,
@@ -45,8 +45,9 @@ from etcdfix.report.ways import Way, WayKind
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import key_base64, key_word, quote_command
+from etcdfix.text import commands
+from etcdfix.text.commands import Command, Part, RepeatedOptions
+from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY, KMS_DOUBTS, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination, KeyName
@@ -273,7 +274,7 @@ def _report(
         no_repair=no_repair,
         siblings=siblings,
         kept=kept,
-        cause_page=quote_command(["etcdfix", "explain", finding.cause]) if finding.cause else "",
+        cause_page=Command(("etcdfix", "explain", finding.cause)) if finding.cause else None,
         complete=not reasons,
         incomplete_reasons=reasons,
     )
@@ -322,7 +323,7 @@ def _kept(
         if found is not None
         else None,
         not_sought=sought.not_sought,
-        command=request.same_again.history(request.key),
+        command=commands.look("history", key_word(request.key)),
     )
 
 
@@ -382,11 +383,11 @@ def _kept_of_history(history: HistoryReport, request: ExplainRequest) -> KeptRev
         if newest is not None
         else None,
         not_sought="",
-        command=request.same_again.history(request.key),
+        command=commands.look("history", key_word(request.key)),
     )
 
 
 def _when_gone(history: HistoryReport, request: ExplainRequest) -> list[Remedy]:
-    again = request.same_again
+    copies = commands.copies(key_word(request.key), options=(Part.OTHER_PLACES,))
     ways = [history.next] if history.next is not None else []
-    return [*ways, other_copies(again.copies(request.key, *again.other_places)).remedy]
+    return [*ways, other_copies(copies.line(request.same_again)).remedy]

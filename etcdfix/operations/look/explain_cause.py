@@ -9,7 +9,8 @@ from typing import Final
 
 import etcdfix
 from etcdfix.errors import ConfigurationError
-from etcdfix.report.cause_model import CauseList, CausePage, CauseSummary, PageSection
+from etcdfix.report.cause import CauseList, CausePage, CauseSummary, PageSection
+from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.deletability import deletability_of_cause, risks_of_cause
@@ -22,7 +23,7 @@ _INSTALLED: Final = _PACKAGE / "cause_pages"
 _IN_THE_SOURCES: Final = _PACKAGE.parent / "docs" / "causes"
 _SECTION: Final = "\n## "
 _LONGEST_WORD: Final = 60
-# What the tests are to do with a block of commands: nothing for who reads it.
+# Marks for the tests, which readers do not need.
 _MARK: Final = re.compile(r"^ *<!-- .*? -->\n", re.MULTILINE)
 
 
@@ -43,7 +44,9 @@ def named_cause(word: str) -> Cause:
 
 def cause_list() -> CauseList:
     """Return what the catalogue says of every cause."""
-    return CauseList(causes=[cause_summary(cause) for cause in CATALOGUE])
+    return CauseList(
+        tool=TOOL, generated_at=timestamp(), causes=[cause_summary(cause) for cause in CATALOGUE]
+    )
 
 
 def cause_page(cause: Cause) -> CausePage:
@@ -54,6 +57,8 @@ def cause_page(cause: Cause) -> CausePage:
     """
     _head, *sections = page_text(cause).split(_SECTION)
     return CausePage(
+        tool=TOOL,
+        generated_at=timestamp(),
         about=cause_summary(cause),
         sections=[
             PageSection(title, text.strip("\n")) for title, _, text in (s.partition("\n") for s in sections)

@@ -13,7 +13,7 @@ from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
 from etcdfix.model import Attempt, Confidence, FailureReason, Outcome, Part, Peek, PeekState
 from etcdfix.repair import NO_REPAIR, unasked
-from etcdfix.report.explain_model import (
+from etcdfix.report.explain import (
     AttemptResult,
     KeyAttempt,
     LayoutPart,
@@ -79,12 +79,9 @@ def attempts_on(examiner: Examiner, found: Examination, seen: Observation | None
         place = (key.transformer, key.key_fingerprint)
         result, detail = _result(key, found, failed.get(place), opened=opened)
         opened = opened or result is AttemptResult.OPENED
-        provider, _, rest = key.transformer.partition("/")
         told.append(
             KeyAttempt(
                 rule=transformers.rule or "",
-                provider=provider,
-                name=rest.partition("/")[2],
                 transformer=key.transformer,
                 key_fingerprint=key.key_fingerprint or None,
                 result=result,

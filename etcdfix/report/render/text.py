@@ -145,7 +145,7 @@ class _Lines:
             case Table():
                 yield from self._titled(section.title, self._table(section))
             case Steps():
-                yield from self._titled(section.title, self._steps(section.steps))
+                yield from self._titled(section.title, self._steps(section))
             case Prose():
                 fold = (lambda text: [safe_text(text)]) if section.verbatim else self.folded
                 lines = (line for text in section.paragraphs for line in fold(text))
@@ -168,7 +168,8 @@ class _Lines:
             yield f"{name:<{widest}}  {first.strip()}"
             yield from more
 
-    def _steps(self, steps: Sequence[Step]) -> Iterator[str]:
+    def _steps(self, section: Steps) -> Iterator[str]:
+        steps = section.steps if self._wide or not section.brief else section.steps[: section.brief]
         for number, step in enumerate(steps, start=1):
             yield from self.folded(f"{number}. {step.action}")
             line = self.command(step.command)
@@ -176,6 +177,8 @@ class _Lines:
                 yield f"     {line}"
             if step.note and self._wide:
                 yield from self.folded(step.note, "   ")
+        if len(steps) < len(section.steps):
+            yield f"and {counted(len(section.steps) - len(steps), 'more step')}: -o wide lists them"
 
     def _tree(self, nodes: Sequence[Node], indent: str) -> Iterator[str]:
         for node in nodes:

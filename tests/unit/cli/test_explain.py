@@ -21,7 +21,10 @@ REPOSITORY = Path(__file__).parents[3]
 def test_every_cause_is_shown_as_plain_text(cause: Cause, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", cause.value]) == 0
     shown = capfd.readouterr().out
-    assert shown.startswith(f"{cause}\n")
+    assert shown.startswith(f"{cause}: ")
+    assert len(shown.splitlines()) <= 24
+    assert run(["explain", cause.value, "-o", "wide"]) == 0
+    shown = capfd.readouterr().out
     assert "**" not in shown
     assert "```" not in shown
     assert "<!--" not in shown
@@ -51,7 +54,7 @@ def test_the_list_names_every_cause(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_a_cause_may_be_written_in_capitals(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "WRONG-KEY"]) == 0
-    assert capfd.readouterr().out.startswith("wrong-key\n")
+    assert capfd.readouterr().out.startswith("wrong-key: ")
 
 
 def test_a_strangers_word_is_shown_safely(capfd: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +67,7 @@ def test_a_strangers_word_is_shown_safely(capfd: pytest.CaptureFixture[str]) -> 
 def test_a_page_goes_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "wrong-key", "--output-file", str(tmp_path / "page")]) == 0
     assert capfd.readouterr().out == ""
-    assert (tmp_path / "page").read_text().startswith("wrong-key\n")
+    assert (tmp_path / "page").read_text().startswith("wrong-key: ")
 
 
 def test_an_installation_has_its_own_copy_of_the_pages(
@@ -75,7 +78,7 @@ def test_an_installation_has_its_own_copy_of_the_pages(
     assert wheel["force-include"] == {"docs/causes": f"etcdfix/{explain_cause._INSTALLED.name}"}
     (tmp_path / "wrong-key.md").write_text("# wrong-key\n\n## What you see\n\nthe installed page\n")
     monkeypatch.setattr(explain_cause, "_INSTALLED", tmp_path)
-    assert run(["explain", "wrong-key"]) == 0
+    assert run(["explain", "wrong-key", "-o", "wide"]) == 0
     assert "the installed page" in capfd.readouterr().out
 
 

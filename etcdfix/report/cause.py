@@ -1,0 +1,162 @@
+"""The published shape of a cause's page, and of the list of causes (``etcdfix/v1``), with their documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from etcdfix.report.document import Column, Document, Facts, Prose, State, Status, Step, Table
+from etcdfix.report.model import PublishedReport
+from etcdfix.text.commands import Command
+
+_BRIEF: Final = "What it means"
+_LINK: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_STRONG: Final = re.compile(r"(?<![\w*])\*{1,2}([^*]+)\*{1,2}(?![\w*])")
+_DELETABLE: Final = {
+    "not-broken": "no: an API server serves the object, and the API can correct or delete it",
+    "unproven": "no: nothing is proven",
+    "curable": "no: what reads it can be put right, and then it can be read",
+    "declarable": "no, unless its encryption key is declared lost for ever: `--declare-key-lost`",
+    "moved": "only while the etcd key that it belongs to holds the object",
+    "never": "no",
+    "deletable": "yes, as the last resort: one key at a time, backed up and recorded",
+}
+_RISKS: Final = {
+    "unproven-damage": "where the damage is only likely, with `--accept unproven-damage`",
+    "only-copy": "where it can be repaired, with `--accept only-copy`",
+    "newer-than-known": "where a newer release may read it, with `--accept newer-than-known`",
+}
+_SEVERITIES: Final = {
+    "breaks-now": "LIST and WATCH of its type fail",
+    "breaks-at-restart": "an API server that starts does not get ready",
+    "one-object": "only users of this object meet it",
+}
+
+
+class CauseSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the catalogue says of one cause.
+
+    Attributes:
+        cause: Its code.
+        title: A few words.
+        meaning: What happened, for a person who has never seen it.
+        proof: What was checked before it was said.
+        outcomes: Outcomes that it can come with.
+        severities: How bad a value with it can be; empty where nothing is proven wrong.
+        deletability: How a value with it stands towards its deletion, by its cause alone.
+        accept: The rules that may have to be accepted before such a value can be deleted.
+        curable_by_configuration: Changing the configuration makes the object readable again.
+        server_messages: Words of an API server, to be searched for in its log; empty where it has none of its own.
+    """
+
+    cause: str
+    title: str
+    meaning: str
+    proof: str
+    outcomes: list[str]
+    severities: list[str]
+    deletability: str
+    accept: list[str]
+    curable_by_configuration: bool
+    server_messages: list[str]
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """Yield what the head of its page says, name and value."""
+        yield "Outcome", ", ".join(f"`{outcome}`" for outcome in self.outcomes)
+        severity = "; ".join(f"`{severity}` ({_SEVERITIES[severity]})" for severity in self.severities)
+        if severity and self.curable_by_configuration and self.cause != "crd-version-missing":
+            severity += ", if API servers use the configuration that was given"
+        yield "Severity", severity or "none: nothing is proven wrong"
+        yield (
+            "May be deleted",
+            "; ".join([_DELETABLE[self.deletability], *(_RISKS[one] for one in self.accept)]),
+        )
+        yield "How it is proven", self.proof
+        yield "An API server's log", "any of these" if self.server_messages else "nothing of its own"
+
+
+class PageSection(msgspec.Struct, frozen=True):
+    """One part of a page.
+
+    Attributes:
+        title: Of ``What you see``, ``What it means``, ``How to be sure``, ``What to do``, ``How to undo``, ``Fixture``
+            and ``Test``.
+        text: Markdown.
+    """
+
+    title: str
+    text: str
+
+
+class CausePage(PublishedReport, frozen=True, kw_only=True):
+    """The page of one cause.
+
+    Attributes:
+        about: What the catalogue says of it.
+        sections: What people wrote about it, in the order of the page.
+    """
+
+    kind: str = "CausePage"
+    about: CauseSummary
+    sections: list[PageSection]
+
+    def document(self) -> Document:
+        """Return what the catalogue says and what the cause means; the rest of the page is wide."""
+        about = self.about
+        messages = [Prose(title="In its log", paragraphs=about.server_messages, verbatim=True, wide=True)]
+        return Document(
+            status=Status(State.OK, f"{about.cause}: {about.title}"),
+            stakes=[about.meaning],
+            next=Step(
+                "read how to be sure, what to do and how to undo it",
+                Command(("etcdfix", "explain", about.cause, "-o", "wide")),
+            ),
+            sections=[
+                Facts(facts=[*about.facts()]),
+                *(messages if about.server_messages else ()),
+                *(
+                    Prose(
+                        title=section.title,
+                        paragraphs=[*_plain_lines(section.text)],
+                        verbatim=True,
+                        wide=section.title != _BRIEF,
+                    )
+                    for section in self.sections
+                ),
+            ],
+        )
+
+
+class CauseList(PublishedReport, frozen=True, kw_only=True):
+    """All causes.
+
+    Attributes:
+        causes: In the order of the catalogue.
+    """
+
+    kind: str = "CauseList"
+    causes: list[CauseSummary]
+
+    def document(self) -> Document:
+        """Return a line for each cause."""
+        rows = [(about.cause, about.title) for about in self.causes]
+        return Document(
+            status=Status(State.OK, f"{len(rows)} causes are known"),
+            next=Step("read the page of one", Command(("etcdfix", "explain", "CAUSE"))),
+            sections=[Table(columns=(Column("CAUSE"), Column("WHAT", folds=True)), rows=rows, noun="cause")],
+        )
+
+
+def _plain_lines(markdown: str) -> Iterator[str]:
+    """Yield a page's lines without the marks of Markdown, and with its commands indented."""
+    in_block = False
+    for line in _LINK.sub(r"\1", markdown).split("\n"):
+        if line.strip().startswith("```"):
+            in_block = not in_block
+        elif in_block:
+            yield f"    {line.strip()}".rstrip()
+        else:
+            yield _STRONG.sub(r"\1", line)

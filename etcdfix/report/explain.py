@@ -1,0 +1,422 @@
+"""The published shape of all that is known of one etcd key (``etcdfix/v1``), and its document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from etcdfix.model import Confidence, PeekState, RepairKind, RepairProof
+from etcdfix.report.document import (
+    Cell,
+    Column,
+    Document,
+    Facts,
+    Kind,
+    Prose,
+    Section,
+    State,
+    Status,
+    Step,
+    Steps,
+    Table,
+)
+from etcdfix.report.model import Finding, Remedy, SourcedReport
+from etcdfix.text.commands import Command
+from etcdfix.text.words import counted
+
+
+class Where(StrEnum):
+    """In which bytes an offset counts."""
+
+    STORED = "stored"
+    """As etcd holds them."""
+    DECRYPTED = "decrypted"
+    """What they decrypt to."""
+
+
+class LayoutPart(msgspec.Struct, frozen=True):
+    """A part of the value: where it lies, what it is, and what can be said of it; nothing that is secret."""
+
+    where: Where
+    offset: int
+    length: int
+    name: str
+    detail: str
+
+
+class AttemptResult(StrEnum):
+    """What became of an encryption key of the rule."""
+
+    OPENED = "opened"
+    FAILED = "failed"
+    NO_ANSWER = "no-answer"
+    """Its KMS plugin was not asked, or did not answer."""
+    NOT_TRIED = "not-tried"
+    """The value does not name it."""
+
+
+class KeyAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One encryption key of the rule that holds for the resource, in the order in which API servers try them.
+
+    Attributes:
+        rule: Resources that share the providers.
+        transformer: As flags take it.
+        key_fingerprint: Null for KMS and identity.
+        result: What became of it.
+        detail: The API server's words, or why it was not tried; "" for nothing.
+    """
+
+    rule: str
+    transformer: str
+    key_fingerprint: str | None
+    result: AttemptResult
+    detail: str
+
+
+class PeekShown(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at the value without its tag or padding showed.
+
+    Attributes:
+        state: ``right-key``: the structure of an object stands where it belongs; ``noise``; ``not-possible``.
+        transformer: The key that is right, "" for none; so is the next.
+        rule: Of that key.
+        key_fingerprint: Of that key; null for none, and for KMS.
+        named: It is the key that the value names.
+        encoding: What the plaintext begins as; "" for nothing.
+        wrong_bits: Bits of the known structure that are not as they should be.
+        odds_bits: By chance it looks so less often than once in 2^odds_bits.
+        candidates: How many keys, starts and single bits were tried.
+        plaintext: What decoding says of it, in a few words; "" where there is nothing to decode.
+        undone: What makes it open, in one word; null where nothing that was tried does.
+        undone_detail: Where.
+    """
+
+    state: PeekState
+    transformer: str
+    rule: str
+    key_fingerprint: str | None
+    named: bool
+    encoding: str
+    wrong_bits: int
+    odds_bits: int
+    candidates: int
+    plaintext: str
+    undone: str | None
+    undone_detail: str
+
+
+class NotTheCause(msgspec.Struct, frozen=True):
+    """A cause that was checked and is none, and what shows that."""
+
+    cause: str
+    confidence: Confidence
+    why: str
+
+
+class RepairShown(msgspec.Struct, frozen=True):
+    """The only way that was found in which the stored bytes themselves read again.
+
+    ``proof`` is ``tag`` or ``decodes``; ``none`` where AES-CBC has no tag that would show it, so that it is a guess.
+    """
+
+    kind: RepairKind
+    words: str
+    proof: RepairProof
+    confidence: Confidence
+
+
+class Neighbour(msgspec.Struct, frozen=True):
+    """Another etcd key under the same encryption key; ``key_base64`` is null where the key is plain text."""
+
+    key: str
+    key_base64: str | None
+    mod_revision: int
+
+
+class Siblings(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of the same resource under one encryption key that the value counts under, itself counted too.
+
+    ``opened`` and ``failed`` of ``keys``; ``damaged`` of the failed are proven to be. ``doubt`` is what the numbers say
+    of the encryption key: ``none``, or why it is probably the key, not the value. ``newest_opened`` is null for none.
+    """
+
+    rule: str
+    transformer: str
+    key_fingerprint: str | None
+    kms_key_id_sha256: str | None
+    keys: int
+    opened: int
+    failed: int
+    damaged: int
+    undetermined: int
+    first_mod_revision: int
+    last_mod_revision: int
+    newest_opened: Neighbour | None
+    doubt: str
+
+    def row(self) -> tuple[Cell, ...]:
+        """Return it as a row of the table of its kind."""
+        return (
+            self.transformer,
+            self.key_fingerprint or self.kms_key_id_sha256,
+            self.keys,
+            self.opened,
+            self.failed,
+            self.damaged,
+            self.undetermined,
+            f"{self.first_mod_revision} to {self.last_mod_revision}",
+            _DOUBTS.get(self.doubt),
+            self.newest_opened.key if self.newest_opened is not None else None,
+        )
+
+
+class KeptReadable(msgspec.Struct, frozen=True):
+    """The newest kept revision that reads, and until when it stood; ``same_object``: it is proven to be of this one."""
+
+    mod_revision: int
+    at: int
+    same_object: bool
+
+
+class KeptRevisions(msgspec.Struct, frozen=True, kw_only=True):
+    """What etcd, or the snapshot, still keeps of the key.
+
+    Attributes:
+        not_sought: Why not all of it was looked at.
+        command: Shows each revision.
+    """
+
+    count: int
+    deletions: int
+    oldest_mod_revision: int
+    newest_readable: KeptReadable | None
+    not_sought: str
+    command: Command
+
+    @property
+    def told(self) -> str:
+        """The counts in words."""
+        counts = f"{counted(self.count, 'revision')}, {counted(self.deletions, 'deletion')} among them"
+        newest = self.newest_readable
+        if newest is None:
+            return f"{counts}; no earlier one that reads was found. {self.not_sought}".rstrip(". ")
+        other = "" if newest.same_object else ", and may be of another object"
+        return f"{counts}; the newest that reads is of mod revision {newest.mod_revision}{other}"
+
+
+class ExplainReport(SourcedReport, frozen=True, kw_only=True):
+    """All that is known of one etcd key.
+
+    Attributes:
+        key_base64: The key itself, where it is not plain text; else null.
+        exists: It holds a value at the revision that was read.
+        deleted_at: Revision at which it was deleted; null where it was not.
+        at_stake: What is wrong means, in one line; "" for nothing.
+        do_not_restart: Why no API server should be restarted; "" where nothing speaks against it.
+        next: What to do first; null where there is nothing to do.
+        finding: As a scan has it; null where nothing is stored.
+        deletion_withheld: Why no deletion is among its ways out, where the values beside it speak against it; else "".
+        layout: Parts of the stored value in order, then those of what it decrypts to.
+        damage_offset: Byte of the plaintext at which decoding breaks; null where it does not, or that is not known.
+        damage_field: Field there, "" for unknown.
+        attempts: Every encryption key of the rule; empty without a configuration.
+        peek: Null where none was needed, or possible.
+        ruled_out: Causes that were checked and are none.
+        repair: How its own bytes read again; null where no way was found, or none was looked for.
+        no_repair: Why there is none, of a value that cannot be read; "" else.
+        siblings: One for each encryption key that the value counts under; empty for a readable one.
+        kept: Null where it could not be told.
+        remedies_when_gone: Ways out for a key that holds nothing any more.
+        cause_page: Command that shows what the cause means; null for none.
+    """
+
+    kind: str = "ExplainReport"
+    key: str
+    key_base64: str | None
+    exists: bool
+    deleted_at: int | None = None
+    at_stake: str = ""
+    do_not_restart: str = ""
+    next: Remedy | None = None
+    finding: Finding | None = None
+    deletion_withheld: str = ""
+    layout: list[LayoutPart] = msgspec.field(default_factory=list)
+    damage_offset: int | None = None
+    damage_field: str = ""
+    attempts: list[KeyAttempt] = msgspec.field(default_factory=list)
+    peek: PeekShown | None = None
+    ruled_out: list[NotTheCause] = msgspec.field(default_factory=list)
+    repair: RepairShown | None = None
+    no_repair: str = ""
+    siblings: list[Siblings] = msgspec.field(default_factory=list)
+    kept: KeptRevisions | None = None
+    remedies_when_gone: list[Remedy] = msgspec.field(default_factory=list)
+    cause_page: Command | None = None
+    complete: bool = True
+    incomplete_reasons: list[str] = msgspec.field(default_factory=list)
+
+    def document(self) -> Document:
+        """Return what is wrong with the key and why, the ways out, and what else is known; the bytes are wide."""
+        finding = self.finding
+        told = finding is not None and (finding.outcome != "readable" or finding.cause)
+        why = finding.message if finding is not None and told else ""
+        return Document(
+            status=Status(self._state(), self._headline()),
+            about=self.about(),
+            stakes=[text for text in (why, self.at_stake, self.do_not_restart) if text],
+            next=self.next.step() if self.next is not None else None,
+            sections=[
+                *self._brief(),
+                *(self._wide(finding) if finding is not None else ()),
+                Prose(title="Not everything was seen", paragraphs=self.incomplete_reasons, wide=True),
+            ],
+        )
+
+    def _state(self) -> State:
+        if not self.complete:
+            return State.INCOMPLETE
+        healthy = self.finding is not None and self.finding.outcome in _STATES
+        return State.OK if healthy else State.FINDINGS
+
+    def _headline(self) -> str:
+        finding = self.finding
+        if finding is None:
+            return f"{self.key} was deleted at revision {self.deleted_at}"
+        cause = f": {finding.cause} ({finding.confidence})" if finding.cause else ""
+        return f"{self.key} {_STATES.get(finding.outcome, 'cannot be read')}{cause}"
+
+    def _brief(self) -> Iterator[Section]:
+        """Yield what was tried, the ways out behind the first one, and what else is known."""
+        if self.finding is not None:
+            rows = [(one.check, one.result, one.detail or None) for one in self.finding.evidence]
+            columns = (
+                Column("CHECKED"),
+                Column("RESULT", folds=True),
+                Column("DETAIL", folds=True, wide=True),
+            )
+            yield Table(columns=columns, rows=rows, noun="check", brief=2)
+        ways = self.finding.remedies if self.finding is not None else self.remedies_when_gone
+        others = [way.step() for way in ways if way != self.next]
+        yield Steps(title="Other ways out, the least destructive first", steps=others, brief=2)
+        kept = self.kept.told if self.kept is not None and self.kept.newest_readable is None else ""
+        yield Facts(facts=[("kept", kept), ("no deletion", self.deletion_withheld)])
+
+    def _wide(self, finding: Finding) -> Iterator[Section]:
+        kind, lease = finding.group_version_kind, finding.lease
+        kind_said = f"{kind.group}/{kind.version} {kind.kind}".lstrip("/") if kind else "not known"
+        resource = f"{finding.resource}.{finding.group}".rstrip(".")
+        revisions = f"mod {finding.mod_revision}, create {finding.create_revision}, version {finding.version}"
+        identity = [
+            (
+                "API server",
+                ": ".join(filter(None, (_SERVERS.get(finding.apiserver, ""), finding.upstream_message))),
+            ),
+            ("resource", resource),
+            ("says it is", kind_said),
+            ("written under", finding.transformer or "unknown"),
+            ("revisions", revisions + (f", lease {lease}" if lease else "")),
+            ("stored", f"{counted(finding.value_size, 'byte')}, {finding.value_sha256}"),
+            ("KMS key id", finding.kms_key_id_sha256 or ""),
+            ("kept", self.kept.told if self.kept is not None else ""),
+        ]
+        yield Facts(title="What it is", facts=identity, wide=True)
+        for where, title in ((Where.STORED, "The stored value"), (Where.DECRYPTED, "What it decrypts to")):
+            parts = [
+                (one.offset, one.length, one.name, one.detail) for one in self.layout if one.where is where
+            ]
+            yield Table(title=title, columns=_LAYOUT, rows=parts, noun="part", wide=True)
+        field = f"byte {self.damage_offset} {self.damage_field}".rstrip()
+        damage = [("decoding breaks at", field)] if self.damage_offset is not None else []
+        yield Facts(facts=damage, wide=True)
+        yield Table(
+            title="Encryption keys, in the order in which API servers try them",
+            columns=_ATTEMPTS,
+            rows=[(o.transformer, o.key_fingerprint, o.result, o.detail, o.rule) for o in self.attempts],
+            noun="key",
+            wide=True,
+        )
+        if self.peek is not None:
+            yield Facts(title="A look without tag or padding", facts=[*_peek(self.peek)], wide=True)
+        yield Table(
+            title="What it is not",
+            columns=(Column("CAUSE"), Column("SURE"), Column("WHY", folds=True)),
+            rows=[(one.cause, one.confidence, one.why) for one in self.ruled_out],
+            noun="cause",
+            wide=True,
+        )
+        repair = self.repair
+        text = (
+            f"It reads with {repair.words}: {_PROOFS[repair.proof]}."
+            if repair is not None
+            else self.no_repair
+        )
+        yield Prose(title="Its own bytes, put right", paragraphs=[text] if text else [], wide=True)
+        yield Table(
+            title="Values of the resource under its encryption key, this one counted",
+            columns=_SIBLINGS,
+            rows=[one.row() for one in self.siblings],
+            noun="key",
+            wide=True,
+        )
+        steps = [Step("See each kept revision", self.kept.command)] if self.kept is not None else []
+        if self.cause_page is not None:
+            steps.append(Step("Read what the cause means and how to undo a change", self.cause_page))
+        yield Steps(title="More", steps=steps, wide=True)
+
+
+_STATES: Final = {
+    "readable": "can be read",
+    "not-an-object": "is no object of the API",
+    "undetermined": "could not be judged",
+    "inconsistent": "is inconsistent",
+}
+_SERVERS: Final = {
+    "corrupt": "calls it corrupt",
+    "serves": "serves it",
+    "serves-empty": "serves an empty object in its place",
+    "breaks-list": "serves it, and JSON answers that contain it fail",
+}
+_PROOFS: Final = {
+    RepairProof.TAG: "its tag fits then",
+    RepairProof.DECODES: "a whole object of its own etcd key decodes then",
+    RepairProof.NONE: "nothing proves it, because other bytes or the key may be wrong too",
+}
+_LAYOUT: Final = tuple(Column(name, folds=name == "WHAT") for name in ("OFFSET", "SIZE", "PART", "WHAT"))
+_ATTEMPTS: Final = tuple(
+    Column(name, folds=name in {"WHY", "RULE"}) for name in ("KEY", "FINGERPRINT", "RESULT", "WHY", "RULE")
+)
+_SIBLINGS: Final = (
+    Column("KEY"),
+    Column("FINGERPRINT", folds=True),
+    *(Column(name, Kind.NUMBER) for name in ("VALUES", "OPENED", "FAILED", "DAMAGED", "UNDETERMINED")),
+    Column("MOD REVISIONS"),
+    Column("WHAT IT SAYS", folds=True),
+    Column("NEWEST THAT OPENS", Kind.KEY),
+)
+_DOUBTS: Final = {
+    "none-opens": "none opens: look at the key or the configuration",
+    "most-fail": "most fail: look at the key or the configuration",
+    "in-between": "others fail too: the key may have had other bytes for a time",
+    "unfitting": "others fail too: they may have been written under other etcd keys",
+    "mass-damage": "each of them is proven damaged: something damages values",
+}
+
+
+def _peek(peek: PeekShown) -> Iterator[tuple[str, str]]:
+    if peek.state is PeekState.NOT_POSSIBLE:
+        yield "result", "not possible: too little to see, or no key to try"
+        return
+    yield "attempts", f"{peek.candidates}, keys, starts and single bits counted"
+    if peek.state is PeekState.NOISE:
+        yield "result", "noise under every key that was tried"
+        return
+    yield "right key", f"{peek.transformer} {peek.key_fingerprint or ''}".rstrip()
+    yield "of rule", "" if peek.named else f"{peek.rule}; the value does not name the key"
+    wrong = f"the start of {peek.encoding} is in its place, with {counted(peek.wrong_bits, 'wrong bit')}"
+    yield "shown by", wrong if peek.encoding else "the tag fits"
+    yield "by chance", f"less often than once in 2^{peek.odds_bits}"
+    yield "seen so", peek.plaintext
+    yield "opens once", f"{peek.undone} is put right ({peek.undone_detail})" if peek.undone else ""

@@ -25,8 +25,8 @@ class State(StrEnum):
 
 
 _WORST_FIRST: Final = (State.FAIL, State.UNKNOWN, State.WARN, State.OK)
-_CASES: Final = {State.FAIL: CaseState.FAILED, State.UNKNOWN: CaseState.ERROR}
 _STATES: Final = {State.FAIL: DocumentState.FINDINGS, State.UNKNOWN: DocumentState.INCOMPLETE}
+_CASES: Final = {State.FAIL: CaseState.FAILED, State.UNKNOWN: CaseState.ERROR}
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -38,14 +38,14 @@ class Check(msgspec.Struct, frozen=True):
             be told.
         what: What was found, for people.
         next_step: What to do about it, for people; "" where there is nothing to do.
-        command: To paste; "" where there is none.
+        command: To paste.
     """
 
     name: str
     state: State
     what: str
     next_step: str = ""
-    command: str = ""
+    command: Command = msgspec.field(default_factory=Command)
 
 
 class CheckCounts(msgspec.Struct, frozen=True):
@@ -84,15 +84,16 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
         checks = sorted(self.checks, key=lambda check: _WORST_FIRST.index(check.state))
         worst = checks[0].state if checks else State.UNKNOWN
         rows = [
-            (check.state.upper(), check.name, check.what, check.next_step, Command(text=check.command))
-            for check in checks
+            (check.state.upper(), check.name, check.what, check.next_step, check.command) for check in checks
         ]
         return Document(
             status=Status(_STATES.get(worst, DocumentState.OK), f"{worst.upper()}: {told}"),
             about=self.about(),
             stakes=[self.do_not_restart] if self.do_not_restart else [],
             next=None if worst is State.OK else _next(checks[0], self.do_not_restart),
-            sections=[Table(columns=_COLUMNS, rows=rows, noun="check", brief=12)],
+            sections=[
+                Table(columns=_COLUMNS, rows=rows, noun="check", brief=min(8, len(rows) - counts.ok) or 8)
+            ],
         )
 
     def cases(self) -> Iterator[Case]:
@@ -106,7 +107,7 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
                 state=_CASES.get(check.state, CaseState.PASSED),
                 type=check.state,
                 message=check.what,
-                detail=[line for line in (check.what, check.next_step, check.command) if line],
+                detail=[line for line in (check.what, check.next_step) if line],
             )
 
 
@@ -122,4 +123,4 @@ _COLUMNS: Final = (
 def _next(check: Check, told: str) -> Step:
     """Return what to do about a check, without what is said above already."""
     action = check.next_step.removeprefix(told).lstrip()
-    return Step(f"{check.name}: {action}", Command(text=check.command))
+    return Step(f"{check.name}: {action}", check.command)

@@ -278,23 +278,22 @@ class _Visit:
     # What is asked of it
 
     def _of_etcd(self) -> None:
-        again = self._request.same_again
         client = self._client()
         statuses = [asked.status for asked in self._asked if asked.status is not None]
         if not statuses:
             self._cannot("version")
         else:
             self._make("version", partial(check_versions, statuses))
-            self._make("members", partial(check_leader, statuses, again))
+            self._make("members", partial(check_leader, statuses))
         if client is None:
             self._cannot("members", "learner", "alarms")
         else:
-            self._make("members", partial(check_members, client, statuses, again))
-            self._make("alarms", partial(check_alarms, client, again))
+            self._make("members", partial(check_members, client, statuses))
+            self._make("alarms", partial(check_alarms, client))
         if not statuses:
             self._cannot("space")
         else:
-            self._make("space", partial(check_space, statuses, again))
+            self._make("space", partial(check_space, statuses))
 
     def _of_contents(self) -> None:
         request = self._request
@@ -306,7 +305,7 @@ class _Visit:
         self._make("version", partial(check_kubernetes, source, examiner, request.newest_known))
         if current:
             self._make("clock", lambda: check_clock(source, examiner, now=self._now()))
-        self._make("revision", partial(check_revision, source, request.same_again))
+        self._make("revision", partial(check_revision, source))
         self._make("keys", partial(self._keys, source, examiner))
 
     def _keys(self, source: Source, examiner: Examiner) -> Iterator[Check]:
@@ -319,10 +318,10 @@ class _Visit:
             seen,
             request.configuration,
             source.problems,
-            request.same_again,
             prefix=request.layout.prefix,
             limited_to=source.describe().limited_to,
             no_encryption=request.no_encryption,
+            past=request.same_again.of_the_past,
         )
         yield from check_plugins(
             request.configuration,

@@ -135,13 +135,11 @@ def test_a_warning_alone_is_0_and_what_cannot_be_told_is_3(doctor: Doctor) -> No
     assert (ran.code, ran.of("keys")) == (1, ["fail", "ok"])
     warning = "DO NOT RESTART AN API SERVER: its memory may hold keys and objects."
     assert ran.document["do_not_restart"] == warning
-    head = doctor(form="table").out.splitlines()[:4]
-    assert head[0].startswith("FAIL: ")
-    assert head[1:3] == [
-        warning,
-        "Next, for keys: Delete nothing; find the configuration that the API servers used when these were written",
-    ]
-    assert head[3].startswith(f"  etcdfix scan --endpoints {doctor.etcd.endpoint} ")
+    head = doctor(form="text").out.splitlines()
+    assert len(head) <= 24
+    assert (head[0].startswith("FAIL: "), head[1]) == (True, warning)
+    assert head[2].startswith("Next: keys: Delete nothing; ")
+    assert f"  etcdfix scan --endpoints {doctor.etcd.endpoint} " in "\n".join(head[:6])
 
 
 def test_an_etcd_that_is_not_there_is_a_failure_and_what_rests_on_it_is_unknown(doctor: Doctor) -> None:
@@ -154,9 +152,6 @@ def test_an_etcd_that_is_not_there_is_a_failure_and_what_rests_on_it_is_unknown(
     assert (ran.of("reach"), ran.of("backup-dir"), ran.of("tls")) == (["fail"], ["ok"], ["warn", "ok"])
     assert ran.document["source"]["endpoints"] == ["127.0.0.1:1"]
     assert "not-to-be-shown" not in ran.out + ran.err
-    table = doctor(source=["--endpoints", "127.0.0.1:1"], form="table").out
-    assert table.count("UNKNOWN") == 1
-    assert table.splitlines()[1] == "Next, for reach: is etcd running, and is it this port"
 
 
 def test_endpoints_of_two_clusters(doctor: Doctor) -> None:
@@ -205,7 +200,7 @@ def test_hostile_names_of_members_leases_and_keys(doctor: Doctor) -> None:
         lease(datetime.now(UTC) + timedelta(days=1)),
     )
     put(f"/registry/secrets/{HOSTILE}/x".encode(), aescbc(secret(), KEY_2, HOSTILE))
-    for form in ("table", "json", "yaml"):
+    for form in ("text", "json", "yaml"):
         ran = doctor(form=form)
         assert ran.code == 3
         assert "<script>" in ran.out
@@ -213,7 +208,7 @@ def test_hostile_names_of_members_leases_and_keys(doctor: Doctor) -> None:
 
 def test_paths_that_are_not_unicode(doctor: Doctor) -> None:
     odd = os.fsdecode(os.fsencode(doctor.folder) + b"/\xff\x1b[31m")
-    for form in ("table", "json", "yaml"):
+    for form in ("text", "json", "yaml"):
         assert doctor("--backup-dir", odd, form=form).code == 1
 
 
@@ -221,7 +216,7 @@ def test_paths_that_are_not_unicode(doctor: Doctor) -> None:
     "words",
     [
         ["--context", "here"], ["--endpoints", "nonsense"], ["--cacert", "missing"], ["--encryption-config", "missing"],
-        ["--dial-timeout", "never"], ["--no-encryption", "--encryption-config", "x"], ["-o", "html"],
+        ["--dial-timeout", "never"], ["--no-encryption", "--encryption-config", "x"], ["-o", "csv"],
     ],
 )  # fmt: skip
 def test_wrong_usage(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
@@ -259,8 +254,7 @@ def test_an_interruption_gives_what_there_is(doctor: Doctor, monkeypatch: pytest
     ran = doctor()
     assert (ran.code, ran.document["ended"]) == (130, "interrupted")
     assert (ran.of("members"), ran.of("alarms"), ran.of("audit-log")) == (["ok"], ["unknown"], ["unknown"])
-    ran = doctor(form="table")
-    assert "unknown (interrupted before the end)\n" in ran.out
+    assert "(interrupted before the end)" in doctor(form="text").out
 
 
 def test_a_snapshot_that_is_not_what_was_saved(doctor: Doctor) -> None:

@@ -8,7 +8,7 @@ from etcdfix.report.cases import CaseState
 from etcdfix.report.doctor import Check, CheckCounts, DoctorReport, State
 from etcdfix.report.model import Tool
 from etcdfix.report.render import write
-from etcdfix.text.commands import RunOptions
+from etcdfix.text.commands import Command, RunOptions
 from tests.support.junit import read_junit
 from tests.support.reports import source
 
@@ -19,7 +19,7 @@ def doctor(*states: State, ended: str | None = None) -> DoctorReport:
         generated_at="2026-01-02T03:04:05Z",
         source=source(),
         encryption_config=None,
-        checks=[Check(state, state, "found", "do this", "etcdfix doctor") for state in states],
+        checks=[Check(state, state, "found", "do this", Command(text="etcdfix doctor")) for state in states],
         counts=CheckCounts(*(states.count(state) for state in State)),
         ended=ended,
     )

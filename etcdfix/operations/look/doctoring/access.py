@@ -18,7 +18,7 @@ from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.storagekey import display
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import Command
 from etcdfix.wire.etcd import (
     PERMISSION_READ,
     PERMISSION_READWRITE,
@@ -70,7 +70,7 @@ def check_etcd_user(client: EtcdClient, prefix: bytes) -> Iterator[Check]:
             "etcd-user",
             f"what user {shown} may do, etcd does not tell: {failed.failure.message}",
             _ASK_ROOT,
-            quote_command(["etcdctl", "user", "get", "--detail", "--", user]),
+            Command(("etcdctl", "user", "get", "--detail", "--", user)),
         )
         return
     if len(roles) > _MOST_ROLES:
@@ -87,10 +87,8 @@ def _judge(
     limits: Range = start, None if end == _NO_END else end
     role = roles[0] if roles else "ROLE"
 
-    def grant(kind: str) -> str:
-        return quote_command(
-            ["etcdctl", "role", "grant-permission", "--prefix=true", "--", role, kind, below]
-        )
+    def grant(kind: str) -> Command:
+        return Command(("etcdctl", "role", "grant-permission", "--prefix=true", "--", role, kind, below))
 
     everything = covers(read, (_NO_END, None))
     if everything:
@@ -189,7 +187,7 @@ def _ask(access: Access, cluster: ClusterIdentity | None) -> Iterator[Check]:
             exc.message,
             "grant it, as docs/runbooks/denied.md shows; a change asks for its one object only, so a permission for "
             "that one will do",
-            exc.hint,
+            Command(text=exc.hint),
         )
     else:
         yield ok("kubeconfig", f"user {fit(user, 100)} may {' and '.join(VERBS)} every Secret")

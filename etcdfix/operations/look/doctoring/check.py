@@ -1,4 +1,4 @@
-"""How checks are made: with text that can be written, and that is no longer than anybody reads."""
+"""How checks are made: their text is valid Unicode, and of bounded length."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.report.base import fit
 from etcdfix.report.doctor import Check, State
 from etcdfix.sources.etcd.failures import CallFailed
+from etcdfix.text.commands import NO_COMMAND, Command
 
 _LONGEST: Final = 1000
-_LONGEST_COMMAND: Final = 4000
 
 
 def ok(name: str, what: str) -> Check:
@@ -19,17 +19,17 @@ def ok(name: str, what: str) -> Check:
     return _check(name, State.OK, what)
 
 
-def warn(name: str, what: str, next_step: str, command: str = "") -> Check:
+def warn(name: str, what: str, next_step: str, command: Command = NO_COMMAND) -> Check:
     """Return that something is not as it should be, although work can go on."""
     return _check(name, State.WARN, what, next_step, command)
 
 
-def fail(name: str, what: str, next_step: str, command: str = "") -> Check:
+def fail(name: str, what: str, next_step: str, command: Command = NO_COMMAND) -> Check:
     """Return that something would not work."""
     return _check(name, State.FAIL, what, next_step, command)
 
 
-def unknown(name: str, what: str, next_step: str, command: str = "") -> Check:
+def unknown(name: str, what: str, next_step: str, command: Command = NO_COMMAND) -> Check:
     """Return that it could not be told."""
     return _check(name, State.UNKNOWN, what, next_step, command)
 
@@ -48,12 +48,11 @@ def told_by(name: str, state: State, error: EtcdfixError | CallFailed, *, otherw
     return _check(name, state, error.message, error.hint or otherwise)
 
 
-def _check(name: str, state: State, what: str, next_step: str = "", command: str = "") -> Check:
+def _check(name: str, state: State, what: str, next_step: str = "", command: Command = NO_COMMAND) -> Check:
     return Check(
         name,
         state,
         unicode_text(fit(what, _LONGEST)),
         unicode_text(fit(next_step, _LONGEST)),
-        # Half a command is worse than none.
-        unicode_text(command) if len(command) <= _LONGEST_COMMAND else "",
+        command,
     )

@@ -18,7 +18,7 @@ from etcdfix.report.doctor import Check
 from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import Part, etcdctl, scan
 from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
@@ -149,12 +149,8 @@ def _apart(time: timedelta) -> str:
     return counted(seconds, "second")
 
 
-def check_revision(source: Source, again: RepeatedOptions) -> Iterator[Check]:
+def check_revision(source: Source) -> Iterator[Check]:
     """Yield how much history is kept: no date, for nothing in etcd tells one.
-
-    Args:
-        source: Whose history.
-        again: Options that a command must repeat.
 
     Raises:
         SourceError: The source was lost.
@@ -167,7 +163,7 @@ def check_revision(source: Source, again: RepeatedOptions) -> Iterator[Check]:
             f"{_kept(source, None)}; the etcd user may not read compact_rev_key, which says up to where API servers "
             "compacted",
             "grant it, if you want to know",
-            again.etcdctl("role", "grant-permission", "ROLE", "read", _COMPACT_REV_KEY.decode()),
+            etcdctl("role", "grant-permission", "ROLE", "read", _COMPACT_REV_KEY.decode()),
         )
         return
     if source.describe().type == "kine":
@@ -195,7 +191,7 @@ def check_revision(source: Source, again: RepeatedOptions) -> Iterator[Check]:
             "state, or --revision names an old one",
             "if it was restored from a snapshot, the API servers' caches are of later revisions: first etcdfix scan; "
             "only where it finds nothing wrong, restart them",
-            again.scan_of(source=again.now),
+            scan(source=Part.NOW),
         )
     else:
         yield ok("revision", _kept(source, told))

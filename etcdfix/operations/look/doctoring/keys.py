@@ -19,8 +19,7 @@ from etcdfix.report.doctor import Check, State
 from etcdfix.report.next_steps import PLUGIN_REMEDIES
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes
-from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import scan
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
@@ -143,11 +142,11 @@ def check_keys(
     seen: KeysSeen,
     configuration: EncryptionConfiguration | None,
     problems: Iterable[str],
-    again: RepeatedOptions,
     *,
     prefix: str,
     limited_to: str,
     no_encryption: bool,
+    past: bool = False,
 ) -> Iterator[Check]:
     """Yield what each encryption key opens.
 
@@ -155,18 +154,16 @@ def check_keys(
         seen: By one pass over everything.
         configuration: That has the keys; None where none was given.
         problems: Why the source did not yield everything.
-        again: Options that a command must repeat.
         prefix: The storage prefix.
         limited_to: All that may be read, where that is not everything; else "".
         no_encryption: The operator says that nothing is encrypted at rest.
+        past: A snapshot is read, or a past revision.
     """
     reasons = [*problems, *seen.ending.problems, *seen.ending.lost]
     if seen.ending.ended is not None:
         reasons.append(f"{seen.ending.ended.reason} before the end")
     for reason in list(dict.fromkeys(reasons))[:MOST_TOLD]:
-        yield unknown(
-            "keys", f"not everything could be looked at: {reason}", "see what can be read", _scan(again)
-        )
+        yield unknown("keys", f"not everything could be looked at: {reason}", "see what can be read", scan())
     if limited_to:
         yield warn(
             "keys",
@@ -189,11 +186,11 @@ def check_keys(
             "give --encryption-config FILE, as in the API servers' --encryption-provider-config",
         )
     counts = seen.counts()
-    warning = keep_memory(past=again.of_the_past)
+    warning = keep_memory(past=past)
     checks = [
         _warned(check, warning) if _may_be_lost(name, found, configuration) else check
         for name, found in counts.items()
-        for check in [_check_key(name, found, again)]
+        for check in [_check_key(name, found)]
     ]
     checks.extend(_unused(configuration, {(name.transformer, name.key) for name in counts}))
     checks.sort(key=lambda check: _RANKS.index(check.state))
@@ -204,15 +201,15 @@ def check_keys(
             "keys",
             f"there are {number} encryption keys; {MOST_TOLD} of them are told here",
             "see all of them in the summary",
-            _scan(again, "-o", "json"),
+            scan("-o", "json"),
         )
 
 
-def _check_key(name: KeyName, counts: KeyCounts, again: RepeatedOptions) -> Check:
+def _check_key(name: KeyName, counts: KeyCounts) -> Check:
     told = f"{counts.opened} opened, {counts.failed} failed"
     if name.transformer == IDENTITY:
         what = f"unencrypted: {counted(counts.opened, 'value')} readable, {counts.failed} not"
-        return warn("keys", what, "see which, and why", _scan(again)) if counts.failed else ok("keys", what)
+        return warn("keys", what, "see which, and why", scan()) if counts.failed else ok("keys", what)
     what = f"{_label(name)}: {told}"
     doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
     if doubt in THE_KEY:
@@ -220,26 +217,26 @@ def _check_key(name: KeyName, counts: KeyCounts, again: RepeatedOptions) -> Chec
             "keys",
             f"{what}: it is the encryption key or the configuration, not the objects",
             "delete nothing; find the configuration that the API servers used when these were written",
-            _scan(again),
+            scan(),
         )
     if doubt is KeyDoubt.MASS_DAMAGE:
         return fail(
             "keys",
             f"{what}, each proven damaged: something damages values in numbers",
             "find out what, before you change anything: look at disks, members and whoever writes to etcd",
-            _scan(again),
+            scan(),
         )
     if counts.failed:
         sure = "" if counts.opened else ", and nothing shows that the key is right"
         if not name.key and name.transformer.startswith(_LOCAL):
             sure = ", and the configuration has no key of that name"
-        return warn("keys", f"{what}{sure}", "see which, and why", _scan(again))
+        return warn("keys", f"{what}{sure}", "see which, and why", scan())
     if counts.undetermined:
         return unknown(
             "keys",
             f"{what}, {counts.undetermined} could not be told",
             "give the configuration that has this key, and see that its KMS plugin answers",
-            _scan(again),
+            scan(),
         )
     return ok("keys", what)
 
@@ -283,10 +280,6 @@ def _label(name: KeyName) -> str:
     key = f" {fit(name.key, 80)}" if name.key else ""
     rule = f" for {fit(name.rule, 80)}" if name.rule else ""
     return f"{fit(name.transformer, 120) or 'an envelope that is not known'}{key}{rule}"
-
-
-def _scan(again: RepeatedOptions, *options: str) -> str:
-    return quote_command(["etcdfix", "scan", *again.source, *again.layout, *again.reading, *options])
 
 
 def check_plugins(

@@ -15,7 +15,7 @@ from etcdfix.report.doctor import Check, State
 from etcdfix.side_by_side import run_within
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient, MemberStatus
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import etcdctl, save_snapshot
 from etcdfix.text.words import counted
 
 OLDEST: Final = (3, 4)
@@ -164,7 +164,7 @@ def _may_differ(version: re.Match[str]) -> bool:
     return patch < _FIRST_RECOMMENDED.get((major, minor), 0)
 
 
-def check_leader(statuses: Sequence[MemberStatus], again: RepeatedOptions) -> Iterator[Check]:
+def check_leader(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
     """Yield that no leader is known, where that is so."""
     lost = [status.endpoint for status in statuses if not status.leader]
     if lost:
@@ -172,13 +172,11 @@ def check_leader(statuses: Sequence[MemberStatus], again: RepeatedOptions) -> It
             "members",
             f"no leader is known at {', '.join(lost[:_MOST_TOLD])}",
             "start the members that are missing: without a leader etcd answers little and takes nothing",
-            again.etcdctl("endpoint", "status", "--cluster", "-w", "table"),
+            etcdctl("endpoint", "status", "--cluster", "-w", "table"),
         )
 
 
-def check_members(
-    client: EtcdClient, statuses: Sequence[MemberStatus], again: RepeatedOptions
-) -> Iterator[Check]:
+def check_members(client: EtcdClient, statuses: Sequence[MemberStatus]) -> Iterator[Check]:
     """Yield whether every member that votes is among the endpoints.
 
     Raises:
@@ -199,7 +197,7 @@ def check_members(
             "members",
             f"{len(missing) - _MOST_TOLD} more members vote, and answer at none of the endpoints",
             "see the list of members",
-            again.etcdctl("member", "list", "-w", "table"),
+            etcdctl("member", "list", "-w", "table"),
         )
     if not missing:
         yield ok("members", f"{counted(len(voting), 'member')} with a vote, all among the endpoints")
@@ -209,7 +207,7 @@ def check_members(
             "learner",
             f"member {_label(member)} is a learner: it has no vote, and its copy is not asked before a change",
             "wait until it has caught up, then make it a member that votes",
-            again.etcdctl("member", "promote", f"{member.member_id:x}"),
+            etcdctl("member", "promote", f"{member.member_id:x}"),
         )
     if len(learners) > _MOST_TOLD:
         yield warn(
@@ -219,7 +217,7 @@ def check_members(
         yield ok("learner", "no member is a learner")
 
 
-def check_alarms(client: EtcdClient, again: RepeatedOptions) -> Iterator[Check]:
+def check_alarms(client: EtcdClient) -> Iterator[Check]:
     """Yield the alarms that are up.
 
     Raises:
@@ -232,7 +230,7 @@ def check_alarms(client: EtcdClient, again: RepeatedOptions) -> Iterator[Check]:
                 "alarms",
                 f"member {alarm.label} has raised CORRUPT: its data differs from that of the others",
                 "change nothing; find out which member is wrong: docs/runbooks/members-disagree.md",
-                again.etcdctl("endpoint", "hashkv", "--cluster"),
+                etcdctl("endpoint", "hashkv", "--cluster"),
             )
         elif alarm.kind is AlarmKind.NOSPACE:
             yield fail(
@@ -241,27 +239,27 @@ def check_alarms(client: EtcdClient, again: RepeatedOptions) -> Iterator[Check]:
                 "3.5.7 no deletion in a transaction: a restore would fail",
                 "save a snapshot first, for a compaction removes earlier revisions; then etcdctl compact, etcdctl "
                 "defrag, and etcdctl alarm disarm once there is room",
-                again.save_snapshot(),
+                save_snapshot(),
             )
         else:
             yield warn(
                 "alarms",
                 f"member {alarm.label} has raised an alarm that is not known here",
                 "ask etcd which one it is",
-                again.etcdctl("alarm", "list"),
+                etcdctl("alarm", "list"),
             )
     if len(alarms) > _MOST_TOLD:
         yield fail(
             "alarms",
             f"{len(alarms) - _MOST_TOLD} more alarms are up",
             "see all",
-            again.etcdctl("alarm", "list"),
+            etcdctl("alarm", "list"),
         )
     if not alarms:
         yield ok("alarms", "no alarm is up")
 
 
-def check_space(statuses: Sequence[MemberStatus], again: RepeatedOptions) -> Iterator[Check]:
+def check_space(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
     """Yield how full each member's database is."""
     for status in statuses:
         known = status.db_size_quota_bytes > 0
@@ -279,7 +277,7 @@ def check_space(statuses: Sequence[MemberStatus], again: RepeatedOptions) -> Ite
                 what,
                 f"make room: a defragmentation gives back {mib(max(0, size - used))}; it stops that member for a "
                 "while, so do one after the other; or raise --quota-backend-bytes",
-                again.etcdctl("endpoint", "status", "--cluster", "-w", "table"),
+                etcdctl("endpoint", "status", "--cluster", "-w", "table"),
             )
         else:
             yield ok("space", what)

@@ -16,7 +16,7 @@ from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, ChainSta
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file
 from etcdfix.remediation.places import RecordPaths, lasting_warnings, require_lasting, same_disk_warning
 from etcdfix.report.doctor import Check, State
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import NO_COMMAND, Command
 from etcdfix.text.words import counted
 
 LEAST_FREE_BYTES: Final = 100 << 20
@@ -64,7 +64,7 @@ def _check_directory(name: str, path: Path, *, named: bool, option: str) -> Iter
             name,
             exc.message,
             exc.hint or f"choose a directory where files can be kept: {option}",
-            quote_command(["mkdir", "-m", "0700", str(path)]) if missing else "",
+            Command(("mkdir", "-m", "0700", str(path))) if missing else NO_COMMAND,
         )
         return
     except OSError as exc:
@@ -94,7 +94,7 @@ def _check_default(name: str, path: Path, option: str) -> Check:
 
 
 def _check_log(path: Path) -> Iterator[Check]:
-    look = quote_command(["etcdfix", "audit", "verify", str(path)])
+    look = Command(("etcdfix", "audit", "verify", str(path)))
     if not is_there(path):
         if is_there(path.with_name(path.name + HEAD_SUFFIX)):
             yield fail(
@@ -131,7 +131,7 @@ def _check_log(path: Path) -> Iterator[Check]:
             "audit-log",
             f"{path}: {counted(len(found.open_intents), 'change')} without a known outcome",
             "find out what became of it: docs/runbooks/open-intents.md",
-            quote_command(["etcdfix", "audit", "reconcile", str(path), "--dry-run"]),
+            Command(("etcdfix", "audit", "reconcile", str(path), "--dry-run")),
         )
     elif found.torn_size:
         yield warn("audit-log", f"{path}: its last line is torn", "the next change sets it aside", look)

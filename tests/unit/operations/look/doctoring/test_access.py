@@ -15,6 +15,7 @@ from etcdfix.report.doctor import Check
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.text.commands import RunOptions
 from etcdfix.wire.etcd import ROLE_GET, USER_GET, message
 from tests.support.doctoring import states
 from tests.support.kubernetes_api import ACCESS_REVIEW, KUBE_SYSTEM, UID, KubernetesAPI, status_answer
@@ -99,7 +100,10 @@ def test_everything_or_the_prefix_alone(ask: Ask) -> None:
 def test_who_may_only_read_is_told_that_changes_would_be_denied(ask: Ask) -> None:
     checks = ask(["below"], (READ, b"/registry/", b"/registry0"))
     assert came_to(checks) == ["ok", "warn"]
-    assert checks[1].command == "etcdctl role grant-permission --prefix=true -- below readwrite /registry/"
+    assert (
+        checks[1].command.line(RunOptions())
+        == "etcdctl role grant-permission --prefix=true -- below readwrite /registry/"
+    )
 
 
 def test_who_may_read_too_little(ask: Ask) -> None:
@@ -155,7 +159,10 @@ def test_who_may_not_is_told_how_to_ask(api: KubernetesAPI, tmp_path: Path) -> N
     api.denied = {"delete"}
     checks = look(api, tmp_path)
     assert came_to(checks) == ["ok", "fail"]
-    assert checks[1].command == "kubectl --kubeconfig FILE auth can-i delete secrets --all-namespaces"
+    assert (
+        checks[1].command.line(RunOptions())
+        == "kubectl --kubeconfig FILE auth can-i delete secrets --all-namespaces"
+    )
 
 
 def test_a_server_of_another_cluster_is_asked_nothing_more(api: KubernetesAPI, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from etcdfix.operations.look.doctoring.contents import (
 )
 from etcdfix.report.doctor import Check
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import Part, scan
 from tests.support.cluster_index_runs import HOSTILE
 from tests.support.decoders import shared_decoder
 from tests.support.doctoring import lease, states
@@ -25,7 +25,6 @@ from tests.support.memory_source import REVISION, MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, configuration, json_object, provider
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
-AGAIN = RepeatedOptions(source=("--endpoints", "one:1", "--revision", "7"))
 NODES = "/registry/leases/kube-node-lease/"
 SYSTEM = "/registry/leases/kube-system/"
 
@@ -155,16 +154,16 @@ def test_a_hostile_name_is_cut() -> None:
 )  # fmt: skip
 def test_how_much_history_is_kept(value: bytes | None, compacted: int | None, state: str, words: str) -> None:
     source = MemorySource({"compact_rev_key": value} if value is not None else {}, compacted=compacted)
-    (check,) = check_revision(source, AGAIN)
+    (check,) = check_revision(source)
     assert states([check]) == [("revision", state)]
     assert check.what.startswith(f"revision {REVISION}")
     assert words in check.what
 
 
 def test_before_a_restart_comes_a_scan() -> None:
-    (check,) = check_revision(MemorySource({"compact_rev_key": b"2000"}), AGAIN)
+    (check,) = check_revision(MemorySource({"compact_rev_key": b"2000"}))
     assert "first etcdfix scan; only where it finds nothing wrong, restart them" in check.next_step
-    assert check.command == "etcdfix scan --endpoints one:1"
+    assert check.command == scan(source=Part.NOW)
 
 
 # The configuration

@@ -15,7 +15,7 @@ from etcdfix.operations.look.doctoring import keys as module
 from etcdfix.operations.look.doctoring.keys import MOST_TOLD, check_keys, check_plugins, examine_keys
 from etcdfix.report.doctor import Check
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import scan
 from tests.support.cluster_index_runs import HOSTILE
 from tests.support.doctoring import states
 from tests.support.memory_source import MemorySource
@@ -24,7 +24,6 @@ from tests.support.pool_here import PoolHere
 
 SECRETS = "/registry/secrets/shop/"
 CONFIG = configuration(provider("aescbc", key1=KEY_1), {"identity": {}})
-AGAIN = RepeatedOptions(source=("--snapshot", "file"))
 
 
 def looked_at(
@@ -32,14 +31,20 @@ def looked_at(
     *,
     config: Any = CONFIG,
     no_encryption: bool = False,
-    again: RepeatedOptions = AGAIN,
+    past: bool = True,
     **source: Any,
 ) -> list[Check]:
     held = MemorySource(values, **source)
     examiner = Examiner.of(Reading(layout=StorageLayout(), configuration=config))
     seen = examine_keys(held, examiner, no_progress, None)
     found = check_keys(
-        seen, config, held.problems, again, prefix="/registry/", limited_to="", no_encryption=no_encryption
+        seen,
+        config,
+        held.problems,
+        prefix="/registry/",
+        limited_to="",
+        no_encryption=no_encryption,
+        past=past,
     )
     checks = list(found)
     states(checks)
@@ -67,7 +72,7 @@ def test_a_key_that_opens_nothing_and_fails_is_a_failure() -> None:
     )
     assert (fail.state, unused.state) == ("fail", "ok")
     assert "0 opened, 2 failed: it is the encryption key or the configuration" in fail.what
-    assert fail.command == "etcdfix scan --snapshot file"
+    assert fail.command == scan()
     assert unused.what.startswith("aescbc/v1/key9 fp:")
     assert unused.what.endswith("opens nothing here")
 
@@ -185,7 +190,7 @@ FIRST_SCAN = "DO NOT RESTART AN API SERVER until a scan of the cluster finds not
 def test_where_an_encryption_key_may_be_lost_the_advice_begins_with_the_restart() -> None:
     (lost,) = looked_at(secrets(20, KEY_2))
     assert (lost.state, lost.next_step.startswith(f"{FIRST_SCAN}Delete nothing; find")) == ("fail", True)
-    (live,) = looked_at(secrets(20, KEY_2), again=RepeatedOptions(source=("--endpoints", "one:1")))
+    (live,) = looked_at(secrets(20, KEY_2), past=False)
     assert live.next_step.startswith(f"{MEMORY}Delete nothing; find")
     alone = looked_at(secrets(1, KEY_2, "gone"))
     assert [check.next_step.startswith(FIRST_SCAN) for check in alone if check.state != "ok"] == [True]
@@ -217,7 +222,7 @@ def test_any_number_of_processes_says_the_same(
         examiner = Examiner.of(request)
         helpers = Helpers(examiner, request, held, number) if number > 1 else None
         seen = examine_keys(held, examiner, no_progress, helpers)
-        checks = check_keys(seen, config, [], AGAIN, prefix="/registry/", limited_to="", no_encryption=False)
+        checks = check_keys(seen, config, [], prefix="/registry/", limited_to="", no_encryption=False)
         found.append((list(checks), seen.examined, seen.counts(), seen.enveloped))
     assert found[0] == found[1]
     assert found[0][1] == 38

@@ -20,14 +20,14 @@ from etcdfix.operations.look.doctoring.members import (
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from etcdfix.wire.etcd import ALARM, MEMBER_LIST, STATUS, message
 from tests.support.cluster_index_runs import HOSTILE
 from tests.support.doctoring import member, states
 from tests.support.etcd_proxy import Refusal
 from tests.support.scripted_etcd import NO_LEADER, Call, Script, ScriptedEtcd
 
-AGAIN = RepeatedOptions(source=("--endpoints", "one:2379"))
+RUN = RunOptions(source=("--endpoints", "one:1,two:2", "--revision", "5"))
 GIB = 1 << 30
 
 
@@ -137,7 +137,7 @@ def members(*listed: tuple[int, str, bool], urls: tuple[str, ...] = ("http://m:2
 
 def test_members_that_vote_are_all_among_the_endpoints(etcd: ScriptedEtcd, client: EtcdClient) -> None:
     etcd.script = answering(MEMBER_LIST.path, members((1, "a", False)))
-    assert states(check_members(client, [member()], AGAIN)) == [("members", "ok"), ("learner", "ok")]
+    assert states(check_members(client, [member()])) == [("members", "ok"), ("learner", "ok")]
 
 
 def test_a_member_that_votes_and_is_not_asked_is_named_with_its_address(
@@ -146,16 +146,16 @@ def test_a_member_that_votes_and_is_not_asked_is_named_with_its_address(
     etcd.script = answering(
         MEMBER_LIST.path, members((1, "a", False), (2, "b", False), (3, "c", True), urls=("https://b:2379",))
     )
-    found = list(check_members(client, [member()], AGAIN))
+    found = list(check_members(client, [member()]))
     assert states(found) == [("members", "warn"), ("learner", "warn")]
     assert "member b (2)" in found[0].what
     assert "https://b:2379" in found[0].next_step
-    assert found[1].command == "etcdctl --endpoints one:2379 member promote 3"
+    assert found[1].command.line(RUN) == "etcdctl --endpoints one:1,two:2 member promote 3"
 
 
 def test_a_member_that_has_not_started(etcd: ScriptedEtcd, client: EtcdClient) -> None:
     etcd.script = answering(MEMBER_LIST.path, members((1, "a", False), (2, "", False), urls=()))
-    (found, _) = check_members(client, [member()], AGAIN)
+    (found, _) = check_members(client, [member()])
     assert found.what.startswith("member 2 votes")
     assert "may not have started" in found.next_step
 
@@ -164,16 +164,16 @@ def test_no_leader_is_a_failure_and_the_member_list_may_be_missing(
     etcd: ScriptedEtcd, client: EtcdClient
 ) -> None:
     etcd.script = answering(MEMBER_LIST.path, NO_LEADER)
-    assert states(check_leader([member(leader=0)], AGAIN)) == [("members", "fail")]
-    assert states(check_leader([member()], AGAIN)) == []
+    assert states(check_leader([member(leader=0)])) == [("members", "fail")]
+    assert states(check_leader([member()])) == []
     with pytest.raises(CallFailed, match="no leader"):
-        list(check_members(client, [member(leader=0)], AGAIN))
+        list(check_members(client, [member(leader=0)]))
 
 
 def test_a_huge_member_list_of_hostile_names_is_told_in_short(etcd: ScriptedEtcd, client: EtcdClient) -> None:
     listed = [(n, HOSTILE * 20, n % 2 == 0) for n in range(2, 500)]
     etcd.script = answering(MEMBER_LIST.path, members(*listed, urls=(HOSTILE * 20,) * 9))
-    found = list(check_members(client, [member()], AGAIN))
+    found = list(check_members(client, [member()]))
     assert len(found) == 34
     assert max(len(check.what) + len(check.next_step) for check in found) < 2100
 
@@ -189,19 +189,14 @@ def alarms(*kinds: int) -> object:
 
 def test_alarms(etcd: ScriptedEtcd, client: EtcdClient) -> None:
     etcd.script = answering(ALARM.path, alarms())
-    assert states(check_alarms(client, AGAIN)) == [("alarms", "ok")]
+    assert states(check_alarms(client)) == [("alarms", "ok")]
     etcd.script = answering(ALARM.path, alarms(1, 2, 9))
-    found = list(check_alarms(client, AGAIN))
+    found = list(check_alarms(client))
     assert states(found) == [("alarms", "fail"), ("alarms", "fail"), ("alarms", "warn")]
     corrupt, space, _ = found
-    several = RepeatedOptions(source=("--endpoints", "one:1,two:2", "--cacert", "ca"))
-    _, first, _ = check_alarms(client, several)
-    assert first.command == "etcdctl --endpoints one:1 --cacert ca snapshot save FILE"
     assert "a restore would fail" in space.what
-    assert space.command == "etcdctl --endpoints one:2379 snapshot save FILE"
     assert "members-disagree.md" in corrupt.next_step
-    earlier = RepeatedOptions(source=("--endpoints", "one:1,two:2", "--revision", "5"))
-    assert [check.command for check in check_alarms(client, earlier)] == [
+    assert [check.command.line(RUN) for check in found] == [
         "etcdctl --endpoints one:1,two:2 endpoint hashkv --cluster",
         "etcdctl --endpoints one:1 snapshot save FILE",
         "etcdctl --endpoints one:1,two:2 alarm list",
@@ -210,7 +205,7 @@ def test_alarms(etcd: ScriptedEtcd, client: EtcdClient) -> None:
 
 def test_alarms_without_number_do_not_hide_the_worst(etcd: ScriptedEtcd, client: EtcdClient) -> None:
     etcd.script = answering(ALARM.path, alarms(*[1] * 50, 2))
-    found = list(check_alarms(client, AGAIN))
+    found = list(check_alarms(client))
     assert len(found) == 17
     assert "CORRUPT" in found[0].what
     assert found[-1].what == "35 more alarms are up"
@@ -231,6 +226,6 @@ def test_alarms_without_number_do_not_hide_the_worst(etcd: ScriptedEtcd, client:
 )
 def test_space(size: int, quota: int, state: str, words: str) -> None:
     full = member(db_size_bytes=size, db_size_in_use_bytes=GIB // 2, db_size_quota_bytes=quota)
-    (check,) = check_space([full], AGAIN)
+    (check,) = check_space([full])
     assert states([check]) == [("space", state)]
     assert words in check.what

@@ -14,6 +14,7 @@ from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.durable import Filesystem
 from etcdfix.remediation.places import RecordPaths
+from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import entry, own_directory, write_log
 from tests.support.doctoring import states
 
@@ -41,7 +42,7 @@ def test_a_directory_of_ours_will_do_and_stays_empty(own: Path) -> None:
 
 def test_a_directory_that_is_missing_is_a_failure_with_the_command_to_make_it(own: Path) -> None:
     (check,) = check_backup_directories(RecordPaths((own / "a b",)))
-    assert (check.state, check.command) == ("fail", f"mkdir -m 0700 '{own / 'a b'}'")
+    assert (check.state, check.command.line(RunOptions())) == ("fail", f"mkdir -m 0700 '{own / 'a b'}'")
     assert not (own / "a b").exists()
 
 
@@ -130,7 +131,10 @@ def test_an_open_intent(own: Path) -> None:
     with AuditLog.open(own / "log") as opened:
         opened.append(entry(RecordType.INTENT))
     check = list(check_audit_log(RecordPaths(audit_log=own / "log")))[1]
-    assert (check.state, check.command) == ("warn", f"etcdfix audit reconcile {own / 'log'} --dry-run")
+    assert (check.state, check.command.line(RunOptions())) == (
+        "warn",
+        f"etcdfix audit reconcile {own / 'log'} --dry-run",
+    )
 
 
 def test_a_torn_line(own: Path) -> None:
@@ -145,7 +149,7 @@ def test_a_log_that_was_tampered_with(own: Path) -> None:
     raw = (own / "log").read_bytes()
     (own / "log").write_bytes(raw.replace(b"mod_revision", b"mod-revision", 1).replace(b"41", b"42", 1))
     check = list(check_audit_log(RecordPaths(audit_log=own / "log")))[1]
-    assert (check.state, check.command) == ("fail", f"etcdfix audit verify {own / 'log'}")
+    assert (check.state, check.command.line(RunOptions())) == ("fail", f"etcdfix audit verify {own / 'log'}")
 
 
 def test_the_head_without_the_log_and_the_log_without_the_head(own: Path) -> None:

@@ -17,7 +17,6 @@ from etcdfix.cli.progress import progress_of
 from etcdfix.cli.single_key import single_key
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
 from etcdfix.operations.look.history_log import KeyLog
-from etcdfix.report.formats.history import HISTORY_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "every revision that is kept can be read",
@@ -61,7 +60,7 @@ MEANINGS: dict[ExitCode, str] = {
 )
 @source_options
 @reading_options
-@report_options(HISTORY_FORMATS)
+@report_options()
 def command(
     *,
     key: str,
@@ -103,7 +102,7 @@ def command(
                 opened.source, request, plugins=opened.plugins, progress=progress, log=log
             )
         report = opened.kept(result.report, result.problems, result.ended)
-        opened.place.write(HISTORY_FORMATS, report)
+        opened.place.show(report, request.same_again)
     if result.ended is not None:
         return result.ended.exit_code
     if not report.complete:

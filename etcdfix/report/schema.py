@@ -19,7 +19,7 @@ from etcdfix.report.doctor import DoctorReport
 from etcdfix.report.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.report.explain import ExplainReport
 from etcdfix.report.heal_model import HealReport
-from etcdfix.report.history_model import HistoryReport
+from etcdfix.report.history import HistoryReport
 from etcdfix.report.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.report.merge_model import ReportMerge
 from etcdfix.report.model import API_VERSION, ChangeReport, Finding, ScanReport

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 from collections.abc import Iterator
 from typing import Any, Final
@@ -20,7 +19,6 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
 from etcdfix.report.explain import ExplainReport, Where
-from etcdfix.report.formats.history import HISTORY_FORMATS
 from etcdfix.report.objects import Viewer
 from etcdfix.report.render import FORMS
 from etcdfix.report.schema import SCHEMAS
@@ -137,13 +135,12 @@ def test_its_history_says_what_it_was(key: str, alpha: Alpha) -> None:
     copied = "copied to another key" in ORACLE["damage"][key]
     assert (oldest.outcome is Outcome.READABLE) is (not copied)
     assert report.revisions[0].present
-    for name, write in HISTORY_FORMATS.items():
-        stream = io.BytesIO()
-        write(report, stream)
-        text = stream.getvalue().decode()
+    for form in FORMS:
+        text = rendered(report, form)
         assert_nothing_secret(alpha, text)
-        if name == "json":
+        if form == "json":
             jsonschema.validate(json.loads(text), SCHEMAS["history"]())
+        assert form != "text" or len(text.splitlines()) <= 24
 
 
 @pytest.mark.parametrize("configured", [True, False], ids=["other keys", "no configuration"])

@@ -24,7 +24,7 @@ from etcdfix.remediation.patcher import HEALED_AT, LONGEST_ANSWER, patch_annotat
 from etcdfix.remediation.reconcile import Carried
 from etcdfix.remediation.sending import Sent
 from etcdfix.remediation.writer import Expected, KeyState, describe_move, evaluate_compare
-from etcdfix.report.history_model import ChangeKind, FieldChange
+from etcdfix.report.history import ChangeKind, FieldChange
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.rescued import read_saved
 from etcdfix.rules import Rule, refuse

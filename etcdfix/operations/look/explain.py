@@ -36,7 +36,7 @@ from etcdfix.report.explain import (
 )
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
-from etcdfix.report.history_model import HistoryReport
+from etcdfix.report.history import HistoryReport
 from etcdfix.report.model import Remedy
 from etcdfix.report.next_steps import first_way_out, next_for_undetermined
 from etcdfix.report.origin import report_origin

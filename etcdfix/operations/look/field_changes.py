@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.report.base import fit
-from etcdfix.report.history_model import ChangeKind, FieldChange
+from etcdfix.report.history import ChangeKind, FieldChange
 from etcdfix.text.safetext import safe_text
 
 _RESOURCE_VERSION: Final = ("metadata", "resourceVersion")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -19,30 +19,29 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Confidence, KeptRevision, Outcome, ReadableRevision, StoredValue
 from etcdfix.operations.look.field_changes import Comparable, field_changes
-from etcdfix.operations.look.history_log import KeyLog, ObjectNow
+from etcdfix.operations.look.history_log import KeyLog, ObjectNow, written
 from etcdfix.readable_revision import reads, tells_apart
-from etcdfix.report.earlier_revision import readable_way, save_command
-from etcdfix.report.finding import finding_from
+from etcdfix.report.earlier_revision import readable_way, revealed
 from etcdfix.report.head import stakes_of
-from etcdfix.report.history_model import (
+from etcdfix.report.history import (
     Event,
-    FieldChange,
     HistoryLog,
     HistoryReport,
     HistoryRevision,
 )
-from etcdfix.report.model import Remedy, ValueKind
+from etcdfix.report.model import Remedy
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.report.origin import report_origin
 from etcdfix.report.ways import WayKind
+from etcdfix.rules import Rule
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.commands import GRANTED, Command
+from etcdfix.text import commands
+from etcdfix.text.commands import GRANTED, NO_COMMAND, Command
 from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.plaintext import bounded
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -116,7 +115,7 @@ def look_into_history(
             kept=frozenset(gathered.kept),
             now=gathered.now,
             object_now=gathered.object_now,
-            again=request.same_again,
+            run=request.same_again,
             most=request.most,
         )
     problems = [*source.problems, *lost, *(log.problems if log is not None else ())]
@@ -154,18 +153,15 @@ def _report(
         reasons.append(f"undetermined: {counted(gathered.undetermined, 'revision')}")
     stakes = stakes_of([gathered.now] if gathered.now is not None else [], past=again.of_the_past)
     revisions = gathered.revisions()
-    where = gathered.place(request)
     return HistoryReport(
         **report_origin(source.describe(), request.configuration, uid),
         key=display(key),
         key_base64=key_base64(key),
-        **where,
         exists=last is not None and last.stored is not None,
         compacted_revision=_compacted(source, reasons),
         count=gathered.count,
         deletions=gathered.deletions,
         oldest_mod_revision=gathered.oldest,
-        generations=gathered.generations,
         older_versions=gathered.older_versions,
         readable=gathered.readable,
         unreadable=gathered.failed,
@@ -192,40 +188,22 @@ def _compacted(source: Source, reasons: list[str]) -> int | None:
 
 def _next(gathered: Revisions, revisions: list[HistoryRevision], request: HistoryRequest) -> Remedy | None:
     """Return what to do first; None where the key reads, or is gone and nothing of it can be brought back."""
-    now, again = gathered.now, request.same_again
-    newest = next((one for one in revisions if one.get and not one.present), None)
-    if now is None:
-        if newest is None:
-            return None
-        if newest.restore:
-            return Remedy(
-                "If it should not be gone, put back the newest revision that reads: a dry run first",
-                Command(text=newest.restore),
-                newest.restore_note,
-            )
-        return Remedy(
-            "Save the newest revision that reads, before it is compacted",
-            Command(text=newest.save),
-            newest.restore_note,
-        )
-    if now.verdict.outcome not in {*FAILED, Outcome.UNDETERMINED, Outcome.INCONSISTENT}:
+    now = gathered.now
+    if now is not None and now.verdict.outcome not in {*FAILED, Outcome.UNDETERMINED, Outcome.INCONSISTENT}:
         return None
+    newest = next((one for one in revisions if one.get and not one.present), None)
     if newest is not None and newest.restore:
+        put_back = "put back the newest revision that reads: a dry run first"
+        action = put_back.capitalize() if now is not None else f"If it should not be gone, {put_back}"
+        return Remedy(action, newest.restore, newest.restore_note)
+    if newest is not None and (now is None or request.same_again.of_kine):
         return Remedy(
-            "Put back the newest revision that reads: a dry run first",
-            Command(text=newest.restore),
-            newest.restore_note,
+            "Save the newest revision that reads, before it is compacted", newest.save, newest.restore_note
         )
-    if newest is not None and again.of_kine:
-        return Remedy(
-            "Save the newest revision that reads, before kine compacts it",
-            Command(text=newest.save),
-            newest.restore_note,
-        )
+    if now is None:
+        return None
     return Remedy(
-        "See why the present value cannot be read, and every way out",
-        Command(text=again.explain(request.key)),
-        "",
+        "See why the present value cannot be read, and every way out", commands.explain(request.key)
     )
 
 
@@ -239,7 +217,7 @@ def _next_of_log(gathered: Revisions, logged: HistoryLog | None) -> Remedy | Non
     sure = "" if newest.confidence is Confidence.CERTAIN else f"It is {newest.confidence}: {newest.doubt}. "
     return Remedy(
         "If it should not be gone, put back the newest value in the log that reads: a dry run first",
-        Command(text=newest.restore),
+        newest.restore,
         f"{sure}{newest.restore_note}".strip(),
     )
 
@@ -296,24 +274,13 @@ class Revisions:
         self._place: Examination | None = None
         self._searched = 0
         self._begins = 0
-        self.count = self.deletions = self.generations = self.readable = self.undetermined = 0
+        self.count = self.deletions = self.readable = self.undetermined = 0
         self.older_versions = self.newest_readable = self.failed = self.oldest = 0
         self._newest_uid = ""
         self._newest_generation = self._generation = 0
         self.now: Examination | None = None
         self.last: KeptRevision | None = None
         self.kept: set[int] = set()
-
-    def place(self, request: HistoryRequest) -> dict[str, Any]:
-        """Return the fields that say where the key belongs."""
-        found = self._place
-        directory = found.directory if found is not None else request.layout.locate(request.key)[0]
-        return {
-            "group": directory.group,
-            "resource": directory.resource,
-            "namespace": found.namespace if found is not None else "",
-            "name": found.name if found is not None else "",
-        }
 
     def add(self, kept: KeptRevision) -> None:
         """Examine one revision, and take note of it.
@@ -334,13 +301,7 @@ class Revisions:
         self.now = None
         if kept.stored is None:
             self.deletions += 1
-            self._entries.append(
-                _Entry(
-                    HistoryRevision(
-                        mod_revision=kept.revision.main, event=Event.DELETE, present=False, stands_until=None
-                    )
-                )
-            )
+            self._entries.append(_Entry(HistoryRevision(mod_revision=kept.revision.main, event=Event.DELETE)))
             return
         self._put(kept.stored)
         if kept.from_old_value:
@@ -353,8 +314,7 @@ class Revisions:
         digest = hashlib.sha256(stored.value).digest()
         before = self._before
         if stored.create_revision != (self._entries[-1].generation if self._entries else 0):
-            self.generations += 1
-            if self.generations == 1:
+            if before is None:
                 self.older_versions = max(stored.version - 1, 0)
             goes_on = before is not None and stored.version == 1 and digest == before.digest
             if not (goes_on and tells_apart(stored.value)):
@@ -400,44 +360,24 @@ class Revisions:
         seen: _Seen,
         before: _Seen | None,
     ) -> HistoryRevision:
-        finding = finding_from(found)
-        changes: list[FieldChange] | None = None
-        left_out, why = 0, ""
-        deleted = bool(self._entries) and self._entries[-1].told.event is Event.DELETE
+        told = HistoryRevision(
+            **written(found),
+            mod_revision=found.stored.mod_revision,
+            event=Event.PUT,
+            create_revision=found.stored.create_revision,
+            version=found.stored.version,
+            stale=found.stale,
+        )
         if before is None:
             why = "it was created here" if found.stored.version == 1 else "nothing older is kept"
         elif before.digest == digest:
-            changes = []
+            return msgspec.structs.replace(told, changes=[])
         elif seen.comparable is None or before.comparable is None:
             why = "one of the two cannot be read as a whole object"
         else:
-            changes, left_out = field_changes(before.comparable, seen.comparable, most=_MOST_CHANGES)
-        return HistoryRevision(
-            mod_revision=finding.mod_revision,
-            event=Event.PUT,
-            present=False,
-            stands_until=None,
-            create_revision=finding.create_revision,
-            version=finding.version,
-            lease=finding.lease or None,
-            outcome=found.verdict.outcome,
-            cause=finding.cause,
-            confidence=found.verdict.confidence if finding.cause is not None else None,
-            message=finding.message,
-            stale=found.stale,
-            transformer=finding.transformer,
-            key_fingerprint=finding.key_fingerprint,
-            kms_key_id_sha256=finding.kms_key_id_sha256 or None,
-            group_version_kind=ValueKind(*map(bounded, found.gvk)) if found.gvk is not None else None,
-            uid=bounded(seen.uid),
-            value_size=finding.value_size,
-            value_sha256=finding.value_sha256,
-            after_deletion=deleted,
-            same_value=before is not None and before.digest == digest,
-            changes=changes,
-            changes_left_out=left_out,
-            not_compared=why,
-        )
+            changes, more = field_changes(before.comparable, seen.comparable, most=_MOST_CHANGES)
+            return msgspec.structs.replace(told, changes=changes, changes_left_out=more)
+        return msgspec.structs.replace(told, not_compared=why)
 
     def revisions(self) -> list[HistoryRevision]:
         """Return the newest revisions, the newest first, each with its commands; once all were added."""
@@ -450,20 +390,20 @@ class Revisions:
         return told
 
     def _with_commands(self, entry: _Entry) -> HistoryRevision:
-        told, again, key = entry.told, self._request.same_again, self._request.key
-        present = told.stands_until is None
-        same = self._same_object(entry)
-        at = told.stands_until or 0
-        get = restore = save = note = ""
-        if told.outcome is not None and told.outcome not in {*FAILED, Outcome.UNDETERMINED}:
-            get = again.get(key, revision=at)
+        told, key = entry.told, self._request.key
+        same, at = self._same_object(entry), told.stands_until or 0
+        get = restore = save = NO_COMMAND
+        note = ""
+        if told.outcome not in {*FAILED, Outcome.UNDETERMINED}:
+            get = commands.get(key, revision=at)
         if entry.readable:
             restore, note = self._restore(entry, same)
             if not restore and at:
                 assert self._place is not None  # a value was put
-                save = save_command(key, self._place.directory.group_resource, at, again)
+                words = (*revealed(self._place.directory.group_resource), "-o", "json")
+                save = commands.get(key, *words, revision=at)
         return msgspec.structs.replace(
-            told, present=present, same_object=same, get=get, save=save, restore=restore, restore_note=note
+            told, same_object=same, get=get, save=save, restore=restore, restore_note=note
         )
 
     def _same_object(self, entry: _Entry) -> bool | None:
@@ -478,42 +418,48 @@ class Revisions:
         known = self._newest_generation >= self._begins
         return ObjectNow(self._newest_uid if known else "", self._generation)
 
-    def _restore(self, entry: _Entry, same: bool | None) -> tuple[str, str]:
-        """Return the command that puts a readable value back, "" for none; and what to know, or why there is none."""
-        told, again, key, now = entry.told, self._request.same_again, self._request.key, self.now
-        granted = "" if again.told_of_encryption else GRANTED.strip()
-        if again.of_kine:
-            return "", "etcdfix writes nothing to kine: save it, and put it back through an API server"
-        if again.of_a_file:
-            if told.stands_until is not None:
-                return "", "a restore from a snapshot takes the newest value in it; save this one"
-            if again.of_the_past and "--revision" in again.source:
-                return "", "a restore from a snapshot takes the newest value in it, not that of --revision"
-            if "--salvage" in again.source:
-                return "", "a salvaged file is no source for a change; save what it shows"
-            command = again.restore_from_file(key)
-            return command, (
+    def _restore(self, entry: _Entry, same: bool | None) -> tuple[Command, str]:
+        """Return what puts a readable value back, no command where nothing does; and what to know, or why not."""
+        told, run, key, now = entry.told, self._request.same_again, self._request.key, self.now
+        granted = "" if run.told_of_encryption else GRANTED.strip()
+        why = self._why_not(told, same)
+        if why:
+            return NO_COMMAND, why
+        if run.of_a_file:
+            words = ("--from-snapshot", run.file)
+            return commands.restore(words, key, accepted=[Rule.UNLISTED_SOURCE]), (
                 "On the live etcd, where the etcd key must be absent; --replace-mod-revision N replaces a value there "
                 f"that may be deleted. {granted}"
             ).strip()
-        if again.of_the_past:
-            return "", "what the etcd key holds now was not looked at: leave --revision out"
-        if told.stands_until is None:
-            return "", "it is there already"
-        if same is not True:
-            what = "it is of another object" if same is False else "nothing shows that the object is the same"
-            return "", f"{what}: save it, and compare before you use it"
+        at = told.stands_until or 0
         if now is None:
             if entry.leased:
-                return "", "it had a lease, which may have run out: save it"
-            return again.restore(key, told.stands_until), granted
+                return NO_COMMAND, "it had a lease, which may have run out: save it"
+            return commands.restore(("--from-revision", str(at)), key), granted
         if now.verdict.outcome not in FAILED:
-            return "", (
+            return NO_COMMAND, (
                 f"the present value is {now.verdict.outcome}, and only what may be deleted is replaced; change it "
                 "through the API"
             )
-        readable = ReadableRevision(told.stands_until, told.mod_revision, True, entry.leased)
-        way = readable_way(now, readable, again)
+        way = readable_way(now, ReadableRevision(at, told.mod_revision, True, entry.leased), run)
         if way.kind is not WayKind.PUT_BACK:
-            return "", "the present value may not be replaced as things are: save this one"
-        return way.remedy.command.text, way.remedy.note
+            return NO_COMMAND, "the present value may not be replaced as things are: save this one"
+        return way.remedy.command, way.remedy.note
+
+    def _why_not(self, told: HistoryRevision, same: bool | None) -> str:
+        """Return why a revision cannot be put back, whatever stands at its key now; "" for nothing."""
+        run = self._request.same_again
+        if run.of_kine:
+            return "etcdfix writes nothing to kine: save it, and put it back through an API server"
+        if run.of_a_file:
+            if told.stands_until is not None or run.revision:
+                return "a restore from a snapshot takes the newest value in it: save this one"
+            salvaged = "--salvage" in run.source
+            return "a salvaged file is no source for a change: save what it shows" if salvaged else ""
+        if run.of_the_past:
+            return "what the etcd key holds now was not looked at: leave --revision out"
+        if told.stands_until is None:
+            return "it is there already"
+        if same is None:
+            return "nothing shows that the object is the same: save it, and compare before you use it"
+        return "" if same else "it is of another object: save it, and compare before you use it"

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,14 +17,14 @@ from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.replacing import replacing
 from etcdfix.report.finding import finding_from
-from etcdfix.report.history_model import Event, HistoryLog, LoggedRevision
-from etcdfix.report.model import ValueKind
+from etcdfix.report.history import Event, HistoryLog, LoggedRevision
 from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text import commands
+from etcdfix.text.commands import NO_COMMAND, Command, RepeatedOptions
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded
@@ -100,7 +100,7 @@ class KeyLog(Closing):
         kept: frozenset[int],
         now: Examination | None,
         object_now: ObjectNow,
-        again: RepeatedOptions,
+        run: RepeatedOptions,
         most: int,
     ) -> HistoryLog | None:
         """Tell the writes of a key; None where the log knows nothing of it.
@@ -111,7 +111,7 @@ class KeyLog(Closing):
             kept: mod revisions that etcd keeps of it.
             now: What the key holds; None for nothing.
             object_now: What is known of the object.
-            again: What commands repeat.
+            run: What commands repeat.
             most: So many writes are told, the newest.
 
         Raises:
@@ -131,10 +131,10 @@ class KeyLog(Closing):
         last = object_now.uid or next((one.uid for _, one in reversed(told) if _reads(one) and one.uid), "")
         writes = []
         for write, one in reversed(told):
-            command, note = (
-                self._restore(write, one, now, object_now, last, again) if _reads(one) else ("", "")
-            )
-            writes.append(msgspec.structs.replace(one, restore=command, restore_note=note))
+            if _reads(one):
+                command, note = self._restore(write, one, now, object_now, last, run)
+                one = msgspec.structs.replace(one, restore=command, restore_note=note)
+            writes.append(one)
         about, agreement = self._judged.log.description, self._history.agreement
         return HistoryLog(
             directories=[display(bytes(Path(directory))) for directory in about.directories],
@@ -157,30 +157,28 @@ class KeyLog(Closing):
         now: Examination | None,
         object_now: ObjectNow,
         last: str,
-        again: RepeatedOptions,
-    ) -> tuple[str, str]:
-        """Return the dry run that puts a value back, "" where none does; and what to know, or why there is none."""
-        if one.kept or again.of_the_past or (now is not None and now.verdict.outcome not in FAILED):
-            return "", ""
+        run: RepeatedOptions,
+    ) -> tuple[Command, str]:
+        """Return the dry run that puts a value back, if there is one; and what to know, or why there is none."""
+        if one.kept or run.of_the_past or (now is not None and now.verdict.outcome not in FAILED):
+            return NO_COMMAND, ""
         if one.uid and last and one.uid != last:
-            return (
-                "",
-                "it is of another object than the one that was there last: create that anew through the API",
+            return NO_COMMAND, (
+                "it is of another object than the one that was there last: create that anew through the API"
             )
-        over = replacing(now, again)
+        over = replacing(now, run)
         if over.mod_revision is None:
-            return "", over.note
+            return NO_COMMAND, over.note
         same_uid = bool(one.uid) and one.uid == object_now.uid
         generation = write.create_revision if write.confidence is Confidence.CERTAIN else None
         shown = same_uid or (bool(generation) and generation == object_now.generation)
         directory = self._history.directory_of(write.entry_index)
-        words = ["--from-wal", str(directory), "--entry", str(write.entry_index)]
-        command = again.restore_from(
-            words if shown else [*words, "--accept", Rule.UNKNOWN_UID],
+        unknown = () if shown else commands.accepting([Rule.UNKNOWN_UID])
+        command = commands.restore(
+            ("--from-wal", str(directory), "--entry", str(write.entry_index), *unknown),
             write.key,
             replacing=over.mod_revision,
-            accepting=over.accepting,
-            unlisted=True,
+            accepted=[Rule.UNLISTED_SOURCE, *over.accepting],
         )
         return command, " ".join(part for part in (over.note, "" if shown else _unknown(one)) if part)
 
@@ -188,35 +186,47 @@ class KeyLog(Closing):
 def _told(write: LoggedWrite, examiner: Examiner, kept: frozenset[int]) -> LoggedRevision:
     stored = write.stored()
     found = examiner.examine(stored) if stored is not None else None
-    finding = finding_from(found) if found is not None else None
-    uid = (found.decoded.uid if found is not None and found.decoded is not None else None) or b""
     return LoggedRevision(
-        entry_index=write.entry_index,
-        operation=write.operation,
-        event=_EVENTS[write.kind],
-        mod_revision=write.mod_revision,
-        after_revision=write.after_revision,
-        before_revision=write.before_revision,
-        confidence=write.confidence,
-        doubt=write.doubt,
-        kept=write.mod_revision in kept,
-        range_end=display(write.range_end) if write.range_end else "",
-        keeps_value=write.keeps_value,
-        user=bounded(write.user),
-        lease=f"{write.lease:x}" if write.lease else None,
-        outcome=found.verdict.outcome if found is not None else None,
-        cause=finding.cause if finding is not None else None,
-        message=finding.message if finding is not None else "",
-        transformer=finding.transformer if finding is not None else "",
-        key_fingerprint=finding.key_fingerprint if finding is not None else None,
-        kms_key_id_sha256=(finding.kms_key_id_sha256 or None) if finding is not None else None,
-        group_version_kind=(
-            ValueKind(*map(bounded, found.gvk)) if found is not None and found.gvk is not None else None
-        ),
-        uid=bounded(uid.decode("utf-8", "replace")),
-        value_size=finding.value_size if finding is not None else 0,
-        value_sha256=finding.value_sha256 if finding is not None else None,
+        **(
+            written(found)
+            | {
+                "entry_index": write.entry_index,
+                "operation": write.operation,
+                "event": _EVENTS[write.kind],
+                "mod_revision": write.mod_revision,
+                "after_revision": write.after_revision,
+                "before_revision": write.before_revision,
+                "confidence": write.confidence,
+                "doubt": write.doubt,
+                "kept": write.mod_revision in kept,
+                "range_end": display(write.range_end) if write.range_end else "",
+                "keeps_value": write.keeps_value,
+                "user": bounded(write.user),
+                "lease": f"{write.lease:x}" if write.lease else None,
+            }
+        )
     )
+
+
+def written(found: Examination | None) -> dict[str, Any]:
+    """Return what is told of a written value; nothing for none."""
+    if found is None:
+        return {}
+    finding = finding_from(found)
+    uid = (found.decoded.uid if found.decoded is not None else None) or b""
+    return {
+        "lease": finding.lease or None,
+        "outcome": found.verdict.outcome,
+        "cause": finding.cause,
+        "confidence": found.verdict.confidence if finding.cause is not None else None,
+        "message": finding.message,
+        "transformer": finding.transformer,
+        "key_fingerprint": finding.key_fingerprint,
+        "kms_key_id_sha256": finding.kms_key_id_sha256 or None,
+        "uid": bounded(uid.decode("utf-8", "replace")),
+        "value_size": finding.value_size,
+        "value_sha256": finding.value_sha256,
+    }
 
 
 def _reads(one: LoggedRevision) -> bool:

@@ -15,7 +15,6 @@ from etcdfix.text.words import counted
 if TYPE_CHECKING:  # half of all reports: only their names are needed here
     from etcdfix.report.copies_model import CopiesReport
     from etcdfix.report.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
-    from etcdfix.report.history_model import HistoryReport
     from etcdfix.report.impact_model import ImpactReport, NamespaceReport, OrphansReport
     from etcdfix.report.recover_model import EncryptionRecoverReport
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:  # half of all reports: only their names are needed here
         | EncryptionRecoverReport
         | EncryptionTryReport
         | EncryptionUsageReport
-        | HistoryReport
         | ImpactReport
         | NamespaceReport
         | OrphansReport

@@ -46,16 +46,13 @@ def test_every_revision_is_told_the_newest_first(registry: Registry) -> None:
     key = registry.put("shop/web", CUT)
     ran = looked(registry, key.decode())
     assert ran.code == 1
-    lines = ran.out.splitlines()
-    assert lines[0] == f"2 revisions kept of {key.decode()} (1 of 2 values can be read)."
-    assert lines[1].startswith("BREAKS-NOW")
-    assert lines[2].startswith("DO NOT RESTART")
-    assert lines[3].startswith("Next: Put back the newest revision that reads")
-    assert lines[4].startswith("  etcdfix restore --from-revision")
+    assert ran.out.startswith(f"{key.decode()} has 2 kept revisions, 1 readable\n")
     document = history(registry, key)
+    assert document["do_not_restart"]
     newest, oldest = document["revisions"]
-    assert (newest["outcome"], newest["present"]) == ("decrypt-failure", True)
-    assert (oldest["outcome"], oldest["present"]) == ("readable", False)
+    assert document["next"]["command"] == oldest["restore"]
+    assert (newest["outcome"], newest["stands_until"]) == ("decrypt-failure", None)
+    assert oldest["outcome"] == "readable"
     assert oldest["stands_until"] == newest["mod_revision"] - 1
     assert document["newest_readable"] == oldest["mod_revision"]
 
@@ -76,9 +73,7 @@ def test_the_commands_run_as_they_are_pasted(registry: Registry) -> None:
 def test_a_deleted_key_still_has_its_history(registry: Registry) -> None:
     key = registry.put("shop/web", WHOLE)
     registry.etcd.delete(key)
-    ran = looked(registry, key.decode())
-    assert ran.code == 0
-    assert "it does not exist any more" in ran.out
+    assert looked(registry, key.decode()).code == 0
     document = history(registry, key)
     assert [one["event"] for one in document["revisions"]] == ["delete", "put"]
     assert (document["exists"], document["deletions"]) == (False, 1)
@@ -99,7 +94,6 @@ def test_what_was_compacted_is_gone_and_what_stood_then_is_kept(registry: Regist
     assert document["compacted_revision"] == compacted
     for one in document["revisions"]:
         assert paste(registry, one["get"]).code == 0
-    assert "2 earlier versions of it are gone" in looked(registry, key.decode()).out
 
 
 def test_a_revision_that_stood_at_the_compaction_is_read_where_it_still_can_be(registry: Registry) -> None:
@@ -121,9 +115,7 @@ def test_changed_fields_are_named_and_their_values_are_not(registry: Registry) -
         {"path": "data.c", "change": "added"},
         {"path": 'data["a.b"]', "change": "removed"},
     ]
-    ran = looked(registry, key.decode())
-    assert "added: data.c; removed: data" in ran.out
-    assert "second" not in ran.out
+    assert "second" not in looked(registry, key.decode(), "-o", "wide").out
 
 
 def test_an_object_that_was_made_anew_is_another_one(registry: Registry) -> None:
@@ -133,7 +125,6 @@ def test_an_object_that_was_made_anew_is_another_one(registry: Registry) -> None
     registry.put("shop/settings", settings("u-2", a="1")[:-9], resource="configmaps")
     document = history(registry, key)
     assert [one["same_object"] for one in document["revisions"]] == [True, True, None, False]
-    assert document["generations"] == 2
     first = document["revisions"][3]
     assert (first["restore"], first["restore_note"]) == (
         "",
@@ -166,10 +157,6 @@ def test_only_so_many_are_shown_and_all_are_counted(registry: Registry) -> None:
         key = registry.put("shop/settings", settings(n=str(number)), resource="configmaps")
     document = history(registry, key, "--limit", "2")
     assert (len(document["revisions"]), document["count"], document["left_out"]) == (2, 7, 5)
-    assert (
-        "5 older revisions not shown: --limit 7 shows all 7"
-        in looked(registry, key.decode(), "--limit", "2").out
-    )
 
 
 def test_at_an_older_revision_what_came_later_is_not_there(registry: Registry) -> None:
@@ -178,4 +165,8 @@ def test_at_an_older_revision_what_came_later_is_not_there(registry: Registry) -
     oldest = history(registry, key)["revisions"][1]
     document = history(registry, key, "--revision", str(oldest["mod_revision"]))
     (only,) = document["revisions"]
-    assert (only["present"], only["mod_revision"], only["restore"]) == (True, oldest["mod_revision"], "")
+    assert (only["stands_until"], only["mod_revision"], only["restore"]) == (
+        None,
+        oldest["mod_revision"],
+        "",
+    )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.operations.look.field_changes import Comparable, field_changes
-from etcdfix.report.history_model import ChangeKind
+from etcdfix.report.history import ChangeKind
 
 
 def changes(before: Any, after: Any, *, most: int = 100) -> tuple[list[tuple[str, str]], int]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, etcd_data_options, reading_options, what_to_read
 from etcdfix.cli.output import say, say_next
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.errors import ConfigurationError
@@ -22,7 +22,6 @@ from etcdfix.operations.look.compare import (
     compare_members,
     compare_sources,
 )
-from etcdfix.report.formats.of_lists import COMPARE_FORMATS
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
@@ -41,12 +40,12 @@ MEANINGS: dict[ExitCode, str] = {
 @scope_options
 @click.option(
     "--with-snapshot", type=FILE, metavar="FILE",
-    help="Compare with this earlier snapshot, instead of member with member: what was added, removed and changed "
-    "since, and above all what could be read then and cannot be read now.",
+    help="Compare with this earlier snapshot instead of member with member: what was added, removed and changed, and "
+    "what can no longer be read.",
 )  # fmt: skip
 @etcd_data_options
 @reading_options
-@output_options(list(COMPARE_FORMATS))
+@report_options()
 def command(
     *,
     scope: tuple[str, ...],
@@ -55,16 +54,15 @@ def command(
     with_snapshot: Path | None,
     output: str,
     output_file: Path | None,
-    max_rows: int,
     **options: Any,
 ) -> int:
     """Say which keys are not the same on every member of a live etcd, or at two points in time. Reads only.
 
-    Members are first asked for a hash of all they store (HashKV), at one revision: members that agree cost one call
-    each. It is a CRC-32, comparable only where they were compacted at the same revision. Else every key in scope is
-    read from each member itself, and those that differ are examined copy by copy.
+    Each member is first asked for a hash of all it stores (HashKV), so members that agree cost one call each. The hash
+    is a CRC-32, comparable only where members were compacted at the same revision. Otherwise every key in scope is read
+    from each member, and the copies of a key that differ are examined.
 
-    With --with-snapshot FILE an earlier snapshot is compared with the live etcd, or with another snapshot:
+    With --with-snapshot FILE, an earlier snapshot is compared with the live etcd or with another snapshot:
     etcdfix compare --with-snapshot monday.db --snapshot tuesday.db
 
     Name resources, key prefixes or keys as for scan, or nothing for everything.
@@ -96,7 +94,7 @@ def command(
                     plugins=plugins,
                     progress=progress_of(source),
                 )
-        place.write(COMPARE_FORMATS, result.report, max_rows)
+        place.show(result.report, request.same_again)
     return _exit_code(result, request)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.report.backup_model import BackupList, BackupPruning, BackupVerification
 from etcdfix.report.cause import CauseList, CausePage
-from etcdfix.report.compare_model import ComparisonReport
+from etcdfix.report.compare import ComparisonReport
 from etcdfix.report.configurations import EncryptionCheckReport, EncryptionMergeReport
 from etcdfix.report.copies_model import CopiesReport
 from etcdfix.report.diff_model import ReportDiff

@@ -33,6 +33,8 @@ class Part(Enum):
     """The live etcd that was read; nothing, which is the default etcd, where a file was read."""
     FIRST_ENDPOINT = auto()
     """The same with one endpoint, for etcdctl snapshot save, which takes only one."""
+    CREDENTIALS = auto()
+    """The same without endpoints, for a command that names its own."""
     LAYOUT = auto()
     """``--etcd-prefix`` and the like, where they are not the default."""
     PREFIX = auto()
@@ -156,6 +158,7 @@ class RunOptions(msgspec.Struct, frozen=True):
             Part.NOW: now,
             Part.LIVE: live,
             Part.FIRST_ENDPOINT: first,
+            Part.CREDENTIALS: _without(live, "--endpoints"),
             Part.LAYOUT: self.layout,
             Part.PREFIX: self.layout[:2] if self.layout[:1] == ("--etcd-prefix",) else (),
             Part.READING: self.reading,

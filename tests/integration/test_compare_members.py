@@ -169,4 +169,4 @@ def test_a_member_that_does_not_answer_is_told(
     assert [copy["compared"] for copy in report["copies"]] == [True, True, False]
     assert ODD in report["incomplete_reasons"][0]
     assert run(["compare", "--endpoints", differing.endpoint("member-0"), "--no-encryption"]) == 3
-    assert capfd.readouterr().out.startswith("COULD NOT BE TOLD: 2 of 3 members answered; these agree.")
+    assert capfd.readouterr().out.startswith("COULD NOT BE TOLD: 2 of 3 members answered; these agree")

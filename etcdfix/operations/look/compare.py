@@ -24,7 +24,7 @@ from etcdfix.operations.look.comparing.members import (
 from etcdfix.operations.look.comparing.streams import Walk
 from etcdfix.operations.look.in_scope import resolved, resolved_among, shown_scope, values_in
 from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
-from etcdfix.report.compare_model import ComparedCopy, ComparisonReport, CopyHash
+from etcdfix.report.compare import ComparedCopy, ComparisonReport, CopyHash
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.scope import KeyRange, ScopeRequest
@@ -137,7 +137,7 @@ def compare_members(
             method="hash" if hashes.equal else "keys",
             hashes=hashes,
             warnings=warnings,
-            advice=member_advice(copies, differences, request.same_again, whole=whole),
+            advice=member_advice(copies, differences, whole=whole),
             reasons=reasons,
             limited_to=limited_to,
         ),
@@ -211,7 +211,7 @@ def compare_sources(
             method="keys",
             hashes=_NOT_ASKED,
             warnings=warnings,
-            advice=time_advice(differences, request.same_again, earlier_path),
+            advice=time_advice(differences, earlier_path, live=not request.same_again.of_a_file),
             reasons=list(walked.problems),
             limited_to=later.describe().limited_to,
         ),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.report.compare_model import ComparisonReport
+from etcdfix.report.compare import ComparisonReport
 from etcdfix.report.copies_model import CopiesReport
 from etcdfix.report.diff_model import ReportDiff
 from etcdfix.report.formats.of_graph import IMPACT_FORMATS, NAMESPACE_FORMATS, ORPHANS_FORMATS
-from etcdfix.report.formats.of_lists import COMPARE_FORMATS, COPIES_FORMATS
+from etcdfix.report.formats.of_lists import COPIES_FORMATS
 from etcdfix.report.formats.report_diff import DIFF_FORMATS
 from etcdfix.report.impact_model import ImpactReport, NamespaceReport, OrphansReport
+from etcdfix.report.render import FORMS, write
+from etcdfix.text.commands import RunOptions
 
 
 class SavedKind(NamedTuple):
@@ -28,11 +31,18 @@ class SavedKind(NamedTuple):
     formats: Mapping[str, Callable[[Any, BinaryIO, int], None]]
 
 
+def _rendered(form: str, report: Any, stream: BinaryIO, _most: int) -> None:
+    write(report, form, stream, RunOptions())
+
+
+RENDERED: Final = {form: partial(_rendered, form) for form in FORMS} | {"table": partial(_rendered, "text")}
+"""Forms of a report that has a document."""
+
 SAVED_KINDS: Final[Mapping[str, SavedKind]] = {
     "ImpactReport": SavedKind(ImpactReport, IMPACT_FORMATS),
     "NamespaceReport": SavedKind(NamespaceReport, NAMESPACE_FORMATS),
     "OrphansReport": SavedKind(OrphansReport, ORPHANS_FORMATS),
     "CopiesReport": SavedKind(CopiesReport, COPIES_FORMATS),
-    "ComparisonReport": SavedKind(ComparisonReport, COMPARE_FORMATS),
+    "ComparisonReport": SavedKind(ComparisonReport, RENDERED),
     "ReportDiff": SavedKind(ReportDiff, DIFF_FORMATS),
 }

@@ -38,7 +38,7 @@ def test_nothing_differs(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> N
     output = tmp_path / "report"
     words = ["--with-snapshot", SNAPSHOT, "--snapshot", SNAPSHOT, *ROTATED, "--output-file", str(output)]
     assert run(["compare", *words]) == 0
-    assert output.read_text().startswith("NO DIFFERENCE in 499 keys.")
+    assert output.read_text().startswith("NO DIFFERENCE in 499 keys\n")
     assert capfd.readouterr().out == ""
 
 

@@ -9,27 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from etcdfix.operations.look.comparing.differences import Differences
-from etcdfix.report.compare_model import Change, ComparedCopy
+from etcdfix.report.compare import Change, ComparedCopy
 from etcdfix.report.model import Remedy
-from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, RepeatedOptions
-from etcdfix.text.safetext import key_word, quote_command
+from etcdfix.text.commands import NO_COMMAND, Command, Part, scan
+from etcdfix.text.safetext import key_word
 from etcdfix.text.words import counted
 
 _RUNBOOK: Final = "docs/runbooks/members-disagree.md"
 
 
-def member_advice(
-    copies: Sequence[ComparedCopy], differences: Differences, again: RepeatedOptions, *, whole: bool
-) -> list[Remedy]:
+def member_advice(copies: Sequence[ComparedCopy], differences: Differences, *, whole: bool) -> list[Remedy]:
     """Return what to do where members differ; empty where no key does.
 
     Args:
         copies: The members, those that did not answer too.
         differences: What was found.
-        again: Options of this comparison.
         whole: Every key of every member was compared.
     """
     if not differences.changes:
@@ -48,7 +43,7 @@ def member_advice(
             *advice,
             Remedy(
                 f"Save a snapshot of {keep.label}: it can read every key that differs.",
-                Command(text=_at(again, keep).save_snapshot("good.db")),
+                _save(keep, "good.db"),
                 "check it with etcdfix scan --snapshot good.db",
             ),
             Remedy(
@@ -59,7 +54,7 @@ def member_advice(
     advice += [
         Remedy(
             f"Save a snapshot of {copy.label}{_why_keep(copy)}.",
-            Command(text=_at(again, copy).save_snapshot(f"member-{copy.member_id}.db")),
+            _save(copy, f"member-{copy.member_id}.db"),
             "keep one of each member: which one to replace does not show here, the newest write may be on any",
         )
         for copy in copies
@@ -69,10 +64,7 @@ def member_advice(
         advice.append(
             Remedy(
                 "Some keys can be read on no member: find out why.",
-                Command(text=again.scan(differences.first[Change.READABLE_ON_NONE])),
-                ""
-                if again.told_of_encryption
-                else "name the encryption configuration: --encryption-config FILE",
+                scan(key_word(differences.first[Change.READABLE_ON_NONE])),
             )
         )
     advice.append(
@@ -92,26 +84,26 @@ def _why_keep(copy: ComparedCopy) -> str:
     return f": {counted(copy.only_readable_here, 'key')} can be read there and not on every other member"
 
 
-def time_advice(differences: Differences, again: RepeatedOptions, earlier: str) -> list[Remedy]:
+def time_advice(differences: Differences, earlier: str, *, live: bool) -> list[Remedy]:
     """Return what to do about values that could be read and cannot be any more, or were changed behind etcd's back.
 
     Args:
         differences: What was found.
-        again: Options of the later one.
         earlier: File of the earlier one.
+        live: The later one is a live etcd.
     """
     advice = []
     lost = differences.first.get(Change.UNREADABLE_NOW)
     if lost is not None:
-        of_file = msgspec.structs.replace(again, source=("--snapshot", earlier))
+        of_file = ("--snapshot", earlier, Part.LAYOUT, Part.READING)
         advice = [
             Remedy(
                 "Find out why: most often the encryption configuration changed, and nothing is lost.",
-                Command(text=again.scan(lost)), "" if again.told_of_encryption else GRANTED.strip(),
+                scan(key_word(lost)),
             ),
             Remedy(
                 "Keep the earlier snapshot: it holds what could be read.",
-                Command(text=of_file.get(lost)), "shows the object as it was, Secrets masked",
+                Command(("etcdfix", "get", *of_file, key_word(lost))), "shows the object as it was, Secrets masked",
             ),
         ]  # fmt: skip
     other = differences.first.get(Change.SAME_REVISION_OTHER_BYTES)
@@ -119,25 +111,16 @@ def time_advice(differences: Differences, again: RepeatedOptions, earlier: str) 
         advice.append(
             Remedy(
                 "Bytes differ at one and the same revision: no write did that. A disk, a copy, or another history.",
-                Command(
-                    text=quote_command(
-                        ["etcdfix", "compare", *again.now, *again.layout, *again.reading, key_word(other)]
-                    )
-                    if not again.of_a_file
-                    else ""
-                ),
-                "compare the members of the live etcd"
-                if not again.of_a_file
-                else "compare with a third copy",
+                Command(("etcdfix", "compare", Part.NOW, Part.LAYOUT, Part.READING, key_word(other)))
+                if live
+                else NO_COMMAND,
+                "compare the members of the live etcd" if live else "compare with a third copy",
             )
         )
     return advice
 
 
-def _at(again: RepeatedOptions, copy: ComparedCopy) -> RepeatedOptions:
-    """Return the options with one member's address as the only endpoint."""
-    words = list(again.now)
-    if "--endpoints" in words:
-        at = words.index("--endpoints")
-        words[at : at + 2] = []
-    return msgspec.structs.replace(again, source=("--endpoints", copy.endpoint, *words))
+def _save(copy: ComparedCopy, file: str) -> Command:
+    """Return the command that saves a snapshot of one member."""
+    words = ("etcdctl", "--endpoints", copy.endpoint, Part.CREDENTIALS, "snapshot", "save", file)
+    return Command(words, writes=True)

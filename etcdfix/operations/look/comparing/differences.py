@@ -13,7 +13,7 @@ from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.comparing.streams import Differing
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.report.compare_model import Change, CopyOfKey, KeyDifference, ResourceChanges
+from etcdfix.report.compare import Change, CopyOfKey, KeyDifference, ResourceChanges
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.examination import Examination

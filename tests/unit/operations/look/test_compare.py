@@ -15,11 +15,12 @@ from etcdfix.operations.look.compare import CompareRequest, CompareResult, compa
 from etcdfix.operations.look.comparing.advice import member_advice
 from etcdfix.operations.look.comparing.differences import Differences, Side
 from etcdfix.operations.look.comparing.streams import Differing
-from etcdfix.report.compare_model import ComparedCopy
-from etcdfix.report.formats.of_lists import COMPARE_FORMATS
+from etcdfix.report.compare import ComparedCopy
+from etcdfix.report.render import write
+from etcdfix.report.render.text import text_lines
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RepeatedOptions, RunOptions
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -35,6 +36,7 @@ from tests.support.objects import (
 LAYOUT = StorageLayout("/registry")
 CONFIG = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
 AT = "/registry/secrets/shop/"
+RUN = RunOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml"))
 
 
 def sealed(name: str, key: bytes = KEY_1) -> bytes:
@@ -56,15 +58,13 @@ def compared(earlier: MemorySource, later: MemorySource, *words: str) -> Compare
 
 def document(result: CompareResult) -> dict[str, Any]:
     out = io.BytesIO()
-    COMPARE_FORMATS["json"](result.report, out, 0)
+    write(result.report, "json", out, RUN)
     found: dict[str, Any] = json.loads(out.getvalue())
     return found
 
 
-def table(result: CompareResult) -> str:
-    out = io.BytesIO()
-    COMPARE_FORMATS["table"](result.report, out, 100)
-    return out.getvalue().decode()
+def screen(result: CompareResult) -> list[str]:
+    return [*text_lines(result.report.document(), RUN, 100)]
 
 
 EARLIER = MemorySource(
@@ -98,10 +98,11 @@ def test_what_became_unreadable_comes_first() -> None:
         ("new", "added"),
     ]
     assert result.report.changes == {"unreadable-now": 2, "removed": 1, "changed": 1, "added": 1}
-    assert table(result).startswith(
-        "UNREADABLE NOW: 2 keys could be read in the earlier one; 5 of 6 keys differ."
-    )
-    scan, get = (remedy.command.text for remedy in result.report.advice[:2])
+    lines = screen(result)
+    assert lines[0] == "UNREADABLE NOW: 2 keys could be read in the earlier one; 5 of 6 keys differ"
+    assert len(lines) <= 24
+    scan, get = (remedy.command.line(RUN) for remedy in result.report.advice[:2])
+    assert f"  {scan}" in lines
     assert scan == f"etcdfix scan --endpoints e:1 --encryption-config c.yaml {AT}rotten"
     assert get == f"etcdfix get --snapshot old.db --encryption-config c.yaml {AT}rotten"
 
@@ -111,7 +112,7 @@ def test_other_bytes_at_one_revision_are_no_change() -> None:
         MemorySource([stored(AT + "x", sealed("x"))]), MemorySource([stored(AT + "x", secret("x"))])
     )
     assert result.report.changes == {"same-revision-other-bytes": 1}
-    assert result.report.advice[0].command.text.startswith("etcdfix compare --endpoints e:1")
+    assert result.report.advice[0].command.line(RUN).startswith("etcdfix compare --endpoints e:1")
 
 
 def test_what_a_damaged_file_does_not_show_is_not_called_removed() -> None:
@@ -119,7 +120,7 @@ def test_what_a_damaged_file_does_not_show_is_not_called_removed() -> None:
     result = compared(EARLIER, later)
     assert (result.report.differing, result.report.unknown, result.report.complete) == (0, 4, False)
     assert "page 7" in result.report.incomplete_reasons[0]
-    assert table(result).startswith("COULD NOT BE TOLD")
+    assert screen(result)[0].startswith("COULD NOT BE TOLD")
 
 
 def test_a_source_that_is_lost_midway_makes_nothing_up() -> None:
@@ -170,8 +171,8 @@ def members(*copies: tuple[Value, ...]) -> tuple[list[ComparedCopy], Differences
 def advised(*copies: tuple[Value, ...], whole: bool = True) -> list[str]:
     found, differences = members(*copies)
     return [
-        f"{remedy.action} {remedy.command.text}"
-        for remedy in member_advice(found, differences, request().same_again, whole=whole)
+        f"{remedy.action} {remedy.command.line(RUN)}"
+        for remedy in member_advice(found, differences, whole=whole)
     ]
 
 

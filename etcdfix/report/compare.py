@@ -1,0 +1,298 @@
+"""The published shape of a comparison (``etcdfix/v1``, kind ``ComparisonReport``), field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from itertools import islice
+from typing import ClassVar, Final
+
+import msgspec
+
+from etcdfix.report.document import CAP, Column, Document, Facts, Kind, State, Status, Step, Steps, Table
+from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, Scope
+from etcdfix.text.words import counted
+
+
+class Change(StrEnum):
+    """How a key differs, the worst first. The first three are said of members, the others of two points in time."""
+
+    READABLE_ON_SOME = "readable-on-some"
+    READABLE_ON_NONE = "readable-on-none"
+    READABLE_ON_ALL = "readable-on-all"
+    UNREADABLE_NOW = "unreadable-now"
+    SAME_REVISION_OTHER_BYTES = "same-revision-other-bytes"
+    REMOVED = "removed"
+    CHANGED = "changed"
+    ADDED = "added"
+
+
+_MEANINGS: Final[Mapping[str, str]] = {
+    Change.READABLE_ON_SOME: "some members can read it, and others cannot",
+    Change.READABLE_ON_NONE: "no member can read it, and they differ",
+    Change.READABLE_ON_ALL: "every member can read it, and they differ",
+    Change.UNREADABLE_NOW: "the earlier value could be read, and the later one cannot",
+    Change.SAME_REVISION_OTHER_BYTES: "other bytes at the same mod_revision: no write did that",
+    Change.REMOVED: "no longer there",
+    Change.CHANGED: "written since",
+    Change.ADDED: "new",
+}
+_MEMBERS: Final = "members"
+
+
+class CopyHash(msgspec.Struct, frozen=True):
+    """What HashKV said: a CRC-32, comparable only at an equal ``compact_revision`` and ``hash_revision``.
+
+    ``hash_revision`` is 0 before etcd 3.6, which does not say it.
+    """
+
+    hash: str
+    compact_revision: int
+    hash_revision: int
+
+
+class ComparedCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """One of what was compared.
+
+    Attributes:
+        label: As it is called in messages: a member's name and id, ``earlier`` or ``later``.
+        type: ``member``, ``etcd`` or ``snapshot``.
+        member_id: Lower-case hex; "" for no member.
+        name: Of the member, "" for none.
+        endpoint: Where it answered; "" for none.
+        path: Of a snapshot, "" for none.
+        revision: At which it was read.
+        compared: Whether it was; for a member, whether it answered.
+        reason: Why it was not, else "".
+        hash: What HashKV said; null where it was not asked, or did not say.
+        only_readable_here: Of how many keys its copy can be read where that of another one cannot.
+        unreadable_here: Of how many keys its copy cannot be read, or is not there, where that of another one can.
+    """
+
+    label: str
+    type: str
+    member_id: str = ""
+    name: str = ""
+    endpoint: str = ""
+    path: str = ""
+    revision: int = 0
+    compared: bool = True
+    reason: str = ""
+    hash: CopyHash | None = None
+    only_readable_here: int = 0
+    unreadable_here: int = 0
+
+
+class CopyOfKey(msgspec.Struct, frozen=True, kw_only=True):
+    """What one of them holds for a key.
+
+    Attributes:
+        label: Which: that of the :class:`ComparedCopy`.
+        state: ``present``, ``absent``, or ``unknown`` where it could not be read whole.
+        mod_revision: As stored, as are the following; 0 where it is not present.
+        lease: Lower-case hex, null for none.
+        value_sha256: ``sha256:<hex>``, "" where it is not present.
+        outcome: As in a scan; "" where it is not present.
+        cause: Likewise; null for none.
+    """
+
+    label: str
+    state: str
+    mod_revision: int = 0
+    create_revision: int = 0
+    version: int = 0
+    lease: str | None = None
+    value_size: int = 0
+    value_sha256: str = ""
+    outcome: str = ""
+    cause: str | None = None
+
+
+class KeyDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that is not the same everywhere; ``key_base64`` as in a finding."""
+
+    key: str
+    key_base64: str | None
+    group: str
+    resource: str
+    namespace: str
+    name: str
+    change: Change
+    copies: tuple[CopyOfKey, ...]
+
+
+class ResourceChanges(msgspec.Struct, frozen=True):
+    """How many keys of a resource differ in which way."""
+
+    group: str
+    resource: str
+    changes: dict[str, int]
+
+
+class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
+    """What is not the same on all members of an etcd, or at two points in time.
+
+    Attributes:
+        mode: ``members``, or ``sources``: then ``copies`` are the earlier one and the later one.
+        copies: What was compared.
+        method: ``hash`` where HashKV alone showed that members agree, else ``keys``.
+        why_keys: Why hashes did not decide, "" where they did or were not asked for.
+        keys: How many keys were compared; 0 under the method ``hash``.
+        differing: How many of them differ.
+        hashes_differ: The members' hashes are comparable and differ, whatever was found in the keys that were read.
+        changes: How many in which way.
+        by_resource: The same for each resource.
+        unknown: How many keys could not be compared, since a copy could not be read whole.
+        warnings: One sentence each.
+        advice: What to do, in this order.
+        differences: The worst first, then in the order of the keys.
+    """
+
+    ROWS: ClassVar[str] = "differences"
+
+    kind: str = "ComparisonReport"
+    encryption_config: ReportConfiguration | None
+    scope: Scope
+    mode: str
+    copies: list[ComparedCopy]
+    method: str
+    why_keys: str
+    keys: int
+    differing: int
+    hashes_differ: bool
+    changes: dict[str, int]
+    by_resource: list[ResourceChanges]
+    unknown: int
+    warnings: list[str]
+    advice: list[Remedy]
+    complete: bool
+    incomplete_reasons: list[str]
+    differences: Sequence[KeyDifference]
+
+    def document(self) -> Document:
+        """Return whether there is a difference, what to do, what was compared, and the keys that differ."""
+        first = next((one for one in self.advice if one.command), None)
+        notes = [*self.warnings, *(f"Not everything was compared: {why}" for why in self.incomplete_reasons)]
+        if self.mode == _MEMBERS and self.differing:
+            notes.insert(0, self.advice[0].action)
+        return Document(
+            status=self._status(),
+            about=Facts(
+                facts=[("time", self.generated_at), ("version", f"{self.tool.name} {self.tool.version}")]
+            ),
+            stakes=[*notes[:2], *([] if len(notes) < 3 else [f"{len(notes) - 2} more notes: -o json"])],
+            next=Step(first.action, first.command) if first is not None else None,
+            sections=[self._copies(), self._changes(), self._keys(), self._steps()],
+        )
+
+    def _status(self) -> Status:
+        what = f"{self.differing} of {counted(self.keys, 'key')}"
+        if self.differing:
+            if self.mode == _MEMBERS:
+                return Status(
+                    State.FINDINGS, f"MEMBERS DIFFER: {what} differ on {counted(self._asked, 'member')}"
+                )
+            lost = self.changes.get(Change.UNREADABLE_NOW, 0)
+            unreadable = (
+                f"UNREADABLE NOW: {counted(lost, 'key')} could be read in the earlier one; {what} differ"
+            )
+            return Status(
+                State.FINDINGS, unreadable if lost else f"DIFFERENT: {what} differ, all still readable"
+            )
+        if self.hashes_differ and self.complete:
+            return Status(
+                State.FINDINGS,
+                f"MEMBERS DIFFER by their hashes, and none of {counted(self.keys, 'key')} does",
+            )
+        if not self.complete:
+            of = (
+                f": {self._asked} of {counted(len(self.copies), 'member')} answered"
+                if self.mode == _MEMBERS
+                else ""
+            )
+            return Status(
+                State.INCOMPLETE,
+                f"COULD NOT BE TOLD{of}; no difference in {counted(self.keys, 'compared key')}",
+            )
+        if self.mode == _MEMBERS and len(self.copies) == 1:
+            return Status(State.OK, "There is one member: nothing to compare")
+        how = (
+            "by the hash of all they store"
+            if self.method == "hash"
+            else f"{counted(self.keys, 'key')} compared"
+        )
+        return Status(
+            State.OK,
+            f"MEMBERS AGREE: {counted(self._asked, 'member')}, {how}"
+            if self.mode == _MEMBERS
+            else f"NO DIFFERENCE in {counted(self.keys, 'key')}",
+        )
+
+    @property
+    def _asked(self) -> int:
+        return sum(copy.compared for copy in self.copies)
+
+    def _copies(self) -> Table:
+        rows = []
+        for copy in self.copies:
+            found, lacks = copy.hash, ""
+            if copy.unreadable_here:
+                lacks = f"lacks or cannot read {copy.unreadable_here} that another one can"
+            compacted = (
+                f"compacted {found.compact_revision}" if found and found.compact_revision > 0 else "whole"
+            )
+            rows.append(
+                (
+                    copy.label,
+                    copy.path or copy.endpoint or None,
+                    copy.revision or None,
+                    f"{found.hash} ({compacted})" if found else None,
+                    lacks or "compared" if copy.compared else f"NOT COMPARED: {copy.reason}",
+                )
+            )
+        why = f"The keys were read because {self.why_keys}" if self.why_keys else ""
+        return Table(title=why, columns=_COPY_COLUMNS, rows=rows, noun="copy", brief=5)
+
+    def _changes(self) -> Table:
+        rows = [
+            (self.changes[change], change.value, _MEANINGS[change])
+            for change in Change
+            if self.changes.get(change)
+        ]
+        return Table(columns=_CHANGE_COLUMNS, rows=rows, noun="kind of change")
+
+    def _keys(self) -> Table:
+        return Table(
+            title="Keys that differ",
+            columns=_KEY_COLUMNS,
+            rows=[
+                (one.change.value, "; ".join(map(_told, one.copies)), one.key)
+                for one in islice(self.differences, CAP)
+            ],
+            total=self.differing,
+            noun="key",
+            wide=True,
+        )
+
+    def _steps(self) -> Steps:
+        return Steps(
+            steps=[Step(one.action, one.command or None, one.note) for one in self.advice], wide=True
+        )
+
+
+_COPY_COLUMNS: Final = (
+    Column("COPY"),
+    Column("WHERE"),
+    Column("REVISION", kind=Kind.NUMBER),
+    Column("HASH"),
+    Column("STATE", folds=True),
+)
+_CHANGE_COLUMNS: Final = (Column("KEYS", kind=Kind.NUMBER), Column("CHANGE"), Column("MEANING", folds=True))
+_KEY_COLUMNS: Final = (Column("CHANGE"), Column("COPIES", folds=True), Column("KEY", kind=Kind.KEY))
+
+
+def _told(copy: CopyOfKey) -> str:
+    if copy.state != "present":
+        return f"{copy.label} {copy.state}"
+    cause = f" ({copy.cause})" if copy.cause else ""
+    return f"{copy.label} {copy.outcome}{cause} at {copy.mod_revision}"

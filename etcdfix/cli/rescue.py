@@ -13,7 +13,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import is_key, named_key
 from etcdfix.cli.options import FILE, timeout_option
-from etcdfix.cli.output import require_output, say
+from etcdfix.cli.output import require_output, say, say_incomplete
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.places import syslog_option
 from etcdfix.cli.progress import with_progress
@@ -33,7 +33,7 @@ from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.places import RecordPaths, disk_warning, lasting_warnings
 from etcdfix.remediation.rescue.record import RescueRecord
 from etcdfix.remediation.rescue.store import RescueStore
-from etcdfix.report.formats.rescue import RESCUE_FORMATS
+from etcdfix.report.render import FORMS
 from etcdfix.report.saved_report import ReportedScope, ReportedSource, SavedReport, load_report
 from etcdfix.scope import builtin_key, parse_object, split_words
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
@@ -92,7 +92,7 @@ MEANINGS: dict[int, str] = {
     help="The API server's --etcd-prefix; a report says its own.",
 )  # fmt: skip
 @timeout_option
-@form_option(RESCUE_FORMATS)
+@form_option(FORMS)
 @output_file_option("Write the report to this file.")
 def command(
     *,
@@ -170,7 +170,7 @@ def command(
                 targets=targets,
                 report=report,
                 afterwards=Afterwards(
-                    again=_inputs_of(report, etcd_prefix).same_again(api=api, places=places),
+                    run=_inputs_of(report, etcd_prefix).same_again(api=api, places=places),
                     report=str(from_report or ""),
                     keys=tuple(map(key_word, named)),
                 ),
@@ -178,7 +178,10 @@ def command(
             )
             result = run_rescue(request, all_servers, store, record, progress=_progress)
     with report_place(output_file, (from_report, kubeconfig), output) as place:
-        place.write(RESCUE_FORMATS, result.report)
+        place.show(result.report, request.afterwards.run)
+    for warning in result.report.warnings:
+        say(f"warning: {warning}")
+    say_incomplete(result.report.incomplete_reasons)
     if result.ended is not None:
         return result.ended.exit_code
     return ExitCode.NOTHING_WRONG if result.report.complete else ExitCode.INCOMPLETE

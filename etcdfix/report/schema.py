@@ -26,7 +26,7 @@ from etcdfix.report.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.report.plan_model import DeletionPlan
 from etcdfix.report.plan_run_model import PlanRunReport
 from etcdfix.report.recover_model import EncryptionRecoverReport
-from etcdfix.report.rescue_model import RescueReport
+from etcdfix.report.rescue import RescueReport
 from etcdfix.text.commands import Command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Severity

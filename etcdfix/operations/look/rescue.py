@@ -38,10 +38,11 @@ from etcdfix.remediation.rescue.record import BATCH, RescueRecord
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_word, timestamp
-from etcdfix.report.rescue_model import Rescued, RescueReport, RescueServer
+from etcdfix.report.rescue import Rescued, RescueReport, RescueServer
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.rules import Rule, refuse
+from etcdfix.text import commands
 from etcdfix.text.words import counted
 
 DEFAULT_PER_SECOND: Final = 10.0
@@ -210,7 +211,7 @@ class _Rescue:
             Rule.CONFIGURATION_WRONG,
             f"{text}, and the configuration by which it was called unreadable is wrong or old",
             hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix; then: "
-            f"{self._request.afterwards.again.scan_of()}",
+            f"{commands.scan().line(self._request.afterwards.run)}",
         )
 
     def rescue(self, progress: RescueProgress, on_record: frozenset[str]) -> None:

@@ -13,10 +13,11 @@ from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.model import GroupResource
 from etcdfix.operations.look.rescue_targets import Target
 from etcdfix.report.model import Remedy
-from etcdfix.report.rescue_model import SAVED_STATES, Rescued, RescuedObject, RescueKind, RescueServer
+from etcdfix.report.rescue import SAVED_STATES, Rescued, RescuedObject, RescueKind, RescueServer
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.storagekey import display
-from etcdfix.text.commands import Command, RepeatedOptions
+from etcdfix.text import commands
+from etcdfix.text.commands import Part, RunOptions
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
 
@@ -33,20 +34,14 @@ class Afterwards(msgspec.Struct, frozen=True, kw_only=True):
     """What the commands for afterwards repeat.
 
     Attributes:
-        again: Where etcd is, how it is read, which API servers were asked, where it is recorded; as far as that is
-            known.
+        run: Where etcd is, how it is read, which API servers were asked, where it is recorded; as far as that is known.
         report: The report that named the objects, as given; "" for none.
         keys: Keys that were named, as words of a command.
     """
 
-    again: RepeatedOptions = RepeatedOptions()
+    run: RunOptions = RunOptions()
     report: str = ""
     keys: tuple[str, ...] = ()
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """What was named, as words of a command."""
-        return (*self.keys, *(("--from-report", self.report) if self.report else ()))
 
 
 def next_steps(
@@ -60,40 +55,35 @@ def next_steps(
         directory: Where they are saved.
         all_asked: There is no server that could not be asked.
     """
-    again, states = afterwards.again, {one.state for one in objects.values()}
-    once_more = again.rescue(afterwards.named, directory)
+    states = {one.state for one in objects.values()}
+    of_report = ("--from-report", afterwards.report) if afterwards.report else ()
+    once_more = commands.rescue((*afterwards.keys, *of_report), directory)
     not_said = bool(states & {Rescued.NOT_ASKED, Rescued.REFUSED})
     older = any(one.fit is Fit.OLDER for one in objects.values())
     if not_said or older:
-        action = "See below what is missing, and run the same command again: it goes on where this one ended"
-        yield Remedy(action, Command(text=once_more), "")
+        yield Remedy(
+            "Run the same command again for what is missing: it goes on where this one ended", once_more
+        )
     if not_said:
         return
     saved = [key for key, one in objects.items() if one.state in SAVED_STATES and one.fit is not Fit.OLDER]
     missing = [key for key, one in objects.items() if one.state is Rescued.NOT_HELD]
     if saved:
-        words = ("--from-report", afterwards.report) if afterwards.report else (key_word(saved[0]),)
-        each = "" if afterwards.report or len(saved) == 1 else ", one after the other"
+        of_kine = afterwards.run.of_kine
+        each = "" if of_report or len(saved) == 1 else ", one after the other"
+        note = "Where etcd asks for certificates or a user, add --cacert, --cert, --key, --user."
         yield Remedy(
             f"Have an API server write the objects anew, from memory{each}: a dry run first",
-            Command(text=again.heal(words, directory)),
-            ""
-            if again.of_kine
-            else "Where etcd asks for certificates or a user: --cacert, --cert, --key, --user.",
+            commands.heal(of_report or (key_word(saved[0]),), directory, of_kine=of_kine),
+            "" if of_kine else note,
         )
     if missing and not all_asked and not older:
         action = "A server that could not be asked may still hold what is missing: let it answer, and run this again"
-        yield Remedy(action, Command(text=once_more), "")
+        yield Remedy(action, once_more)
     if missing:
-        others = [key_word(key) for key in missing[1:]]
         yield Remedy(
             "What is in no server's memory may have copies elsewhere",
-            Command(
-                text=again.copies_of_report(afterwards.report, *again.asking)
-                if afterwards.report
-                else again.copies(missing[0], *others, *again.asking)
-            ),
-            "",
+            commands.copies(*(of_report or map(key_word, missing)), options=(Part.ASKING,)),
         )
 
 

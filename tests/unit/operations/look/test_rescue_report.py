@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from etcdfix.operations.look.rescue_report import Afterwards, next_steps
-from etcdfix.report.rescue_model import Rescued, RescuedObject
+from etcdfix.report.rescue import Rescued, RescuedObject
 from etcdfix.rescued import Fit
 from etcdfix.text.commands import KeptOptions, RepeatedOptions
 
@@ -27,9 +27,9 @@ LIVE = RepeatedOptions(
     source=("--endpoints", "10.0.0.1:2379"), layout=LAYOUT, reading=READING, servers=API, kept=KEPT
 )
 RECORD = KEPT.log
-OF_REPORT = Afterwards(again=LIVE, report="scan.json")
+OF_REPORT = Afterwards(run=LIVE, report="scan.json")
 OF_KEYS = Afterwards(
-    again=RepeatedOptions(layout=LAYOUT, servers=API, kept=KEPT), keys=(ONE.decode(), TWO.decode())
+    run=RepeatedOptions(layout=LAYOUT, servers=API, kept=KEPT), keys=(ONE.decode(), TWO.decode())
 )
 """Of etcd, nothing but the prefix is known."""
 
@@ -46,7 +46,7 @@ def commands(
 ) -> list[list[str]]:
     objects = {key: rescued(state, fit) for key, state in zip((ONE, TWO), states, strict=False)}
     return [
-        shlex.split(step.command.text)[1:]
+        shlex.split(step.command.line(afterwards.run))[1:]
         for step in next_steps(afterwards, objects, "/srv/saved", all_asked=all_asked)
     ]
 
@@ -72,9 +72,12 @@ def test_one_that_is_older_keeps_no_other_from_being_healed(all_asked: bool) -> 
         ONE: rescued(Rescued.SAVED, Fit.OLDER), TWO: rescued(Rescued.SAVED), third: rescued(Rescued.NOT_HELD)
     }  # fmt: skip
     again, heal, copies = next_steps(OF_KEYS, objects, "/srv/saved", all_asked=all_asked)
-    assert "run the same command again" in again.action
-    assert (TWO.decode() in heal.command.text, ONE.decode() in heal.command.text) == (True, False)
-    assert copies.command.text.startswith("etcdfix copies")
+    assert "the same command again" in again.action
+    assert (
+        TWO.decode() in heal.command.line(OF_KEYS.run),
+        ONE.decode() in heal.command.line(OF_KEYS.run),
+    ) == (True, False)
+    assert copies.command.line(OF_KEYS.run).startswith("etcdfix copies")
 
 
 def test_what_is_saved_is_healed() -> None:
@@ -108,8 +111,8 @@ def test_what_no_server_holds_may_be_elsewhere() -> None:
 def test_kine_is_healed_where_it_is() -> None:
     kine = RepeatedOptions(source=("--kine", "/srv/state.db"), reading=READING, servers=API, kept=KEPT)
     objects = {ONE: rescued(Rescued.SAVED)}
-    (step,) = next_steps(Afterwards(again=kine, report="scan.json"), objects, "/srv/saved", all_asked=True)
-    assert "--kine /srv/state.db" in step.command.text
+    (step,) = next_steps(Afterwards(run=kine, report="scan.json"), objects, "/srv/saved", all_asked=True)
+    assert "--kine /srv/state.db" in step.command.line(kine)
     assert step.note == ""
 
 

@@ -1,14 +1,17 @@
-"""The published shape of what a rescue came to (``etcdfix/v1``, kind ``RescueReport``)."""
+"""The published shape of what a rescue came to (``etcdfix/v1``), and its document."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
+from etcdfix.model import GroupResource
+from etcdfix.report.document import Cell, Column, Document, Facts, Kind, Prose, State, Status, Steps, Table
 from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration
-from etcdfix.rescued import Fit
+from etcdfix.rescued import INDEX_NAME, Fit
+from etcdfix.text.words import counted
 
 
 class Rescued(StrEnum):
@@ -65,6 +68,14 @@ class RescuedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sha256: str = ""
     server: str = ""
     detail: str = ""
+
+    def lacks(self) -> str:
+        """Return what is missing of it, in words; "" for nothing."""
+        if self.state not in {*SAVED_STATES, Rescued.READABLE}:
+            return f"{self.state}: {self.detail}" if self.detail else self.state.value
+        return (
+            "saved without its last write, in an older state than etcd has" if self.fit is Fit.OLDER else ""
+        )
 
 
 class RescueKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +142,8 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
         incomplete_reasons: Why not, one clause each.
     """
 
+    ROWS: ClassVar[str] = "objects"
+
     kind: str = "RescueReport"
     report: ReportConfiguration | None
     kube_system_uid: str | None
@@ -145,3 +158,93 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
     complete: bool
     incomplete_reasons: list[str]
     finished_at: str
+
+    def document(self) -> Document:
+        """Return how much is saved, what to do next, and what is missing, the same words in one row."""
+        saved = sum(one.state in SAVED_STATES for one in self.objects)
+        needless = sum(one.state is Rescued.READABLE for one in self.objects)
+        wanted = counted(len(self.objects) - needless, "unreadable object")
+        lacking: dict[str, list[str]] = {}
+        for one in self.objects:
+            if one.lacks():
+                lacking.setdefault(one.lacks(), []).append(one.key)
+        rows = sorted(((len(keys), what, keys[0]) for what, keys in lacking.items()), reverse=True)
+        return Document(
+            status=Status(
+                State.DONE if self.complete else State.INCOMPLETE,
+                f"{saved} of {wanted} are saved",
+            ),
+            about=Facts(
+                facts=[
+                    ("cluster", f"kube-system uid {self.kube_system_uid or 'unknown'}"),
+                    ("index", f"index {self.directory}/{INDEX_NAME}"),
+                    ("time", self.finished_at),
+                    ("version", f"{self.tool.name} {self.tool.version}"),
+                ]
+            ),
+            stakes=[
+                "Restart no API server and delete none of these objects: either one ends what servers still hold.",
+                "The files hold the contents unmasked.",
+            ],
+            next=self.next[0].step() if self.next else None,
+            sections=[
+                Table(columns=_KINDS, rows=[_kind_row(kind) for kind in self.kinds], noun="kind", brief=5),
+                Table(
+                    title="What is missing",
+                    columns=_LACKING,
+                    rows=rows,
+                    noun="reason",
+                    brief=3,
+                    counted=0,
+                    sum=sum(row[0] for row in rows),
+                ),
+                Steps(title="Then", steps=[way.step() for way in self.next[1:]]),
+                Table(
+                    title="API servers",
+                    columns=_SERVERS,
+                    rows=[
+                        (o.server, "yes" if o.asked else "no", o.requests, o.given, o.detail)
+                        for o in self.servers
+                    ],
+                    noun="server",
+                    wide=True,
+                ),
+                Facts(
+                    facts=[
+                        ("digests recorded in", self.audit_log),
+                        *(
+                            (f"left out: {why}", counted(count, "object"))
+                            for why, count in self.left_out.items()
+                        ),
+                    ],
+                    wide=True,
+                ),
+                Prose(title="Warnings", paragraphs=self.warnings, wide=True),
+                Prose(title="Incomplete", paragraphs=self.incomplete_reasons, wide=True),
+            ],
+        )
+
+
+_KINDS: Final = (
+    Column("KIND"),
+    *(
+        Column(name, Kind.NUMBER)
+        for name in ("OBJECTS", "SAVED", "BEFORE", "OLDER", "READABLE", "NOT HELD", "REFUSED", "NOT ASKED")
+    ),
+)
+_LACKING: Final = (Column("OBJECTS", Kind.NUMBER), Column("WHY", folds=True), Column("EXAMPLE", Kind.KEY))
+_SERVERS: Final = (
+    Column("API SERVER"),
+    Column("ASKED"),
+    Column("REQUESTS", Kind.NUMBER),
+    Column("GAVE", Kind.NUMBER),
+    Column("WHAT IT LACKS", folds=True),
+)
+
+
+def _kind_row(kind: RescueKind) -> tuple[Cell, ...]:
+    counts = (
+        kind.objects, kind.saved, kind.already_saved, kind.older, kind.readable, kind.not_held, kind.refused,
+        kind.not_asked,
+    )  # fmt: skip
+    return (str(GroupResource(kind.group, kind.resource)), *counts)

@@ -16,7 +16,8 @@ from etcdfix.report.configurations import EncryptionCheckReport, EncryptionMerge
 from etcdfix.report.copies_model import CopiesReport
 from etcdfix.report.diff_model import ReportDiff
 from etcdfix.report.doctor import DoctorReport
-from etcdfix.report.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
+from etcdfix.report.encryption import EncryptionUsageReport, WhatIfReport
+from etcdfix.report.encryption_try import EncryptionTryReport
 from etcdfix.report.explain import ExplainReport
 from etcdfix.report.heal_model import HealReport
 from etcdfix.report.history import HistoryReport
@@ -25,7 +26,7 @@ from etcdfix.report.merge_model import ReportMerge
 from etcdfix.report.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.report.plan_model import DeletionPlan
 from etcdfix.report.plan_run_model import PlanRunReport
-from etcdfix.report.recover_model import EncryptionRecoverReport
+from etcdfix.report.recover import EncryptionRecoverReport
 from etcdfix.report.rescue import RescueReport
 from etcdfix.text.commands import Command
 from etcdfix.verdicts.causes import Cause

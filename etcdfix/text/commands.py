@@ -47,6 +47,8 @@ class Part(Enum):
     """The same with ``--encryption-config FILE``, to be filled in."""
     CONFIGURED = auto()
     """READING where it has a configuration, else CONFIGURATION."""
+    RELEASE = auto()
+    """``--kubernetes-version``, where it was given."""
     CHANGING = auto()
     """``--main-endpoints``."""
     SERVERS = auto()
@@ -165,6 +167,7 @@ class RunOptions(msgspec.Struct, frozen=True):
             Part.DECIDING: self.reading if self.told_of_encryption else (*self.reading, "--no-encryption"),
             Part.CONFIGURATION: configured,
             Part.CONFIGURED: self.reading if "--encryption-config" in self.reading else configured,
+            Part.RELEASE: configured[2:],
             Part.CHANGING: self.changing,
             Part.SERVERS: self.servers,
             Part.ASKING: asking,
@@ -331,6 +334,11 @@ def encryption_check() -> Command:
 def encryption_try(words: Sequence[str]) -> Command:
     """Return the command that says which values of a scope another configuration opens."""
     return look("encryption try", "--candidate-config", "FILE", *words)
+
+
+def encryption_merge(paths: Sequence[str]) -> Command:
+    """Return the command that merges configurations, today's first, to a file to be named."""
+    return Command(("etcdfix", "encryption", "merge", *paths, "--output-file", "FILE"))
 
 
 def recover(token_files: Sequence[str], *options: str) -> Command:

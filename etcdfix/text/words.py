@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import math
+from urllib.parse import unquote_to_bytes
 
 
 def counted(number: int, noun: str) -> str:
     """Return ``1 key``, ``2 keys``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def transformer_words(transformer: str) -> str:
+    """Return what a transformer is called: where its name is no text, which ciphertext may be, its length instead."""
+    *parts, name = transformer.split("/")
+    raw = unquote_to_bytes(name)
+    try:
+        readable = raw.decode().isprintable()
+    except UnicodeDecodeError:
+        readable = False
+    return transformer if readable else "/".join([*parts, f"(unreadable name, {counted(len(raw), 'byte')})"])
 
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 
 from etcdfix.report.base import Reporter
-from etcdfix.report.document import Document, State
+from etcdfix.report.document import Document, State, Step
 from etcdfix.report.document import Status as DocumentStatus
 from etcdfix.report.finding import finding_from, is_finding, status_cause
 from etcdfix.report.formats import SCAN_FORMATS
@@ -181,3 +181,8 @@ def write(
             reporter.finding(finding_from(one))
     reporter.end(conclusion(tally.summary(), tally.statuses(), **end))
     return stream.getvalue()
+
+
+def line(step: Step | None) -> str:
+    """Return the command of a step, without options of a run; "" for none."""
+    return step.command.line(RunOptions()) if step is not None and step.command is not None else ""

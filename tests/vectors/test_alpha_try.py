@@ -8,9 +8,9 @@ import pytest
 
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.operations.look.encryption import candidates as module
+from etcdfix.operations.look.encryption import whole
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
-from etcdfix.report.encryption_model import EncryptionTryReport
+from etcdfix.report.encryption_try import EncryptionTryReport
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
@@ -40,7 +40,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EncryptionTryRep
         ) as plugins,
         SnapshotSource(ALPHA / "snapshot.db.gz") as source,
     ):
-        patch.setattr(module, "_MOST_EXAMPLES", 1000)
+        patch.setattr(whole, "MOST_EXAMPLES", 1000)
         candidates = tuple(NamedCandidate(name, load_configuration(ALPHA / name)) for name in PREFIXES)
         request = TryRequest(
             layout=StorageLayout(),

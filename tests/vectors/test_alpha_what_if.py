@@ -8,9 +8,9 @@ import pytest
 
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.operations.look.encryption import what_if as module
+from etcdfix.operations.look.encryption import whole
 from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
-from etcdfix.report.encryption_model import ConfigurationChange, WhatIfReport
+from etcdfix.report.encryption import ConfigurationChange, WhatIfReport
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.alpha_oracle import CONFIGURATIONS, RESOURCES, corrupt_for_the_server
@@ -36,7 +36,7 @@ def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 
 @pytest.fixture(autouse=True)
 def _every_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_EXAMPLES", 1000)
+    monkeypatch.setattr(whole, "MOST_EXAMPLES", 1000)
 
 
 def compared(today: str, new: str, endpoints: dict[str, str]) -> WhatIfReport:
@@ -74,7 +74,7 @@ def test_what_changes_is_what_changes_for_the_api_server(
     assert keys(report, *UNREADABLE_TODAY_TOO) == after & before
     assert keys(report, ConfigurationChange.BECOMES_READABLE) == before - after
     assert keys(report, ConfigurationChange.UNDETERMINED) == {UNKNOWN_KEY_ID}
-    assert report.becomes_unreadable == len(after - before)
+    assert report.counts[ConfigurationChange.BECOMES_UNREADABLE] == len(after - before)
 
 
 @pytest.mark.parametrize("new", sorted(CONFIGURATIONS))

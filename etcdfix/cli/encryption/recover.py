@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
@@ -23,7 +23,6 @@ from etcdfix.operations.look.encryption.bootstrap_log import read_logs
 from etcdfix.operations.look.encryption.recover import RecoverRequest, find_configurations, try_recovered
 from etcdfix.operations.look.encryption.recovered_files import save_configurations
 from etcdfix.operations.opening import open_plugins, open_source
-from etcdfix.report.formats.recover import RECOVER_FORMATS
 
 MEANINGS: dict[int, str] = {
     ExitCode.NOTHING_WRONG: "recovered, and together they open everything that was tried",
@@ -62,7 +61,7 @@ MEANINGS: dict[int, str] = {
 )  # fmt: skip
 @source_options
 @reading_options
-@output_options(list(RECOVER_FORMATS))
+@report_options()
 def command(
     *,
     scope: tuple[str, ...],
@@ -74,7 +73,6 @@ def command(
     all_namespaces: bool,
     output: str,
     output_file: Path | None,
-    max_rows: int,
     **options: Any,
 ) -> int:
     """Recover EncryptionConfigurations that k3s or RKE2 kept in the datastore, and say what each of them opens.
@@ -134,7 +132,7 @@ def command(
                 source, request, found, saved=saved, plugins=plugins, progress=progress_of(source)
             )
         report = outcome.report
-        place.write(RECOVER_FORMATS, report, max_rows)
+        place.show(report, request.same_again)
     say_incomplete(report.incomplete_reasons)
     if outcome.tried is not None and outcome.tried.whole.ended is not None:
         return outcome.tried.whole.ended.exit_code

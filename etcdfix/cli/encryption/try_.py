@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import nothing_examined, output_options
+from etcdfix.cli.cluster_index import nothing_examined
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.encryption.candidate_key import load_candidate_key
@@ -20,7 +21,6 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
-from etcdfix.report.formats.encryption import TRY_FORMATS
 from etcdfix.report.origin import shown_word
 from etcdfix.report.saved_report import load_report
 
@@ -53,7 +53,7 @@ MEANINGS: dict[ExitCode, str] = {
 @source_options
 @reading_options
 @jobs_option
-@output_options(list(TRY_FORMATS))
+@report_options()
 def command(
     *,
     scope: tuple[str, ...],
@@ -64,7 +64,6 @@ def command(
     from_report: Path | None,
     output: str,
     output_file: Path | None,
-    max_rows: int,
     jobs: Jobs,
     **options: Any,
 ) -> int:
@@ -110,7 +109,7 @@ def command(
         whole, report = tried.whole, tried.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
-        place.write(TRY_FORMATS, report, max_rows)
+        place.show(report, request.same_again)
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code

@@ -8,17 +8,17 @@ from typing import Any
 import click
 import msgspec
 
-from etcdfix.cli.cluster_index import nothing_examined, output_options
+from etcdfix.cli.cluster_index import nothing_examined
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.operations.opening import Inputs, open_source
-from etcdfix.report.formats.encryption import USAGE_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "told",
@@ -43,14 +43,13 @@ MEANINGS: dict[ExitCode, str] = {
 @source_options
 @reading_options
 @jobs_option
-@output_options(list(USAGE_FORMATS))
+@report_options()
 def command(
     *,
     backup_dirs: tuple[Path, ...],
     also_snapshots: tuple[Path, ...],
     output: str,
     output_file: Path | None,
-    max_rows: int,
     jobs: Jobs,
     **options: Any,
 ) -> int:
@@ -82,7 +81,7 @@ def command(
         whole, report = found.whole, found.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
-        place.write(USAGE_FORMATS, report, max_rows)
+        place.show(report, request.same_again)
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code

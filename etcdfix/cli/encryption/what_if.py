@@ -7,16 +7,17 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import nothing_examined, output_options
+from etcdfix.cli.cluster_index import nothing_examined
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.encryption.config import load_configuration
 from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
-from etcdfix.report.formats.encryption import WHAT_IF_FORMATS
+from etcdfix.report.render import CASE_FORMS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing becomes unreadable",
@@ -37,8 +38,8 @@ MEANINGS: dict[ExitCode, str] = {
 )  # fmt: skip
 @source_options
 @reading_options
-@output_options(list(WHAT_IF_FORMATS))
-def command(*, new_config: Path, output: str, output_file: Path | None, max_rows: int, **options: Any) -> int:
+@report_options(tuple(CASE_FORMS))
+def command(*, new_config: Path, output: str, output_file: Path | None, **options: Any) -> int:
     """Say what another configuration would make unreadable, before it is deployed. Reads only.
 
     Every value is examined under today's configuration (--encryption-config) and under the new one: what becomes
@@ -66,12 +67,12 @@ def command(*, new_config: Path, output: str, output_file: Path | None, max_rows
         whole, report = found.whole, found.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
-        place.write(WHAT_IF_FORMATS, report, max_rows)
+        place.show(report, request.same_again)
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code
     if whole.problems:
         return ExitCode.INCOMPLETE
-    if report.becomes_unreadable or report.loses_its_way_back:
+    if report.loses:
         return ExitCode.FINDINGS
     return ExitCode.NOTHING_WRONG if report.complete else ExitCode.INCOMPLETE

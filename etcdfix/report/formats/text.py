@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import unquote_to_bytes
 
 from etcdfix.report.base import Aligned, fit
 from etcdfix.report.model import Header, ReportSource
 from etcdfix.sources.base import of_several_etcds
 from etcdfix.text.safetext import safe_text
-from etcdfix.text.words import counted
+from etcdfix.text.words import transformer_words
 
 if TYPE_CHECKING:  # half of all reports: only their names are needed here
     from etcdfix.report.copies_model import CopiesReport
-    from etcdfix.report.encryption_model import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
     from etcdfix.report.impact_model import ImpactReport, NamespaceReport, OrphansReport
-    from etcdfix.report.recover_model import EncryptionRecoverReport
 
-    Report = (
-        CopiesReport
-        | EncryptionRecoverReport
-        | EncryptionTryReport
-        | EncryptionUsageReport
-        | ImpactReport
-        | NamespaceReport
-        | OrphansReport
-        | WhatIfReport
-    )
+    Report = CopiesReport | ImpactReport | NamespaceReport | OrphansReport
 
 _WIDEST = 72
 
@@ -38,16 +26,8 @@ def shown(value: object) -> str:
 
 
 def shown_transformer(transformer: str) -> str:
-    """Return what a transformer is called: where its name is no text, which ciphertext may be, its length instead."""
-    *parts, name = transformer.split("/")
-    raw = unquote_to_bytes(name)
-    try:
-        readable = raw.decode().isprintable()
-    except UnicodeDecodeError:
-        readable = False
-    if readable:
-        return shown(transformer)
-    return shown("/".join([*parts, f"(unreadable name, {counted(len(raw), 'byte')})"]))
+    """Return what a transformer is called, safe to print."""
+    return shown(transformer_words(transformer))
 
 
 def introduction(report: Report) -> str:

@@ -79,9 +79,9 @@ def test_a_rotation_from_its_beginning_to_its_end(rotation: Rotation) -> None:
     after = rotation.config("after.yaml", provider("aesgcm", new=KEY_1), IDENTITY)
 
     code, report = rotation.run("what-if", "--encryption-config", before, "--new", after)
-    assert (code, report["becomes_unreadable"]) == (1, 3)
+    assert (code, report["counts"]["becomes-unreadable"]) == (1, 3)
     code, report = rotation.run("what-if", "--encryption-config", before, "--new", both)
-    assert (code, report["becomes_unreadable"], report["becomes_stale"]) == (0, 0, 3)
+    assert (code, report["counts"]["becomes-unreadable"], report["counts"]["becomes-stale"]) == (0, 0, 3)
 
     code, report = rotation.run("usage", "--encryption-config", both)
     assert (code, old_key(report)["objects"], old_key(report)["safe_to_remove"]) == (0, 3, False)
@@ -192,7 +192,7 @@ def test_no_key_material_in_any_output(
     key.write_bytes(encoded)
     both = rotation.config("both.yaml", provider("aesgcm", new=KEY_1), IDENTITY)
     source = ["--endpoints", rotation.server.endpoint, "--encryption-config", both]
-    for form in ("table", "json", "yaml"):
+    for form in ("wide", "json", "html"):
         for words in (["try", "--candidate-key", f"old={key}"], ["usage"], ["what-if", "--new", both]):
             capfd.readouterr()
             run(["encryption", *words, *source, "-o", form])

@@ -70,7 +70,7 @@ def test_a_snapshot_and_the_token_give_the_keys_back(k3s: K3s) -> None:
         assert [key["transformer"] for key in one["rules"][0]["keys"]] == ["aescbc/v1/aescbckey", "identity"]
         assert one["file"] is None
         assert report["values"] == [
-            {"key": "/bootstrap/<withheld>", "mod_revision": one["last_mod_revision"], "current": True,
+            {"mod_revision": one["last_mod_revision"], "current": True,
              "log_index": None, "confidence": "certain", "state": "recovered", "reason": "", "token_form": "password",
              "form": "files", "configuration": "recovered-1"}
         ]  # fmt: skip
@@ -95,7 +95,7 @@ def test_a_rotation_keeps_both_configurations_until_it_is_compacted(k3s: K3s) ->
     k3s.server.compact()
     code, report = k3s.report()
     assert (code, report["opened"], len(report["configurations"])) == (1, 1, 1)
-    assert "opened by none of them" in " ".join(report["notes"])
+    assert "No configuration opens 1 value" in " ".join(report["notes"])
 
 
 def test_a_snapshot_in_the_middle_of_a_rotation_lacks_the_new_key_and_says_so(k3s: K3s) -> None:
@@ -105,7 +105,7 @@ def test_a_snapshot_in_the_middle_of_a_rotation_lacks_the_new_key_and_says_so(k3
     k3s.node("server-1", NEW, "rotate")
     ran = k3s.recover()
     assert ran.code == 1
-    assert "the Nodes name a configuration that was not found" in ran.out
+    assert "The Nodes name a configuration that was not found" in ran.out
     _, report = k3s.report()
     assert report["configurations"][0]["named_by_nodes"] == "none"
     assert report["nodes"][0]["configuration"] is None
@@ -142,14 +142,13 @@ def test_the_forms_of_old_servers_are_tried(k3s: K3s, token: str, form: str) -> 
     k3s.keep(OLD, token, old_form=True)
     code, report = k3s.report()
     assert (code, report["values"][0]["token_form"], report["values"][0]["form"]) == (0, form, "contents")
-    assert "in the form of old releases" in k3s.recover().out
 
 
 def test_nothing_under_bootstrap_is_no_cluster_of_k3s(k3s: K3s) -> None:
     k3s.secret("web", OLD_KEY, OLD_NAME)
     ran = k3s.recover()
     assert ran.code == 1
-    assert ran.out.startswith("NOTHING RECOVERED: no key lies under /bootstrap/")
+    assert ran.out.startswith("NOTHING RECOVERED: no value is under /bootstrap/")
     assert "kubeadm" in ran.out
     code, report = k3s.report()
     assert (code, report["tried"], report["values"], report["configurations"]) == (1, None, [], [])
@@ -160,7 +159,7 @@ def test_another_token_is_a_count_and_no_path(k3s: K3s) -> None:
     k3s.keep(OLD, "two")
     ran = k3s.recover()
     assert ran.code == 1
-    assert "2 belong to other tokens than were given" in ran.out
+    assert ran.out.count("belongs to another token") == 2
     assert path("one") not in ran.out
     assert "--token-file FILE" in ran.out
 
@@ -344,7 +343,6 @@ def test_todays_configuration_leaves_what_it_opens_out(k3s: K3s, tmp_path: Path)
     assert "encryption merge" in report["next"]["command"]
     code, report = k3s.report("configmaps")
     assert (code, report["tried"]) == (0, 0)
-    assert "There are no values that are encrypted" in k3s.recover("configmaps").out
 
 
 def test_who_may_read_the_storage_prefix_alone_is_told(
@@ -367,7 +365,7 @@ def test_who_may_read_the_bootstrap_data_alone_gets_it(
     words = ("--user", "reader", "--password", "reads:one prefix", "--save-dir", tmp_path / "saved")
     ran = k3s.recover(*words, "--audit-log", tmp_path / "audit.jsonl", live=True)
     assert ran.code == 3
-    assert "They were tried on nothing" in ran.out
+    assert "no value could be read" in ran.out
     assert re.search(r"recovered-1 .* not tried", ran.out)
     assert "WRITTEN: recovered-1" in ran.out
     assert "what the Nodes say could not be read" in ran.err
@@ -406,7 +404,6 @@ def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
             "recovered-2",
         )
         assert report["write_ahead_logs"] == [str(log)]
-    assert "write-ahead log, entry" in k3s.recover("--wal", log, tokens=[k3s.token, former]).out
 
 
 def test_what_a_clone_was_rotated_to_is_never_todays(
@@ -445,7 +442,7 @@ def test_what_a_clone_was_rotated_to_is_never_todays(
     assert theirs["last_mod_revision"] is None
     assert f"this etcd has come to {here} only" in theirs["doubt"]
     assert any(
-        note.startswith("recovered-2: that this datastore held it is only possible")
+        note.startswith("recovered-2: it is only possible that this datastore held it")
         for note in report["notes"]
     )
     # Of an older snapshot nothing tells: it is said what would.
@@ -454,7 +451,7 @@ def test_what_a_clone_was_rotated_to_is_never_todays(
     assert "a live etcd, or snap/db of that member, would" in older["doubt"]
     ran = k3s.recover("--wal", tmp_path / "clone" / "member" / "wal", live=True)
     assert ran.code in {0, 1, 3}
-    assert re.search(r"recovered-2 +no +possible", ran.out), ran.out
+    assert re.search(r"recovered-2 .* none +possible", ran.out), ran.out
 
 
 def test_a_log_that_cannot_be_compared_is_said_to_be_one_and_another_is_refused(

@@ -76,8 +76,7 @@ def test_each_command_does_what_the_page_says(
         assert not any(hidden in done.stdout + done.stderr for hidden in NEVER_SHOWN)
         said[line] = done.stdout
     told = "\n".join(said.values())
-    assert "RECOVERED: 2 EncryptionConfigurations" in told
-    assert "Together they open 6 of 6 values that are encrypted" in told
-    assert re.search(r"recovered-1 +yes: all", told)
-    assert "Nothing becomes unreadable" in told
+    assert "RECOVERED 2 EncryptionConfigurations: opening 6 of 6 values that are encrypted" in told
+    assert re.search(r"recovered-1 .* all ", told)
+    assert "No value becomes unreadable" in told
     assert not list(tmp_path.glob("recovered*"))

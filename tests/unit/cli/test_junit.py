@@ -12,7 +12,6 @@ from etcdfix.cli import scan as scan_module
 from etcdfix.cli.root import run
 from etcdfix.errors import EndedEarly
 from etcdfix.report.formats.junit_scan import NAME, READABLE, WHOLE
-from etcdfix.report.formats.junit_what_if import NOTHING_LOST
 from tests.support.collecting import ALPHA
 from tests.support.junit import ReadJUnit, read_junit
 from tests.support.memory_source import MemorySource
@@ -25,6 +24,7 @@ READ = [
     str(ALPHA / "config-lost.yaml"),
     "--no-kms",
 ]
+NOTHING_LOST = "no value becomes unreadable, or loses the key with which it can be repaired"
 Run = Callable[..., tuple[int, bytes]]
 
 
@@ -148,5 +148,5 @@ def test_what_a_new_configuration_would_do(command: Run, today: str, new: str, c
     undetermined = any(case.state == "error" for case in found.cases)
     assert got == (code or (3 if undetermined else 0))
     assert found.is_red == (got != 0)
-    assert (found.of("etcdfix encryption what-if")[NOTHING_LOST].state == "failure") == (code == 1)
+    assert (found.of("WhatIfReport")[NOTHING_LOST].state == "failure") == (code == 1)
     assert any(case.state == "failure" for case in found.of("secrets").values()) == (code == 1)

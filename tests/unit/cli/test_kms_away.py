@@ -72,5 +72,9 @@ def test_values_that_the_new_configuration_has_nothing_for_are_lost(
     words = ["--snapshot", SNAPSHOT, "--encryption-config", TODAY, "--new", NEW, "-o", "json"]
     assert run(["encryption", "what-if", *words]) == 1
     report = json.loads(capfd.readouterr().out)
-    assert (report["becomes_unreadable"], report["undetermined"], report["complete"]) == (3, 0, True)
+    assert (report["counts"]["becomes-unreadable"], report["counts"]["undetermined"], report["complete"]) == (
+        3,
+        0,
+        True,
+    )
     assert report["next"]["action"].startswith("Do not deploy this configuration")

@@ -28,7 +28,6 @@ class KeptValue(msgspec.Struct, frozen=True, kw_only=True):
     """One value under a bootstrap key, and what became of it.
 
     Attributes:
-        shown_key: The key as it may be shown.
         opened: What became of it.
         mod_revision: Its own; None where a log does not tell.
         current: It is what its key holds now.
@@ -37,7 +36,6 @@ class KeptValue(msgspec.Struct, frozen=True, kw_only=True):
         doubt: Why that is not certain, a clause; "" where it is.
     """
 
-    shown_key: str
     opened: OpenedBootstrap
     mod_revision: int | None
     current: bool = False
@@ -136,7 +134,6 @@ def read_values(
         )
     values: list[KeptValue] = []
     for etcd_key in dict.fromkeys([*standing, *(token.etcd_key for token in tokens)]):
-        shown = display(etcd_key)
         now = standing.get(etcd_key)
         at = now.mod_revision if now is not None else 0
         try:
@@ -148,16 +145,14 @@ def read_values(
                     break
                 known[etcd_key, revision] = hashlib.sha256(value).digest()
                 opened = open_bootstrap(etcd_key, value, tokens)
-                values.append(
-                    KeptValue(shown_key=shown, opened=opened, mod_revision=revision, current=revision == at)
-                )
+                values.append(KeptValue(opened=opened, mod_revision=revision, current=revision == at))
         except SourceError as problem:
             # Not its message: it may name the key.
             problems.append(f"the earlier values of a bootstrap key could not be read ({problem.code})")
         if now is not None and (etcd_key, at) not in known:
             known[etcd_key, at] = hashlib.sha256(now.value).digest()
             opened = open_bootstrap(etcd_key, now.value, tokens)
-            values.append(KeptValue(shown_key=shown, opened=opened, mod_revision=at, current=True))
+            values.append(KeptValue(opened=opened, mod_revision=at, current=True))
     # The value decides: a write whose revision was guessed, or one of before a restore, may have the same revision.
     new = [
         one
@@ -179,7 +174,6 @@ def _history(source: Source, etcd_key: bytes) -> Iterator[tuple[int, bytes]]:
 def _opened(logged: Iterable[LoggedValue], tokens: Sequence[ServerToken]) -> Iterator[KeptValue]:
     for one in logged:
         yield KeptValue(
-            shown_key=display(one.etcd_key),
             opened=open_bootstrap(one.etcd_key, one.value, tokens),
             mod_revision=one.mod_revision,
             log_index=one.log_index,

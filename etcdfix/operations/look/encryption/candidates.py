@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -22,15 +21,11 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.encryption.whole import Whole
+from etcdfix.operations.look.encryption.whole import Whole, keep_example
 from etcdfix.operations.look.in_scope import pages_in, resolved
-from etcdfix.report.encryption_model import (
-    CandidateOnGroup,
-    CandidateResult,
-    EncryptionTryReport,
-    FindingGroup,
-)
-from etcdfix.report.model import Remedy
+from etcdfix.report.document import Step
+from etcdfix.report.encryption import key_fields
+from etcdfix.report.encryption_try import CandidateOnGroup, CandidateResult, EncryptionTryReport, FindingGroup
 from etcdfix.report.origin import report_origin, shown_word
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.report.tally import MAX_NAMES, OTHERS
@@ -39,8 +34,7 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.pages import paged
 from etcdfix.spool import Spool
 from etcdfix.storagekey import display
-from etcdfix.text.commands import NO_COMMAND, Command
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import Part, encryption_merge, reencrypt, scan
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
@@ -49,7 +43,6 @@ from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-_MOST_EXAMPLES: Final = 5
 _WINDOW: Final = 512
 _WINDOW_BYTES: Final = 8 << 20
 
@@ -102,30 +95,6 @@ class _Finding(msgspec.Struct, frozen=True):
     damaged: bool
 
 
-class _OnGroup(msgspec.Struct):
-    opens: int = 0
-    right_key: int = 0
-    undetermined: int = 0
-    named: str = ""
-
-
-class _Group(msgspec.Struct):
-    by_candidate: list[_OnGroup]
-    findings: int = 0
-    opened: int = 0
-    damaged: int = 0
-    not_opened: list[str] = []
-    opened_example: bytes = b""
-
-
-class _Result(msgspec.Struct):
-    opens: int = 0
-    right_key: int = 0
-    undetermined: int = 0
-    opened: list[str] = []
-    not_opened: list[str] = []
-
-
 def try_candidates(
     source: Source,
     request: TryRequest,
@@ -168,7 +137,7 @@ def try_candidates(
         # A scope, or a report, may hold no object at all.
         everything = request.scope.everything and request.report is None
         whole = Whole.of(source, ending, gathering.objects, everything=everything)
-        counting = _Counting(request, examiners)
+        counting = _Counting(request.candidates, examiners)
         total = findings.count
         if whole.ended is None:
             try:
@@ -193,7 +162,7 @@ def try_candidates(
         readable_now=gathering.readable_now,
         changed=gathering.changed,
         gone=gathering.gone,
-        candidates=counting.candidates(),
+        candidates=counting.candidates,
         groups=groups,
         next=_next(request, groups),
         complete=not reasons,
@@ -267,12 +236,18 @@ class _Gathering:
 class _Counting:
     """Tries every candidate on every value, a few values at a time."""
 
-    def __init__(self, request: TryRequest, examiners: Sequence[Examiner]) -> None:
-        self._names = [candidate.name for candidate in request.candidates]
-        self._candidates = request.candidates
+    def __init__(self, candidates: Sequence[NamedCandidate], examiners: Sequence[Examiner]) -> None:
         self._examiners = examiners
-        self._results = [_Result() for _ in examiners]
-        self._groups: dict[KeyName, _Group] = {}
+        self._groups: dict[KeyName, FindingGroup] = {}
+        self._first_opened: dict[KeyName, bytes] = {}
+        self.candidates = [
+            CandidateResult(
+                name=one.name,
+                kind="key" if one.is_key else "configuration",
+                key_fingerprints=one.fingerprints,
+            )
+            for one in candidates
+        ]
         self.tried = self.opened = self.untold = 0
 
     def run(self, findings: Iterator[_Finding], plugins: KMSPlugins | None) -> None:
@@ -304,128 +279,80 @@ class _Counting:
 
     def _count(self, finding: _Finding, found: Iterable[Examination]) -> None:
         self.tried += 1
-        group = self._group(finding.place)
+        place = finding.place
+        if place not in self._groups and len(self._groups) >= MAX_NAMES:
+            place = KeyName("", OTHERS, "")
+        group = self._groups.get(place)
+        if group is None:
+            here = [CandidateOnGroup(candidate=one.name) for one in self.candidates]
+            group = self._groups[place] = FindingGroup(**key_fields(place), candidates=here)
         group.findings += 1
         group.damaged += finding.damaged
         key = finding.stored.key
         opened = untold = False
-        for number, examination in enumerate(found):
-            result, here = self._results[number], group.by_candidate[number]
+        for result, on_group, examination in zip(self.candidates, group.candidates, found, strict=True):
             if _opens(examination):
                 opened = True
                 result.opens += 1
-                here.opens += 1
-                _keep(result.opened, key)
+                on_group.opens += 1
+                keep_example(result.opened, key)
                 continue
-            _keep(result.not_opened, key)
+            keep_example(result.not_opened, key)
             if _is_right_key(examination):
                 result.right_key += 1
-                here.right_key += 1
+                on_group.right_key += 1
                 if examination.verdict.cause is Cause.KEY_RENAMED:
-                    here.named = finding.place.transformer
+                    on_group.named = finding.place.transformer
             elif examination.verdict.outcome is Outcome.UNDETERMINED:
                 untold = True
                 result.undetermined += 1
-                here.undetermined += 1
+                on_group.undetermined += 1
         self.opened += opened
         group.opened += opened
         if opened:
-            group.opened_example = group.opened_example or key
+            self._first_opened.setdefault(place, key)
         else:
             self.untold += untold
-            _keep(group.not_opened, key)
-
-    def _group(self, place: KeyName) -> _Group:
-        if place not in self._groups and len(self._groups) >= MAX_NAMES:
-            place = KeyName("", OTHERS, "")
-        found = self._groups.get(place)
-        if found is None:
-            found = self._groups[place] = _Group([_OnGroup() for _ in self._examiners])
-        return found
-
-    def candidates(self) -> list[CandidateResult]:
-        return [
-            CandidateResult(
-                name=candidate.name,
-                kind="key" if candidate.is_key else "configuration",
-                key_fingerprints=candidate.fingerprints,
-                opens=result.opens,
-                right_key=result.right_key,
-                undetermined=result.undetermined,
-                opened=result.opened,
-                not_opened=result.not_opened,
-            )
-            for candidate, result in zip(self._candidates, self._results, strict=True)
-        ]
+            keep_example(group.not_opened, key)
 
     def groups(self, request: TryRequest) -> list[FindingGroup]:
-        rows = sorted(self._groups.items(), key=lambda item: (-item[1].findings, item[0]))
-        return [self._published(request, place, group) for place, group in rows]
+        """Return the groups, most findings first, with what to do about each."""
+        found = sorted(self._groups.items(), key=lambda item: (-item[1].findings, item[0]))
+        for place, group in found:
+            group.candidates = [
+                one for one in group.candidates if one.opens or one.right_key or one.undetermined
+            ]
+            group.next = _next_of(request, group, self._first_opened.get(place, b""))
+        return [group for _, group in found]
 
-    def _published(self, request: TryRequest, place: KeyName, group: _Group) -> FindingGroup:
-        return FindingGroup(
-            transformer=place.transformer,
-            resources=place.rule.split(",") if place.rule else [],
-            kms_key_id_sha256=place.key or None,
-            findings=group.findings,
-            opened=group.opened,
-            damaged=group.damaged,
-            opened_by=[
-                name
-                for name, here in zip(self._names, group.by_candidate, strict=True)
-                if here.opens == group.findings
-            ],
-            candidates=[
-                CandidateOnGroup(
-                    candidate=name,
-                    opens=here.opens,
-                    right_key=here.right_key,
-                    named=here.named,
-                    undetermined=here.undetermined,
-                )
-                for name, here in zip(self._names, group.by_candidate, strict=True)
-                if here.opens or here.right_key or here.undetermined
-            ],
-            not_opened=group.not_opened,
-            next=self._next(request, group),
+
+def _best(request: TryRequest, group: FindingGroup) -> tuple[NamedCandidate, int] | None:
+    """Return the candidate that opens most, configurations before single keys, the first among equals."""
+    opens = {one.candidate: one.opens for one in group.candidates}
+    best = max(request.candidates, key=lambda one: (opens.get(one.name, 0), not one.is_key))
+    return (best, opens[best.name]) if opens.get(best.name) else None
+
+
+def _next_of(request: TryRequest, group: FindingGroup, example: bytes) -> Step | None:
+    best = _best(request, group)
+    if best is None:
+        return None
+    candidate, count = best
+    opens = f"opens {count} of {group.findings}"
+    if candidate.is_key:
+        return Step(
+            f"Add the key of {candidate.name} to the configuration of every API server, below the write key: it {opens}"
         )
-
-    def _next(self, request: TryRequest, group: _Group) -> Remedy | None:
-        best = self._best(group)
-        if best is None:
-            return None
-        candidate, here = best
-        if candidate.is_key:
-            return Remedy(
-                f"Put the key of {candidate.name} into the configuration of every API server, after the first one: it "
-                f"opens {here.opens} of {group.findings}",
-                NO_COMMAND,
-                "",
-            )
-        path = shown_word(candidate.configuration.path)
-        if request.configuration is None:
-            return Remedy(
-                f"Read them with {path}: it opens {here.opens} of {group.findings}",
-                Command(
-                    text=request.same_again.scan_of(
-                        reading=tuple(
-                            path if word == "FILE" else word for word in request.same_again.with_configuration
-                        )
-                    )
-                ),
-                "",
-            )
-        return Remedy(
-            f"{path} opens {here.opens} of {group.findings}: single ones can be written again under today's write key",
-            Command(text=request.same_again.reencrypt(group.opened_example, path)),
-            "For all of them: put its key into the configuration of every API server, after the first one.",
+    path = shown_word(candidate.configuration.path)
+    if request.configuration is None:
+        return Step(
+            f"Read with {path}: it {opens}", scan(reading=("--encryption-config", path, Part.RELEASE))
         )
-
-    def _best(self, group: _Group) -> tuple[NamedCandidate, _OnGroup] | None:
-        """Return the candidate that opens most, configurations before single keys, the first among equals."""
-        pairs = list(zip(self._candidates, group.by_candidate, strict=True))
-        candidate, here = max(pairs, key=lambda pair: (pair[1].opens, not pair[0].is_key))
-        return (candidate, here) if here.opens else None
+    return Step(
+        f"{path} {opens}. You can write one object again under today's write key",
+        reencrypt(example, path),
+        "For all of them, add its key to the configuration of every API server, below the write key.",
+    )
 
 
 def _windows(findings: Iterator[_Finding]) -> Iterator[list[_Finding]]:
@@ -462,43 +389,15 @@ def _is_right_key(found: Examination) -> bool:
     return verdict.key_proven or bool(verdict.fitting_key) or verdict.outcome is Outcome.INCONSISTENT
 
 
-def _keep(examples: list[str], key: bytes) -> None:
-    shown = display(key)
-    if len(examples) < _MOST_EXAMPLES or shown < examples[-1]:
-        insort(examples, shown)
-        del examples[_MOST_EXAMPLES:]
-
-
-def _next(request: TryRequest, groups: Sequence[FindingGroup]) -> Remedy | None:
+def _next(request: TryRequest, groups: Sequence[FindingGroup]) -> Step | None:
     """Return the one thing to do next; None where no candidate opens anything."""
-    files: dict[str, None] = {}
-    configs = {c.name: c.configuration for c in request.candidates if not c.is_key}
-    keys: dict[str, None] = {}
-    for group in groups:
-        openers = [entry for entry in group.candidates if entry.opens]
-        if openers:
-            best = max(openers, key=lambda entry: (entry.opens, entry.candidate in configs))
-            (files if best.candidate in configs else keys)[best.candidate] = None
-    if not files and not keys:
-        return None
+    best = dict.fromkeys(found[0] for group in groups if (found := _best(request, group)) is not None)
+    files = [shown_word(one.configuration.path) for one in best if not one.is_key]
+    keys = [one.name for one in best if one.is_key]
     if not files or request.configuration is None:
         return next((group.next for group in groups if group.next is not None), None)
-    paths = [configs[name].path for name in files]
-    also = f"; then add {', '.join(keys)}" if keys else ""
-    return Remedy(
-        f"Join today's configuration with what opens them, look at what it reads, and deploy its keys{also}",
-        Command(
-            text=quote_command(
-                [
-                    "etcdfix",
-                    "encryption",
-                    "merge",
-                    request.configuration.path,
-                    *paths,
-                    "--output-file",
-                    "FILE",
-                ]
-            )
-        ),
-        "",
+    also = f", then add {', '.join(keys)}" if keys else ""
+    return Step(
+        f"Merge today's configuration with the files that help{also}. Check what it reads, then deploy its keys",
+        encryption_merge([request.configuration.path, *files]),
     )

@@ -26,17 +26,16 @@ from etcdfix.operations.look.encryption.bootstrap_values import (
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, Tried, TryRequest, try_candidates
 from etcdfix.operations.look.encryption.node_stages import NodeStages, read_node_stages
 from etcdfix.operations.look.encryption.recover_advice import next_step, notes
-from etcdfix.report.configurations import ConfiguredKey, FileRecord
-from etcdfix.report.encryption_model import CandidateResult
+from etcdfix.report.configurations import ConfiguredKey, FileRecord, RuleKeys
+from etcdfix.report.encryption_try import CandidateResult
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import report_origin, shown_word
-from etcdfix.report.recover_model import (
+from etcdfix.report.recover import (
     BootstrapValue,
     EncryptionRecoverReport,
     NamedByNodes,
     NodeConfiguration,
     RecoveredConfiguration,
-    RecoveredRule,
 )
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
@@ -284,7 +283,6 @@ def _report(
         notes=[*notes(without_advice), *found.log_notes],
         next=next_step(
             without_advice,
-            request.same_again,
             tried.report.next if tried is not None and saved.files else None,
         ),
     )
@@ -293,7 +291,6 @@ def _report(
 def _value(kept: KeptValue, names: Mapping[str, str]) -> BootstrapValue:
     opened = kept.opened
     return BootstrapValue(
-        key=kept.shown_key,
         mod_revision=kept.mod_revision,
         current=kept.current,
         log_index=kept.log_index,
@@ -348,11 +345,11 @@ def _named(nodes: int, naming: int) -> NamedByNodes:
     return NamedByNodes.ALL if nodes == naming else NamedByNodes.SOME
 
 
-def _rules(configuration: EncryptionConfiguration | None) -> list[RecoveredRule]:
+def _rules(configuration: EncryptionConfiguration | None) -> list[RuleKeys]:
     if configuration is None:
         return []
     return [
-        RecoveredRule(
+        RuleKeys(
             rule.rule.split(","),
             [ConfiguredKey(key.transformer, key.key_fingerprint) for key in rule.keys],
         )

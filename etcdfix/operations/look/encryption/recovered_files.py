@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import ExitStack
 from pathlib import Path
 
 from etcdfix.errors import AuditError, ConfigurationError, RemediationRefused
+from etcdfix.operations.look.encryption.merge import subject_of
 from etcdfix.operations.look.encryption.recover import Found, Recovered, Saved, marked_file
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
+from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Verb
 from etcdfix.remediation.durable import SafeDirectory, default_audit_log, open_directory
 from etcdfix.report.configurations import FileRecord
 from etcdfix.report.model import ReportConfiguration
-from etcdfix.report.origin import shown_word
+from etcdfix.report.origin import shown_file, shown_word
 from etcdfix.sources.base import SourceDescription
 
 _WHAT = "recovered configuration"
@@ -47,13 +47,7 @@ def save_configurations(
         place = stack.enter_context(open_directory(directory, create=directory.absolute().parent.is_dir()))
         texts = {one.name: marked_file(configuration, one.file.sha256) for one, configuration in wanted}
         missing = {one.name for one, _ in wanted if not _is_there(place, file_name(one), texts[one.name])}
-        files = {
-            one.name: ReportConfiguration(
-                shown_word(str(directory / file_name(one))),
-                f"sha256:{hashlib.sha256(texts[one.name]).hexdigest()}",
-            )
-            for one, _ in wanted
-        }
+        files = {one.name: shown_file(directory / file_name(one), texts[one.name]) for one, _ in wanted}
         records: list[FileRecord] = []
         no_record = ""
         try:
@@ -117,12 +111,9 @@ def _entry(
         type=RecordType.REVEAL,
         verb=Verb.REVEAL,
         operator=operator,
-        subject=Subject(
-            key=b"", group="apiserver.config.k8s.io", api_version="v1", resource="encryptionconfigurations",
-            namespace="", name=file.path,
-        ),
+        subject=subject_of(file),
         cluster_uid=found.cluster or "",
         header_revision=description.revision if description.path is None else 0,
         detail=f"EncryptionConfiguration {one.file.sha256} recovered from the bootstrap data in {source}, to be "
         f"written to {file.path} {file.sha256}",
-    )  # fmt: skip
+    )

@@ -22,18 +22,23 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue, key_id_digest
-from etcdfix.operations.look.encryption.whole import MAIN_NOT_READ, DeploymentRequest, Whole, may_be_enveloped
+from etcdfix.operations.look.encryption.whole import (
+    MAIN_NOT_READ,
+    DeploymentRequest,
+    Whole,
+    may_be_enveloped,
+    write_again,
+)
 from etcdfix.remediation.backup.directory import FileKind, look_into
 from etcdfix.remediation.backup.file import read_backup
-from etcdfix.report.encryption_model import EncryptionUsageReport, KeyUsage
-from etcdfix.report.model import Remedy
+from etcdfix.report.document import Step
+from etcdfix.report.encryption import EncryptionUsageReport, KeyUsage, key_fields
 from etcdfix.report.origin import report_origin, shown_word
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.sources.several import SeveralSources
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
-from etcdfix.text.commands import Command, RepeatedOptions, piped
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import Command, Part, look, scan
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
@@ -68,25 +73,13 @@ class Usage(msgspec.Struct, frozen=True):
     whole: Whole
 
 
-class _Use(msgspec.Struct):
-    objects: int = 0
-    stale: int = 0
-    failing: int = 0
-    undetermined: int = 0
-    first: int | None = None
-    last: int | None = None
-    kept: int = 0
-    backups: int = 0
-    snapshots: int = 0
-
-
 class _Uses:
     """Counts values under their encryption keys. Memory depends on keys in use, not on values."""
 
     def __init__(self, rules: Iterable[ResourceTransformers] = ()) -> None:
         self._configured = {(rule.rule or "", key.transformer) for rule in rules for key in rule.keys}
         self._transformers = {transformer for _rule, transformer in self._configured} - {IDENTITY}
-        self.by_key: dict[KeyName, _Use] = {}
+        self.by_key: dict[KeyName, KeyUsage] = {}
         self.objects = 0
         self.undetermined = 0
         self.failing = 0
@@ -96,10 +89,11 @@ class _Uses:
         # By rule: values of which it is not known which encryption key they need.
         self.unexplained: Counter[str] = Counter()
 
-    def of(self, name: KeyName) -> _Use:
-        if name not in self.by_key and len(self.by_key) >= MAX_NAMES:
-            name = _OTHER_KEYS
-        return self.by_key.setdefault(name, _Use())
+    def of(self, name: KeyName) -> KeyUsage:
+        if name not in self.by_key:
+            name = name if len(self.by_key) < MAX_NAMES else _OTHER_KEYS
+            self.by_key.setdefault(name, KeyUsage(**key_fields(name)))
+        return self.by_key[name]
 
     def take(self, found: Examination, _view: View) -> None:
         """Count a current value."""
@@ -132,15 +126,15 @@ class _Uses:
         count: int,
         *,
         stale: bool,
-    ) -> list[_Use]:
+    ) -> list[KeyUsage]:
         if stale and (self.stale is None or directory.path < self.stale.path):
             self.stale = directory
         uses = [self.of(name) for name in names]
         for use in uses:
             use.objects += count
             use.stale += count if stale else 0
-            use.first = first if use.first is None else min(use.first, first)
-            use.last = last if use.last is None else max(use.last, last)
+            use.first_mod_revision = min(first, use.first_mod_revision or first)
+            use.last_mod_revision = max(last, use.last_mod_revision or last)
         return uses
 
     def note(self, found: Examination) -> None:
@@ -230,12 +224,14 @@ def encryption_usage(
     )
     if midway:
         reasons.append("etcd compacted midway, so that not everything was read at one revision")
-    published = list(_published(examiner, request, uses, plugins, reasons=reasons, kept_known=kept_known))
-    keys = _standing_once(published, examiner.transformers, request.configuration)
+    keys = list(_judged(examiner, request, uses, plugins, reasons))
+    _standing_once(keys, examiner.transformers, request.configuration)
+    if not kept_known:
+        for key in keys:
+            key.kept_revisions = None
     report = EncryptionUsageReport(
         **report_origin(source.describe(), request.configuration, cluster),
         keys=keys,
-        safe_to_remove=sum(key.safe_to_remove for key in keys),
         backup_directories=[shown_word(str(path)) for path in request.backup_directories],
         other_snapshots=[shown_word(str(path)) for path in request.snapshots],
         notes=list(_notes(request, uses.without_backup)),
@@ -249,7 +245,7 @@ def encryption_usage(
 def _count_kept(source: Source, apart: Examiner, uses: _Uses, progress: Progress) -> Iterator[str]:
     try:
         for stored in progress(source.superseded(), "earlier values", 0):
-            _count(apart, stored, uses, "kept")
+            _count(apart, stored, uses, "kept_revisions")
     except SourceError as exc:
         yield f"the earlier values that are still kept could not all be read: {exc.message}"
 
@@ -298,84 +294,56 @@ def _count_snapshots(
 
 
 def _notes(request: UsageRequest, without_backup: Sequence[Path]) -> Iterator[str]:
-    if request.configuration is not None:
-        yield (
-            "An API server that does not run with this configuration yet may still write with an older encryption key."
-        )
-    if not request.overrides_known:
-        yield (
-            "This is about this etcd alone. Whether resources have an etcd of their own (--etcd-servers-overrides), a "
-            "manifest tells: --manifest FILE."
-        )
-    yield from (f"There is no backup of this cluster in {shown_word(str(path))}." for path in without_backup)
     if len(without_backup) == len(request.backup_directories) and not request.snapshots:
         yield (
-            "Backups and other snapshots were not looked at: one that is restored needs the key with which its values "
-            "were written (--backup-dir DIR, --also-snapshot FILE)."
+            "No backups and no other snapshots were looked at. Restoring one needs the key of its values "
+            "(--backup-dir DIR, --also-snapshot FILE)."
         )
+    yield from (f"{shown_word(str(path))} has no backup of this cluster." for path in without_backup)
+    if request.configuration is not None:
+        yield "An API server that does not run with this configuration yet may write with an older key."
+    if not request.overrides_known:
+        yield "Only this etcd was read. A manifest names the others, if there are any (--manifest FILE)."
 
 
-def _next(request: UsageRequest, uses: _Uses, keys: Sequence[KeyUsage]) -> Remedy | None:
+def _next(request: UsageRequest, uses: _Uses, keys: Sequence[KeyUsage]) -> Step | None:
     """Return the one thing to do next; None where there is nothing to do."""
-    again = request.same_again
     if request.configuration is None:
-        return Remedy(
-            "Look again with the EncryptionConfiguration of the API servers: it says which encryption keys there are",
-            Command(
-                text=_command(again, "usage", *_also_looked_into(request), reading=again.with_configuration)
-            ),
-            "",
-        )
+        also: list[Part | str] = [
+            word for path in request.backup_directories for word in ("--backup-dir", str(path))
+        ]
+        also += [word for path in request.snapshots for word in ("--also-snapshot", str(path))]
+        again = ("etcdfix", "encryption", "usage", Part.SOURCE, Part.LAYOUT, Part.CONFIGURATION, *also)
+        return Step("Look again with the EncryptionConfiguration of the API servers", Command(again))
     if uses.failing or uses.undetermined:
-        return Remedy(
-            "Take no encryption key out of the configuration; find out first what cannot be read, and why",
-            Command(text=again.scan_of()),
-            "",
-        )
+        return Step("Remove no key yet. Find out first which values cannot be read, and why", scan())
     if uses.stale is not None:
         resource = str(uses.stale.group_resource)
-        command = ["kubectl", "get", resource, "-A", "-o", "json"]
-        return Remedy(
-            f"Have an API server write {resource} again, so that they need today's write key only; then look again",
-            Command(text=piped(quote_command(command), ["kubectl", "replace", "-f", "-"])),
+        return Step(
+            f"Have an API server write {resource} again, so that they need only today's write key. Then look again",
+            write_again(resource),
             "A second run writes what changed meanwhile.",
         )
     if any(key.safe_to_remove for key in keys):
-        return Remedy(
-            "Before an encryption key is taken out, try the configuration without it",
-            Command(text=_command(again, "what-if", "--new", "FILE")),
-            "",
+        return Step(
+            "Try the configuration without the key before you remove it",
+            look("encryption what-if", "--new", "FILE"),
         )
     return None
 
 
-def _also_looked_into(request: UsageRequest) -> Iterator[str]:
-    for option, paths in (
-        ("--backup-dir", request.backup_directories),
-        ("--also-snapshot", request.snapshots),
-    ):
-        for path in paths:
-            yield from (option, str(path))
-
-
-def _command(again: RepeatedOptions, name: str, *options: str, reading: Sequence[str] | None = None) -> str:
-    how = again.reading if reading is None else reading
-    return quote_command(["etcdfix", "encryption", name, *again.source, *again.layout, *how, *options])
-
-
-def _published(
+def _judged(
     examiner: Examiner,
     request: UsageRequest,
     uses: _Uses,
     plugins: KMSPlugins | None,
-    *,
-    reasons: list[str],
-    kept_known: bool,
+    incomplete: Iterable[str],
 ) -> Iterator[KeyUsage]:
+    """Yield every key with what speaks against its removal: those of the configuration first, in its order."""
     rules = dict.fromkeys(examiner.transformers.rules) if examiner.transformers is not None else {}
     write_ids = _write_key_ids(plugins)
-    left = dict(uses.by_key)
-    against = _Against(examiner, request, uses, reasons)
+    left = dict.fromkeys(uses.by_key)
+    against = _Against(examiner, request, uses, incomplete)
     for rule in rules:
         for name in dict.fromkeys(
             KeyName(rule.rule or "", k.transformer, k.key_fingerprint) for k in rule.keys
@@ -383,20 +351,12 @@ def _published(
             # Of a KMS provider each key id that is met is an entry of its own.
             ids = [other for other in left if name.key == "" and other[:2] == name[:2]]
             for entry in sorted(ids) or [name]:
-                writes = _is_write_key(entry, rule, write_ids)
-                use = left.pop(entry, None) or _Use()
-                yield _entry(
-                    entry,
-                    use,
-                    against.reasons(entry, use, configured=True, writes=writes),
-                    configured=True,
-                    writes=writes,
-                    kept_known=kept_known,
-                )
+                left.pop(entry, None)
+                use = uses.by_key.get(entry) or KeyUsage(**key_fields(entry))
+                use.configured, use.write_key = True, _is_write_key(entry, rule, write_ids)
+                yield against.judge(use)
     for entry in sorted(left):
-        use = left[entry]
-        why = against.reasons(entry, use, configured=False, writes=False)
-        yield _entry(entry, use, why, configured=False, writes=False, kept_known=kept_known)
+        yield against.judge(uses.by_key[entry])
 
 
 def _is_write_key(entry: KeyName, rule: ResourceTransformers, write_ids: Mapping[str, str]) -> bool:
@@ -418,15 +378,15 @@ def _write_key_ids(plugins: KMSPlugins | None) -> dict[str, str]:
 
 
 def _standing_once(
-    keys: list[KeyUsage], transformers: Transformers | None, configuration: EncryptionConfiguration | None
-) -> list[KeyUsage]:
-    """Return the keys; none is safe that stands in the file once for another rule too, which needs it.
+    keys: Sequence[KeyUsage], transformers: Transformers | None, configuration: EncryptionConfiguration | None
+) -> None:
+    """Call no key safe that stands in the file once for another rule too, which needs it.
 
     A resource that the file names twice has a provider list of its own, of which it shares parts with other resources.
     """
     if transformers is None or configuration is None:
-        return keys
-    found = list(keys)
+        return
+    before = [key.safe_to_remove for key in keys]
     for element in configuration.rules:
         entries = [parse_group_resource(entry) for entry in element.resources if entry]
         sharing = {transformers.for_resource(entry).rule or "" for entry in entries}
@@ -435,24 +395,25 @@ def _standing_once(
         alone = Transformers.from_configuration(msgspec.structs.replace(configuration, rules=(element,)))
         inside = {(key.transformer, key.key_fingerprint) for key in alone.for_resource(entries[0]).keys}
         here = [
-            (number, key)
-            for number, key in enumerate(keys)
+            (key, safe)
+            for key, safe in zip(keys, before, strict=True)
             if key.configured
             and ",".join(key.resources) in sharing
             and (key.transformer, key.key_fingerprint or "") in inside
         ]
-        for number, key in here:
+        for key, safe in here:
             others = dict.fromkeys(
-                ",".join(other.resources)
-                for _number, other in here
+                other.rule
+                for other, others_safe in here
                 if other.resources != key.resources
                 and (other.transformer, other.key_fingerprint) == (key.transformer, key.key_fingerprint)
-                and not other.safe_to_remove
+                and not others_safe
             )
-            if key.safe_to_remove and others:
-                reason = f"it stands in the file once for {' and '.join(others)} too, where it is not safe to remove"
-                found[number] = msgspec.structs.replace(key, safe_to_remove=False, reasons=[reason])
-    return found
+            if safe and others:
+                key.safe_to_remove = False
+                key.reasons = [
+                    f"it stands in the file once for {' and '.join(others)} too, where it is not safe to remove"
+                ]
 
 
 class _Against:
@@ -470,7 +431,7 @@ class _Against:
                 if not reason.startswith("undetermined")
             ),
         ]
-        if "--revision" in request.same_again.source:
+        if request.same_again.revision:
             self._everywhere.append("an older revision was read, named by --revision")
         if request.main_not_read:
             self._everywhere.append(MAIN_NOT_READ)
@@ -481,62 +442,38 @@ class _Against:
                 if rule is not None:
                     self._by_rule.setdefault(rule, []).append(said)
 
-    def reasons(self, name: KeyName, use: _Use, *, configured: bool, writes: bool) -> list[str]:
-        """Return one sentence for each reason; none where nothing speaks against it."""
+    def judge(self, use: KeyUsage) -> KeyUsage:
+        """Say of a key whether it is safe to remove, and why not."""
+        use.reasons = [*self._reasons(use)]
+        use.safe_to_remove = not use.reasons
+        return use
+
+    def _reasons(self, use: KeyUsage) -> Iterator[str]:
         if not self._configured:
-            return ["without an encryption configuration its name alone is known, and not which key it is"]
-        if not configured:
-            return ["the configuration does not have it"]
-        found = []
-        if writes:
-            found.append("API servers write with it")
+            yield "without an encryption configuration its name alone is known, and not which key it is"
+            return
+        if not use.configured:
+            yield "the configuration does not have it"
+            return
+        rule = ",".join(use.resources)
+        if use.write_key:
+            yield "API servers write with it"
         if use.objects:
             unreadable = f" ({use.failing} unreadable)" if use.failing else ""
-            found.append(
-                f"{counted(use.objects, 'value')}{unreadable} {_is_are(use.objects)} stored under it"
-            )
-        if use.kept:
-            earlier = counted(use.kept, "earlier value")
-            found.append(f"etcd still keeps {earlier} under it, until it compacts")
+            verb = "is" if use.objects == 1 else "are"
+            yield f"{counted(use.objects, 'value')}{unreadable} {verb} stored under it"
+        if use.kept_revisions:
+            yield f"etcd still keeps {counted(use.kept_revisions, 'earlier value')} under it, until it compacts"
         if use.backups:
-            found.append(f"{counted(use.backups, 'backup')} {_need(use.backups)} it")
+            yield f"{counted(use.backups, 'backup')} {_need(use.backups)} it"
         if use.snapshots:
-            found.append(
-                f"{counted(use.snapshots, 'value')} in the other snapshots {_need(use.snapshots)} it"
-            )
-        unsure = self._uses.unexplained[name.rule] + self._uses.unexplained[_EVERY_RULE]
+            yield f"{counted(use.snapshots, 'value')} in the other snapshots {_need(use.snapshots)} it"
+        unsure = self._uses.unexplained[rule] + self._uses.unexplained[_EVERY_RULE]
         if unsure:
-            found.append(f"which encryption key {counted(unsure, 'value')} {_need(unsure)} is not known")
-        return [*found, *self._by_rule.get(name.rule, []), *self._everywhere]
-
-
-def _is_are(number: int) -> str:
-    return "is" if number == 1 else "are"
+            yield f"which encryption key {counted(unsure, 'value')} {_need(unsure)} is not known"
+        yield from self._by_rule.get(rule, [])
+        yield from self._everywhere
 
 
 def _need(number: int) -> str:
     return "needs" if number == 1 else "need"
-
-
-def _entry(
-    name: KeyName, use: _Use, reasons: list[str], *, configured: bool, writes: bool, kept_known: bool
-) -> KeyUsage:
-    return KeyUsage(
-        transformer=name.transformer,
-        resources=name.rule.split(",") if name.rule else [],
-        key_fingerprint=name.key if name.key.startswith("fp:") else None,
-        kms_key_id_sha256=name.key if name.key.startswith("sha256:") else None,
-        configured=configured,
-        write_key=writes,
-        objects=use.objects,
-        stale=use.stale,
-        failing=use.failing,
-        undetermined=use.undetermined,
-        first_mod_revision=use.first,
-        last_mod_revision=use.last,
-        kept_revisions=use.kept if kept_known else None,
-        backups=use.backups,
-        snapshots=use.snapshots,
-        safe_to_remove=not reasons,
-        reasons=reasons,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,30 +15,36 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_each, no_progress
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
-from etcdfix.operations.look.encryption.whole import MAIN_NOT_READ, DeploymentRequest, Whole, may_be_enveloped
-from etcdfix.report.encryption_model import (
+from etcdfix.operations.look.encryption.whole import (
+    MAIN_NOT_READ,
+    DeploymentRequest,
+    Whole,
+    keep_example,
+    may_be_enveloped,
+    write_again,
+)
+from etcdfix.report.document import Step
+from etcdfix.report.encryption import (
     ConfigurationChange,
     ValueChange,
     WhatIfReport,
     WriteKey,
     WriteKeyChange,
+    key_fields,
 )
-from etcdfix.report.model import Remedy
-from etcdfix.report.origin import report_origin, shown_configuration
+from etcdfix.report.model import ReportConfiguration
+from etcdfix.report.origin import report_origin, shown_word
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import display
-from etcdfix.text.commands import NO_COMMAND, Command, RepeatedOptions, piped
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import RunOptions, explain, repair
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY, LOST_KEY
-from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.examination import Examination, KeyName
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-_MOST_EXAMPLES: Final = 5
 _TODAY, _NEW = 0, 1
 
 
@@ -96,11 +101,6 @@ class _Losing(NamedTuple):
     key: bytes
 
 
-class _Counted(msgspec.Struct):
-    count: int
-    examples: list[str]
-
-
 def what_if(
     source: Source,
     request: WhatIfRequest,
@@ -135,21 +135,8 @@ def what_if(
     cluster = today.kube_system_uid(source)
     ending = examine_each((today, new), source.current(b""), comparing.take, progress=progress)
     whole = Whole.of(source, ending, comparing.objects)
-    totals = comparing.totals
-    changes = [
-        ValueChange(
-            change=group.change,
-            group=group.resource.group,
-            resource=group.resource.resource,
-            transformer=group.transformer,
-            key_fingerprint=group.key if group.key.startswith("fp:") else None,
-            kms_key_id_sha256=group.key if group.key.startswith("sha256:") else None,
-            cause=group.cause,
-            count=found.count,
-            examples=found.examples,
-        )
-        for group, found in sorted(comparing.groups.items(), key=_order)
-    ]
+    counts = comparing.counts
+    changes = [change for _, change in sorted(comparing.groups.items(), key=_order)]
     write_keys = list(_write_keys(request, today.transformers, new.transformers, comparing.resources))
     reasons = whole.incomplete_reasons(0, _not_compared(request, today.transformers, new.transformers))
     if comparing.enveloped_elsewhere:
@@ -157,27 +144,16 @@ def what_if(
             f"not compared: {counted(comparing.enveloped_elsewhere, 'encrypted value')} outside the storage prefix "
             f"{request.layout.prefix} (--etcd-prefix)"
         )
-    lost, untold = totals[ConfigurationChange.BECOMES_UNREADABLE], totals[ConfigurationChange.UNDETERMINED]
-    if untold:
+    if untold := counts[ConfigurationChange.UNDETERMINED]:
         reasons.append(f"undetermined under one of the configurations: {counted(untold, 'value')}")
     report = WhatIfReport(
         **report_origin(source.describe(), request.configuration, cluster),
-        new_config=shown_configuration(request.new),
+        new_config=ReportConfiguration(shown_word(request.new.path), request.new.sha256),
         values=comparing.objects,
-        becomes_unreadable=lost,
-        loses_its_way_back=totals[ConfigurationChange.LOSES_ITS_WAY_BACK],
-        stays_unreadable=totals[ConfigurationChange.STAYS_UNREADABLE],
-        becomes_readable=totals[ConfigurationChange.BECOMES_READABLE],
-        becomes_stale=totals[ConfigurationChange.BECOMES_STALE],
-        no_longer_stale=totals[ConfigurationChange.NO_LONGER_STALE],
-        undetermined=untold,
+        counts=counts,
         changes=changes,
         write_keys=write_keys,
-        warnings=[
-            *_made_for_reading(request.new),
-            *_not_judged(comparing.not_judged_today),
-            *_warnings(changes, write_keys),
-        ],
+        warnings=list(_warnings(request.new, comparing.not_judged_today, changes, write_keys)),
         next=_next(
             changes,
             write_keys,
@@ -207,8 +183,8 @@ class _Comparing:
         self.enveloped_elsewhere = 0
         self.not_judged_today = 0
         self.losing: _Losing | None = None
-        self.groups: dict[_Group, _Counted] = {}
-        self.totals = dict.fromkeys(ConfigurationChange, 0)
+        self.groups: dict[_Group, ValueChange] = {}
+        self.counts: dict[str, int] = dict.fromkeys(ConfigurationChange, 0)
         self.resources: dict[GroupResource, None] = {}
         self._waiting: dict[bytes, tuple[int, _Seen]] = {}
 
@@ -228,7 +204,7 @@ class _Comparing:
         change = _change(before, after)
         if change is None:
             return
-        self.totals[change] += 1
+        self.counts[change] += 1
         if change is ConfigurationChange.BECOMES_UNREADABLE and before.state is _State.UNKNOWN:
             self.not_judged_today += 1
         if change is ConfigurationChange.LOSES_ITS_WAY_BACK:
@@ -243,10 +219,18 @@ class _Comparing:
         )
         if group not in self.groups and len(self.groups) >= MAX_NAMES:
             group = _Group(change, GroupResource("", OTHERS), "", "", None)
-        counted_here = self.groups.setdefault(group, _Counted(0, []))
-        counted_here.count += 1
-        insort(counted_here.examples, display(key))
-        del counted_here.examples[_MOST_EXAMPLES:]
+        if group not in self.groups:
+            key_of = key_fields(KeyName("", group.transformer, group.key))
+            del key_of["resources"]
+            self.groups[group] = ValueChange(
+                **key_of,
+                change=change,
+                cause=group.cause,
+                group=group.resource.group,
+                resource=group.resource.resource,
+            )
+        self.groups[group].count += 1
+        keep_example(self.groups[group].examples, key)
 
 
 def _seen(found: Examination) -> _Seen:
@@ -304,7 +288,7 @@ def _change(before: _Seen, after: _Seen) -> ConfigurationChange | None:
     return ConfigurationChange.BECOMES_STALE if after.stale else ConfigurationChange.NO_LONGER_STALE
 
 
-def _order(item: tuple[_Group, _Counted]) -> tuple[int, int, tuple[object, ...]]:
+def _order(item: tuple[_Group, ValueChange]) -> tuple[int, int, tuple[object, ...]]:
     group, found = item
     return (
         list(ConfigurationChange).index(group.change),
@@ -359,104 +343,90 @@ def _write_key(key: ConfiguredKey) -> WriteKey:
     return WriteKey(transformer=key.transformer, key_fingerprint=key.key_fingerprint or None)
 
 
-def _made_for_reading(new: EncryptionConfiguration) -> Iterator[str]:
+def _warnings(
+    new: EncryptionConfiguration,
+    not_judged: int,
+    changes: Iterable[ValueChange],
+    write_keys: Iterable[WriteKeyChange],
+) -> Iterator[str]:
     if new.made_by:
         yield (
-            f"etcdfix encryption {new.made_by} made the new configuration, for reading: look at which provider comes "
-            "first for each resource before it is deployed, then remove the mark."
+            f"etcdfix encryption {new.made_by} made the new configuration for reading. Before you deploy it, check "
+            "which provider comes first for each resource and remove the mark."
         )
-
-
-def _not_judged(count: int) -> Iterator[str]:
-    if count:
+    if not_judged:
         yield (
-            f"Today's configuration does not tell whether {counted(count, 'value')} can be read: a KMS plugin may open "
-            "them today. The new configuration has nothing that opens them."
+            f"A KMS plugin may open {counted(not_judged, 'value')} today, but it was not asked or did not answer. The "
+            "new configuration has nothing that opens them."
         )
-
-
-def _warnings(changes: Iterable[ValueChange], write_keys: Iterable[WriteKeyChange]) -> Iterator[str]:
     plain = sum(
         change.count
         for change in changes
-        if change.change == ConfigurationChange.BECOMES_UNREADABLE
+        if change.change is ConfigurationChange.BECOMES_UNREADABLE
         and change.cause == Cause.PLAINTEXT_NOT_ALLOWED
     )
     if plain:
+        verb = "is" if plain == 1 else "are"
         yield (
-            f"{counted(plain, 'value')} {'is' if plain == 1 else 'are'} stored unencrypted, and the new configuration "
-            "has no identity provider for them: keep it, as the last one, until all of them were written again."
+            f"{counted(plain, 'value')} {verb} stored unencrypted. Keep the identity provider as the last one until an "
+            "API server has written them again."
         )
     for key in write_keys:
-        where, new, today = f"{GroupResource(key.group, key.resource)}", key.new, key.today
+        where = GroupResource(key.group, key.resource)
         if not key.today_reads_new:
             yield (
-                f"{where}: API servers that still run with today's configuration cannot read what is written with "
-                f"{_called(new)}. Deploy it on all of them as a further key first; make it the first one after that."
+                f"{where}: API servers with today's configuration cannot read what {key.new} writes. Deploy it "
+                "on all of them below the write key first. Make it the first key after that."
             )
         if not key.new_reads_today:
             yield (
-                f"{where}: API servers that still run with today's configuration write with {_called(today)}, which "
-                "the new configuration does not read."
+                f"{where}: API servers with today's configuration write with {key.today}, which the new configuration "
+                "does not read."
             )
-        if new.transformer == IDENTITY:
+        if key.new.transformer == IDENTITY:
             yield f"{where}: new values will be stored unencrypted."
-
-
-def _called(key: WriteKey) -> str:
-    return f"{key.transformer} ({key.key_fingerprint})" if key.key_fingerprint else key.transformer
 
 
 def _next(
     changes: Iterable[ValueChange],
     write_keys: Iterable[WriteKeyChange],
-    again: RepeatedOptions,
+    run: RunOptions,
     losing: _Losing | None,
     *,
     judged: bool,
-) -> Remedy | None:
+) -> Step | None:
     """Return the one thing to do next; None where there is nothing to do."""
     unread = {(key.group, key.resource) for key in write_keys if not key.new_reads_today}
     by_change: dict[ConfigurationChange, list[ValueChange]] = {}
     for change in changes:
-        by_change.setdefault(ConfigurationChange(change.change), []).append(change)
+        by_change.setdefault(change.change, []).append(change)
     lost = by_change.get(ConfigurationChange.BECOMES_UNREADABLE, [])
     if lost:
-        what = (
-            "Do not deploy this configuration. Keep the encryption keys that are listed, after the first one"
-        )
+        what = "Do not deploy this configuration. Keep the listed keys below the write key"
         written_again = all(
             (one.group, one.resource) not in unread and one.transformer not in {"", OTHERS} for one in lost
         )
         if not judged or not written_again:
-            return Remedy(what, NO_COMMAND, "")
+            return Step(what)
         resources = _resources(lost)
-        return Remedy(
-            f"{what}; or have an API server write {resources} again under today's write key, and run this again",
-            Command(text=_rewrite(resources)),
-            "",
+        return Step(
+            f"{what}; or have an API server write {resources} again with today's write key, and run this again",
+            write_again(resources),
         )
     if losing is not None:
-        return Remedy(
-            "Do not deploy this configuration. Values that cannot be read today need a key that it lacks: repair them "
-            "first, or keep the key",
-            Command(
-                text=again.explain(losing.key)
-                if losing.without_repair or again.of_kine
-                else again.repair(losing.key)
-            ),
-            "",
+        return Step(
+            "Do not deploy this configuration. Repair the unreadable values that need today's key, or keep it",
+            explain(losing.key) if losing.without_repair or run.of_kine else repair(losing.key),
         )
     if ConfigurationChange.UNDETERMINED in by_change:
-        return Remedy("Do not deploy this configuration before every value could be told", NO_COMMAND, "")
+        return Step("Do not deploy this configuration until no value is undetermined")
     stale = by_change.get(ConfigurationChange.BECOMES_STALE)
     if stale:
         resources = _resources(stale)
-        return Remedy(
-            f"Once every API server runs with the new configuration, have one write {resources} again; no key may go "
-            "before that",
-            Command(text=_rewrite(resources)),
-            "",
+        return Step(
+            f"When every API server runs with the new configuration, have one write {resources} again. Keep every key "
+            "until then",
+            write_again(resources),
         )
     return None
 
@@ -465,10 +435,3 @@ def _resources(changes: Iterable[ValueChange]) -> str:
     """Return all resources of some changes, as kubectl takes several."""
     named = (str(GroupResource(one.group, one.resource)) for one in changes if one.resource != OTHERS)
     return ",".join(dict.fromkeys(named))
-
-
-def _rewrite(resources: str) -> str:
-    words = ["kubectl", "get", resources, "-A", "-o", "json"]
-    if not resources:
-        return ""
-    return piped(quote_command(words), ["kubectl", "replace", "-f", "-"])

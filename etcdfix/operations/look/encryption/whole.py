@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
@@ -16,11 +17,13 @@ from etcdfix.examine_all import Ending
 from etcdfix.model import GroupResource
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import likely_prefixes
+from etcdfix.storagekey import display, likely_prefixes
+from etcdfix.text.commands import NO_COMMAND, Command
 from etcdfix.text.words import counted
 from etcdfix.verdicts.plaintext import bits_off
 
 _SAMPLE = 200
+MOST_EXAMPLES = 5
 
 
 class DeploymentRequest(Reading, frozen=True, kw_only=True):
@@ -51,6 +54,20 @@ _FEW_BITS: Final = 4
 def may_be_enveloped(value: bytes) -> bool:
     """Say whether a value that is no object begins as one does that an API server encrypted, or nearly so."""
     return bits_off(value, ENCRYPTED_PREFIX) <= _FEW_BITS
+
+
+def keep_example(examples: list[str], key: bytes) -> None:
+    """Keep an etcd key among the first few."""
+    shown = display(key)
+    if len(examples) < MOST_EXAMPLES or shown < examples[-1]:
+        insort(examples, shown)
+        del examples[MOST_EXAMPLES:]
+
+
+def write_again(resources: str) -> Command:
+    """Return the command that has an API server write all objects of some resources again; none for ""."""
+    words = ("kubectl", "get", resources, "-A", "-o", "json")
+    return Command(words, feeds=("kubectl", "replace", "-f", "-")) if resources else NO_COMMAND
 
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from etcdfix.operations.look.encryption.recover import (
     marked_file,
     try_recovered,
 )
-from etcdfix.report.recover_model import EncryptionRecoverReport
+from etcdfix.report.recover import EncryptionRecoverReport
 from etcdfix.storagekey import StorageLayout
 from tests.support.k3s_bootstrap import TOKEN, aescbc_config, bootstrap, encryption_config, key_element, path
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, node

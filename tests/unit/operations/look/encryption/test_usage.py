@@ -17,11 +17,12 @@ from etcdfix.errors import SourceError
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.encryption import usage as usage_module
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
-from etcdfix.report.encryption_model import EncryptionUsageReport, KeyUsage
+from etcdfix.report.encryption import EncryptionUsageReport, KeyUsage
+from etcdfix.report.render.text import text_lines
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RepeatedOptions, RunOptions
 from tests.support.audit_logs import content, own_directory
 from tests.support.backups import Ground
 from tests.support.collecting import ALPHA
@@ -40,6 +41,7 @@ from tests.support.objects import (
     provider,
     secret,
 )
+from tests.support.reports import line
 
 KEY_3 = b"3" * 16
 CONFIGURATION = configuration(provider("aescbc", new=KEY_1, old=KEY_2), IDENTITY)
@@ -100,7 +102,15 @@ def test_a_key_that_nothing_needs_is_listed_and_safe_to_remove() -> None:
     assert report.safe_to_remove == 2
     assert key_of(report, "identity").safe_to_remove  # nothing of the rule is stored unencrypted
     assert report.next is not None
-    assert "what-if" in report.next.command.text
+    assert "what-if" in line(report.next)
+
+
+def test_the_first_screen_says_which_key_can_be_removed() -> None:
+    document = usage(under("new", KEY_1, 3)).document()
+    assert document.status.headline == "2 of 3 configured encryption keys can be removed, at revision 1000"
+    lines = [*text_lines(document, RunOptions(), 100)]
+    assert len(lines) <= 24
+    assert any(one.startswith("aescbc/v1/old") and " yes " in one for one in lines)
 
 
 def test_the_write_key_is_never_safe_to_remove() -> None:
@@ -116,7 +126,7 @@ def test_what_is_stored_under_a_key_needs_it() -> None:
     assert (old.objects, old.stale, old.safe_to_remove) == (2, 2, False)
     assert old.reasons == ["2 values are stored under it"]
     assert report.next is not None
-    assert report.next.command.text == "kubectl get secrets -A -o json | kubectl replace -f -"
+    assert line(report.next) == "kubectl get secrets -A -o json | kubectl replace -f -"
 
 
 def test_what_cannot_be_read_speaks_against_every_key_of_its_rule() -> None:
@@ -127,7 +137,7 @@ def test_what_cannot_be_read_speaks_against_every_key_of_its_rule() -> None:
     lost = key_of(report, "aescbc/v1/lost")
     assert (lost.configured, lost.failing, lost.reasons) == (False, 2, ["the configuration does not have it"])
     assert report.next is not None
-    assert report.next.command.text.startswith("etcdfix scan")
+    assert line(report.next).startswith("etcdfix scan")
 
 
 def test_what_cannot_be_read_in_another_rule_does_not() -> None:
@@ -228,7 +238,7 @@ def test_an_etcd_that_was_not_read_speaks_against_the_keys_of_its_rule() -> None
     assert key_of(report, "aesgcm/v1/key1", "configmaps").reasons == [
         "the etcd of configmaps was not read: https://10.0.0.9:2379"
     ]
-    assert not any("--etcd-servers-overrides" in note for note in report.notes)
+    assert not any("--manifest" in note for note in report.notes)
 
 
 def test_another_etcd_than_the_main_one_makes_nothing_safe() -> None:
@@ -287,7 +297,7 @@ def test_backups_need_their_keys(ground: Ground) -> None:
     old = key_of(report, "aescbc/v1/old")
     assert (old.backups, old.safe_to_remove, old.reasons) == (1, False, ["1 backup needs it"])
     assert report.backup_directories == [str(ground.directories[0])]
-    assert not any(note.startswith("Backups and other") for note in report.notes)
+    assert not any(note.startswith("No backups") for note in report.notes)
 
 
 def test_backups_of_another_cluster_do_not(ground: Ground) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,10 +11,11 @@ import pytest
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.operations.look.encryption.what_if import WhatIf, WhatIfRequest, what_if
-from etcdfix.report.encryption_model import WhatIfReport
-from etcdfix.report.formats.encryption import WHAT_IF_FORMATS
+from etcdfix.report.encryption import WhatIfReport
+from etcdfix.report.render.text import text_lines
 from etcdfix.sources.base import SourceDescription
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RunOptions
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -27,6 +27,7 @@ from tests.support.objects import (
     provider,
     secret,
 )
+from tests.support.reports import line
 
 KEY_3 = b"3" * 16
 BASE = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
@@ -72,12 +73,10 @@ def test_a_key_that_is_taken_out_too_early() -> None:
     change = report.changes[0]
     assert (change.group, change.resource, change.examples) == ("", "secrets", [name(1), name(2), name(3)])
     assert change.key_fingerprint is not None
-    assert (report.values, report.becomes_unreadable, report.complete) == (5, 3, True)
+    assert (report.values, report.counts["becomes-unreadable"], report.complete) == (5, 3, True)
     assert report.next is not None
     assert report.next.action.startswith("Do not deploy")
-    assert (
-        report.next.command.text == ""
-    )  # written again under today's write key, they would not be read either
+    assert line(report.next) == ""  # written again under today's write key, they would not be read either
 
 
 def test_a_stale_value_can_be_written_again_before_its_key_goes() -> None:
@@ -85,18 +84,18 @@ def test_a_stale_value_can_be_written_again_before_its_key_goes() -> None:
     report = compared(sealed(1), today, configuration(provider("aesgcm", two=KEY_2))).report
     assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 1, "key-name-missing")]
     assert report.next is not None
-    assert report.next.command.text == "kubectl get secrets -A -o json | kubectl replace -f -"
+    assert line(report.next) == "kubectl get secrets -A -o json | kubectl replace -f -"
 
 
 def test_a_new_write_key_makes_values_stale_and_is_warned_of() -> None:
     new = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
     report = compared({**sealed(1, 2), **plain(3)}, ONE, new).report
     assert told(report) == [("becomes-stale", "aesgcm/v1/one", 2, None)]
-    assert report.becomes_unreadable == 0
+    assert report.counts["becomes-unreadable"] == 0
     (warning,) = report.warnings
-    assert "Deploy it on all of them as a further key first" in warning
+    assert "Deploy it on all of them below the write key first" in warning
     assert report.next is not None
-    assert "kubectl replace" in report.next.command.text
+    assert "kubectl replace" in line(report.next)
 
 
 def test_today_s_configuration_has_to_be_named() -> None:
@@ -111,13 +110,21 @@ def test_what_a_plugin_that_was_not_asked_would_say_is_not_told(swapped: bool) -
     report = compared(value, *(reversed(pair) if swapped else pair)).report
     if not swapped:
         assert [change.change.value for change in report.changes] == ["undetermined"]
-        assert (report.complete, report.undetermined, report.becomes_unreadable) == (False, 1, 0)
+        assert (report.complete, report.counts["undetermined"], report.counts["becomes-unreadable"]) == (
+            False,
+            1,
+            0,
+        )
         return
     # What its plugin may open today, the new configuration has nothing for.
     assert told(report) == [("becomes-unreadable", "kms/v2/prov", 1, "provider-missing")]
-    assert (report.complete, report.undetermined, report.becomes_unreadable) == (True, 0, 1)
+    assert (report.complete, report.counts["undetermined"], report.counts["becomes-unreadable"]) == (
+        True,
+        0,
+        1,
+    )
     assert report.next is not None
-    assert (report.next.action[:13], report.next.command.text) == ("Do not deploy", "")
+    assert (report.next.action[:13], line(report.next)) == ("Do not deploy", "")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +143,11 @@ def test_what_nobody_could_judge_and_the_new_configuration_has_nothing_for_is_lo
     value = {name(1): b"k8s:enc:kms:v2:prov:" + b"\x0a\x20" + b"c" * 32 + b"\x12\x02id\x1a\x03dek"}
     today = configuration(KMS, IDENTITY)
     report = compared({**value, **plain(2)}, today, configuration(*providers, resources=resources)).report
-    assert (report.becomes_unreadable, report.undetermined, report.complete) == (1, 0, True)
+    assert (report.counts["becomes-unreadable"], report.counts["undetermined"], report.complete) == (
+        1,
+        0,
+        True,
+    )
     assert any("has nothing that opens them" in warning for warning in report.warnings)
 
 
@@ -153,7 +164,7 @@ def test_an_interruption_gives_what_was_seen() -> None:
     found = compared(source, ONE, configuration(provider("aesgcm", two=KEY_2)))
     assert found.whole.ended is not None
     assert found.report.values == 3
-    assert found.report.becomes_unreadable == 2
+    assert found.report.counts["becomes-unreadable"] == 2
 
 
 class Limited(MemorySource):
@@ -205,29 +216,31 @@ def test_a_value_that_a_key_of_today_alone_can_repair_loses_its_way_back(at: int
         name(1): with_a_bit_changed(sealed(1)[name(1)], at if at > 0 else len(sealed(1)[name(1)]) + at)
     }
     report = compared({**damaged, **sealed(2, key=KEY_2, called="two")}, TWO, WITHOUT_ONE).report
-    assert (report.loses_its_way_back, report.stays_unreadable, report.becomes_unreadable) == (1, 0, 0)
+    assert (
+        report.counts["loses-its-way-back"],
+        report.counts["stays-unreadable"],
+        report.counts["becomes-unreadable"],
+    ) == (1, 0, 0)
     assert report.changes[0].change == "loses-its-way-back"
     assert report.next is not None
     assert report.next.action.startswith("Do not deploy")
-    assert name(1) in report.next.command.text
+    assert name(1) in line(report.next)
     kept = compared(damaged, TWO, TWO).report
-    assert (kept.loses_its_way_back, kept.stays_unreadable) == (0, 1)
+    assert (kept.counts["loses-its-way-back"], kept.counts["stays-unreadable"]) == (0, 1)
 
 
 def test_noise_under_the_only_key_of_its_name_loses_nothing() -> None:
     report = compared(sealed(1, key=KEY_3), TWO, WITHOUT_ONE).report
-    assert (report.loses_its_way_back, report.stays_unreadable) == (0, 1)
+    assert (report.counts["loses-its-way-back"], report.counts["stays-unreadable"]) == (0, 1)
 
 
-def test_the_head_names_what_loses_its_way_back_and_what_else_happens() -> None:
+def test_the_document_names_what_loses_its_way_back_and_what_else_happens() -> None:
     damaged = {name(1): with_a_bit_changed(sealed(1)[name(1)], len(sealed(1)[name(1)]) - 30)}
-    first, second = head(compared({**damaged, **sealed(2, 3)}, TWO, WITHOUT_ONE).report)
-    assert first.startswith("2 values become unreadable and 1 unreadable value loses its way back under")
-    assert second == "Of 4 values: nothing else changes"
-    assert head(compared(plain(1), TWO, WITHOUT_ONE).report)[1] == "Of 2 values: nothing changes"
-
-
-def head(report: WhatIfReport) -> list[str]:
-    stream = io.BytesIO()
-    WHAT_IF_FORMATS["table"](report, stream, 10)
-    return stream.getvalue().decode().splitlines()[:2]
+    report = compared({**damaged, **sealed(2, 3)}, TWO, WITHOUT_ONE).report
+    document = report.document()
+    assert document.status.headline.startswith(
+        "2 values will become unreadable and 1 unreadable value will lose"
+    )
+    assert document.stakes[0] == "4 values compared: nothing else changes"
+    assert len([*text_lines(document, RunOptions(), 100)]) <= 24
+    assert {case.state for case in report.cases()} == {"passed", "failure"}

@@ -1,0 +1,231 @@
+"""The published shape of ``encryption try`` (``etcdfix/v1``), and what a person sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from etcdfix.report.document import Column, Document, Kind, Section, State, Status, Step, Steps, Table
+from etcdfix.report.encryption import EncryptionKey, stakes
+from etcdfix.report.model import SourcedReport
+from etcdfix.text.words import counted
+
+
+class Opened(msgspec.Struct, kw_only=True):
+    """What one candidate does for some values.
+
+    Attributes:
+        opens: So many open, decode, and fit their etcd key.
+        right_key: So many more were written with a key of it, and do not open as they are: damaged, moved, or under
+            another name of the key.
+        undetermined: Could not be told: a KMS plugin did not answer, or refused.
+    """
+
+    opens: int = 0
+    right_key: int = 0
+    undetermined: int = 0
+
+
+class CandidateOnGroup(Opened, kw_only=True):
+    """What one candidate does for the values under one encryption key.
+
+    Attributes:
+        candidate: Its name.
+        named: The name by which the values call its key, where it has another one here; "" otherwise.
+    """
+
+    candidate: str
+    named: str = ""
+
+
+class FindingGroup(EncryptionKey, kw_only=True):
+    """Unreadable values under one encryption key of one rule of today.
+
+    Attributes:
+        findings: How many.
+        opened: So many are opened by at least one candidate.
+        damaged: Of so many it is proven that they are damaged, with today's configuration: no other key opens these.
+        candidates: What each does for them; those that do nothing are left out.
+        not_opened: The first etcd keys that none opens, at most five.
+        next: What to do first; null where no candidate opens any.
+    """
+
+    findings: int = 0
+    opened: int = 0
+    damaged: int = 0
+    candidates: list[CandidateOnGroup]
+    not_opened: list[str] = msgspec.field(default_factory=list)
+    next: Step | None = None
+
+
+class CandidateResult(Opened, kw_only=True):
+    """What one candidate opens.
+
+    Attributes:
+        name: Its file; of a single key its name and file.
+        kind: ``configuration`` or ``key``.
+        key_fingerprints: Of a single key: what its file may mean; empty for a configuration.
+        opened: The first etcd keys that it opens, at most five.
+        not_opened: The first that it does not, at most five.
+    """
+
+    name: str
+    kind: str
+    key_fingerprints: list[str]
+    opened: list[str] = []
+    not_opened: list[str] = []
+
+
+class EncryptionTryReport(SourcedReport, frozen=True, kw_only=True):
+    """Which candidate opens which of the values that cannot be read.
+
+    Attributes:
+        findings: How many values were tried: all that do not open today, within the scope.
+        opened: So many are opened by at least one candidate.
+        undetermined_today: Of so many it could not be told whether they open today, or no configuration was given.
+        readable_now: So many of a saved report are readable today.
+        changed: So many of a saved report have another value today, which was tried.
+        gone: So many of a saved report are not there any more.
+        candidates: In the order given.
+        groups: By encryption key, most findings first.
+        next: What to do first; null where there is nothing to do.
+        complete: Everything was seen and decided.
+        incomplete_reasons: Why not.
+    """
+
+    kind: str = "EncryptionTryReport"
+    findings: int
+    opened: int
+    undetermined_today: int
+    readable_now: int
+    changed: int
+    gone: int
+    candidates: list[CandidateResult]
+    groups: list[FindingGroup]
+    next: Step | None
+    complete: bool
+    incomplete_reasons: list[str]
+
+    def document(self) -> Document:
+        """Return how many values the candidates open, then each candidate, then the values by encryption key."""
+        told = (
+            f"The candidates open {self.opened} of {counted(self.findings, 'value')} that do not open today"
+        )
+        since = [(self.readable_now, "read now"), (self.gone, "are gone"), (self.changed, "have changed")]
+        parts = [f"{number} {words}" for number, words in since if number]
+        notes = [f"Of the findings of the saved report, {', '.join(parts)}."] if parts else []
+        if self.undetermined_today and self.encryption_config is not None:
+            notes.append(
+                f"{counted(self.undetermined_today, 'value')} may open today: that could not be determined."
+            )
+        lines, more = stakes(self.incomplete_reasons, notes)
+        left = State.FINDINGS if self.opened < self.findings else State.OK
+        return Document(
+            status=Status(
+                left if self.complete else State.INCOMPLETE,
+                told if self.findings else "Every value in scope opens today",
+            ),
+            about=self.about(),
+            stakes=lines,
+            next=self.next,
+            sections=[
+                Table(
+                    columns=_CANDIDATE,
+                    rows=[
+                        (
+                            one.name,
+                            one.opens,
+                            one.right_key,
+                            one.undetermined,
+                            " ".join(one.key_fingerprints),
+                            one.not_opened[0] if one.not_opened else None,
+                            one.opened[0] if one.opened else None,
+                        )
+                        for one in self.candidates
+                    ],
+                    noun="candidate",
+                    brief=5,
+                ),
+                *group_tables(self.groups),
+                *more,
+            ],
+        )
+
+
+_KEY: Final = (Column("KEY"), Column("RULE", folds=True))
+_OPENS: Final = tuple(Column(name, kind=Kind.NUMBER) for name in ("OPENS", "RIGHT KEY ONLY", "UNDETERMINED"))
+_CANDIDATE: Final = (
+    Column("CANDIDATE", folds=True),
+    *_OPENS,
+    Column("FINGERPRINTS", wide=True),
+    Column("FIRST NOT OPENED", kind=Kind.KEY, wide=True),
+    Column("FIRST OPENED", kind=Kind.KEY, wide=True),
+)
+_GROUP: Final = (
+    *_KEY,
+    Column("VALUES", kind=Kind.NUMBER),
+    Column("OPENED", kind=Kind.NUMBER),
+    Column("DAMAGED", kind=Kind.NUMBER),
+    Column("OPENED BY", folds=True),
+    Column("FIRST NOT OPENED", kind=Kind.KEY, wide=True),
+)
+
+
+def group_tables(groups: Sequence[FindingGroup], *, wide: bool = False) -> list[Section]:
+    """Return what the candidates do for the values under each encryption key.
+
+    Args:
+        groups: The values.
+        wide: Both tables are for the wide form.
+    """
+    return [
+        Table(
+            columns=_GROUP,
+            rows=[
+                (
+                    group.label,
+                    group.rule,
+                    group.findings,
+                    group.opened,
+                    group.damaged,
+                    ", ".join(one.candidate for one in group.candidates if one.opens) or None,
+                    group.not_opened[0] if group.not_opened else None,
+                )
+                for group in groups
+            ],
+            noun="encryption key",
+            brief=6,
+            counted=2,
+            sum=sum(group.findings for group in groups),
+            counts="value",
+            wide=wide,
+        ),
+        Steps(
+            steps=[
+                Step(f"{group.label}: {group.next.action}", group.next.command, group.next.note)
+                for group in groups
+                if group.next is not None
+            ],
+            wide=True,
+        ),
+        Table(
+            title="What each candidate does",
+            columns=(*_KEY, Column("CANDIDATE"), *_OPENS, Column("ITS KEY IS CALLED")),
+            rows=[
+                (
+                    group.label,
+                    group.rule,
+                    one.candidate,
+                    one.opens,
+                    one.right_key,
+                    one.undetermined,
+                    one.named,
+                )
+                for group in groups
+                for one in group.candidates
+            ],
+            wide=True,
+        ),
+    ]

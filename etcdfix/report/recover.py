@@ -1,0 +1,290 @@
+"""The published shape of ``encryption recover`` (``etcdfix/v1``), and what a person sees of it.
+
+No token, no place that one was made of, no key material and no contents of objects stand here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from etcdfix.report.configurations import MARKED, FileRecord, RuleKeys, not_recorded
+from etcdfix.report.document import Column, Document, Kind, State, Status, Step, Table
+from etcdfix.report.encryption import stakes
+from etcdfix.report.encryption_try import FindingGroup, Opened, group_tables
+from etcdfix.report.model import ReportConfiguration, SourcedReport
+from etcdfix.text.words import counted
+
+
+class NamedByNodes(StrEnum):
+    """Whether the Nodes say that their servers run with a configuration."""
+
+    ALL = "all"
+    SOME = "some"
+    NONE = "none"
+    """They name another one."""
+    UNKNOWN = "unknown"
+    """No Node that can be read names any."""
+
+
+class BootstrapValue(msgspec.Struct, frozen=True, kw_only=True):
+    """One value of the bootstrap data. Its etcd key is never told: that is made of the token.
+
+    Attributes:
+        mod_revision: Its own; null where a write-ahead log does not tell.
+        current: It is what its key holds now.
+        log_index: Raft index of the entry of a write-ahead log that it comes from; null for one that etcd holds.
+        confidence: How sure it is that its key held it, at its revision: ``certain``, ``likely``, ``possible``.
+        state: ``recovered``; ``not-enabled``: it opens and holds no configuration; ``lock``: it is empty;
+            ``damaged``: it belongs to the token and does not open, or is no such value; ``other-token``: no token that
+            was given opens it; ``not-understood``: it opens, and is not what k3s and RKE2 write.
+        reason: Why it is damaged, or was not understood; else "".
+        token_form: The form of the token that opens it: ``password`` (as today's servers use it), ``as-given``
+            or ``empty`` (as old ones did); null where none does.
+        form: ``files`` or ``contents`` (old releases); null where it was not understood.
+        configuration: The name here of the configuration that it holds; null for none.
+    """
+
+    mod_revision: int | None
+    current: bool
+    log_index: int | None
+    confidence: str
+    state: str
+    reason: str
+    token_form: str | None
+    form: str | None
+    configuration: str | None
+
+
+class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """What the annotation of one Node names.
+
+    Attributes:
+        node: Its name.
+        stage: Of a rotation: ``start``, ``prepare``, ``rotate``, ``reencrypt_active``, ``reencrypt_finished``, ….
+        sha256: Of the file; under ``reencrypt_request``, of its keys.
+        configuration: The name here of the configuration that has this digest; null for none.
+    """
+
+    node: str
+    stage: str
+    sha256: str
+    configuration: str | None
+
+
+class RecoveredConfiguration(Opened, kw_only=True):
+    """An EncryptionConfiguration that was recovered, and what it opens.
+
+    Attributes:
+        name: What it is called here: ``recovered-1`` is the newest; those that are only ``possible`` come last.
+        sha256: Of the file as the server had it, which its Node names; not of the file that is written here.
+        usable: API servers would take it. One that they refuse was never in use; nothing of it is told.
+        current: A bootstrap key holds it now.
+        confidence: How sure it is that this datastore held it: ``certain`` where etcd keeps it, or a log shows it that
+            was replayed; else ``likely`` or ``possible``. What is not ``certain`` may be of a clone of this cluster, or
+            etcd refused it; its encryption keys are right all the same where it opens something.
+        doubt: Why it is not certain, a clause; "" where it is.
+        first_mod_revision: Of the oldest value that holds it; null where that is not known.
+        last_mod_revision: Of the newest.
+        file_time: When the server's file was last changed, RFC 3339; "" where that is not said.
+        stage: In which stage of a rotation the server was, by its own words; "" where it says nothing.
+        stage_fits: The server's words are of this very file; null where it says nothing of one.
+        named_by_nodes: Whether the Nodes say that their servers run with it: see :class:`NamedByNodes`.
+        nodes: Which do.
+        rules: What it has, key by key.
+        opened: The first etcd keys that it opens, at most five.
+        not_opened: The first that it does not, at most five.
+        file: What was written; null where nothing was.
+    """
+
+    name: str
+    sha256: str
+    usable: bool
+    current: bool
+    confidence: str
+    doubt: str
+    first_mod_revision: int | None
+    last_mod_revision: int | None
+    file_time: str
+    stage: str
+    stage_fits: bool | None
+    named_by_nodes: NamedByNodes
+    nodes: list[str]
+    rules: list[RuleKeys]
+    opened: list[str]
+    not_opened: list[str]
+    file: ReportConfiguration | None
+
+
+class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
+    """Which EncryptionConfigurations a datastore of k3s or RKE2 still holds, and what each of them opens.
+
+    Attributes:
+        token_files: Files whose tokens were tried; the empty token is tried besides.
+        write_ahead_logs: That were looked at too.
+        bootstrap_keys: How many keys lie under ``/bootstrap/`` now.
+        values: Every value that is still kept under one.
+        configurations: Each once, the newest first, those that are only ``possible`` last.
+        nodes: What the annotations of the Nodes name.
+        unread_nodes: How many Nodes could not be read.
+        tried: So many values were tried: all that do not open today, without today's configuration all that are
+            encrypted, within the scope; null where there was nothing to try them with, or the values could not be read.
+        opened: So many are opened by at least one configuration.
+        groups: Of these values, by encryption key, most first.
+        notes: What to know about it, one sentence each.
+        next: What to do first; null where there is nothing to do.
+        audit_records: Of the files that were written.
+        no_record: Why there is none, else "".
+        complete: Everything was seen and decided.
+        incomplete_reasons: Why not.
+    """
+
+    kind: str = "EncryptionRecoverReport"
+    token_files: list[str]
+    write_ahead_logs: list[str]
+    bootstrap_keys: int
+    values: list[BootstrapValue]
+    configurations: list[RecoveredConfiguration]
+    nodes: list[NodeConfiguration]
+    unread_nodes: int
+    tried: int | None
+    opened: int
+    groups: list[FindingGroup]
+    notes: list[str]
+    next: Step | None
+    audit_records: list[FileRecord]
+    no_record: str
+    complete: bool
+    incomplete_reasons: list[str]
+
+    def document(self) -> Document:
+        """Return what was recovered and what it opens; where nothing was, what is there instead."""
+        usable = sum(one.usable for one in self.configurations)
+        written = [
+            (one.name, one.file.path, one.file.sha256) for one in self.configurations if one.file is not None
+        ]
+        notes = [*([MARKED] if written else []), *not_recorded(self.no_record), *self.notes]
+        lines, more = stakes(self.incomplete_reasons, notes)
+        state = State.OK if usable and self.opened == self.tried else State.FINDINGS
+        return Document(
+            status=Status(state if self.complete else State.INCOMPLETE, self._headline(usable)),
+            about=self.about(),
+            stakes=lines,
+            next=self.next,
+            sections=[
+                Table(
+                    columns=_CONFIGURATION,
+                    rows=[*map(self._row, self.configurations)],
+                    noun="configuration",
+                    brief=4,
+                ),
+                Table(columns=_FILE, rows=written, noun="file", brief=4),
+                *group_tables(self.groups, wide=True),
+                Table(
+                    title="What the values under /bootstrap/ are",
+                    columns=_VALUE,
+                    rows=[*map(_value_row, self.values)],
+                    noun="value",
+                    brief=8,
+                    wide=bool(usable),
+                ),
+                Table(
+                    title="What each configuration tries, in order; the first key writes",
+                    columns=(
+                        Column("CONFIGURATION"),
+                        Column("RESOURCES", folds=True),
+                        Column("KEYS", folds=True),
+                    ),
+                    rows=[
+                        (one.name, ", ".join(rule.resources), ", ".join(map(str, rule.keys)))
+                        for one in self.configurations
+                        for rule in one.rules
+                    ],
+                    wide=True,
+                ),
+                Table(
+                    title="Which configuration each Node names",
+                    columns=(Column("NODE"), Column("STAGE"), Column("NAMES")),
+                    rows=[(one.node, one.stage, one.configuration or one.sha256) for one in self.nodes],
+                    noun="Node",
+                    wide=True,
+                ),
+                *more,
+            ],
+        )
+
+    def _headline(self, usable: int) -> str:
+        if not usable:
+            there = (
+                f"{counted(self.bootstrap_keys, 'key')} under /bootstrap/, {counted(len(self.values), 'value')}, "
+                f"{counted(len(self.configurations), 'refused configuration')}"
+            )
+            return f"NOTHING RECOVERED: {there if self.values else 'no value is under /bootstrap/'}"
+        what = "not known to open today" if self.encryption_config is not None else "that are encrypted"
+        opened = f"opening {self.opened} of {counted(self.tried or 0, 'value')} {what}"
+        if not self.tried:
+            opened = "no value could be read" if self.tried is None else f"there are no values {what}"
+        return f"RECOVERED {counted(usable, 'EncryptionConfiguration')}: {opened}"
+
+    def _row(self, one: RecoveredConfiguration) -> tuple[str | int | None, ...]:
+        opens = f"{one.opens} of {self.tried}" if self.tried is not None else "not tried"
+        same = one.first_mod_revision == one.last_mod_revision
+        stage = one.stage if one.stage_fits is not False else f"{one.stage} of another file"
+        return (
+            one.name,
+            opens if one.usable else "refused by API servers",
+            one.named_by_nodes,
+            f"{one.confidence}{', current' if one.current else ''}",
+            one.right_key,
+            one.last_mod_revision if same else f"{one.first_mod_revision} to {one.last_mod_revision}",
+            stage or None,
+            one.undetermined,
+            one.file_time or None,
+            one.sha256,
+        )
+
+
+_CONFIGURATION: Final = (
+    Column("CONFIGURATION"),
+    Column("OPENS"),
+    Column("NAMED BY NODES"),
+    Column("HELD HERE"),
+    Column("RIGHT KEY ONLY", kind=Kind.NUMBER),
+    Column("MOD REVISIONS", wide=True),
+    Column("STAGE", wide=True),
+    Column("UNDETERMINED", kind=Kind.NUMBER, wide=True),
+    Column("FILE CHANGED", wide=True),
+    Column("DIGEST", wide=True),
+)
+_FILE: Final = (Column("CONFIGURATION"), Column("WRITTEN TO", folds=True), Column("SHA256", wide=True))
+_VALUE: Final = (
+    Column("MOD REVISION", kind=Kind.NUMBER),
+    Column("FOUND IN"),
+    Column("WHAT IT IS", folds=True),
+    Column("TOKEN", wide=True),
+    Column("FORM", wide=True),
+)
+_STATES: Final = {
+    "recovered": "a configuration",
+    "other-token": "belongs to another token",
+    "damaged": "damaged",
+    "not-understood": "opens, but k3s and RKE2 do not write this",
+    "not-enabled": "holds no configuration: encryption was not enabled",
+    "lock": "an empty lock: a server was about to write",
+}
+
+
+def _value_row(value: BootstrapValue) -> tuple[str | int | None, ...]:
+    where = (
+        "etcd" if value.log_index is None else f"write-ahead log, entry {value.log_index}, {value.confidence}"
+    )
+    what = value.configuration or _STATES[value.state]
+    return (
+        value.mod_revision,
+        f"{where}, current" if value.current else where,
+        f"{what}: {value.reason}" if value.reason else what,
+        value.token_form,
+        value.form,
+    )

@@ -34,7 +34,7 @@ from etcdfix.remediation.places import RecordPaths, disk_warning, lasting_warnin
 from etcdfix.remediation.rescue.record import RescueRecord
 from etcdfix.remediation.rescue.store import RescueStore
 from etcdfix.report.render import FORMS
-from etcdfix.report.saved_report import ReportedScope, ReportedSource, SavedReport, load_report
+from etcdfix.report.saved_report import SavedReport, load_report
 from etcdfix.scope import builtin_key, parse_object, split_words
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 from etcdfix.text.safetext import key_word
@@ -209,9 +209,16 @@ def _keys(words: Sequence[str], namespace: str | None, layout: StorageLayout) ->
 
 def _inputs_of(report: SavedReport | None, etcd_prefix: str) -> Inputs:
     """Return where the data of the report was, and how it was read, as far as it tells."""
-    source = report.source if report is not None else ReportedSource()
-    scope = report.scope if report is not None else ReportedScope(etcd_prefix)
-    configuration = report.encryption_config if report is not None else None
+    if report is None:
+        return Inputs(
+            snapshot=None,
+            connection={"endpoints": ""},
+            etcd_prefix=etcd_prefix,
+            revision=0,
+            encryption_config=None,
+            kubernetes_minor=None,
+        )
+    source, scope, configuration = report.source, report.scope, report.encryption_config
     file = Path(source.path) if source.path else None
     return Inputs(
         snapshot=file if source.type == "snapshot" else None,

@@ -14,19 +14,9 @@ import msgspec
 from etcdfix.model import Outcome
 from etcdfix.report.model import ReportBaseline
 from etcdfix.report.origin import shown_word
-from etcdfix.report.report_file import open_report, refused
+from etcdfix.report.report_file import open_report
+from etcdfix.report.saved_report import ReportedFinding
 from etcdfix.verdicts.examination import Examination
-
-
-class _Known(msgspec.Struct):
-    key: str
-    outcome: str
-    value_sha256: str = ""
-    key_base64: bytes | None = None  # msgspec undoes the base64
-
-
-class _Head(msgspec.Struct):
-    generated_at: str = ""
 
 
 class Baseline:
@@ -57,19 +47,15 @@ def load_baseline(path: Path) -> Baseline:
     Raises:
         ConfigurationError: The file cannot be read or is no scan report.
     """
-    try:
-        with open_report(path) as report:
-            decode = msgspec.json.Decoder(_Known).decode
-            known = {_known_digest(decode(finding)) for finding in report.findings()}
-            generated_at = report.head(_Head).generated_at
-            return Baseline(known, ReportBaseline(shown_word(str(path)), report.sha256, generated_at))
-    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
-        raise refused("--baseline", path, exc) from exc
+    with open_report(path, "--baseline") as report:
+        decode = msgspec.json.Decoder(ReportedFinding).decode
+        known = {_digest_of(decode(finding)) for _at, finding in report.findings()}
+        named = ReportBaseline(shown_word(str(path)), report.sha256, report.header().generated_at)
+        return Baseline(known, named)
 
 
-def _known_digest(item: _Known) -> bytes:
-    key = item.key_base64 if item.key_base64 is not None else item.key.encode()
-    return _digest(key, item.outcome, item.value_sha256)
+def _digest_of(finding: ReportedFinding) -> bytes:
+    return _digest(finding.etcd_key, finding.outcome, finding.value_sha256)
 
 
 def _digest(key: bytes, outcome: str, value_sha256: str) -> bytes:

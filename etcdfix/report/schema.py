@@ -14,7 +14,7 @@ from etcdfix.report.cause import CauseList, CausePage
 from etcdfix.report.compare import ComparisonReport
 from etcdfix.report.configurations import EncryptionCheckReport, EncryptionMergeReport
 from etcdfix.report.copies_model import CopiesReport
-from etcdfix.report.diff_model import ReportDiff
+from etcdfix.report.diff import ReportDiff
 from etcdfix.report.doctor import DoctorReport
 from etcdfix.report.encryption import EncryptionUsageReport, WhatIfReport
 from etcdfix.report.encryption_try import EncryptionTryReport
@@ -22,7 +22,7 @@ from etcdfix.report.explain import ExplainReport
 from etcdfix.report.heal_model import HealReport
 from etcdfix.report.history import HistoryReport
 from etcdfix.report.impact_model import ImpactReport, NamespaceReport, OrphansReport
-from etcdfix.report.merge_model import ReportMerge
+from etcdfix.report.merge import ReportMerge
 from etcdfix.report.model import API_VERSION, ChangeReport, Finding, ScanReport
 from etcdfix.report.plan_model import DeletionPlan
 from etcdfix.report.plan_run_model import PlanRunReport

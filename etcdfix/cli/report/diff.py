@@ -6,21 +6,21 @@ from pathlib import Path
 
 import click
 
-from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say, say_incomplete
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.report_place import report_place
 from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.operations.look.diff_reports import diff_reports
-from etcdfix.report.formats.report_diff import DIFF_FORMATS
+from etcdfix.text.commands import RunOptions
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing new",
-    ExitCode.FINDINGS: "the later report has findings that the earlier one has not",
-    ExitCode.USAGE: "usage error, one is no whole report, or they cannot be compared",
-    ExitCode.INCOMPLETE: "one is incomplete, or they are of two clusters (wins over 1)",
+    ExitCode.FINDINGS: "the later report has new findings",
+    ExitCode.USAGE: "usage error, or the reports cannot be read or compared",
+    ExitCode.INCOMPLETE: "a report is incomplete, or they are of two clusters (wins over 1)",
     **ENDED_EARLY,
 }
 
@@ -28,13 +28,12 @@ MEANINGS: dict[ExitCode, str] = {
 @click.command("diff", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("earlier", type=FILE)
 @click.argument("later", type=FILE)
-@output_options(list(DIFF_FORMATS))
-def command(*, earlier: Path, later: Path, output: str, output_file: Path | None, max_rows: int) -> int:
-    """Say what is new, gone or changed between two saved reports of etcdfix scan. Reads the files alone.
+@report_options()
+def command(*, earlier: Path, later: Path, output: str, output_file: Path | None) -> int:
+    """Say what is new, gone or changed between two saved reports of etcdfix scan. It reads only these files.
 
-    Both were written with -o json or -o jsonl, of the same cluster, configuration and release; what is not the same is
-    said. A finding has changed where its outcome, its cause or its value has. Readable values with a warning, and keys
-    that hold no object, are left out.
+    Write both with -o json or -o jsonl, for the same cluster and the same scope. A finding has changed where its
+    outcome, its cause or its value differs. Readable values and keys that hold no object are not compared.
 
     Two reports of different scopes or storage prefixes are refused.
     """
@@ -42,9 +41,9 @@ def command(*, earlier: Path, later: Path, output: str, output_file: Path | None
         raise click.UsageError("- is standard input, and only one of the reports can come from there")
     with report_place(output_file, [earlier, later], output) as place:
         report = diff_reports(earlier, later)
-        place.write(DIFF_FORMATS, report, max_rows)
+        place.show(report, RunOptions())
     if report.later.generated_at < report.earlier.generated_at:
-        say("the report that was named second was made before the first one: is that meant?")
+        say("the second report is older than the first one: name the earlier report first")
     say_incomplete(report.incomplete_reasons)
     if not report.complete:
         return int(ExitCode.INCOMPLETE)

@@ -10,10 +10,10 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
-from etcdfix.cli.output_options import form_option, output_file_option
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.report_place import report_place
 from etcdfix.operations.look.merge_reports import merge_reports
-from etcdfix.report.formats.merge import MERGE_FORMATS
+from etcdfix.text.commands import RunOptions
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing is wrong in any report",
@@ -27,8 +27,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 @click.command("merge", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
-@form_option(list(MERGE_FORMATS))
-@output_file_option()
+@report_options()
 def command(*, files: tuple[Path, ...], output: str, output_file: Path | None) -> int:
     """Show the saved reports of many clusters as one list, a row for each report.
 
@@ -36,6 +35,6 @@ def command(*, files: tuple[Path, ...], output: str, output_file: Path | None) -
     """
     with report_place(output_file, files, output) as place:
         merged = merge_reports(files)
-        place.write(MERGE_FORMATS, merged)
+        place.show(merged, RunOptions())
     say_incomplete(f"{one.report}: {one.reason}" for one in merged.left_out)
     return merged.exit_code

@@ -16,12 +16,9 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.inputfile import SPOILED
-from etcdfix.inputs.jsonparts import DocumentCut
 from etcdfix.model import Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows, turn_of
-from etcdfix.report.contradictions import contradictions
-from etcdfix.report.diff_model import (
+from etcdfix.report.diff import (
     CauseDifference,
     DiffCounts,
     DiffedFinding,
@@ -30,70 +27,17 @@ from etcdfix.report.diff_model import (
     ReportDiff,
     Unlike,
 )
-from etcdfix.report.model import COUNTED
+from etcdfix.report.model import Header, Scope
 from etcdfix.report.origin import TOOL, shown_word, timestamp
-from etcdfix.report.report_file import (
-    ReportFile,
-    open_report,
-    refused,
-)
+from etcdfix.report.report_file import ReportFile, open_report, problems_of
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.safetext import safe_text
 
 _NOT_COMPARED: Final = frozenset({Outcome.READABLE.value, Outcome.NOT_AN_OBJECT.value})
 _CLUSTER: Final = "cluster (uid of kube-system)"
 """Where it differs, a finding is new or gone for that alone."""
-_MOST_REASONS: Final = 10
 # A report may come from anybody; the causes that there are stay far below that.
 _MOST_CAUSES: Final = 1_000
-
-
-class _Source(msgspec.Struct):
-    type: str = ""
-    revision: int = 0
-    kube_system_uid: str | None = None
-
-
-class _Configuration(msgspec.Struct):
-    sha256: str = ""
-
-
-class _Scope(msgspec.Struct):
-    etcd_prefix: str = ""
-    prefixes: list[str] = []
-    resources: list[str] = []
-    namespaces: list[str] = []
-    kubernetes_version: str | None = None
-
-
-class _Head(msgspec.Struct):
-    generated_at: str
-    source: _Source
-    encryption_config: _Configuration | None
-    scope: _Scope
-
-
-class _Shared(msgspec.Struct):
-    id: str
-    message: str
-
-
-class _Lost(msgspec.Struct):
-    shared: list[_Shared] = []
-
-
-class _Summary(msgspec.Struct):
-    decrypt_failures: int = 0
-    decode_failures: int = 0
-    inconsistent: int = 0
-    undetermined: int = 0
-    key_loss: list[_Lost] = []
-
-
-class _End(msgspec.Struct):
-    complete: bool
-    incomplete_reasons: list[str]
-    summary: _Summary
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,43 +53,27 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     mod_revision: int = 0
     value_sha256: str = ""
     message: str = ""
-    shared: str | None = None
 
 
 class _Side:
-    """One report: all of it is looked at once, and its findings are read again in the order of their keys."""
+    """One report: all of it is read once, and its findings again in the order of their keys."""
 
     def __init__(self, path: Path, report: ReportFile) -> None:
         self._report = report
         self._decode = msgspec.json.Decoder(_Row).decode
         self.path = path
-        self.head = report.head(_Head)
-        self.reasons: list[str] = []
+        self.head = report.header()
         self.findings = 0
         found: Counter[str] = Counter()
-        in_order, before = True, b""
-        try:
-            for raw in report.findings():
-                row = self._decode(raw)
-                found[COUNTED.get(row.outcome, "")] += 1
-                self.findings += row.outcome not in _NOT_COMPARED
-                key = _key_of(row)
-                in_order &= before <= key
-                before = key
-            end = report.end(_End)
-        except DocumentCut:
-            if not report.in_lines:
-                raise
-            end = _End(complete=False, incomplete_reasons=["its end is missing"], summary=_Summary())
-        else:
-            told = {field: getattr(end.summary, field) for field in COUNTED.values()}
-            self.reasons += contradictions(found, told)
-        self.complete = end.complete and not self.reasons
-        self.reasons += end.incomplete_reasons[:_MOST_REASONS]
-        if not self.complete and not self.reasons:
-            self.reasons.append("it is incomplete, and does not say why")
-        self._told = {words.id: words.message for lost in end.summary.key_loss for words in lost.shared}
-        self._in_order = in_order
+        self._in_order, before = True, b""
+        for _at, raw in report.findings():
+            row = self._decode(raw)
+            found[row.outcome] += 1
+            self.findings += row.outcome not in _NOT_COMPARED
+            key = _key_of(row)
+            self._in_order &= before <= key
+            before = key
+        self.reasons = problems_of(report, found)
 
     def rows(self) -> Iterator[tuple[bytes, _Row]]:
         """Yield the findings that are compared, each with its key, in the order of the keys.
@@ -163,20 +91,8 @@ class _Side:
         return iter(ordered.finish())
 
     def _as_they_stand(self) -> Iterator[_Row]:
-        try:
-            for raw in self._report.findings():
-                row = self._decode(raw)
-                if row.outcome not in _NOT_COMPARED:
-                    yield row
-        except DocumentCut:  # told already
-            return
-
-    def said(self, row: _Row) -> DiffedFinding:
-        """Return what the report says of a key."""
-        message = row.message or self._told.get(row.shared or "", "")
-        return DiffedFinding(
-            row.outcome, row.cause, row.severity, row.mod_revision, row.value_sha256, message
-        )
+        rows = (self._decode(raw) for _at, raw in self._report.findings())
+        return (row for row in rows if row.outcome not in _NOT_COMPARED)
 
     def published(self) -> DiffedReport:
         """Return which report it is."""
@@ -189,7 +105,7 @@ class _Side:
             revision=head.source.revision,
             kube_system_uid=head.source.kube_system_uid,
             findings=self.findings,
-            complete=self.complete,
+            complete=not self.reasons,
             incomplete_reasons=self.reasons,
         )
 
@@ -210,17 +126,9 @@ def diff_reports(earlier: Path, later: Path) -> ReportDiff:
         SourceError: There is no room for a temporary file.
     """
     with ExitStack() as stack:
-        sides = [_opened(path, stack) for path in (earlier, later)]
+        sides = [_Side(path, stack.enter_context(open_report(path))) for path in (earlier, later)]
         _refuse_unlike_scopes(*sides)
         return _Comparison(*sides).made()
-
-
-def _opened(path: Path, stack: ExitStack) -> _Side:
-    try:
-        report = stack.enter_context(open_report(path))
-        return _Side(path, report)
-    except (OSError, *SPOILED) as exc:
-        raise refused("report", path, exc) from exc
 
 
 def _refuse_unlike_scopes(earlier: _Side, later: _Side) -> None:
@@ -242,7 +150,7 @@ def _refuse_unlike_scopes(earlier: _Side, later: _Side) -> None:
     )
 
 
-def _scope_words(scope: _Scope) -> str:
+def _scope_words(scope: Scope) -> str:
     """Return what was looked at; all below the storage prefix is everything: keys elsewhere are no objects."""
     prefixes = {prefix for prefix in scope.prefixes if prefix.rstrip("/") != scope.etcd_prefix.rstrip("/")}
     words = [
@@ -262,7 +170,7 @@ def _unlike(earlier: _Side, later: _Side) -> list[Unlike]:
     ]
 
 
-def _circumstances(head: _Head) -> dict[str, str]:
+def _circumstances(head: Header) -> dict[str, str]:
     return {
         _CLUSTER: head.source.kube_system_uid or "",
         "encryption configuration (sha256)": getattr(head.encryption_config, "sha256", ""),
@@ -281,15 +189,12 @@ class _Comparison:
         self._gone = SortedRows(FindingDifference)
 
     def made(self) -> ReportDiff:
-        try:
-            self._compare()
-        except SPOILED as exc:
-            raise ConfigurationError(f"a report is not as it has to be: {safe_text(str(exc))}") from exc
+        self._compare()
         unlike = _unlike(self._earlier, self._later)
         reasons = [
             f"{name} report: {reason}"
             for name, side in (("earlier", self._earlier), ("later", self._later))
-            for reason in ([] if side.complete else side.reasons)
+            for reason in side.reasons
         ]
         # Where it is not known of which cluster one is, that is said, and may well be the same.
         reasons += [
@@ -332,12 +237,12 @@ class _Comparison:
     def _is_new(self, key: bytes, row: _Row) -> None:
         self._counts.new += 1
         self._cause(row).new += 1
-        self._new.add(turn_of(key), _difference(row, None, self._later.said(row)))
+        self._new.add(turn_of(key), _difference(row, None, _said(row)))
 
     def _is_gone(self, key: bytes, row: _Row) -> None:
         self._counts.gone += 1
         self._cause(row).gone += 1
-        self._gone.add(turn_of(key), _difference(row, self._earlier.said(row), None))
+        self._gone.add(turn_of(key), _difference(row, _said(row), None))
 
     def _is_in_both(self, key: bytes, before: _Row, after: _Row) -> None:
         changed = [
@@ -356,7 +261,7 @@ class _Comparison:
         if changed != ["value"]:
             self._cause(before).went += 1
             self._cause(after).came += 1
-        row = _difference(after, self._earlier.said(before), self._later.said(after), changed)
+        row = _difference(after, _said(before), _said(after), changed)
         self._changed.add(turn_of(key), row)
 
     def _cause(self, row: _Row) -> CauseDifference:
@@ -364,6 +269,12 @@ class _Comparison:
         if place not in self._causes and len(self._causes) >= _MOST_CAUSES:
             place = ("", OTHERS)
         return self._causes.setdefault(place, CauseDifference(*place))
+
+
+def _said(row: _Row) -> DiffedFinding:
+    return DiffedFinding(
+        row.outcome, row.cause, row.severity, row.mod_revision, row.value_sha256, row.message
+    )
 
 
 def _difference(

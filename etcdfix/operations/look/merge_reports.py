@@ -8,20 +8,16 @@ from pathlib import Path
 
 import msgspec
 
-from etcdfix.errors import why
-from etcdfix.inputs.inputfile import NO_ROOM, SPOILED, spoiled
-from etcdfix.report.contradictions import contradictions
+from etcdfix.inputs.inputfile import NO_ROOM
+from etcdfix.inputs.jsonparts import CUT, DocumentCut
 from etcdfix.report.head import lost_midway
-from etcdfix.report.merge_model import LeftOutReport, MergedReport, ReportMerge
-from etcdfix.report.model import COUNTED, Counts, Ending, Header
+from etcdfix.report.merge import LeftOutReport, MergedReport, ReportMerge
+from etcdfix.report.model import COUNTED, Counts
 from etcdfix.report.origin import TOOL, shown_word, timestamp
-from etcdfix.report.report_file import ReportFile, open_report
+from etcdfix.report.report_file import NoReport, ReportFile, contradictions, open_report
+from etcdfix.report.saved_report import ReportedFinding
 
 _NOTHING_WRONG, _FINDINGS, _INCOMPLETE, _NO_REPORT = 0, 1, 3, 5
-
-
-class _Finding(msgspec.Struct):
-    outcome: str
 
 
 def merge_reports(paths: Iterable[Path]) -> ReportMerge:
@@ -37,26 +33,25 @@ def merge_reports(paths: Iterable[Path]) -> ReportMerge:
         try:
             with open_report(path) as report:
                 rows.append(_row(report, name))
-        except OSError as exc:
-            if exc.errno in NO_ROOM:
-                raise
-            left_out.append(LeftOutReport(name, why(exc)))
-        except SPOILED as exc:
-            left_out.append(LeftOutReport(name, spoiled(exc)))
+        except NoReport as exc:
+            if isinstance(exc.__cause__, OSError) and exc.__cause__.errno in NO_ROOM:
+                raise exc.__cause__ from exc
+            left_out.append(LeftOutReport(name, exc.reason))
     worst = _NO_REPORT if not rows else _INCOMPLETE if left_out else max(row.exit_code for row in rows)
     return ReportMerge(tool=TOOL, generated_at=timestamp(), reports=rows, left_out=left_out, exit_code=worst)
 
 
 def _row(report: ReportFile, name: str) -> MergedReport:
-    decode = msgspec.json.Decoder(_Finding).decode
-    found = Counter(COUNTED.get(decode(raw).outcome, "") for raw in report.findings())
-    head, end = report.head(Header), report.end(Ending)
+    decode = msgspec.json.Decoder(ReportedFinding).decode
+    found = Counter(decode(raw).outcome for _at, raw in report.findings())
+    head, end = report.header(), report.ending()
+    if end is None:
+        raise DocumentCut(CUT)
     source, summary = end.source, end.summary
-    told = {field: getattr(summary, field) for field in COUNTED.values()}
-    reasons = [*end.incomplete_reasons, *contradictions(found, told)]
+    reasons = [*end.incomplete_reasons, *contradictions(found, summary)]
     unexplained = not (end.complete or reasons)
     if summary.new is msgspec.UNSET:
-        wrong, undetermined = sum(told.values()), summary.undetermined
+        wrong, undetermined = sum(getattr(summary, field) for field in COUNTED.values()), summary.undetermined
     else:
         wrong, undetermined = summary.new.findings, summary.new.undetermined
     incomplete = unexplained or undetermined or lost_midway(summary, reasons)

@@ -15,7 +15,7 @@ from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_ou
 from etcdfix.model import Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.report.plan_model import LeftOut
-from etcdfix.report.saved_report import ReportedValue, SavedFindings
+from etcdfix.report.saved_report import ReportedFinding, SavedFindings
 from etcdfix.spool import Spool
 from etcdfix.storagekey import display
 from etcdfix.temporary import temporary_directory
@@ -159,7 +159,7 @@ class Gathered:
         self._left_out.add(key + b"\x00", row)
 
 
-def _why_left_out(found: Examination, reported: ReportedValue, value_sha256: str) -> tuple[str, str] | None:
+def _why_left_out(found: Examination, reported: ReportedFinding, value_sha256: str) -> tuple[str, str] | None:
     """Return why what a report has is no part of a plan; None where it is."""
     verdict, stored = found.verdict, found.stored
     if verdict.outcome not in _BROKEN:

@@ -15,7 +15,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, SPOILED, Readable, mapped_input, read_input, spoiled
-from etcdfix.inputs.jsonparts import MOST_PIECE_BYTES, beginning, members, piece
+from etcdfix.inputs.jsonparts import CUT, MOST_PIECE_BYTES, DocumentCut, beginning, members, piece
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.model import Outcome
 from etcdfix.report.base import Reporter
@@ -23,9 +23,7 @@ from etcdfix.report.formats.of_saved import SAVED_KINDS
 from etcdfix.report.model import (
     API_VERSION,
     Conclusion,
-    Ending,
     Finding,
-    Header,
     SharedWords,
     Status,
     Summary,
@@ -109,11 +107,13 @@ def render_scan(path: Path, reporter: Reporter, *, plain: bool) -> list[str]:
 def _render(report: ReportFile, reporter: Reporter, *, plain: bool) -> list[str]:
     decode = msgspec.json.Decoder(Finding, dec_hook=read_command).decode
     words: dict[str, SharedWords] = {}
-    for raw in report.findings():
+    for _at, raw in report.findings():
         shared = decode(raw).shared
         if shared is not None:
             words.setdefault(shared, SharedWords(shared, "", "", []))
-    head, end = report.head(Header), report.end(Ending)
+    head, end = report.header(), report.ending()
+    if end is None:
+        raise DocumentCut(CUT)
     statuses = [msgspec.json.decode(raw, type=Status) for raw in report.statuses()]
     _check_words(end.summary)
     told = {one.id: one for lost in end.summary.key_loss for one in lost.shared}
@@ -121,7 +121,7 @@ def _render(report: ReportFile, reporter: Reporter, *, plain: bool) -> list[str]
     if untold:
         raise msgspec.ValidationError(f"a finding shares what the report does not say: {untold[0]}")
     reporter.begin(_plain(head) if plain else head)
-    for raw in report.findings():
+    for _at, raw in report.findings():
         finding = decode(raw)
         if finding.shared is None:
             reporter.finding(finding)

@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
-from etcdfix.report.saved_report import ReportedValue, SavedReport
+from etcdfix.report.saved_report import ReportedFinding, SavedReport
 from etcdfix.storagekey import StorageCodec, StorageLayout, api_path, display
 from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 
@@ -106,7 +106,7 @@ _WHY: Final = {
 }
 
 
-def _target(layout: StorageLayout, key: bytes, value: ReportedValue | None) -> tuple[Target | None, str]:
+def _target(layout: StorageLayout, key: bytes, value: ReportedFinding | None) -> tuple[Target | None, str]:
     """Return what to ask for, or the word for why nobody can."""
     directory, shared = layout.locate(key)
     where = layout.split(key, directory, shared, namespaced=directory.namespaced)
@@ -121,7 +121,7 @@ def _target(layout: StorageLayout, key: bytes, value: ReportedValue | None) -> t
     alike = (
         (resource, display(key))
         if value is None
-        else (resource, value.outcome, value.transformer, value.rule)
+        else (resource, value.outcome, value.transformer, value.rule or "")
     )
     revision = value.mod_revision if value is not None else 0
     return Target(key=key, thing=thing, kind=directory.kind, mod_revision=revision, alike=alike), ""

@@ -10,10 +10,9 @@ import msgspec
 
 from etcdfix.report.compare import ComparisonReport
 from etcdfix.report.copies_model import CopiesReport
-from etcdfix.report.diff_model import ReportDiff
+from etcdfix.report.diff import ReportDiff
 from etcdfix.report.formats.of_graph import IMPACT_FORMATS, NAMESPACE_FORMATS, ORPHANS_FORMATS
 from etcdfix.report.formats.of_lists import COPIES_FORMATS
-from etcdfix.report.formats.report_diff import DIFF_FORMATS
 from etcdfix.report.impact_model import ImpactReport, NamespaceReport, OrphansReport
 from etcdfix.report.render import FORMS, write
 from etcdfix.text.commands import RunOptions
@@ -44,5 +43,5 @@ SAVED_KINDS: Final[Mapping[str, SavedKind]] = {
     "OrphansReport": SavedKind(OrphansReport, ORPHANS_FORMATS),
     "CopiesReport": SavedKind(CopiesReport, COPIES_FORMATS),
     "ComparisonReport": SavedKind(ComparisonReport, RENDERED),
-    "ReportDiff": SavedKind(ReportDiff, DIFF_FORMATS),
+    "ReportDiff": SavedKind(ReportDiff, RENDERED),
 }

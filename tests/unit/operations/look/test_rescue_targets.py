@@ -7,29 +7,32 @@ import pytest
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.rescue_targets import targets_of
+from etcdfix.report.model import Scope
 from etcdfix.report.report_file import ReportFile
-from etcdfix.report.saved_report import (
-    ReportedScope,
-    ReportedSource,
-    ReportedValue,
-    SavedFindings,
-    SavedReport,
-)
+from etcdfix.report.saved_report import ReportedFinding, SavedFindings, SavedReport
+from tests.support.reports import source
 
-LOST = ReportedValue(17, "sha256:0", "decrypt-failure", "wrong-key", "aescbc/v1/key1", "secrets")
+
+def reported(
+    mod_revision: int, digest: str, outcome: str, cause: str, transformer: str = "", rule: str = ""
+) -> ReportedFinding:
+    return ReportedFinding("", outcome, mod_revision, digest, None, cause, transformer, rule)
+
+
+LOST = reported(17, "sha256:0", "decrypt-failure", "wrong-key", "aescbc/v1/key1", "secrets")
 ONE, TWO = b"/registry/secrets/shop/one", b"/registry/secrets/shop/two"
 WIDGET, MAP = b"/registry/example.com/widgets/shop/w", b"/registry/configmaps/shop/m"
 
 
-def report(findings: dict[bytes, ReportedValue], prefix: str = "/registry") -> SavedReport:
+def report(findings: dict[bytes, ReportedFinding], prefix: str = "/registry") -> SavedReport:
     return SavedReport(
-        path="report.json", sha256="sha256:1", generated_at="", source=ReportedSource(), encryption_config=None,
-        scope=ReportedScope(prefix), findings=saved(findings), problems=(),
+        path="report.json", sha256="sha256:1", generated_at="", source=source(), encryption_config=None,
+        scope=Scope(prefix, [], [], [], None), findings=saved(findings), problems=(),
     )  # fmt: skip
 
 
-def saved(findings: dict[bytes, ReportedValue]) -> SavedFindings:
-    said = [msgspec.to_builtins(value) | {"key": key.decode()} for key, value in findings.items()]
+def saved(findings: dict[bytes, ReportedFinding]) -> SavedFindings:
+    said = [msgspec.structs.replace(value, key=key.decode()) for key, value in findings.items()]
     document = {"apiVersion": "etcdfix/v1", "kind": "ScanReport", "findings": said}
     return SavedFindings(ReportFile(msgspec.json.encode(document)), len(said))
 
@@ -45,10 +48,10 @@ def test_all_that_cannot_be_read_by_etcd_key() -> None:
 
 
 def test_what_is_no_matter_for_a_rescue_is_counted() -> None:
-    other = ReportedValue(3, "", "inconsistent", "invalid-utf8")
-    unknown = ReportedValue(3, "", "undetermined", "owner-unknown")
-    kms = ReportedValue(3, "", "undetermined", "kms-key-unknown")
-    newer = ReportedValue(3, "", "a-newer-word", "")
+    other = reported(3, "", "inconsistent", "invalid-utf8")
+    unknown = reported(3, "", "undetermined", "owner-unknown")
+    kms = reported(3, "", "undetermined", "kms-key-unknown")
+    newer = reported(3, "", "a-newer-word", "")
     values = {
         ONE: kms, TWO: other, MAP: unknown, b"/registry/configmaps/shop/n": newer,
         b"/registry/ranges/serviceips": LOST, b"/registry/secrets/shop/a/b": LOST, b"/registry/secrets/shop/..": LOST,
@@ -92,4 +95,4 @@ def test_a_report_of_nothing() -> None:
     with pytest.raises(ConfigurationError, match="nothing is unreadable"):
         targets_of(report({}), [], "/registry")
     with pytest.raises(ConfigurationError, match="1 inconsistent"):
-        targets_of(report({ONE: ReportedValue(1, "", "inconsistent", "")}), [], "/registry")
+        targets_of(report({ONE: reported(1, "", "inconsistent", "")}), [], "/registry")

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
 
 import msgspec
 
+from etcdfix.report.document import Column, Document, Facts, Kind, State, Status, Step, Table
 from etcdfix.report.model import PublishedReport
+from etcdfix.report.render.name import word_of
+from etcdfix.text.commands import Command
+from etcdfix.text.words import counted
+
+_MOST_ROWS: Final = 10_000
+_MOST_STAKES: Final = 3
 
 
 class DiffedReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,3 +130,78 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
     new: Sequence[FindingDifference]
     changed: Sequence[FindingDifference]
     gone: Sequence[FindingDifference]
+
+    def document(self) -> Document:
+        """Return how many findings are new, and which keys differ, the new ones first."""
+        counts = self.counts
+        rest = f"{counts.changed} changed, {counts.gone} gone, {counts.same} the same"
+        if counts.new:
+            status = Status(State.FINDINGS, f"{counted(counts.new, 'new finding')}; {rest}")
+        elif self.complete:
+            status = Status(State.OK, f"Nothing new: {rest}")
+        else:
+            status = Status(State.INCOMPLETE, f"Nothing new was seen, but a report is incomplete; {rest}")
+        stakes = [
+            f"The {one.what} differs: {one.earlier or 'unknown'} before, {one.later or 'unknown'} now."
+            for one in self.unlike
+        ]
+        stakes += [f"Incomplete: {reason}" for reason in self.incomplete_reasons]
+        total = counts.new + counts.changed + counts.gone
+        first = next(iter(self.new), None)
+        return Document(
+            status=status,
+            about=Facts(
+                facts=[
+                    ("earlier", f"earlier {self.earlier.path} ({self.earlier.generated_at})"),
+                    ("later", f"later {self.later.path} ({self.later.generated_at})"),
+                    ("version", f"{self.tool.name} {self.tool.version}"),
+                ]
+            ),
+            stakes=stakes[:_MOST_STAKES],
+            next=Step("See what is wrong with the first new one", _explain(first)) if first else None,
+            sections=[
+                Table(
+                    columns=_KEYS, rows=[*islice(self._rows(), _MOST_ROWS)], total=total, noun="key", brief=12
+                ),
+                Table(
+                    title="By cause",
+                    columns=_CAUSES,
+                    rows=[
+                        (one.outcome or None, one.cause or None, one.new, one.gone, one.came, one.went)
+                        for one in self.by_cause
+                    ],
+                    noun="cause",
+                    wide=True,
+                ),
+            ],
+        )
+
+    def _rows(self) -> Iterator[tuple[str | None, ...]]:
+        for change, rows in (("new", self.new), ("changed", self.changed), ("gone", self.gone)):
+            for row in rows:
+                now = row.later or row.earlier
+                before = row.earlier if row.later is not None else None
+                what = f"changed: {', '.join(row.changed)}" if row.changed else change
+                yield what, _said(now), _said(before), now.message if now else "", word_of(row)
+
+
+def _said(finding: DiffedFinding | None) -> str | None:
+    return " ".join(filter(None, (finding.outcome, finding.cause))) if finding is not None else None
+
+
+def _explain(row: FindingDifference) -> Command:
+    return Command(("etcdfix", "explain", word_of(row)))
+
+
+_KEYS: Final = (
+    Column("CHANGE"),
+    Column("FINDING", folds=True),
+    Column("BEFORE", folds=True, wide=True),
+    Column("MESSAGE", folds=True, wide=True),
+    Column("KEY", Kind.KEY),
+)
+_CAUSES: Final = (
+    Column("OUTCOME"),
+    Column("CAUSE"),
+    *(Column(name, Kind.NUMBER) for name in ("NEW", "GONE", "CAME", "WENT")),
+)

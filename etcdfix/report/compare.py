@@ -205,15 +205,15 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
                 f"MEMBERS DIFFER by their hashes, and none of {counted(self.keys, 'key')} does",
             )
         if not self.complete:
-            of = (
-                f": {self._asked} of {counted(len(self.copies), 'member')} answered"
-                if self.mode == _MEMBERS
-                else ""
+            if self.mode != _MEMBERS:
+                return Status(
+                    State.INCOMPLETE, f"COULD NOT BE TOLD: no difference in {counted(self.keys, 'key')}"
+                )
+            rest = (
+                "these agree" if self._asked > 1 and not self.hashes_differ else "nothing could be compared"
             )
-            return Status(
-                State.INCOMPLETE,
-                f"COULD NOT BE TOLD{of}; no difference in {counted(self.keys, 'compared key')}",
-            )
+            answered = f"{self._asked} of {counted(len(self.copies), 'member')} answered"
+            return Status(State.INCOMPLETE, f"COULD NOT BE TOLD: {answered}; {rest}")
         if self.mode == _MEMBERS and len(self.copies) == 1:
             return Status(State.OK, "There is one member: nothing to compare")
         how = (

@@ -61,10 +61,10 @@ _WINDOW = 512
 _WINDOW_BYTES = 8 << 20
 
 
-WAITING = "waiting"
+WAITING = "values checked a second time"
 """Label of the progress of values that wait for a KMS plugin."""
 
-BEYOND = "others"
+BEYOND = "other values"
 """Label of the progress of values that are looked at for what they open alone."""
 
 
@@ -79,7 +79,7 @@ class Progress(Protocol):
         ...
 
 
-def no_progress(items: Iterator[T], _label: str, _estimate: int | None, /) -> Iterator[T]:
+def no_progress(items: Iterator[T], _label: str, _estimate: int | None, /, **_: object) -> Iterator[T]:
     """Yield the items, and display nothing."""
     return items
 

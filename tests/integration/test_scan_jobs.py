@@ -96,7 +96,7 @@ def test_where_the_file_has_the_number_of_a_closed_stream(closed: str, tmp_path:
 def test_a_worker_that_is_killed_is_named_and_nothing_is_missing() -> None:
     killed: list[int] = []
 
-    def killing(items: Iterator[T], label: str, _estimate: int | None) -> Iterator[T]:
+    def killing(items: Iterator[T], label: str, _estimate: int | None, **_: Any) -> Iterator[T]:
         for number, item in enumerate(items):
             if label == "keys" and number == 8:
                 killed.append(children()[0])
@@ -154,7 +154,7 @@ def test_a_live_etcd_while_it_is_written_to(etcd: EtcdServer) -> None:
 @pytest.mark.etcd
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_compaction_in_the_middle(etcd: EtcdServer, jobs: int) -> None:
-    def compacting(items: Iterator[T], label: str, _estimate: int | None) -> Iterator[T]:
+    def compacting(items: Iterator[T], label: str, _estimate: int | None, **_: Any) -> Iterator[T]:
         for number, item in enumerate(items):
             if label == "keys" and number == 3:
                 etcd.put(b"/registry/zzz", b"")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Progress, examine_all, no_progress
+from etcdfix.examine_all import examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs, started_early
 from etcdfix.interruptions import interruptions_held
 from etcdfix.model import Outcome, key_id_digest
@@ -98,7 +98,7 @@ def run_scan(
     reporter: Reporter,
     *,
     plugins: KMSPlugins | None = None,
-    progress: Progress = no_progress,
+    progress: Callable[..., Iterator[Any]] = no_progress,
     jobs: Jobs = 1,
 ) -> ScanResult:
     """Examine everything in scope and hand it to the reporter.
@@ -110,7 +110,8 @@ def run_scan(
         request: What to look at.
         reporter: Where the results go.
         plugins: The KMS plugins to ask; None to ask none.
-        progress: Counts the values for a display.
+        progress: Counts the values for a display, as :class:`~etcdfix.examine_all.Progress` does; its ``failed`` says how
+            many cannot be read.
         jobs: How many processes examine values; the result is the same for any number.
 
     Raises:
@@ -134,7 +135,7 @@ def run_scan(
                 plain=tally.add_plain,
                 helpers=Helpers(examiner, request, source, jobs, early=early) if jobs != 1 else None,
                 targets=searched_for(ranges),
-                progress=progress,
+                progress=partial(progress, failed=lambda: _failed(tally)),
                 beyond=beside(source, examiner.layout, ranges),
             )
             (summary, first), ended = _uncut(gathering.end, ending.ended)
@@ -229,6 +230,10 @@ def _uncut(work: Callable[[], T], ended: EndedEarly | None) -> tuple[T, EndedEar
             raise
         return done[0], EndedEarly.of(exc)
     return done[0], None
+
+
+def _failed(tally: Tally) -> int:
+    return tally.total.decrypt_failures + tally.total.decode_failures
 
 
 def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:

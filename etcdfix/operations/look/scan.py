@@ -110,8 +110,7 @@ def run_scan(
         request: What to look at.
         reporter: Where the results go.
         plugins: The KMS plugins to ask; None to ask none.
-        progress: Counts the values for a display, as :class:`~etcdfix.examine_all.Progress` does; its ``failed`` says how
-            many cannot be read.
+        progress: Counts the values for a display; it is told by ``failed`` how many cannot be read.
         jobs: How many processes examine values; the result is the same for any number.
 
     Raises:

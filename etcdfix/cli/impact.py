@@ -12,7 +12,6 @@ from etcdfix.cli.cluster_index import (
     exit_code,
     nothing_found,
     open_cluster,
-    output_options,
     report_on,
 )
 from etcdfix.cli.command import Command
@@ -20,12 +19,12 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import object_options, wanted_object
 from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say, say_incomplete, say_next
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.single_key import found_key
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.impact import POLICIES, impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex
 from etcdfix.operations.look.missing import why_missing
-from etcdfix.report.formats.of_graph import IMPACT_FORMATS
 from etcdfix.scope import ObjectWord
 from etcdfix.storagekey import display
 
@@ -51,14 +50,13 @@ MEANINGS: dict[ExitCode, str] = {
 @source_options
 @reading_options
 @jobs_option
-@output_options(list(IMPACT_FORMATS))
+@report_options()
 def command(
     *,
     key: str,
     policy: str | None,
     output: str,
     output_file: Path | None,
-    max_rows: int,
     jobs: Jobs,
     **options: Any,
 ) -> int:
@@ -80,7 +78,7 @@ def command(
         found, report = report_on(found, partial(impact_report, key=etcd_key, policy=policy))
         if report is None:
             _not_found(found, etcd_key)
-        opened.place.write(IMPACT_FORMATS, report, max_rows)
+        opened.place.show(report, opened.request.same_again)
     say_incomplete(report.incomplete_reasons)
     undetermined = report.finding is not None and report.finding.outcome == "undetermined"
     healthy = report.finding is not None and report.finding.outcome in {"readable", "not-an-object"}

@@ -12,13 +12,13 @@ from etcdfix.cli.cluster_index import (
     exit_code,
     nothing_found,
     open_cluster,
-    output_options,
     report_on,
 )
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say, say_incomplete, say_next
+from etcdfix.cli.output_options import report_options
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.index_cluster import ClusterIndex
@@ -28,7 +28,6 @@ from etcdfix.operations.look.namespace import (
     namespace_report,
     terminating_names,
 )
-from etcdfix.report.formats.of_graph import NAMESPACE_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing blocks it",
@@ -45,10 +44,8 @@ MEANINGS: dict[ExitCode, str] = {
 @source_options
 @reading_options
 @jobs_option
-@output_options(list(NAMESPACE_FORMATS))
-def command(
-    *, name: str, output: str, output_file: Path | None, max_rows: int, jobs: Jobs, **options: Any
-) -> int:
+@report_options()
+def command(*, name: str, output: str, output_file: Path | None, jobs: Jobs, **options: Any) -> int:
     """Explain why a namespace cannot finish deleting, and in which order to act. Reads only.
 
     Says whether it is Terminating and since when, which objects cannot be read, in it or elsewhere (each fails every
@@ -64,7 +61,7 @@ def command(
         found, report = report_on(found, partial(namespace_report, name=name))
         if report is None:
             _not_found(found, name)
-        opened.place.write(NAMESPACE_FORMATS, report, max_rows)
+        opened.place.show(report, opened.request.same_again)
     say_incomplete(report.incomplete_reasons)
     return exit_code(found, complete=report.complete, findings=has_findings(report))
 

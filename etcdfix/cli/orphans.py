@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import exit_code, open_cluster, output_options, report_on
+from etcdfix.cli.cluster_index import exit_code, open_cluster, report_on
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say_incomplete
+from etcdfix.cli.output_options import report_options
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.orphans import orphans_report
-from etcdfix.report.formats.of_graph import ORPHANS_FORMATS
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "every key belongs to somebody",
@@ -30,8 +30,8 @@ MEANINGS: dict[ExitCode, str] = {
 @source_options
 @reading_options
 @jobs_option
-@output_options(list(ORPHANS_FORMATS))
-def command(*, output: str, output_file: Path | None, max_rows: int, jobs: Jobs, **options: Any) -> int:
+@report_options()
+def command(*, output: str, output_file: Path | None, jobs: Jobs, **options: Any) -> int:
     """List keys that belong to nobody, with counts and sizes. Reads only.
 
     Keys whose owners are all gone, whose CustomResourceDefinition or Namespace no longer exists, which no resource of
@@ -40,6 +40,6 @@ def command(*, output: str, output_file: Path | None, max_rows: int, jobs: Jobs,
     with open_cluster(options, output_file, output) as opened:
         found = opened.look_at_all(lambda _found: False, jobs)
         found, report = report_on(found, orphans_report)
-        opened.place.write(ORPHANS_FORMATS, report, max_rows)
+        opened.place.show(report, opened.request.same_again)
     say_incomplete(report.incomplete_reasons)
     return exit_code(found, complete=report.complete, findings=bool(report.groups))

@@ -21,9 +21,11 @@ from etcdfix.report.encryption_try import EncryptionTryReport
 from etcdfix.report.explain import ExplainReport
 from etcdfix.report.heal_model import HealReport
 from etcdfix.report.history import HistoryReport
-from etcdfix.report.impact_model import ImpactReport, NamespaceReport, OrphansReport
+from etcdfix.report.impact import ImpactReport
 from etcdfix.report.merge import ReportMerge
 from etcdfix.report.model import API_VERSION, ChangeReport, Finding, ScanReport
+from etcdfix.report.namespace import NamespaceReport
+from etcdfix.report.orphans import OrphansReport
 from etcdfix.report.plan_model import DeletionPlan
 from etcdfix.report.plan_run_model import PlanRunReport
 from etcdfix.report.recover import EncryptionRecoverReport

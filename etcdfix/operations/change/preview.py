@@ -18,10 +18,11 @@ from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.report.formats.impact_table import assessment_lines
 from etcdfix.report.head import stakes_of
+from etcdfix.report.impact import loss_document
 from etcdfix.report.model import FollowUp
 from etcdfix.report.remedies import less_destructive_remedies, unsafe_deletion_request
+from etcdfix.report.render.text import text_lines
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.safetext import quote_command, safe_text
@@ -30,6 +31,7 @@ from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
 
 _MOST_ROWS = 5
+_WIDTH = 100
 _STOPS = "grows more slowly, and stops when nothing else is unreadable"
 _CANDIDATE = {
     RepairProof.TAG: "the value then opens, and its tag authenticates it",
@@ -81,7 +83,7 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
     yield from warning_lines(checked.warnings)
     if checked.assessment is not None:
         yield ""
-        yield from assessment_lines(checked.assessment, _MOST_ROWS)
+        yield from text_lines(loss_document(checked.assessment), again, _WIDTH, cap=_MOST_ROWS, wide=True)
         if not checked.assessment.complete:
             yield "What cannot be read, or waits for KMS, may depend on it too"
         yield ""

@@ -21,7 +21,7 @@ from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
-from etcdfix.report.impact_model import Dependents, Identity, ImpactReport, UserGroup
+from etcdfix.report.impact import Dependents, Identity, ImpactReport, UserGroup
 from etcdfix.report.model import Finding, Remedy
 from etcdfix.report.next_steps import first_way_out
 from etcdfix.report.remedies import ways_out

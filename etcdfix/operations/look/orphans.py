@@ -6,7 +6,7 @@ from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.orphans import find_orphans
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
-from etcdfix.report.impact_model import OrphansReport
+from etcdfix.report.orphans import OrphansReport
 from etcdfix.storagekey import StorageCodec
 
 

@@ -1,7 +1,4 @@
-"""How reports are shown. The formats form explicit tables; nothing registers itself.
-
-Those of a scan stand here, those of the commands that look at the graph in ``of_graph``, which a scan does not load.
-"""
+"""How reports are shown. The formats form explicit tables; nothing registers itself. Those of a scan stand here."""
 
 from __future__ import annotations
 

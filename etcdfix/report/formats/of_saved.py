@@ -11,9 +11,10 @@ import msgspec
 from etcdfix.report.compare import ComparisonReport
 from etcdfix.report.copies_model import CopiesReport
 from etcdfix.report.diff import ReportDiff
-from etcdfix.report.formats.of_graph import IMPACT_FORMATS, NAMESPACE_FORMATS, ORPHANS_FORMATS
 from etcdfix.report.formats.of_lists import COPIES_FORMATS
-from etcdfix.report.impact_model import ImpactReport, NamespaceReport, OrphansReport
+from etcdfix.report.impact import ImpactReport
+from etcdfix.report.namespace import NamespaceReport
+from etcdfix.report.orphans import OrphansReport
 from etcdfix.report.render import FORMS, write
 from etcdfix.text.commands import RunOptions
 
@@ -38,9 +39,9 @@ RENDERED: Final = {form: partial(_rendered, form) for form in FORMS} | {"table":
 """Forms of a report that has a document."""
 
 SAVED_KINDS: Final[Mapping[str, SavedKind]] = {
-    "ImpactReport": SavedKind(ImpactReport, IMPACT_FORMATS),
-    "NamespaceReport": SavedKind(NamespaceReport, NAMESPACE_FORMATS),
-    "OrphansReport": SavedKind(OrphansReport, ORPHANS_FORMATS),
+    "ImpactReport": SavedKind(ImpactReport, RENDERED),
+    "NamespaceReport": SavedKind(NamespaceReport, RENDERED),
+    "OrphansReport": SavedKind(OrphansReport, RENDERED),
     "CopiesReport": SavedKind(CopiesReport, COPIES_FORMATS),
     "ComparisonReport": SavedKind(ComparisonReport, RENDERED),
     "ReportDiff": SavedKind(ReportDiff, RENDERED),

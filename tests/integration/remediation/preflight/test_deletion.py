@@ -474,7 +474,7 @@ def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path
         ran = registry.delete(key.encode(), "--dry-run", "--accept", "cluster-breaking")
         assert (ran.code, "RISK CLUSTER-BREAKING: " in ran.err) == (0, True)
         ran = registry.delete(registry.key("shop/broken"), "--dry-run")
-        assert (ran.code, "Users: 100 objects, 100 references" in ran.err) == (0, True)
+        assert (ran.code, "and 95 more references" in ran.err) == (0, True)
         plugin.stop()
         ran = registry.delete(registry.key("shop/broken"), "--dry-run", "--no-kms")
         assert "RISK LOW OR WORSE: " in ran.err

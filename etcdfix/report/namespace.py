@@ -1,0 +1,426 @@
+"""The published shape of why a namespace cannot finish deleting (``etcdfix/v1``, kind ``NamespaceReport``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from etcdfix.graph.model import (
+    Blocker,
+    Condition,
+    CyclicWait,
+    DeletionStage,
+    ObjectRef,
+    ResourceContent,
+    Stays,
+    WebhookHold,
+)
+from etcdfix.report.document import (
+    Cell,
+    Column,
+    Document,
+    Kind,
+    Prose,
+    Section,
+    State,
+    Status,
+    Step,
+    Steps,
+    Table,
+)
+from etcdfix.report.model import SourcedReport
+from etcdfix.text.commands import Command
+from etcdfix.text.words import counted
+
+SERVICE_PROBLEMS: Final = {
+    "missing": "which does not exist",
+    "not-ready": "which has no ready endpoint",
+    "terminating": "whose namespace is being deleted",
+}
+"""Why nobody answers a webhook, by :attr:`~etcdfix.graph.model.WebhookHold.problem`."""
+
+
+class MissingAPI(msgspec.Struct, frozen=True, kw_only=True):
+    """An API that does not answer, or that nobody serves."""
+
+    api: str
+    reason: str
+
+
+class NamespaceStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step: what to do, the command to paste, what to know first, and the key that it is about."""
+
+    number: int
+    action: str
+    command: Command
+    note: str
+    key: str | None
+
+
+class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
+    """Why a namespace cannot finish deleting.
+
+    ``state``: ``active``, ``active-with-blockers``, ``terminating``, ``stuck``, ``unreadable``, ``missing``, and
+    ``unknown`` where its object was not seen and not everything was: ``exists`` is null then. ``frozen``: its object
+    fails the LIST of all namespaces, so none of the cluster is processed. ``elsewhere``: objects outside of it that
+    cannot be read or judged, and hold every namespace of the cluster, the first hundred of ``elsewhere_count``.
+    ``left_behind``: how many objects in it stay stored although it finishes. ``unavailable_apis``: how many of
+    ``missing_apis`` hold every namespace of the cluster; ``unknown_apis``: how many of those behind them may.
+    ``judged``: its object can be read or is proven broken. ``certain``: false where all that holds it could not be
+    judged, so that an API server may well read it. ``webhooks``: while it is being deleted, the webhooks that hold it,
+    or may, since nobody answers for their Service. ``at_stake`` and ``do_not_restart`` are as in a scan's summary.
+    """
+
+    kind: str = "NamespaceReport"
+    at_stake: str = ""
+    do_not_restart: str = ""
+    name: str
+    object: ObjectRef
+    state: str
+    exists: bool | None
+    readable: bool
+    terminating: bool
+    terminating_since: str | None
+    phase: str
+    conditions: tuple[Condition, ...]
+    spec_finalizers: tuple[str, ...]
+    finalizers: tuple[str, ...]
+    contents: tuple[ResourceContent, ...]
+    stages: list[DeletionStage]
+    order_lost: bool
+    frozen: bool
+    cycles: tuple[CyclicWait, ...]
+    missing_apis: list[MissingAPI]
+    plan: list[NamespaceStep]
+    complete: bool
+    incomplete_reasons: list[str]
+    elsewhere: list[Blocker]
+    elsewhere_count: int
+    left_behind: int
+    unavailable_apis: int
+    unknown_apis: int
+    judged: bool
+    certain: bool
+    webhooks: tuple[WebhookHold, ...]
+
+    @property
+    def perhaps_left_behind(self) -> int:
+        """How many objects in it may stay stored: their CustomResourceDefinition cannot be read."""
+        return sum(content.count for content in self.contents if content.stays == Stays.CRD_UNREADABLE)
+
+    def document(self) -> Document:
+        """Return why it cannot finish deleting, the first thing to do, and what holds it in KEP-5080's order."""
+        said = [*self._stakes()]
+        steps = [Step(step.action, step.command or None, step.note) for step in self.plan]
+        rows, held = _grouped(self)
+        sections: list[Section] = [
+            Table(columns=_GROUPS, rows=rows, noun="reason", brief=5, counted=0, sum=held),
+            Prose(paragraphs=_after(self)),
+            Steps(
+                title="What to do, in this order"
+                if self._ends
+                else "Before anybody deletes it, in this order",
+                steps=steps,
+                wide=True,
+            ),
+            *_details(self),
+            Prose(title="What else this means", paragraphs=said[3:], wide=True),
+            Prose(
+                title="Not everything could be seen or decided", paragraphs=self.incomplete_reasons, wide=True
+            ),
+        ]
+        well = self.state in {"active", "terminating"} and not rows
+        state = State.OK if well else State.FINDINGS
+        return Document(
+            status=Status(state if self.complete else State.INCOMPLETE, _headline(self)),
+            about=self.about(),
+            stakes=said[:3],
+            next=steps[0] if steps else None,
+            sections=sections,
+        )
+
+    @property
+    def _ends(self) -> bool:
+        """Whether it is being deleted, or is gone or broken: waiting is no choice."""
+        return self.state not in {"active", "active-with-blockers"}
+
+    def _stakes(self) -> Iterator[str]:
+        """Yield what its state does to the cluster, the worst first."""
+        if self.frozen and self.judged:
+            yield "NO namespace of the cluster is processed: its object fails every LIST of namespaces."
+        elif self.frozen:
+            yield "If no API server can read its object, NO namespace of the cluster is processed."
+        if self.do_not_restart:
+            yield self.do_not_restart
+        if self.left_behind:
+            count = counted(self.left_behind, "object")
+            yield f"{count} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them."
+        if self.at_stake:
+            yield self.at_stake
+        if self.order_lost and _pod_is_lost(self):
+            yield "A pod cannot be read. The deletion has no order then: the rest goes while pods may still run."
+        elif self.order_lost:
+            yield "A pod could not be judged. If no API server can read it, the deletion has no order."
+        if self.perhaps_left_behind:
+            count = counted(self.perhaps_left_behind, "object")
+            yield f"{count} in it MAY BE LEFT BEHIND: the CustomResourceDefinition cannot be read."
+        if self.unknown_apis:
+            yield f"It is not known whether {counted(self.unknown_apis, 'API')} answers. One that does not holds it."
+
+
+_GROUPS: Final = (
+    Column("OBJECTS", kind=Kind.NUMBER),
+    Column("WHAT HOLDS IT", folds=True),
+    Column("WHERE", folds=True),
+)
+_EVERY: Final = (
+    Column("STAGE"),
+    Column("WHY", folds=True),
+    Column("MESSAGE", folds=True),
+    Column("KEY", kind=Kind.KEY),
+)
+_CONTENTS: Final = (
+    Column("OBJECTS", kind=Kind.NUMBER),
+    Column("UNREADABLE", kind=Kind.NUMBER),
+    Column("WITH FINALIZERS", kind=Kind.NUMBER),
+    Column("RESOURCE"),
+    Column("NOTE", folds=True),
+)
+_CONDITIONS: Final = (Column("CONDITION"), Column("REASON"), Column("SINCE"), Column("MESSAGE", folds=True))
+_CYCLES: Final = (
+    Column("WAITS", folds=True),
+    Column("FOR", folds=True),
+    Column("WHY", folds=True),
+    Column("CONFIDENCE"),
+    Column("WAY OUT", folds=True),
+)
+_STAGES: Final = {
+    "unreadable": "1. unreadable",
+    "pods": "2. pods",
+    "rest": "3. rest",
+    "namespace": "4. the Namespace",
+}
+
+
+def _headline(report: NamespaceReport) -> str:
+    """Return its state in one sentence, with the first reason."""
+    name = report.name
+    why = _why(report)
+    because = f": {why[0]}" if why else ""
+    if len(why) > 1:
+        because += f", {counted(len(why) - 1, 'more reason')}"
+    inside = counted(sum(content.count for content in report.contents), "object")
+    match report.state:
+        case "stuck" if not report.certain:
+            return f"Namespace {name} is Terminating, and whether anything holds it is NOT KNOWN{because}"
+        case "stuck" if not why:
+            return f"Namespace {name} CANNOT FINISH DELETING: its last try failed, as its conditions say"
+        case "stuck":
+            return f"Namespace {name} CANNOT FINISH DELETING{because}"
+        case "terminating":
+            return f"Namespace {name} is Terminating, and nothing that can be read holds it"
+        case "active-with-blockers" if not report.certain:
+            return f"Namespace {name} is Active, and whether it could be deleted is NOT KNOWN{because}"
+        case "active-with-blockers":
+            return f"Namespace {name} is Active, but could not be deleted{because}"
+        case "unreadable" if not report.judged:
+            return f"Namespace {name} COULD NOT BE JUDGED{because}"
+        case "unreadable":
+            return f"Namespace {name} CANNOT BE READ{because}"
+        case "missing":
+            return f"Namespace {name} DOES NOT EXIST, and {inside} in it are stored"
+        case "unknown":
+            return (
+                f"Namespace {name} WAS NOT SEEN, and not everything could be read; {inside} in it were seen"
+            )
+        case _:
+            every = "every object" if report.complete else "every object that was seen"
+            return f"Namespace {name} is {report.phase or 'Active'}; {every} in it can be read"
+
+
+def _why(report: NamespaceReport) -> list[str]:
+    """Return what holds it, with numbers."""
+    blockers = [blocker for stage in report.stages for blocker in stage.blockers]
+    blocked = sum(content.unreadable for content in report.contents)
+    pods = sum(blocker.reason == "node" for blocker in blockers)
+    finalizers = sum(stage.blocker_count for stage in report.stages) - blocked - pods
+    parts = []
+    if blocked and report.elsewhere_count:
+        parts.append(f"{blocked} objects in it and {report.elsewhere_count} elsewhere unreadable")
+    elif blocked:
+        parts.append(f"{counted(blocked, 'object')} in it unreadable")
+    elif report.elsewhere_count:
+        parts.append(f"{counted(report.elsewhere_count, 'object')} elsewhere unreadable")
+    if report.unavailable_apis:
+        parts.append(f"{counted(report.unavailable_apis, 'API')} missing")
+    if report.webhooks:
+        parts.append(f"{counted(len(report.webhooks), 'webhook')} unanswered")
+    if pods:
+        parts.append(f"{counted(pods, 'pod')} that no kubelet ends")
+    if finalizers and report.terminating:
+        parts.append(f"{counted(finalizers, 'object')} held by finalizers")
+    if report.terminating and (report.finalizers or _foreign(report)):
+        parts.append("its own finalizers")
+    return parts
+
+
+def _foreign(report: NamespaceReport) -> list[str]:
+    return [token for token in report.spec_finalizers if token != "kubernetes"]  # noqa: S105 - no password
+
+
+def _pod_is_lost(report: NamespaceReport) -> bool:
+    """Tell whether a pod is proven broken; such ones are named first."""
+    blockers = [*report.elsewhere, *(blocker for stage in report.stages for blocker in stage.blockers)]
+    return any((b.reason, b.object.full_resource) == ("unreadable", "pods") for b in blockers)
+
+
+def _after(report: NamespaceReport) -> list[str]:
+    """Return since when it is being deleted, and what follows the first step."""
+    since = f"Terminating since {report.terminating_since}. " if report.terminating_since else ""
+    if len(report.plan) > 1:
+        return [f"{since}{len(report.plan)} steps in all: -o wide lists them in order."]
+    if report.plan:
+        return [since] if since else []
+    seen = "" if report.complete else "that was seen "
+    return [f"{since}Nothing {seen}has to be done now."]
+
+
+def _grouped(report: NamespaceReport) -> tuple[list[Sequence[Cell]], int]:
+    """Return what holds it, alike objects as one row, and how many objects there are."""
+    rows: list[Sequence[Cell]] = [*_alike(report.elsewhere, report.elsewhere_count, "elsewhere")]
+    held = report.elsewhere_count
+    rows += [(None, missing.reason, f"API {missing.api}") for missing in report.missing_apis]
+    rows += [(None, _why_webhook(hold), webhook_name(hold)) for hold in report.webhooks]
+    for stage in report.stages:
+        # While nobody deletes the namespace, finalizers are in order.
+        blockers = [b for b in stage.blockers if report.terminating or b.reason != "finalizers"]
+        count = stage.blocker_count - len(stage.blockers) + len(blockers)
+        rows += _alike(blockers, count, "in it")
+        held += count
+    if report.terminating:
+        own = [*report.finalizers, *_foreign(report)]
+        rows += [(None, f"finalizers {', '.join(own)}", "the Namespace itself")] if own else []
+    return rows, held
+
+
+def _alike(blockers: Sequence[Blocker], count: int, where: str) -> Iterator[Sequence[Cell]]:
+    groups: dict[str, Counter[str]] = {}
+    for blocker in blockers:
+        groups.setdefault(_why_held(blocker), Counter())[blocker.object.full_resource] += 1
+    # Pods go first, then what most objects have in common.
+    for why, resources in sorted(groups.items(), key=lambda one: ("pods" not in one[1], -one[1].total())):
+        named = [f"{number} {resource}" for resource, number in resources.most_common(3)]
+        more = ", …" if len(resources) > 3 else ""
+        yield resources.total(), why, f"{where}: {', '.join(named)}{more}"
+    if count > len(blockers):
+        yield count - len(blockers), "more objects, which are only counted", where
+
+
+def _why_held(blocker: Blocker) -> str:
+    """Return how an object keeps its namespace from ending."""
+    if blocker.reason == "node":
+        return _on_node(blocker)
+    if blocker.reason == "finalizers":
+        return f"finalizers {', '.join(blocker.finalizers)}"
+    words = {"unreadable": "cannot be read", "undetermined": "could not be judged"}
+    cause = f": {blocker.cause}" if blocker.cause else ""
+    return words.get(blocker.reason, "shown as an empty object") + cause
+
+
+def _on_node(blocker: Blocker) -> str:
+    state = {
+        "absent": "which has no Node object",
+        "not-ready": "which is not ready",
+        "ready": "which says that it is ready",
+    }.get(blocker.node_state or "", "whose Node object could not be read")
+    also = f"; finalizers {', '.join(blocker.finalizers)} go first" if blocker.finalizers else ""
+    late = "past its grace period " if blocker.past_grace else ""
+    return f"{late}on node {blocker.node}, {state}{also}"
+
+
+def webhook_name(hold: WebhookHold) -> str:
+    """Return which webhook it is, and of what."""
+    webhook = f"webhook {hold.webhook}" if hold.webhook else "the conversion webhook"
+    return f"{webhook} of {hold.configuration.kind} {hold.configuration.name}"
+
+
+def _why_webhook(hold: WebhookHold) -> str:
+    """Return which Service does not answer, and what waits for it."""
+    service = f"{hold.service.namespace}/{hold.service.name}"
+    verb = "holds" if hold.certain else "may hold"
+    if hold.resources:
+        more = ", …" if len(hold.resources) > 3 else ""
+        what = f"{', '.join(hold.resources[:3])}{more} ({counted(hold.count, 'object')} here)"
+    else:
+        what = f"every namespace: {counted(hold.elsewhere, 'object')} elsewhere"
+    return f"asks Service {service}, {SERVICE_PROBLEMS[hold.problem]}; {verb} {what}"
+
+
+def _details(report: NamespaceReport) -> Iterator[Section]:
+    """Yield the tables of ``-o wide`` and of a page."""
+    named = [
+        ("0. elsewhere", report.elsewhere),
+        *((_STAGES[stage.name], stage.blockers) for stage in report.stages),
+    ]
+    yield Table(
+        title="Every object that holds it, in the order of KEP-5080",
+        columns=_EVERY,
+        rows=[
+            (stage, _why_held(b) + _since(b), b.message or None, b.object.key)
+            for stage, blockers in named
+            for b in blockers
+        ],
+        total=report.elsewhere_count + sum(stage.blocker_count for stage in report.stages),
+        noun="object",
+        wide=True,
+    )
+    yield Table(
+        title="What is in it",
+        columns=_CONTENTS,
+        rows=[
+            (c.count, c.unreadable, c.with_finalizers, _resource(c), _note(c) or None)
+            for c in report.contents
+        ],
+        noun="resource",
+        wide=True,
+    )
+    yield Table(
+        title="What its conditions report",
+        columns=_CONDITIONS,
+        rows=[(c.type, c.reason, c.last_transition, c.message) for c in report.conditions if c.problem],
+        noun="condition",
+        wide=True,
+    )
+    yield Table(
+        title="Objects that wait for one another",
+        columns=_CYCLES,
+        rows=[
+            (str(step.waiter), str(step.waits_for), step.reason, cycle.confidence, cycle.way_out)
+            for cycle in report.cycles
+            for step in cycle.steps
+        ],
+        noun="wait",
+        wide=True,
+    )
+
+
+def _since(blocker: Blocker) -> str:
+    if blocker.reason not in {"node", "finalizers"}:
+        return ""
+    return f", since {blocker.terminating_since}" if blocker.terminating_since else ", nobody deletes it"
+
+
+def _resource(content: ResourceContent) -> str:
+    return f"{content.resource}.{content.group}" if content.group else content.resource
+
+
+def _note(content: ResourceContent) -> str:
+    """Return who serves a resource, where that is not the API server as always."""
+    if content.aggregated:
+        return "served by an aggregated API, which keeps them elsewhere or here"
+    if content.stays == Stays.CRD_UNREADABLE:
+        return "its CustomResourceDefinition cannot be read"
+    return {True: "", False: "not served", None: "its CustomResourceDefinition was not seen"}[content.served]

@@ -13,6 +13,7 @@ from etcdfix.text.words import transformer_words
 
 if TYPE_CHECKING:  # half of all reports: only their names are needed here
     from etcdfix.report.copies_model import CopiesReport
+
     Report = CopiesReport
 
 _WIDEST = 72

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from etcdfix.cli.examples import EXAMPLES
-from etcdfix.cli.group import NearestGroup
+from etcdfix.cli.group import HelpGroup
 from etcdfix.cli.output import HABITS, say, say_exchange
 from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
 from etcdfix.sources.etcd.trace import listening
@@ -140,7 +140,7 @@ class ChangingCommand(Command):
         return super().invoke(ctx)
 
 
-class Group(NearestGroup):
+class Group(HelpGroup):
     """A group whose commands are commands of etcdfix."""
 
     command_class = Command

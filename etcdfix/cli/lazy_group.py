@@ -9,13 +9,13 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from etcdfix.cli.group import NearestGroup
+from etcdfix.cli.group import HelpGroup
 
 Commands = dict[str, tuple[str, str]]
 """Command to module and one-line help, in the order of the help page. The module's ``command`` is the command."""
 
 
-class LazyGroup(NearestGroup):
+class LazyGroup(HelpGroup):
     """A group that knows of its commands where they are.
 
     Args:
@@ -29,6 +29,7 @@ class LazyGroup(NearestGroup):
     ) -> None:
         super().__init__(**attributes)
         self._commands_at = commands_at
+        self.commands = dict.fromkeys(commands_at, click.Command(None))  # names that may have been meant
         self._sections = sections if sections is not None else {"Commands": list(commands_at)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

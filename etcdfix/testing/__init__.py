@@ -7,7 +7,7 @@ nothing else of the package imports it. See ``docs/testing.md``.
 from __future__ import annotations
 
 from etcdfix.testing.certificates import CertificateAuthority, CertificateFiles
-from etcdfix.testing.damage import WAYS, Damage, Way
+from etcdfix.testing.damage import Damage, Way
 from etcdfix.testing.objects import config_map, json_object, pod, secret
 from etcdfix.testing.places import NoEtcdError
 from etcdfix.testing.plant import Planted, plant, store
@@ -17,7 +17,6 @@ from etcdfix.testing.servers import EtcdServer, EtcdServers, NotDisposable, disp
 from etcdfix.testing.writes import ClientFiles
 
 __all__ = [
-    "WAYS",
     "CertificateAuthority",
     "CertificateFiles",
     "ClientFiles",

@@ -7,7 +7,7 @@ from os import PathLike
 
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, display, word_bytes
-from etcdfix.testing.damage import WAYS, Damage
+from etcdfix.testing.damage import Damage
 from etcdfix.testing.failures import without_frames
 from etcdfix.testing.sealing import DoesNotFit, Seals
 from etcdfix.testing.servers import EtcdServer
@@ -93,7 +93,7 @@ def plant(
     stored = server.get(at)
     if stored is None:
         raise DoesNotFit(f"{display(at)}: there is nothing to damage")
-    way, layout = WAYS[damage], StorageLayout(etcd_prefix)
+    way, layout = damage.value, StorageLayout(etcd_prefix)
     if at.startswith(layout.prefix_bytes + b"ranges/") is not (damage is Damage.ALLOCATOR_CUT):
         raise DoesNotFit(
             f"{display(at)}, {damage}: below ranges/ it is {Damage.ALLOCATOR_CUT}, and nowhere else"

@@ -11,7 +11,6 @@ import cbor2
 import pytest
 
 from etcdfix.testing import (
-    WAYS,
     Damage,
     DoesNotFit,
     EtcdServer,
@@ -124,7 +123,7 @@ def test_in_order_to_begin_with(ground: Ground) -> None:
 
 @pytest.mark.parametrize("damage", some(list(Damage), of=5))
 def test_what_is_planted_is_found(damage: Damage, ground: Ground) -> None:
-    way, etcd = WAYS[damage], ground.etcd
+    way, etcd = damage.value, ground.etcd
     release = "1.36" if damage is Damage.REMOVED_VERSION else None
     seen = set()
     for prefix, place in ground.places.items():
@@ -178,7 +177,6 @@ def test_a_value_of_kms(etcd: EtcdServer, etcd_prefix: str, tmp_path: Path) -> N
 
 
 def test_all_that_a_value_can_have_is_there() -> None:
-    assert set(WAYS) == set(Damage)
-    planted = {way.cause for way in WAYS.values()}
+    planted = {damage.value.cause for damage in Damage}
     assert not planted & NOT_PLANTED
     assert planted | NOT_PLANTED == set(Cause)

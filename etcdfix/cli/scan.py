@@ -23,9 +23,9 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.gathering import FAILING
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.operations.opening import open_plugins, open_source
+from etcdfix.report.advice.whole import plugin_troubles
 from etcdfix.report.baseline import load_baseline
 from etcdfix.report.formats import SCAN_FORMATS
-from etcdfix.report.next_steps import plugin_troubles
 from etcdfix.text.notes import Note
 from etcdfix.text.safetext import safe_text
 

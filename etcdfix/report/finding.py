@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterable
 
 from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.report.advice.finding import ways_out
+from etcdfix.report.advice.ways import Way
 from etcdfix.report.model import Finding, FindingEvidence, StatusCause, ValueKind
-from etcdfix.report.remedies import ways_out
-from etcdfix.report.ways import Way
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.examination import Examination

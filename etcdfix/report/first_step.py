@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from etcdfix.report.advice.whole import doubt_in
 from etcdfix.report.key_loss import Lost, Place
 from etcdfix.report.model import Finding, Remedy, Summary
-from etcdfix.report.next_steps import doubt_in
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
+from etcdfix.report.advice.whole import plugin_problems, undetermined_problem
 from etcdfix.report.base import fit
 from etcdfix.report.model import Header, NewFindings, Remedy, Summary
-from etcdfix.report.next_steps import plugin_problems, undetermined_problem
 from etcdfix.report.plan_model import DeletionPlan, PlanEntry, deletion_waits
 from etcdfix.report.tally import MAX_NAMES
 from etcdfix.text.commands import Command

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 
+from etcdfix.report.advice.ways import first_way_out
+from etcdfix.report.advice.whole import doubt_in, ways_of_lost_key
 from etcdfix.report.model import LostKey, Remedy, TransformerSummary
-from etcdfix.report.next_steps import doubt_in, first_way_out
-from etcdfix.report.remedies import (
-    configuration_remedy,
-    from_memory,
-    other_copies,
-    recovered_configuration,
-    two_writers,
-)
 from etcdfix.report.tally import MAX_NAMES, OTHERS
-from etcdfix.report.ways import Way, WayKind
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
 from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
@@ -136,7 +128,16 @@ class KeyLosses:
             if members is None or entry.transformer == OTHERS:
                 continue
             if doubt_in(entry) in BY_NUMBERS:
-                ways = list(self._ways_out(entry.transformer, members))
+                causes, directories = members.in_order()
+                kept = (members.kept, members.first_kept) if members.first_kept is not None else None
+                ways = ways_of_lost_key(
+                    causes,
+                    entry.transformer,
+                    _scope_of(directories),
+                    self._again,
+                    differing=members.two_writers,
+                    kept=kept,
+                )
                 lost = self._entry(place, entry, members, [way.remedy for way in ways])
                 found[place] = Lost(lost, members.worst, first_way_out(ways))
         return found
@@ -155,34 +156,3 @@ class KeyLosses:
             last_mod_revision=entry.last_mod_revision,
             remedies=remedies,
         )
-
-    def _ways_out(self, transformer: str, members: _Members) -> Iterator[Way]:
-        """Yield the ways out for all values of a key, least destructive first; none of them deletes."""
-        again = self._again
-        causes, directories = members.in_order()
-        resources = _scope_of(directories)
-        command = again.scan_of(resources, reading=again.with_configuration)
-        recovered = recovered_configuration(causes, transformer, again)
-        if recovered is not None:
-            yield Way(recovered)
-        if members.two_writers:
-            yield from map(Way, two_writers(again, resources))
-        seen = set()
-        for cause in causes:
-            remedy = configuration_remedy(cause, transformer, command)
-            if remedy is not None and remedy.action not in seen:
-                seen.add(remedy.action)
-                yield Way(remedy)
-        if members.first_kept is not None:
-            verb = members.first_kept.action.partition(" readable revision ")[0]
-            have = "has" if members.kept == 1 else "have"
-            kept = Remedy(
-                f"{verb} the readable revision that {counted(members.kept, 'value')} of them still {have}",
-                members.first_kept.command,
-                f"The command is that of the first; etcdfix explain KEY has another. {members.first_kept.note}",
-            )
-            yield Way(kept, WayKind.SAVE)
-        for way in from_memory(["--from-report", _REPORT], again, lost=not members.two_writers):
-            note = f"{way.remedy.note} {_REPORT} is a scan of everything, saved with -o json --output-file."
-            yield way._replace(remedy=msgspec.structs.replace(way.remedy, note=note))
-        yield other_copies(again.copies_of_report(_REPORT, *again.other_places), many=True)

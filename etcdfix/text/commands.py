@@ -148,7 +148,7 @@ class RunOptions(msgspec.Struct, frozen=True):
         """Return the words of one part."""
         kept = self.kept
         now = _without(self.source, "--revision")
-        live = () if self.of_a_file else now
+        live = () if "--snapshot" in self.source else now
         configured = ("--encryption-config", "FILE", *_without(_without(self.reading, "--no-encryption", 1),
                                                                 "--encryption-config"))  # fmt: skip
         asking = self.servers or ("--kubeconfig", "FILE")
@@ -183,7 +183,7 @@ class RunOptions(msgspec.Struct, frozen=True):
 
 def _value(words: Sequence[str], option: str) -> str:
     """Return what stands behind an option; "" where it was not given."""
-    return words[words.index(option) + 1] if option in words else ""
+    return next(iter(words[words.index(option) + 1 :]), "") if option in words else ""
 
 
 def _without(words: Sequence[str], option: str, length: int = 2) -> tuple[str, ...]:
@@ -280,15 +280,17 @@ def explain(key: bytes) -> Command:
     return look("explain", key_word(key))
 
 
-def scan(*words: str, source: Word = Part.SOURCE, reading: Sequence[Word] = (Part.READING,)) -> Command:
+def scan(
+    *words: str, source: Sequence[Word] = (Part.SOURCE,), reading: Sequence[Word] = (Part.READING,)
+) -> Command:
     """Return the scan of a scope, of everything for no words.
 
     Args:
         words: Keys as words, resources, prefixes.
-        source: ``Part.NOW`` for what stands there now.
+        source: ``[Part.NOW]`` for what stands there now.
         reading: ``[Part.CONFIGURATION]`` for another EncryptionConfiguration.
     """
-    return Command(("etcdfix", "scan", source, Part.LAYOUT, *reading, *words))
+    return Command(("etcdfix", "scan", *source, Part.LAYOUT, *reading, *words))
 
 
 def get(key: bytes, *options: str, revision: int = 0) -> Command:
@@ -353,9 +355,11 @@ def save_snapshot(file: str = "FILE") -> Command:
     return Command(("etcdctl", Part.FIRST_ENDPOINT, "snapshot", "save", file), writes=True)
 
 
-def save_kine(database: str, file: str) -> Command:
-    """Return the command that saves a copy of kine's database, with what its log holds."""
-    return Command(("sqlite3", "-readonly", database, f".backup {file}"))
+def save_copy(run: RunOptions, file: str = "FILE") -> Command:
+    """Return the command that saves a snapshot of etcd, or a copy of kine's database with what its log holds."""
+    if not run.of_kine:
+        return save_snapshot(file)
+    return Command(("sqlite3", "-readonly", run.file, f".backup {file}"))
 
 
 def etcdctl(*words: str) -> Command:
@@ -375,24 +379,11 @@ def rescue(words: Sequence[str], directory: str = "DIR", *options: str) -> Comma
     return Command(("etcdfix", "rescue", *words, Part.PREFIX, *places, *options))
 
 
-def heal(words: Sequence[str], directory: str = "DIR", *, of_kine: bool = False) -> Command:
+def heal(words: Sequence[str], directory: str = "DIR") -> Command:
     """Return the dry run of having an API server write anew what it holds; see :func:`rescue`."""
-    where = Part.NOW if of_kine else Part.LIVE
-    options = (where, Part.LAYOUT, Part.CONFIGURED, Part.CHANGING, Part.KEPT)
-    return Command(
-        (
-            "etcdfix",
-            "heal",
-            *words,
-            "--saved",
-            directory,
-            Part.ASKING,
-            *options,
-            "--reason",
-            "REASON",
-            "--dry-run",
-        )
-    )
+    named: tuple[Word, ...] = ("etcdfix", "heal", *words, "--saved", directory, Part.ASKING)
+    how = (Part.LIVE, Part.LAYOUT, Part.CONFIGURED, Part.CHANGING, Part.KEPT)
+    return Command((*named, *how, "--reason", "REASON", "--dry-run"))
 
 
 def dry_run(*words: Word, deciding: Part = Part.DECIDING, more: Sequence[Word] = ()) -> Command:
@@ -501,8 +492,7 @@ class RepeatedOptions(RunOptions, frozen=True):
         return etcdctl(*words).line(self)
 
     def save_snapshot(self, file: str = "FILE") -> str:
-        command = save_kine(self.file, file) if self.of_kine else save_snapshot(file)
-        return command.line(self)
+        return save_copy(self, file).line(self)
 
     def scan(
         self, key: bytes, *, source: Sequence[str] | None = None, reading: Sequence[str] | None = None
@@ -589,7 +579,7 @@ class RepeatedOptions(RunOptions, frozen=True):
         return rescue(words, directory, *options).line(self)
 
     def heal(self, words: Sequence[str], directory: str = "DIR") -> str:
-        return heal(words, directory, of_kine=self.of_kine).line(self)
+        return heal(words, directory).line(self)
 
     def restore_from_key(self, other: bytes, key: bytes) -> str:
         return self.restore_from(("--from-key", key_word(other)), key, unlisted=True)

@@ -36,9 +36,9 @@ from etcdfix.remediation.preflight.cached_reads import RescuedCopies
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
-from etcdfix.report.earlier_revision import readable_way
+from etcdfix.report.advice.finding import readable_way
+from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.plan_model import DeletionPlan
-from etcdfix.report.remedies import recovered_configuration
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.notes import Note
@@ -215,7 +215,7 @@ def _with_ways_out(cluster: Cluster, request: DeleteRequest, refusal: RefusedByR
                 refused=refusal.rule not in _LIFTED,
             ).remedy
         )
-    told = [f"{way.action}: {way.command}" for way in ways if way is not None]
+    told = [f"{way.action}: {way.command.line(request.again)}" for way in ways if way is not None]
     if not told:
         return refusal
     hint = "; ".join([*told, refusal.hint] if refusal.hint else told)

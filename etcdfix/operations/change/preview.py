@@ -18,10 +18,11 @@ from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
+from etcdfix.report.advice.finding import unsafe_deletion, ways_out
+from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.head import stakes_of
 from etcdfix.report.impact import loss_document
 from etcdfix.report.model import FollowUp
-from etcdfix.report.remedies import less_destructive_remedies, unsafe_deletion_request
 from etcdfix.report.render.text import text_lines
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RepeatedOptions
@@ -88,16 +89,15 @@ def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) 
             yield "What cannot be read, or waits for KMS, may depend on it too"
         yield ""
         yield f"See all of it: {again.impact(stored.key)}"
-    options = less_destructive_remedies(
-        with_candidate, again, readable=checked.readable, breaking=bool(checked.protected)
-    )
+    ways = ways_out(with_candidate, again, readable=checked.readable, breaking=bool(checked.protected))
+    options = [way.remedy for way in ways if way.kind is not WayKind.DELETE]
     if options:
         yield ""
         yield "Less destructive options:"
         for number, remedy in enumerate(options, start=1):
             yield f"  {number}. {remedy.action}"
             if remedy.command:
-                yield f"     {remedy.command}"
+                yield f"     {remedy.command.line(again)}"
     yield ""
     yield "What a deletion means:"
     if checked.protected:
@@ -374,7 +374,7 @@ def after_deletion_lines(checked: Preflight, again: RepeatedOptions) -> Iterator
     # Of every namespace: one value that cannot be read, wherever it is, fails the LIST of all.
     yield f"Look at what is left: {again.scan_of([resource])}"
     yield from _recovery_lines(resource, checked.alike.unread)
-    request = unsafe_deletion_request(found)
+    request = unsafe_deletion(found).line(again)
     if request:
         yield f"Already done; the API call that would have done the same: {request}"
     yield "Watch, on every API server:"

@@ -16,6 +16,8 @@ import msgspec
 from etcdfix.model import Confidence, Outcome, ReadableRevision
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought
 from etcdfix.operations.look.replacing import replacing
+from etcdfix.report.advice.finding import readable_way, repair_way, save_command
+from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.copies_model import (
     CopyPlace,
     Fit,
@@ -25,10 +27,7 @@ from etcdfix.report.copies_model import (
     PlaceKind,
     SurvivingCopy,
 )
-from etcdfix.report.earlier_revision import readable_way, save_command
 from etcdfix.report.model import Remedy
-from etcdfix.report.remedies import repair_way
-from etcdfix.report.ways import WayKind
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, Command, RepeatedOptions
@@ -208,14 +207,14 @@ class Assessor:
         match graded.place.kind:
             case PlaceKind.REVISION | PlaceKind.OLD_VALUE:
                 return again.get(key, revision=copy.at), save_command(
-                    key, self._layout.locate(key)[0].group_resource, copy.at, again
-                )
+                    key, self._layout.locate(key)[0].group_resource, copy.at
+                ).line(again)
             case PlaceKind.SNAPSHOT:
                 elsewhere = msgspec.structs.replace(again, source=("--snapshot", graded.place.path))
                 at = 0 if copy.newest else copy.at
                 return elsewhere.get(key, revision=at), save_command(
-                    key, self._layout.locate(key)[0].group_resource, at, elsewhere
-                )
+                    key, self._layout.locate(key)[0].group_resource, at
+                ).line(elsewhere)
             case PlaceKind.API_SERVER:
                 return "", again.rescue([key_word(key)])
             case _:

@@ -27,6 +27,8 @@ from etcdfix.operations.look.explain_parts import (
 )
 from etcdfix.operations.look.history import HistoryRequest, kept_revisions, look_into_history
 from etcdfix.readable_revision import ReadableRevisions, Sought
+from etcdfix.report.advice.finding import Beside, undetermined_way, ways_out
+from etcdfix.report.advice.ways import Way, WayKind, first_way_out, other_copies
 from etcdfix.report.explain import (
     ExplainReport,
     KeptReadable,
@@ -38,10 +40,7 @@ from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
 from etcdfix.report.history import HistoryReport
 from etcdfix.report.model import Remedy
-from etcdfix.report.next_steps import first_way_out, next_for_undetermined
 from etcdfix.report.origin import report_origin
-from etcdfix.report.remedies import Beside, other_copies, ways_out
-from etcdfix.report.ways import Way, WayKind
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
 from etcdfix.storagekey import display
@@ -291,7 +290,7 @@ def _next(found: Examination, ways: Sequence[Way], again: RepeatedOptions) -> Re
     """Return what to do first: of what waits for a configuration or a plugin, as a scan says it."""
     cause = found.verdict.cause
     if found.verdict.outcome is Outcome.UNDETERMINED and cause in {*KMS_DOUBTS, Cause.NO_CONFIGURATION}:
-        return next_for_undetermined({cause}, [key_word(found.stored.key)], again)
+        return undetermined_way({cause}, [key_word(found.stored.key)], again)
     return first_way_out(ways)
 
 

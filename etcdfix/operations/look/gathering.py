@@ -16,17 +16,15 @@ from etcdfix.examine_all import View
 from etcdfix.model import Evidence, Outcome, ReadableRevision, ServerBehaviour
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.repair import unasked
+from etcdfix.report.advice.finding import readable_way, ways_out
+from etcdfix.report.advice.ways import Way, WayKind, first_way_out
 from etcdfix.report.alike import Alike, OneOfMany, shown_digest, with_evidence
 from etcdfix.report.base import Reporter
-from etcdfix.report.earlier_revision import readable_way
 from etcdfix.report.finding import finding_from, is_finding, status_cause
 from etcdfix.report.first_step import FirstStep
 from etcdfix.report.key_loss import KeyLosses, Place, places_of
 from etcdfix.report.model import Finding, NewFindings, Remedy, Summary
-from etcdfix.report.next_steps import first_way_out
-from etcdfix.report.remedies import ways_out
 from etcdfix.report.tally import Tally
-from etcdfix.report.ways import Way, WayKind
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, display

@@ -8,10 +8,10 @@ from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
 from etcdfix.operations.look.get_output import WRONG
 from etcdfix.operations.look.missing import why_missing
+from etcdfix.report.advice.finding import ways_out
+from etcdfix.report.advice.ways import first_way_out
 from etcdfix.report.head import Stakes
-from etcdfix.report.next_steps import first_way_out
 from etcdfix.report.objects import Form, Shown, message_of
-from etcdfix.report.remedies import ways_out
 from etcdfix.resource_words import is_cluster_scoped
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import display

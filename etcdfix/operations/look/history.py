@@ -21,7 +21,8 @@ from etcdfix.model import Confidence, KeptRevision, Outcome, ReadableRevision, S
 from etcdfix.operations.look.field_changes import Comparable, field_changes
 from etcdfix.operations.look.history_log import KeyLog, ObjectNow, written
 from etcdfix.readable_revision import reads, tells_apart
-from etcdfix.report.earlier_revision import readable_way, revealed
+from etcdfix.report.advice.finding import readable_way, save_command
+from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.head import stakes_of
 from etcdfix.report.history import (
     Event,
@@ -32,7 +33,6 @@ from etcdfix.report.history import (
 from etcdfix.report.model import Remedy
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.report.origin import report_origin
-from etcdfix.report.ways import WayKind
 from etcdfix.rules import Rule
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
@@ -400,8 +400,7 @@ class Revisions:
             restore, note = self._restore(entry, same)
             if not restore and at:
                 assert self._place is not None  # a value was put
-                words = (*revealed(self._place.directory.group_resource), "-o", "json")
-                save = commands.get(key, *words, revision=at)
+                save = save_command(key, self._place.directory.group_resource, at)
         return msgspec.structs.replace(
             told, same_object=same, get=get, save=save, restore=restore, restore_note=note
         )

@@ -19,13 +19,12 @@ from etcdfix.graph.users import by_role
 from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.report.advice.finding import ways_out
+from etcdfix.report.advice.ways import Way, first_way_out
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
 from etcdfix.report.impact import Dependents, Identity, ImpactReport, UserGroup
 from etcdfix.report.model import Finding, Remedy
-from etcdfix.report.next_steps import first_way_out
-from etcdfix.report.remedies import ways_out
-from etcdfix.report.ways import Way
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.commands import NO_COMMAND, Command, RepeatedOptions
 from etcdfix.text.safetext import quote_command

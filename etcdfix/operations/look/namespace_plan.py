@@ -31,11 +31,10 @@ from etcdfix.operations.look.namespace_apis import (
     webhook_steps,
 )
 from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.report.advice.finding import unsafe_deletion, ways_out
+from etcdfix.report.advice.ways import Way, WayKind, first_way_out, recovered_configuration, risks_to_accept
 from etcdfix.report.model import Remedy
 from etcdfix.report.namespace import NamespaceStep
-from etcdfix.report.next_steps import first_way_out
-from etcdfix.report.remedies import recovered_configuration, unsafe_deletion_request, ways_out
-from etcdfix.report.ways import Way, WayKind, risks_to_accept
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import display
 from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, delete, look
@@ -283,7 +282,7 @@ class NamespacePlan:
         if self._run.of_kine:
             yield step(
                 f"{only or 'Use the API: '}let an API server delete it the unsafe way, {what}",
-                Command(text=unsafe_deletion_request(found)),
+                unsafe_deletion(found),
                 f"Nothing of etcdfix writes to kine. {warning}".rstrip(),
                 display(key),
             )

@@ -36,6 +36,7 @@ from etcdfix.operations.look.plan_steps import (
     what_it_is,
 )
 from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.report.advice.finding import repair_risks
 from etcdfix.report.model import API_VERSION
 from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.report.plan_model import (
@@ -49,7 +50,6 @@ from etcdfix.report.plan_model import (
     declaration,
 )
 from etcdfix.report.planfile import sealed
-from etcdfix.report.remedies import repair_risks
 from etcdfix.report.rows import Rows
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.rules import Rule, acceptance

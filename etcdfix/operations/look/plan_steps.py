@@ -20,13 +20,12 @@ from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, GroupResource, Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.report.earlier_revision import save_command
+from etcdfix.report.advice.finding import save_command, undetermined_way
+from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.head import entry_stake
 from etcdfix.report.model import Remedy
-from etcdfix.report.next_steps import next_for_undetermined
 from etcdfix.report.plan_model import PlanEntry, PlanGroup, PlanStep, deletion_waits, meaning
 from etcdfix.report.planfile import plan_key
-from etcdfix.report.remedies import recovered_configuration
 from etcdfix.report.rows import Rows
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.words import counted
@@ -213,7 +212,7 @@ def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> P
     """
     which = "This one" if kept == 1 else "The one whose loss is the worst"
     key = plan_key(worst)
-    save = save_command(key, GroupResource(worst.group, worst.resource), worst.readable_revision, again)
+    save = save_command(key, GroupResource(worst.group, worst.resource), worst.readable_revision).line(again)
     if again.of_a_file:
         return PlanStep(
             "See earlier revisions, which this file still holds",
@@ -242,7 +241,7 @@ def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> P
 
 def kms_step(cause: str | None, again: RepeatedOptions) -> Remedy:
     """Return what comes first for values of which nothing is proven, since KMS did not open them."""
-    way = next_for_undetermined({cause or ""}, (), again)
+    way = undetermined_way({cause or ""}, (), again)
     assert way is not None  # there is a cause
     return way
 

@@ -18,6 +18,7 @@ from etcdfix.inputs.inputfile import MAX_REPORT_BYTES, SPOILED, Readable, mapped
 from etcdfix.inputs.jsonparts import CUT, MOST_PIECE_BYTES, DocumentCut, beginning, members, piece
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.model import Outcome
+from etcdfix.report.advice.whole import PLUGIN_REMEDIES, WELL
 from etcdfix.report.base import Reporter
 from etcdfix.report.formats.of_saved import SAVED_KINDS
 from etcdfix.report.model import (
@@ -31,7 +32,6 @@ from etcdfix.report.model import (
     read_command,
     written_command,
 )
-from etcdfix.report.next_steps import PLUGIN_REMEDIES, WELL
 from etcdfix.report.report_file import ReportFile
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.causes import Cause

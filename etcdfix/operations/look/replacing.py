@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from etcdfix.report.ways import risks_to_accept
+from etcdfix.report.advice.ways import risks_to_accept
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.deletability import Deletability, deletability_of

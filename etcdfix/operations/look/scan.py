@@ -20,6 +20,7 @@ from etcdfix.model import Outcome, key_id_digest
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.gathering import SAMPLE, Gathering
 from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
+from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem
 from etcdfix.report.base import Reporter
 from etcdfix.report.baseline import Baseline
 from etcdfix.report.model import (
@@ -28,12 +29,6 @@ from etcdfix.report.model import (
     KMSPluginSummary,
     KMSSummary,
     Summary,
-)
-from etcdfix.report.next_steps import (
-    awaited_plugins,
-    next_way_out,
-    plugin_problems,
-    undetermined_problem,
 )
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.report.tally import CAP, Tally
@@ -167,7 +162,7 @@ def run_scan(
     )
     suggested = [] if below else likely_prefixes(not_object_sample)
     prefix = request.layout.prefix
-    summary.next = next_way_out(
+    summary.next = first_step(
         summary,
         first,
         request.scope.words,

@@ -22,7 +22,6 @@ from etcdfix.report.model import (
     Summary,
     ValueKind,
 )
-from etcdfix.report.next_steps import next_steps
 from etcdfix.text.words import counted
 
 _MOST_ROWS: Final = 10_000
@@ -117,7 +116,7 @@ class HTMLReporter(Reporter):
             next=summary.next,
             incomplete=_reasons(conclusion) if incomplete else None,
             losses=[*map(_loss, summary.key_loss)],
-            steps=next_steps(summary, of_kine=conclusion.source.type == "kine"),
+            steps=[],
             tables=[*_tables(summary)],
             foot=scan_introduction(self._header, conclusion.source),
         )

@@ -11,7 +11,6 @@ from etcdfix.report.base import Output, Reporter, fit
 from etcdfix.report.formats.text import scan_introduction, shown_transformer
 from etcdfix.report.head import counts_as_incomplete, found_line, head_lines
 from etcdfix.report.model import Conclusion, Finding, Header, KMSSummary, Summary
-from etcdfix.report.next_steps import next_steps
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
@@ -123,12 +122,6 @@ class TableReporter(Reporter):
                 )
             if len(summary.by_severity) > _MOST_STAKES:
                 line(f"  and {len(summary.by_severity) - _MOST_STAKES} more: by_severity of -o json")
-        steps = next_steps(summary, of_kine=conclusion.source.type == "kine")
-        if steps:
-            line()
-            line("What to do next")
-            for number, step in enumerate(steps, start=1):
-                line(f"  {number}. {safe_text(step)}")
 
     def _warned(self, conclusion: Conclusion) -> int:
         """Return how many keys have a warning and are not wrong."""

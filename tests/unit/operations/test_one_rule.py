@@ -18,11 +18,12 @@ from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_clu
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.proof import check_proof
 from etcdfix.remediation.preflight.similar_values import look_at_all
-from etcdfix.report.model import Summary
-from etcdfix.report.next_steps import next_steps
+from etcdfix.report.advice.whole import doubt_in
+from etcdfix.report.model import TransformerSummary
 from etcdfix.report.plan_model import DECLARE_KEY_LOST
 from etcdfix.rules import MEANINGS, Rule
 from etcdfix.verdicts.deletability import IDENTITY as UNENCRYPTED
+from etcdfix.verdicts.key_loss import BY_NUMBERS, KeyDoubt
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import base, examiner_of, request_for, scan_to
 from tests.support.objects import IDENTITY, KEY_1, aesgcm, configuration, provider
@@ -122,13 +123,15 @@ def test_they_agree(name: str, tmp_path: Path) -> None:
 
 def lost_by(report: dict[str, Any]) -> set[str]:
     """Return the transformers whose key or configuration a scan blames."""
-    blame = ("that is the configuration", "the key may have had other bytes for a time")
-    steps = next_steps(msgspec.convert(report["summary"], Summary))
+    entries = msgspec.convert(report["summary"]["by_transformer"], list[TransformerSummary])
     return {
-        entry["transformer"]
-        for entry in report["summary"]["by_transformer"]
-        for step in steps
-        if f" under {entry['transformer']} " in step and any(words in step for words in blame)
+        entry.transformer
+        for entry in entries
+        if entry.transformer != "identity"
+        and (
+            doubt_in(entry) in BY_NUMBERS
+            or (doubt_in(entry) is KeyDoubt.NONE and KeyDoubt.IN_BETWEEN in entry.likely_doubts)
+        )
     }
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from etcdfix.model import Evidence, ReadableRevision, Repair, RepairKind, RepairProof
 from etcdfix.report import alike
+from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.alike import Alike, OneOfMany
 from etcdfix.report.finding import finding_from
 from etcdfix.report.key_loss import places_of
 from etcdfix.report.model import FindingEvidence
-from etcdfix.report.remedies import ways_out
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts import kinds
 from etcdfix.verdicts.causes import Cause

@@ -191,7 +191,7 @@ def check_revision(source: Source) -> Iterator[Check]:
             "state, or --revision names an old one",
             "if it was restored from a snapshot, the API servers' caches are of later revisions: first etcdfix scan; "
             "only where it finds nothing wrong, restart them",
-            scan(source=Part.NOW),
+            scan(source=[Part.NOW]),
         )
     else:
         yield ok("revision", _kept(source, told))

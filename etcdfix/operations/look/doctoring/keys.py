@@ -14,9 +14,9 @@ from etcdfix.examine_jobs import Helpers
 from etcdfix.model import Outcome
 from etcdfix.operations.look.doctoring.check import fail, ok, unknown, warn
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
+from etcdfix.report.advice.whole import PLUGIN_REMEDIES
 from etcdfix.report.base import fit
 from etcdfix.report.doctor import Check, State
-from etcdfix.report.next_steps import PLUGIN_REMEDIES
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes
 from etcdfix.text.commands import scan

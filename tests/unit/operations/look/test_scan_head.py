@@ -233,7 +233,7 @@ def test_a_narrow_scope_says_no_more_than_it_saw() -> None:
     assert (
         lines[0] == "NOTHING WRONG FOUND in 2 objects in scope of the snapshot; the rest was not looked at."
     )
-    assert lines[1] == "Next: Scan everything: only this scope was looked at"
+    assert lines[1] == "Next: Scan everything: only this scope was scanned"
     assert shlex.split(lines[2]) == ["etcdfix", "scan", *AGAIN.source, *AGAIN.reading]
     (one,) = lost(1)
     lines = head(lost(3), one)

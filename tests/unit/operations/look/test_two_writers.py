@@ -47,7 +47,7 @@ def test_what_the_other_server_wrote_is_never_damaged(server: str, jobs: int) ->
     assert shlex.split(way.command.text) == [
         "etcdfix",
         "encryption",
-        "diff",
+        "check",
         str(CASES / f"05-enc-{server}.json"),
         "FILE",
     ]

@@ -163,7 +163,7 @@ def test_how_much_history_is_kept(value: bytes | None, compacted: int | None, st
 def test_before_a_restart_comes_a_scan() -> None:
     (check,) = check_revision(MemorySource({"compact_rev_key": b"2000"}))
     assert "first etcdfix scan; only where it finds nothing wrong, restart them" in check.next_step
-    assert check.command == scan(source=Part.NOW)
+    assert check.command == scan(source=[Part.NOW])
 
 
 # The configuration

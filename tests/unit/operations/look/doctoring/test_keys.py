@@ -203,7 +203,7 @@ def test_where_kms_does_not_answer_too() -> None:
     first, *_ = looked_at(wrapped, config=KMS)
     assert first.next_step.startswith(FIRST_SCAN)
     down = PluginReport("v2", "vault", "unix:///k.sock", state=PluginState.UNREACHABLE, message="why")
-    assert next(check_plugins(KMS, [down])).next_step.startswith(f"{MEMORY}See that it runs")
+    assert next(check_plugins(KMS, [down])).next_step.startswith(f"{MEMORY}Check that the plugin runs")
     assert next(check_plugins(KMS, [down], past=True)).next_step.startswith(FIRST_SCAN)
 
 

@@ -1,0 +1,260 @@
+"""Ways out: what each of them does, how they are ranked, and those that one value and many values share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from etcdfix.report.model import Remedy
+from etcdfix.rules import Rule
+from etcdfix.text import commands
+from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.deletability import LOST_KEY, risks_of
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.protected import protected_reason
+
+
+class WayKind(StrEnum):
+    """What a way out does, the first to be done first."""
+
+    REPAIR = "repair"
+    """It puts the stored bytes right."""
+    CURE = "cure"
+    """It changes the configuration, or what stands around the value; or it finds out more."""
+    PUT_BACK = "put-back"
+    """It writes an earlier revision over the value."""
+    SAVE = "save"
+    """It saves an earlier revision."""
+    RESCUE = "rescue"
+    """It saves what API servers may still hold in memory."""
+    HEAL = "heal"
+    """It has an API server write the value anew from its memory."""
+    COPIES = "copies"
+    """It looks for every other copy."""
+    DELETE = "delete"
+    """After it the object is gone."""
+
+
+_ORDER: Final = [*WayKind]
+
+
+class Way(NamedTuple):
+    """One way out, and what it does."""
+
+    remedy: Remedy
+    kind: WayKind = WayKind.CURE
+
+
+def ranked(ways: Iterable[Way], run: RunOptions) -> list[Way]:
+    """Return ways out in the order in which they are tried: a deletion last, before it what has no command."""
+
+    def place(way: Way) -> tuple[bool, bool, int]:
+        return way.kind is WayKind.DELETE, not way.remedy.command, _ORDER.index(way.kind)
+
+    return sorted((way._replace(remedy=bound(way.remedy, run)) for way in ways), key=place)
+
+
+def bound(remedy: Remedy, run: RunOptions) -> Remedy:
+    """Return a way out whose command is a line already."""
+    return msgspec.structs.replace(remedy, command=Command(text=remedy.command.line(run)))
+
+
+def first_way(ways: Sequence[Way]) -> Way | None:
+    """Return the first of ranked ways out; None where there is none but a deletion."""
+    return ways[0] if ways and ways[0].kind is not WayKind.DELETE else None
+
+
+def first_way_out(ways: Sequence[Way]) -> Remedy | None:
+    """Return what :func:`first_way` says to do."""
+    first = first_way(ways)
+    return first.remedy if first is not None else None
+
+
+def risks_to_accept(found: Examination, *, breaking: bool = False) -> list[Rule]:
+    """Return the rules to accept before an unreadable value is replaced or deleted."""
+    breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
+    return [*([Rule.CLUSTER_BREAKING] if breaking else []), *risks_of(found)]
+
+
+MAY_BE_CACHED: Final = LOST_KEY | {
+    Cause.UNKNOWN_ENVELOPE,
+    Cause.KEY_RENAMED,
+    Cause.STORAGE_PREFIX_CHANGED,
+    Cause.ASSOCIATED_DATA_UNKNOWN,
+}
+"""An API server that ran before may still hold the object."""
+
+_COPY = "Change the file of the API servers only after the copy opens the values."
+_CONFIGURATION: dict[Cause, tuple[str, str]] = {
+    Cause.RESOURCE_NOT_CONFIGURED: (
+        "Add an entry for the resource to the EncryptionConfiguration, with the provider that wrote the value",
+        "Put the entry above any wildcard and keep identity in its list. Then reload every API server.",
+    ),
+    Cause.PROVIDER_MISSING: (
+        "Add the missing provider to a COPY of the configuration, and try the copy",
+        f"Put the provider below the current one; a KMS provider needs the name in the value. {_COPY}",
+    ),
+    Cause.KEY_NAME_MISSING: (
+        "Find the original key in a backup, add it to a COPY of the configuration, and try the copy",
+        f"Add the old key under its old name, below the current write key. {_COPY}",
+    ),
+    Cause.PLAINTEXT_NOT_ALLOWED: (
+        "Add identity as the last provider of the resource, then rewrite the objects",
+        "Rewriting encrypts them with the current write key. After that you can remove identity.",
+    ),
+    Cause.KEY_RENAMED: (
+        "Give the key that wrote the value its old name and place in the configuration",
+        "The message says where the key stands now. Put it below the current write key.",
+    ),
+    Cause.WRONG_KEY: (
+        "Find the original key in a backup: the configured one has other bytes. Try that file",
+        f"Look at the files of other control-plane nodes, and at their backups. {_COPY}",
+    ),
+    Cause.AUTHENTICATION_FAILED: (
+        "Find the original key in a backup, and try that file: the configured one may have other bytes",
+        "The value does not show whether the key is wrong or the value is damaged.",
+    ),
+    Cause.STORAGE_PREFIX_CHANGED: (
+        "Let API servers read the value below the storage prefix under which it was written",
+        "The message names that prefix. The value is whole, but it stands in another place.",
+    ),
+    Cause.ASSOCIATED_DATA_UNKNOWN: (
+        "Find the complete etcd key under which it was written: a proxy's namespace, another --etcd-prefix",
+        "The encryption key is right and the object is whole. It opens when it is read below the old prefix.",
+    ),
+}
+
+KMS_ADVICE: Final[dict[Cause, tuple[str, str]]] = {
+    Cause.KMS_KEY_UNKNOWN: (
+        "Find the KMS key and cancel its deletion if one is scheduled; delete no objects",
+        "The key may be disabled, or in another region or account. The summary has the SHA-256 of its key id.",
+    ),
+    Cause.KMS_DENIED: (
+        "Let the KMS plugin decrypt again (policy, credentials), then scan again; delete no objects",
+        "Look at the policy of the key that the values name, and at the user that the plugin runs as.",
+    ),
+    Cause.KMS_UNREACHABLE: (
+        "Start the KMS plugin again, then scan again; delete no objects",
+        "--kms-endpoint NAME=unix:///PATH says where it listens. The values are most likely whole.",
+    ),
+    Cause.KMS_UNPROVEN: (
+        "Check that the KMS plugin has the keyring of this cluster, then scan again; delete no objects",
+        "Scan everything under its provider. The verdict needs other values under the same key id that open.",
+    ),
+}
+"""What to do about values that wait for KMS, by cause, the first to be done first; and what to know about it."""
+
+_KEY_MISSING = frozenset({Cause.NO_CONFIGURATION, *LOST_KEY} - {Cause.RESOURCE_NOT_CONFIGURED})
+# Behind a plugin there are no key bytes to compare: it is the plugin's keyring that may be another one.
+_OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
+
+
+def recovered_configuration(causes: Collection[Cause], transformer: str, run: RunOptions) -> Remedy | None:
+    """Return how to recover a configuration that a server of k3s or RKE2 keeps; None where it would not help.
+
+    Args:
+        causes: Of values that do not open.
+        transformer: Under which they were written.
+        run: Says whether one is kept.
+    """
+    if not run.keeps_configuration or transformer.startswith("kms/") or _KEY_MISSING.isdisjoint(causes):
+        return None
+    return Remedy(
+        "Recover the EncryptionConfiguration that k3s or RKE2 keeps in this datastore, with the server's token",
+        Command(text=commands.recover(["FILE"]).line(run)),
+        "FILE is server/token of a server, or a copy of it. The command writes nothing.",
+    )
+
+
+def two_writers(words: Sequence[str]) -> list[Way]:
+    """Return what to do where API servers seem to write with different bytes under one key name.
+
+    Args:
+        words: The values, as words of a command.
+    """
+    compare = Remedy(
+        "Compare the encryption configurations of all API servers: two of them seem to use different keys",
+        commands.encryption_check(),
+        "Copy the file from every control-plane node, and add a FILE for each further one.",
+    )
+    see = Remedy(
+        "Then see which values the file of another API server opens",
+        commands.encryption_try(words),
+        "Both keys are needed until every value is rewritten. Give each its own name, in one file for all servers.",
+    )
+    return [Way(compare), Way(see)]
+
+
+def configuration_ways(causes: Iterable[Cause], transformer: str, words: Sequence[str]) -> list[Way]:
+    """Return what to change in the configuration, or behind its plugin; empty where that is not the cause.
+
+    Args:
+        causes: Of values that do not open.
+        transformer: Under which they were written.
+        words: The values, as words of a command.
+    """
+    ways: dict[str, Way] = {}
+    for cause in causes:
+        text, scope = _CONFIGURATION.get(cause), words
+        if cause in _OTHER_BYTES and transformer.startswith("kms/"):
+            # What a plugin says of one value is proven by what it does for others.
+            text, scope = KMS_ADVICE[Cause.KMS_UNPROVEN], ()
+        if text is not None:
+            action, note = text
+            later = (
+                " Do not restart API servers before you save their memory." if cause in MAY_BE_CACHED else ""
+            )
+            command = commands.scan(*scope, reading=[Part.CONFIGURATION])
+            ways.setdefault(action, Way(Remedy(action, command, f"{note}{later}")))
+    return [*ways.values()]
+
+
+def from_memory(words: Sequence[str], *, lost: bool) -> list[Way]:
+    """Return how to save what API servers hold in memory, and to write it anew where the encryption key is lost.
+
+    Args:
+        words: Keys, or ``--from-report`` and a file; with none, the ways have no command.
+        lost: The encryption key of the values is lost.
+    """
+    many = words[:1] == ["--from-report"]
+    save = Remedy(
+        "Do not restart the API servers. Save what they still have in memory before anything else",
+        commands.rescue(words) if words else NO_COMMAND,
+        "An API server that has run since before the loss may still hold the "
+        f"{'objects' if many else 'object'}. A restart ends that, and so does the deletion of one unreadable object.",
+    )
+    heal = Remedy(
+        f"Then have an API server rewrite {'them' if many else 'it'} from memory: a dry run first",
+        commands.heal(words),
+        f"Use it where the key is lost for ever. {'Each' if many else 'It'} keeps its key and uid. "
+        "First save everything of the kind in DIR.",
+    )
+    return [Way(save, WayKind.RESCUE), *([Way(heal, WayKind.HEAL)] if lost and words else [])]
+
+
+def other_copies(*words: str, many: bool = False) -> Way:
+    """Return how to look for every other copy of a key, or of all values of a lost key.
+
+    Args:
+        words: A key, or ``--from-report`` and a file.
+        many: Of all values of a lost key.
+    """
+    look = Remedy(
+        f"Look for every other copy of {'them' if many else 'it'}: in etcd's log, older snapshots, backups",
+        commands.copies(*words, options=[Part.OTHER_PLACES]),
+        "It prints the command for each copy. Drop the options that you have no file for.",
+    )
+    return Way(look, WayKind.COPIES)
+
+
+def with_configuration(words: Sequence[str]) -> Remedy:
+    """Return what to do where no configuration was given for encrypted values."""
+    return Remedy(
+        "Scan again with the EncryptionConfiguration of the API servers",
+        commands.scan(*words, reading=[Part.CONFIGURATION]),
+        "The API server's flag --encryption-provider-config has its path.",
+    )

@@ -1,0 +1,186 @@
+"""What to do about a lost encryption key, about KMS plugins, and first of all after a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import msgspec
+
+from etcdfix.report.advice.finding import undetermined_way
+from etcdfix.report.advice.ways import (
+    Way,
+    WayKind,
+    bound,
+    configuration_ways,
+    from_memory,
+    other_copies,
+    ranked,
+    recovered_configuration,
+    two_writers,
+)
+from etcdfix.report.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
+from etcdfix.report.tally import OTHERS
+from etcdfix.text import commands
+from etcdfix.text.commands import Part, RunOptions
+from etcdfix.text.words import counted
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
+
+_REPORT: Final = "report.json"
+
+
+def doubt_in(entry: TransformerSummary) -> KeyDoubt:
+    """Say what the failures under one encryption key point at: the key or the configuration, or single objects."""
+    opened = entry.keys - entry.failures - entry.undetermined
+    return doubt_by_numbers(opened=opened, failed=entry.failures, damaged=entry.damaged)
+
+
+def ways_of_lost_key(
+    causes: Collection[Cause],
+    transformer: str,
+    words: Sequence[str],
+    run: RunOptions,
+    *,
+    differing: bool = False,
+    kept: tuple[int, Remedy] | None = None,
+) -> list[Way]:
+    """Return the ways out for all values of a lost encryption key; none of them deletes.
+
+    Args:
+        causes: Why the values do not open.
+        transformer: Under which they were written.
+        words: Their resources, as words of a command.
+        run: What was read, and how.
+        differing: API servers seem to write with different bytes under the key's name.
+        kept: Of how many an earlier revision still reads, and how the first of them is saved.
+    """
+    ways = []
+    recovered = recovered_configuration(causes, transformer, run)
+    if recovered is not None:
+        ways.append(Way(recovered))
+    if differing:
+        ways += two_writers(words)
+    ways += configuration_ways(causes, transformer, words)
+    if kept is not None:
+        count, first = kept
+        have = "has" if count == 1 else "have"
+        saved = Remedy(
+            f"Save the readable revision that {counted(count, 'value')} of them still {have}",
+            first.command,
+            f"The command saves the first; etcdfix explain KEY has another. {first.note}",
+        )
+        ways.append(Way(saved, WayKind.SAVE))
+    report = ["--from-report", _REPORT]
+    for way in from_memory(report, lost=not differing):
+        note = f"{way.remedy.note} {_REPORT} is a scan of everything, saved with -o json --output-file."
+        ways.append(way._replace(remedy=msgspec.structs.replace(way.remedy, note=note)))
+    return ranked([*ways, other_copies(*report, many=True)], run)
+
+
+def first_step(
+    summary: Summary,
+    first: Remedy | None,
+    words: Sequence[str],
+    run: RunOptions,
+    *,
+    whole: bool,
+    prefixes: Sequence[str] | None = None,
+    elsewhere: Sequence[str] = (),
+    prefix: str = "",
+) -> Remedy | None:
+    """Return the one thing to do after a scan; None where nothing is wrong and everything was seen.
+
+    Args:
+        summary: All counts.
+        first: The first way out of the worst that is wrong; None where nothing is.
+        words: The scope that was scanned, as words of a command.
+        run: What was read, and how.
+        whole: Everything in scope was seen.
+        prefixes: Where the keys seem to be, where none lies below the storage prefix; else None.
+        elsewhere: Other storage prefixes that hold keys too.
+        prefix: The storage prefix.
+    """
+    if prefixes is not None:
+        if not prefixes:
+            return Remedy("Check --etcd-prefix, and that this is the etcd of the API servers")
+        there = commands.scan(*words).line(_below(prefixes[0], run))
+        return Remedy("Look where the keys of Kubernetes seem to be", commands.Command(text=there))
+    undetermined = {c.cause for c in summary.by_cause if c.outcome == "undetermined"}
+    if first is None or Cause.NO_CONFIGURATION in undetermined:
+        examples = (entry.example for entry in summary.by_cause if entry.outcome == "undetermined")
+        example = next((found for one in examples if (found := _as_named(one)) is not None), None)
+        first = undetermined_way(undetermined, words, run, example=example) or first
+    if first is not None:
+        return first
+    if elsewhere:
+        other = elsewhere[0].rstrip("/")
+        there = commands.scan(other).line(_below(other, run))
+        return Remedy(f"Scan the keys under {other} too", commands.Command(text=there))
+    if not whole:
+        return bound(Remedy("See why the scan is incomplete, then scan again", commands.scan(*words)), run)
+    if words and list(words) != [prefix.rstrip("/")]:
+        return bound(Remedy("Scan everything: only this scope was scanned", commands.scan()), run)
+    return None
+
+
+def _below(prefix: str, run: RunOptions) -> RunOptions:
+    layout = run.layout[len(run.part(Part.PREFIX)) :]
+    return msgspec.structs.replace(run, layout=("--etcd-prefix", prefix, *layout))
+
+
+def _as_named(shown: str) -> bytes | None:
+    """Return the etcd key that is shown so; None where it could be another one."""
+    return shown.encode() if shown.startswith("/") and shown.isprintable() and "\\" not in shown else None
+
+
+WELL: Final = frozenset({"ok", "not-asked"})
+"""States of a plugin about which nothing is to be done."""
+
+PLUGIN_REMEDIES: Final = {
+    "no-socket": "start the plugin, or name its socket with --kms-endpoint NAME=unix:///PATH",
+    "unreachable": "check that the plugin runs and answers, or name its socket with --kms-endpoint NAME=unix:///PATH",
+    "socket-denied": "run as a user who may open the socket",
+    "denied": "give the plugin its rights in the KMS again; the plugin's log has more",
+    "wrong-version": "make the apiVersion of the provider fit the plugin",
+    "unhealthy": "read the plugin's log; its refusals prove nothing until it is healthy",
+    "gave-up": "find out why the plugin stopped answering, then scan again",
+}
+"""What to do about a plugin in each state but ``ok`` and ``not-asked``."""
+
+
+def plugin_troubles(kms: KMSSummary | None) -> list[str]:
+    """Return a sentence for each plugin that was not as it should be."""
+    return [_trouble(plugin) for plugin in _troubled(kms)]
+
+
+def undetermined_problem(summary: Summary) -> str:
+    """Return why a report with undetermined keys is not complete; "" where there are none."""
+    return f"undetermined: {counted(summary.undetermined, 'key')}" if summary.undetermined else ""
+
+
+def plugin_problems(kms: KMSSummary | None) -> list[str]:
+    """Return those of :func:`plugin_troubles` that leave values undetermined: an unhealthy plugin may still answer."""
+    return [_trouble(plugin) for plugin in _troubled(kms) if plugin.state != "unhealthy"]
+
+
+def awaited_plugins(summary: Summary) -> KMSSummary | None:
+    """Return the plugins for which something that was looked at waits; a value may also wait for its definition."""
+    kms = summary.kms
+    if kms is None or any(c.cause == Cause.OWNER_UNKNOWN for c in summary.by_cause):
+        return kms
+    awaited = {entry.transformer for entry in summary.by_transformer if entry.undetermined}
+    if OTHERS in awaited:
+        return kms
+    return msgspec.structs.replace(kms, plugins=[one for one in kms.plugins if one.transformer in awaited])
+
+
+def _troubled(kms: KMSSummary | None) -> list[KMSPluginSummary]:
+    return [plugin for plugin in kms.plugins if plugin.state not in WELL] if kms is not None else []
+
+
+def _trouble(plugin: KMSPluginSummary) -> str:
+    return (
+        f"KMS plugin of {plugin.transformer} at {plugin.endpoint}: {plugin.message or plugin.state}; "
+        f"{PLUGIN_REMEDIES[plugin.state]}"
+    )

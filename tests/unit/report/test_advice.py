@@ -1,0 +1,358 @@
+"""Ways out: one ranked list, least destructive first, and nothing deleted without proof."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import product
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.cli.keys import named_key
+from etcdfix.model import (
+    DecodedObject,
+    GroupVersionKind,
+    Inconsistency,
+    Outcome,
+    ReadableRevision,
+    Repair,
+    RepairKind,
+    RepairProof,
+    ServerBehaviour,
+)
+from etcdfix.report.advice.finding import Beside, ways_out
+from etcdfix.report.advice.ways import WayKind, first_way
+from etcdfix.report.advice.whole import first_step, ways_of_lost_key
+from etcdfix.report.model import CauseSummary, Remedy, Summary
+from etcdfix.text.commands import ACKNOWLEDGEMENT, RunOptions
+from etcdfix.verdicts.causes import CATALOGUE, Cause
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import Deletability, deletability_of
+from etcdfix.verdicts.examination import Examination
+from tests.support.documented_commands import check
+from tests.support.examinations import examination
+
+KEY = "/registry/secrets/shop/web"
+UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
+NOW = ReadableRevision(11, 9, True)
+LIVE = RunOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml"))
+KINE = RunOptions(source=("--kine", "state.db"), reading=("--encryption-config", "c.yaml"))
+FILE = RunOptions(source=("--snapshot", "old.db"))
+CASES = [
+    (cause, outcome)
+    for cause, info in CATALOGUE.items()
+    for outcome in info.outcomes
+    if outcome is not Outcome.READABLE
+]
+HOSTILE_KEYS = [
+    b"/registry/secrets/shop/$(reboot)",
+    b"/registry/secrets/shop/a b;c'd\"e`f`",
+    b"/registry/secrets/-n/--help",
+    b"/registry/secrets/shop/\xff\xfe",
+    b"/registry/secrets/shop/a\n\x1b]0;x\x07",
+    "/registry/secrets/shop/\u202egnp.exe".encode(),
+    b"/registry/secrets/shop/a?b=c&d#e%2f",
+]
+TAG = Repair(RepairKind.BIT, "bit 3 of byte 9 of the ciphertext turned back", RepairProof.TAG)
+UNPROVEN = Repair(RepairKind.PREFIX, "one bit of the prefix k8s:enc:… put back", RepairProof.NONE)
+
+
+def found_with(
+    cause: Cause, outcome: Outcome = Outcome.DECRYPT_FAILURE, key: bytes | str = KEY
+) -> Examination:
+    """Return an examination as the judge would have made it."""
+    return examination(
+        key,
+        outcome=outcome,
+        cause=cause,
+        breaks_responses=cause is Cause.RAW_JSON_INVALID,
+        belongs_to=examination(key).stored.key if cause is Cause.VALUE_MOVED else b"",
+    )
+
+
+def lines(found: Examination, run: RunOptions = LIVE, **options: Any) -> dict[WayKind, str]:
+    """Return the command of the first way out of each kind."""
+    ways = reversed(ways_out(found, run, **options))
+    return {way.kind: way.remedy.command.line(run) for way in ways}
+
+
+def accepted(line: str) -> list[str]:
+    words = shlex.split(line)
+    return [words[at + 1] for at, word in enumerate(words) if word == "--accept"]
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+@pytest.mark.parametrize("run", [LIVE, KINE, FILE, RunOptions()])
+def test_the_least_destructive_comes_first_and_deletion_last(
+    cause: Cause, outcome: Outcome, run: RunOptions
+) -> None:
+    ways = ways_out(found_with(cause, outcome), run, readable=NOW)
+    first = first_way(ways)
+    assert first is not None
+    assert first == ways[0]
+    kinds = [way.kind for way in ways if way.remedy.command]
+    assert kinds == sorted(kinds, key=[*WayKind].index)
+    deletes = [way.kind is WayKind.DELETE for way in ways]
+    assert deletes == sorted(deletes)
+    assert len({way.remedy.action for way in ways}) == len(ways)
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_only_what_is_proven_and_not_curable_is_offered_for_deletion(cause: Cause, outcome: Outcome) -> None:
+    found = found_with(cause, outcome)
+    offered = any(ACKNOWLEDGEMENT in way.remedy.command.line(LIVE) for way in ways_out(found, LIVE))
+    never = cause in {Cause.ALLOCATOR_DAMAGED, Cause.ENVELOPE_DAMAGED}
+    assert offered is (deletability_of(found) is Deletability.DELETABLE and not never)
+    if outcome is Outcome.UNDETERMINED or CATALOGUE[cause].curable_by_configuration:
+        assert not any("delete" in way.remedy.command.line(LIVE) for way in ways_out(found, LIVE))
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_every_command_is_one_that_click_takes(cause: Cause, outcome: Outcome) -> None:
+    for key, run in product([KEY.encode(), *HOSTILE_KEYS], [LIVE, KINE, FILE]):
+        found = msgspec.structs.replace(found_with(cause, outcome, key), repair=UNPROVEN)
+        for way in ways_out(found, run, readable=NOW):
+            line = way.remedy.command.line(run)
+            assert line.isprintable()
+            words = shlex.split(line)
+            if words[:1] == ["etcdfix"] and cause is not Cause.KMS_UNPROVEN:
+                assert any(named_key(word) == key for word in words if word.startswith(("/", "base64:")))
+            if key == KEY.encode():
+                check(words[: words.index("|")] if "|" in words else words)
+
+
+@pytest.mark.parametrize(("cause", "outcome"), CASES)
+def test_nothing_that_etcdfix_writes_is_offered_for_kine(cause: Cause, outcome: Outcome) -> None:
+    found = msgspec.structs.replace(found_with(cause, outcome), repair=TAG)
+    ways = ways_out(found, KINE, readable=NOW)
+    assert ways
+    for way in ways:
+        words = shlex.split(way.remedy.command.line(KINE))
+        assert words[:1] != ["etcdctl"]
+        assert words[:1] != ["etcdfix"] or words[1] not in {"delete", "restore", "repair", "reencrypt"}
+    assert WayKind.PUT_BACK not in {way.kind for way in ways}
+
+
+@pytest.mark.parametrize(
+    "run", [FILE, msgspec.structs.replace(LIVE, source=("--endpoints", "e:1", "--revision", "7"))]
+)
+def test_a_change_is_made_to_the_live_cluster_as_it_is_now(run: RunOptions) -> None:
+    found = found_with(Cause.ZEROED_VALUE, Outcome.DECODE_FAILURE)
+    told = lines(found, run, readable=NOW)
+    assert told[WayKind.DELETE].startswith(f"etcdfix delete {KEY} ")
+    for line in (
+        told[WayKind.DELETE],
+        lines(msgspec.structs.replace(found, repair=TAG), run)[WayKind.REPAIR],
+    ):
+        assert "--snapshot" not in line
+        assert "--revision" not in line
+        assert line.split(" --dry-run")[0].endswith(("--reason REASON", ACKNOWLEDGEMENT))
+    assert WayKind.PUT_BACK not in told
+    assert told[WayKind.SAVE].startswith("etcdfix get")
+    assert "--revision 11" in told[WayKind.SAVE]
+    assert "--revision 7" not in told[WayKind.SAVE]
+
+
+@pytest.mark.parametrize(
+    "cause", [Cause.PROVIDER_MISSING, Cause.KEY_NAME_MISSING, Cause.AUTHENTICATION_FAILED, Cause.WRONG_KEY]
+)
+def test_a_lost_key_begins_with_the_configuration_and_then_the_memory(cause: Cause) -> None:
+    ways = ways_out(found_with(cause), LIVE)
+    assert [way.kind for way in ways] == [WayKind.CURE, WayKind.RESCUE, WayKind.HEAL, WayKind.COPIES]
+    for way, line in zip(ways, lines(found_with(cause)).values(), strict=False):
+        assert line
+        if way.kind is WayKind.RESCUE:
+            assert "Do not restart the API servers" in way.remedy.action
+    same = ways_of_lost_key([cause], "aescbc/v1/key2", ["secrets"], LIVE, kept=(2, Remedy("Save it")))
+    assert [way.kind for way in same] == [
+        WayKind.CURE, WayKind.RESCUE, WayKind.HEAL, WayKind.COPIES, WayKind.SAVE,
+    ]  # fmt: skip
+    for way in same:
+        if way.remedy.command:
+            check(shlex.split(way.remedy.command.line(LIVE)))
+
+
+def test_of_two_writers_nothing_is_said_to_be_lost() -> None:
+    found = found_with(Cause.WRONG_KEY)
+    found = msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, two_writers=True))
+    ways = ways_out(found, LIVE)
+    assert ways[0].remedy.command.line(LIVE) == "etcdfix encryption check c.yaml FILE"
+    assert WayKind.HEAL not in {way.kind for way in ways}
+    assert WayKind.HEAL not in {way.kind for way in ways_of_lost_key([], "a", [], LIVE, differing=True)}
+
+
+@pytest.mark.parametrize(
+    "cause", [Cause.KMS_UNREACHABLE, Cause.KMS_KEY_UNKNOWN, Cause.KMS_UNPROVEN, Cause.KMS_DENIED]
+)
+def test_what_waits_for_kms_is_scanned_again_and_saved(cause: Cause) -> None:
+    told = lines(found_with(cause, Outcome.UNDETERMINED))
+    # What a plugin answers is proven by what it does for others: a scan of this one would prove nothing.
+    assert told[WayKind.CURE].endswith(KEY) is (cause is not Cause.KMS_UNPROVEN)
+    assert WayKind.RESCUE in told
+    unasked = msgspec.structs.replace(LIVE, reading=(*LIVE.reading, "--no-kms"))
+    assert "--no-kms" not in lines(found_with(cause, Outcome.UNDETERMINED), unasked)[WayKind.CURE]
+
+
+def test_a_moved_value_is_put_back_only_where_nothing_stands() -> None:
+    found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a b")
+    back, look, *rest = ways_out(found, LIVE)
+    assert back.remedy.command.line(LIVE).startswith(
+        f"etcdfix restore --from-key {KEY} '/registry/secrets/shop/a b'"
+    )
+    assert look.remedy.command.line(LIVE).endswith("'/registry/secrets/shop/a b'")
+    assert WayKind.DELETE not in {way.kind for way in rest}
+    for ways in (ways_out(found, LIVE, beside=Beside(home_taken=True)), ways_out(found, FILE)):
+        assert not any("--from-key" in way.remedy.command.line(LIVE) for way in ways)
+
+
+@pytest.mark.parametrize(
+    ("key", "breaking", "risks"),
+    [
+        ("/registry/namespaces/shop", False, ["cluster-breaking"]),
+        ("/registry/secrets/kube-system/web", False, ["cluster-breaking"]),
+        (KEY, True, ["cluster-breaking"]),
+        (KEY, False, []),
+    ],
+)
+def test_what_is_protected_is_accepted_in_the_command(key: str, breaking: bool, risks: list[str]) -> None:
+    told = lines(examination(key, cause=Cause.VALUE_TRUNCATED), readable=NOW, breaking=breaking)
+    assert accepted(told[WayKind.PUT_BACK]) == accepted(told[WayKind.DELETE]) == risks
+    repaired = msgspec.structs.replace(examination(key), repair=UNPROVEN)
+    assert accepted(lines(repaired, breaking=breaking)[WayKind.REPAIR]) == [*risks, "unproven-repair"]
+    assert accepted(lines(msgspec.structs.replace(repaired, repair=TAG))[WayKind.REPAIR]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "needs"),
+    [
+        ({}, []),
+        ({"damage": Damage.LIKELY}, ["unproven-damage"]),
+        ({"maybe_newer": True}, ["newer-than-known"]),
+        ({"damage": Damage.LIKELY, "maybe_newer": True}, ["unproven-damage", "newer-than-known"]),
+    ],
+)
+def test_a_deletion_accepts_what_has_to_be_accepted_and_says_so(
+    change: dict[str, Any], needs: list[str]
+) -> None:
+    ways = ways_out(examination(cause=Cause.CIPHERTEXT_DAMAGED, **change), LIVE)
+    ours, *theirs = [way.remedy for way in ways if way.kind is WayKind.DELETE]
+    assert accepted(ours.command.line(LIVE)) == needs
+    assert all(f"--accept {word}" in ours.note for word in needs)
+    # An API server would not look for others under that key, so its own way is not offered without proof.
+    assert any(UNSAFE in way.command.line(LIVE) for way in theirs) is ("unproven-damage" not in needs)
+
+
+@pytest.mark.parametrize("damage", [Damage.LIKELY, Damage.POSSIBLE, Damage.PROVEN])
+def test_possible_damage_has_every_api_server_asked(damage: Damage) -> None:
+    found = found_with(Cause.NONCE_DAMAGED)
+    found = msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, damage=damage))
+    told = lines(found, readable=NOW)
+    for kind in (WayKind.DELETE, WayKind.PUT_BACK):
+        assert ("--kubeconfig FILE" in told[kind]) is (damage is Damage.POSSIBLE)
+    asked = msgspec.structs.replace(LIVE, servers=("--kubeconfig", "admin.conf"))
+    assert ("admin.conf" in lines(found, asked)[WayKind.DELETE]) is (damage is Damage.POSSIBLE)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_deletion_beside_lost_keys_names_the_directory_of_what_was_rescued(lost: bool) -> None:
+    told = lines(examination(cause=Cause.VALUE_TRUNCATED), beside=Beside(others_lost=lost))
+    assert (" --rescued DIR" in told[WayKind.DELETE]) is lost
+
+
+def test_a_command_says_what_it_takes_for_granted_where_nobody_told() -> None:
+    found = msgspec.structs.replace(examination(cause=Cause.VALUE_TRUNCATED), repair=UNPROVEN)
+    for run, said in ((RunOptions(), True), (LIVE, False), (RunOptions(reading=("--no-encryption",)), False)):
+        ours = [way.remedy for way in ways_out(found, run, readable=NOW) if "dry run" in way.remedy.action]
+        assert ours
+        assert all(("--no-encryption holds only" in way.note) is said for way in ours)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"same_object": False}, {"leased": True}],
+)
+def test_a_revision_that_may_not_fit_is_saved_and_never_put_back(change: dict[str, bool]) -> None:
+    told = lines(examination(cause=Cause.VALUE_TRUNCATED), readable=msgspec.structs.replace(NOW, **change))
+    assert WayKind.PUT_BACK not in told
+    assert shlex.split(told[WayKind.SAVE])[-3:] == ["--reveal", "-o", "json"]
+    newer = examination(cause=Cause.VALUE_TRUNCATED, maybe_newer=True)
+    assert WayKind.PUT_BACK not in lines(newer, readable=NOW)
+    for cause in (Cause.WRONG_KEY, Cause.KEY_RENAMED, Cause.ENVELOPE_DAMAGED):
+        assert WayKind.PUT_BACK not in lines(found_with(cause), readable=NOW)
+
+
+def test_a_repair_comes_before_everything_else() -> None:
+    for cause in (Cause.KEY_RENAMED, Cause.CIPHERTEXT_DAMAGED):
+        ways = ways_out(msgspec.structs.replace(examination(cause=cause), repair=TAG), LIVE, readable=NOW)
+        assert ways[0].kind is WayKind.REPAIR
+        assert WayKind.PUT_BACK not in {way.kind for way in ways}
+    ours = next(way.remedy for way in ways if way.kind is WayKind.DELETE)
+    assert "--accept only-copy" in ours.note
+
+
+def test_what_the_server_serves_empty_is_not_to_be_deleted_the_unsafe_way() -> None:
+    """The server refuses that: to it the object is readable."""
+    found = examination(
+        outcome=Outcome.DECODE_FAILURE, cause=Cause.EMPTY_VALUE, apiserver=ServerBehaviour.SERVES_EMPTY
+    )
+    assert lines(found)[WayKind.DELETE] == "kubectl delete --raw /api/v1/namespaces/shop/secrets/web"
+
+
+def test_a_kind_that_may_be_newer_asks_for_the_release_first() -> None:
+    found = examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED, maybe_newer=True)
+    assert "--kubernetes-version X.Y" in ways_out(found, LIVE, readable=NOW)[0].remedy.command.line(LIVE)
+    named = RunOptions(reading=("--kubernetes-version", "1.36"))
+    assert not any("X.Y" in line for line in lines(found, named).values())
+
+
+@pytest.mark.parametrize("paths", [("metadata.managedFields[0].fieldsV1",), ("data",), ()])
+def test_what_breaks_lists_is_healed_before_it_is_deleted(paths: tuple[str, ...]) -> None:
+    wrong = tuple(Inconsistency("raw-json-invalid", path, "no JSON", breaks_responses=True) for path in paths)
+    gvk = GroupVersionKind("", "v1", "Secret")
+    found = msgspec.structs.replace(
+        found_with(Cause.RAW_JSON_INVALID, Outcome.INCONSISTENT),
+        decoded=DecodedObject(gvk, b"web", b"shop", b"u", "protobuf", inconsistencies=wrong),
+    )
+    heal, delete = ways_out(found, FILE)
+    assert delete.kind is WayKind.DELETE
+    line = heal.remedy.command.line(FILE)
+    if paths[:1] == ("data",) or not paths:
+        assert line.startswith("curl ")
+    else:
+        get = f"etcdfix get --snapshot old.db {KEY} --omit-managed-fields -o json --reveal"
+        assert line == f"{get} | kubectl replace -f -"
+
+
+def test_k3s_keeps_its_configuration() -> None:
+    kept = msgspec.structs.replace(KINE, keeps_configuration=True)
+    assert "etcdfix encryption recover" in lines(found_with(Cause.WRONG_KEY), kept)[WayKind.CURE]
+    known = found_with(Cause.RESOURCE_NOT_CONFIGURED)
+    assert "recover" not in lines(known, kept)[WayKind.CURE]
+
+
+def summary(*causes: tuple[Cause, Outcome]) -> Summary:
+    return Summary(by_cause=[CauseSummary(cause.value, outcome.value, 1, KEY) for cause, outcome in causes])
+
+
+def test_the_first_step_after_a_scan() -> None:
+    """What is wrong first; else what could not be judged, other prefixes, what was not seen, and a wider scope."""
+    way = Remedy("Do it")
+
+    def line(found: Summary, first: Remedy | None = None, words: tuple[str, ...] = (), **told: Any) -> str:
+        step = first_step(found, first, words, LIVE, **({"whole": True} | told))
+        return step.command.line(LIVE) if step is not None else ""
+
+    undetermined = summary((Cause.OWNER_UNKNOWN, Outcome.UNDETERMINED))
+    assert first_step(undetermined, way, (), LIVE, whole=True) == way
+    assert line(undetermined).endswith(KEY)
+    unread = summary((Cause.NO_CONFIGURATION, Outcome.UNDETERMINED))
+    assert "--encryption-config FILE" in line(unread, way)
+    assert line(summary(), prefixes=["/kubernetes.io"], words=("secrets",)).endswith(
+        "--etcd-prefix /kubernetes.io --encryption-config c.yaml secrets"
+    )
+    assert line(summary(), elsewhere=["/other/"]).endswith(" /other")
+    scan = "etcdfix scan --endpoints e:1 --encryption-config c.yaml"
+    assert line(summary(), whole=False) == scan
+    assert line(summary(), words=("secrets",)) == scan
+    assert line(summary()) == ""

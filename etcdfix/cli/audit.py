@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from textwrap import indent
-from typing import Any, Final
+from typing import Any
 
 import click
 import msgspec
@@ -24,23 +22,22 @@ from etcdfix.cli.options import (
     reading_options,
     timeout_option,
 )
-from etcdfix.cli.output import require_output, say
-from etcdfix.cli.output_options import form_option
+from etcdfix.cli.output import require_output, say, show_change
+from etcdfix.cli.output_options import change_output_option, report_options
 from etcdfix.cli.places import syslog_option
-from etcdfix.operations.look.audit import (
-    record_row,
-    verification_document,
-    verification_lines,
-    verify_log,
-)
+from etcdfix.cli.report_place import report_place
+from etcdfix.operations.look.audit import newest_records, verify_log
 from etcdfix.operations.opening import connect_for_intents
 from etcdfix.remediation.audit.record import Link
 from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import read_records
-from etcdfix.report.tables import table_lines, width_for
+from etcdfix.report.audit import EventList
+from etcdfix.report.document import CAP
+from etcdfix.report.render import FORMS
 from etcdfix.rules import Rule
-from etcdfix.text.safetext import safe_json, safe_text
+from etcdfix.text.commands import RunOptions
+from etcdfix.text.safetext import safe_json
 
 VERIFY_EXIT_CODES = {
     0: "whole",
@@ -58,7 +55,6 @@ RECONCILE_EXIT_CODES = {
 }
 
 
-_FORM: Final = "Form of the output."
 _log_argument = click.argument("log", metavar="FILE", type=FILE)
 
 
@@ -72,7 +68,7 @@ def command() -> None:
 
 @command.command("show")
 @_log_argument
-@form_option(("table", "json", "jsonl"), help_text=_FORM)
+@report_options()
 @click.option(
     "--last",
     type=click.IntRange(min=1),
@@ -81,41 +77,26 @@ def command() -> None:
     help="Only the last N records.  [default: all]",
 )
 @timeout_option
-def show(*, log: Path, output: str, last: int | None) -> int:
+def show(*, log: Path, output: str, output_file: Path | None, last: int | None) -> int:
     """Print the records of an audit log, as they stand there.
 
     json is one audit.k8s.io/v1 EventList, jsonl one Event to a line. Nothing is judged: audit verify does that.
     """
-    require_output()
-    records: Iterable[tuple[Link, Event]] = read_records(log)
-    if last is not None:
-        records = deque(records, maxlen=last)
-    if output == "table":
-        rows = [record_row(link, event) for link, event in records]
-        if rows:
-            _table(("RECORD", "TIME", "TYPE", "VERB", "KEY", "OUTCOME", "WHO", "WHY AND WHAT"), rows)
+    with report_place(output_file, [log], output) as place:
+        records: Iterable[tuple[Link, Event]] = read_records(log)
+        if last is not None:
+            records = deque(records, maxlen=last)
+        if output in {"text", "wide", "html"}:
+            place.show(newest_records(log, records), RunOptions())
+        elif output == "jsonl":
+            for _, event in records:
+                place.stream.write(safe_json(msgspec.json.encode(event)) + b"\n")
         else:
-            click.echo("no records")
-    elif output == "jsonl":
-        for _, event in records:
-            click.echo(safe_json(msgspec.json.encode(event)))
-    else:
-        _event_list(event for _, event in records)
+            writer = FORMS[output](place.stream, RunOptions(), CAP)
+            for _, event in records:
+                writer.row(event)
+            writer.end(EventList())
     return 0
-
-
-def _event_list(events: Iterable[Event]) -> None:
-    """Write one EventList, record by record: a log may be larger than memory."""
-    click.echo(
-        '{\n  "apiVersion": "audit.k8s.io/v1",\n  "kind": "EventList",\n  "metadata": {},\n  "items": [',
-        nl=False,
-    )
-    before, end = "\n", "]\n}"
-    for event in events:
-        text = msgspec.json.format(safe_json(msgspec.json.encode(event)), indent=2).decode()
-        click.echo(before + indent(text, "    "), nl=False)
-        before, end = ",\n", "\n  ]\n}"
-    click.echo(end)
 
 
 @command.command("verify", epilog=epilog(VERIFY_EXIT_CODES))
@@ -142,7 +123,7 @@ def _event_list(events: Iterable[Event]) -> None:
     help="The same for every backup in a directory that names this log (may be repeated).",
 )
 @timeout_option
-@form_option(("table", "json"), help_text=_FORM)
+@report_options()
 def verify_command(
     *,
     log: Path,
@@ -150,27 +131,19 @@ def verify_command(
     backups: tuple[Path, ...],
     backup_directories: tuple[Path, ...],
     output: str,
+    output_file: Path | None,
 ) -> int:
     """Check that an audit log is what was written: nothing edited, dropped, reordered, or cut off its end.
 
     A chain does not show by itself that it once went on. The head file beside the log, backups, and a head that
     somebody wrote down or a syslog kept remember its records; what none of them remembers cannot be missed.
     """
-    require_output()
-    verified = verify_log(
-        log,
-        expect_head=expect_head,
-        backups=backups,
-        backup_directories=backup_directories,
-    )
-    for warning in verified.warnings:
-        say(warning)
-    if output == "json":
-        _json(verification_document(verified))
-    else:
-        for text in verification_lines(verified):
-            click.echo(safe_text(text))
-    return verified.found.exit_code
+    with report_place(output_file, [log, *backups], output) as place:
+        verified, code = verify_log(
+            log, expect_head=expect_head, backups=backups, backup_directories=backup_directories
+        )
+        place.show(verified, RunOptions())
+    return code
 
 
 @command.command("reconcile", cls=ChangingCommand, epilog=epilog(RECONCILE_EXIT_CODES))
@@ -182,7 +155,7 @@ def verify_command(
 @click.option("--dry-run", is_flag=True, help="Say what would be recorded; change nothing, the log included.")
 @accept_option(Rule.UNKNOWN_CLUSTER, Rule.OTHER_CLUSTER_ID)
 @syslog_option
-@form_option(("table", "json"), help_text=_FORM)
+@change_output_option
 def reconcile(
     *,
     log: Path,
@@ -205,8 +178,7 @@ def reconcile(
     from etcdfix.operations.change.heal_proof import heal_proof  # noqa: PLC0415
     from etcdfix.operations.change.settle_intents import (  # noqa: PLC0415
         settle_intents,
-        settled_document,
-        settled_lines,
+        settled_report,
     )
     from etcdfix.remediation.preflight.cluster import Acceptances  # noqa: PLC0415
 
@@ -219,19 +191,6 @@ def reconcile(
         syslog=syslog,
         was_healed=heal_proof(inputs),
     )
-    if output == "json":
-        _json(settled_document(settled))
-    else:
-        for text in settled_lines(settled, inputs.same_again()):
-            click.echo(safe_text(text))
+    run = inputs.same_again()
+    show_change(settled_report(settled, run), output, run)
     return settled.exit_code
-
-
-def _json(document: Any) -> None:
-    click.echo(msgspec.json.format(safe_json(msgspec.json.encode(document)), indent=2))
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    width = width_for(sys.stdout.buffer)
-    for line in table_lines(columns, rows, width, key="KEY"):
-        click.echo(line)

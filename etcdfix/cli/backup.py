@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -13,9 +13,10 @@ from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE, option_group, timeout_option
-from etcdfix.cli.output import require_output, say, say_lines, show_outcome
-from etcdfix.cli.output_options import form_option
+from etcdfix.cli.output import require_output, say, show_change, show_preview
+from etcdfix.cli.output_options import TEXT, change_output_option, report_options
 from etcdfix.cli.places import record_paths, syslog_option
+from etcdfix.cli.report_place import report_place
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.look.backups import (
     list_backups,
@@ -23,9 +24,8 @@ from etcdfix.operations.look.backups import (
     verification_exit_code,
     verify_backups,
 )
-from etcdfix.report.backup_model import BackupPruning
-from etcdfix.report.formats.backups import FORMATS, Document, write_backups
 from etcdfix.rules import Rule
+from etcdfix.text.commands import RunOptions
 
 LIST_EXIT_CODES = {
     0: "listed",
@@ -58,7 +58,6 @@ _places: Final = option_group(
         help="The audit log that they belong to.  [default: as for delete]",
     ),
     timeout_option,
-    form_option(FORMATS, help_text="Form of the output."),
 )  # fmt: skip
 
 
@@ -72,14 +71,15 @@ def command() -> None:
 
 @command.command("list", epilog=epilog(LIST_EXIT_CODES))
 @_places
-def list_command(*, output: str, **options: Any) -> int:
+@report_options()
+def list_command(*, output: str, output_file: Path | None, **options: Any) -> int:
     """Show every backup, and every other file beside them.
 
     Secrets that are stored as plaintext come first. Whether all is as it should be, backup verify says.
     """
-    require_output()
-    listed = list_backups(record_paths(options))
-    _write(listed, output)
+    with report_place(output_file, [], output) as place:
+        listed = list_backups(record_paths(options))
+        place.show(listed, RunOptions())
     for warning in listed.warnings:
         say(warning)
     return list_exit_code(listed)
@@ -87,20 +87,22 @@ def list_command(*, output: str, **options: Any) -> int:
 
 @command.command("verify", epilog=epilog(VERIFY_EXIT_CODES))
 @_places
-def verify_command(*, output: str, **options: Any) -> int:
+@report_options()
+def verify_command(*, output: str, output_file: Path | None, **options: Any) -> int:
     """Check that backups are whole, safe, what the audit log says, and all there.
 
     Each file's digests, owner and mode; its record in the audit log, by sequence, hash and path; and each record's
     backups. Those that were pruned are known as such. Writes nothing.
     """
-    require_output()
-    verified = verify_backups(record_paths(options))
-    _write(verified, output)
+    with report_place(output_file, [], output) as place:
+        verified = verify_backups(record_paths(options))
+        place.show(verified, RunOptions())
     return verification_exit_code(verified)
 
 
 @command.command("prune", cls=ChangingCommand, epilog=epilog(PRUNE_EXIT_CODES))
 @_places
+@change_output_option
 @click.option("--older-than", metavar="AGE", help="Remove backups of more than this age: 12w, 90d, 36h.")
 @click.option("--before", metavar="DATE", help="Remove backups that were made before this date (UTC).")
 @click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the audit log.")
@@ -134,22 +136,12 @@ def prune_command(*, output: str, older_than: str | None, before: str | None, **
     )
     dry_run, confirm = options["dry_run"], Terminal(yes=options["yes"]).confirm_number
     try:
-        pruning = prune_backups.run_prune(request, dry_run=dry_run, confirm=confirm, preview=say_lines)
+        pruning = prune_backups.run_prune(
+            request, dry_run=dry_run, confirm=confirm, preview=lambda found: show_preview(found, RunOptions())
+        )
     except EtcdfixError as exc:
-        if output != FORMATS[0]:
-            _write(prune_backups.refused_report(request, exc, dry_run=dry_run), output)
+        if output != TEXT:
+            show_change(prune_backups.refused_report(request, exc, dry_run=dry_run), output, RunOptions())
         raise
-    _write(pruning, output)
+    show_change(pruning, output, RunOptions())
     return pruning.exit_code
-
-
-def _write(document: Document, form: str) -> None:
-    """Write it to standard output; what was removed is told on standard error where that takes it no more."""
-    text = io.BytesIO()
-    write_backups(document, text, form)
-    lines = text.getvalue().decode().splitlines()
-    if isinstance(document, BackupPruning):
-        show_outcome(lines)
-        return
-    for line in lines:
-        click.echo(line)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from etcdfix.apiserver.servers import APIAccess
-from etcdfix.cli.change_output import Teller, change_output_option
+from etcdfix.cli.change_output import Teller
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.options import (
     configuration_of,
@@ -20,6 +20,7 @@ from etcdfix.cli.options import (
     reading_options,
 )
 from etcdfix.cli.output import require_output, say
+from etcdfix.cli.output_options import change_output_option
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from etcdfix.cli.changing import etcd_options, open_change, present_value_option
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
-from etcdfix.cli.output import say, say_lines
+from etcdfix.cli.output import say, show_preview
 from etcdfix.cli.safety import (
     CLUSTER_RULES,
     DELETION_RULES,
@@ -21,12 +22,13 @@ from etcdfix.cli.safety import (
     one_key,
 )
 from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
-from etcdfix.operations.change.preview import after_deletion_lines, preview_lines
+from etcdfix.operations.change.preview import deletion_preview
+from etcdfix.operations.change.report import after_deletion
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.report.plan_model import DeletionPlan
+from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.planfile import load_plan
 from etcdfix.rules import Rule, acceptance
 from etcdfix.text.commands import ACKNOWLEDGEMENT
@@ -86,7 +88,7 @@ def command(
         def preview(found: Preflight) -> None:
             checked.append(found)
             kept = with_what_it_keeps(again, change.cluster.source)
-            say_lines(preview_lines(change.cluster, found, kept))
+            show_preview(deletion_preview(change.cluster, found, kept), kept)
 
         outcome = run_delete(
             change.cluster,
@@ -103,8 +105,10 @@ def command(
             progress=change.progress,
         )
         deleted = outcome.result is Result.DELETED
-        more = list(after_deletion_lines(checked[0], again)) if deleted else ()
-        code = change.teller.tell(Result.DELETED, outcome, again, more)
+        afterwards = list(after_deletion(checked[0])) if deleted else ()
+        code = change.teller.tell(outcome, again, afterwards)
     if deleted and api is not None:
-        change.teller.add(recovery_lines(api, checked[0], say=say))
+        with contextlib.suppress(OSError):  # what counts was told
+            for line in recovery_lines(api, checked[0], say=say):
+                say(line)
     return code

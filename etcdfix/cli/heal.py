@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.accepting import accept_option
-from etcdfix.cli.change_output import TEXT, change_output_option, tell_run
+from etcdfix.cli.change_output import tell_run
 from etcdfix.cli.changing import request_fields
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.confirm import Terminal
@@ -23,7 +23,8 @@ from etcdfix.cli.options import (
     main_etcd_options,
     reading_options,
 )
-from etcdfix.cli.output import require_output, say, say_lines, show_outcome
+from etcdfix.cli.output import require_output, say, show_outcome, show_preview
+from etcdfix.cli.output_options import TEXT, change_output_option
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.safety import (
     api_access,
@@ -34,19 +35,15 @@ from etcdfix.cli.safety import (
     server_options,
 )
 from etcdfix.operations.change.heal import Healed, HealPreview, HealRequest, run_heal
-from etcdfix.operations.change.heal_lines import (
-    HealAccount,
-    heal_ending_lines,
-    heal_preview_lines,
-    heal_report,
-    healed_lines,
-)
 from etcdfix.operations.change.heal_look import LeftAlone
+from etcdfix.operations.change.heal_report import HealAccount, heal_report, healed_lines
+from etcdfix.operations.change.preview import heal_preview
 from etcdfix.operations.opening import open_cluster
 from etcdfix.report.saved_report import SavedReport, load_report
 from etcdfix.rules import Rule
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import display
+from etcdfix.text.safetext import safe_text
 
 EXIT_CODES = {
     0: "everything that could be healed is, or would be (dry run); keys that are left alone are told",
@@ -129,8 +126,7 @@ def command(
             None if from_report is None else load_report(from_report),
             saved,
         ),
-        lines=heal_ending_lines,
-        report=heal_report,
+        heal_report,
     )
 
 
@@ -144,14 +140,14 @@ def _run(
     keys = (named(),) if report is None else tuple(report.findings)
     api = api_access(options)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
-    again = account.again = inputs.same_again(api=api, places=record_paths(options))
+    again = account.run = inputs.same_again(api=api, places=record_paths(options))
     for problem in report.problems if report is not None else ():
         say(f"warning: the report is not of everything: {problem}")
 
     def told(healed: Healed) -> None:
         account.objects.append(healed)
         if options["output"] == TEXT:
-            show_outcome(healed_lines(healed))
+            show_outcome(map(safe_text, healed_lines(healed)))
 
     def left(alone: LeftAlone) -> None:
         account.left_alone.append(alone)
@@ -163,7 +159,7 @@ def _run(
 
         def preview(shown: HealPreview) -> None:
             account.to_heal = len(shown.healable)
-            say_lines(heal_preview_lines(cluster, shown, dry_run=options["dry_run"]))
+            show_preview(heal_preview(cluster, shown, dry_run=options["dry_run"]), again)
 
         return run_heal(
             cluster,

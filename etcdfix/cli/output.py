@@ -6,12 +6,13 @@ A sentence is said unless it is a :class:`~etcdfix.text.notes.Note` and ``--quie
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 import msgspec
@@ -22,7 +23,10 @@ from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
+    from etcdfix.report.document import Document
+    from etcdfix.report.render import Report
     from etcdfix.sources.etcd.trace import Exchange
+    from etcdfix.text.commands import RunOptions
 
 
 class Habits(msgspec.Struct):
@@ -145,6 +149,38 @@ def show_outcome(lines: Iterable[str]) -> None:
         discard_output()
         say(f"standard output cannot be written: {exc.strerror}")
         say_lines(told)
+
+
+def show_change(report: Report, form: str, run: RunOptions) -> None:
+    """Write what a change came to, as :func:`show_outcome` does.
+
+    Args:
+        report: A published struct.
+        form: ``text``, ``json`` or ``yaml``.
+        run: Options that commands in it repeat.
+    """
+    from etcdfix.report.render import write  # noqa: PLC0415 - only where something is shown
+    from etcdfix.report.render.text import text_lines  # noqa: PLC0415
+
+    if form == "text":
+        show_outcome(text_lines(report.document(), run, _width(sys.stdout)))
+        return
+    stream = io.BytesIO()
+    write(report, form, stream, run)
+    show_outcome(stream.getvalue().decode().splitlines())
+
+
+def show_preview(document: Document, run: RunOptions) -> None:
+    """Write to standard error what a change would do."""
+    from etcdfix.report.render.text import text_lines  # noqa: PLC0415 - only where something is shown
+
+    say_lines(text_lines(document, run, _width(sys.stderr)))
+
+
+def _width(stream: TextIO | None) -> int:
+    from etcdfix.report.render.text import width_of  # noqa: PLC0415 - only where something is shown
+
+    return width_of(stream.buffer if stream is not None else io.BytesIO())
 
 
 def discard_output() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import click
 
@@ -38,3 +39,11 @@ def output_file_option(help_text: str = "Write to this file instead of standard 
 def report_options(forms: Collection[str] = tuple(FORMS)) -> Decorator:
     """Return a decorator that adds ``-o`` and ``--output-file``."""
     return option_group(form_option(forms), output_file_option())
+
+
+TEXT: Final = "text"
+change_output_option = form_option(
+    [TEXT, "json", "yaml"],
+    help_text="Form of the result, a refusal too. The preview goes to standard error in any form.",
+)
+"""Of every command that changes something."""

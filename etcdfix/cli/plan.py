@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import output_options
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.plan_run import command as run_command
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
@@ -24,12 +24,10 @@ from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT
 from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.opening import open_examiner, open_source
-from etcdfix.report.formats.machine import write_rows_json
-from etcdfix.report.formats.plan_table import write_plan_table
-from etcdfix.report.head import plan_counts
-from etcdfix.report.plan_model import DeletionPlan
+from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.planfile import decided_digest
 from etcdfix.report.saved_report import MOST_OF_A_PLAN, load_report
+from etcdfix.text.commands import run_plan
 
 
 def _is_run(words: Sequence[str]) -> bool:
@@ -98,10 +96,8 @@ _UNDETERMINED = "undetermined"
 @source_options
 @reading_options
 @jobs_option
-@output_options(["table", "json"], help_text="Form of the plan; etcdfix delete takes the json.")
-def command(
-    *, from_report: Path, output: str, output_file: Path | None, max_rows: int, jobs: Jobs, **options: Any
-) -> int:
+@report_options()
+def command(*, from_report: Path, output: str, output_file: Path | None, jobs: Jobs, **options: Any) -> int:
     """Say of many broken objects what each is, who makes it again, in which order to act. Reads only, but for --run.
 
     Takes a saved scan, and looks around in the same cluster: name the same source and configuration as for the scan.
@@ -150,14 +146,10 @@ def command(
                 jobs=jobs,
                 on_ended=endings.append,
             )
-        if output == "json":
-            write_rows_json(plan, place.stream)
-        else:
-            json_file = again.plan(str(from_report), "plan.json")
-            write_plan_table(place.stream, plan, max_rows, json_file=json_file)
-        place.sentence = plan_counts(plan)
+        place.show(plan, again)
     if plan.entries and output_file not in {None, STANDARD_OUTPUT} and reusable:
-        say(f"plan {decided_digest(plan)}; review it, then: {again.run_plan(str(output_file), '--dry-run')}")
+        run = run_plan(str(output_file), "--dry-run").line(again)
+        say(f"plan {decided_digest(plan)}; review it, then: {run}")
     for problem in plan.incomplete_reasons:
         say(f"incomplete: {problem}")
     return endings[0].exit_code if endings else int(plan_exit_code(plan))

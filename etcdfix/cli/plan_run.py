@@ -8,14 +8,15 @@ from typing import Any
 import click
 
 from etcdfix.cli.accepting import accept_option
-from etcdfix.cli.change_output import TEXT, change_output_option, tell_run
+from etcdfix.cli.change_output import tell_run
 from etcdfix.cli.changing import etcd_options, request_fields
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.keys import named_key
 from etcdfix.cli.options import FILE, configuration_of, inputs_of_one_etcd
-from etcdfix.cli.output import require_output, say, say_lines, show_outcome
+from etcdfix.cli.output import require_output, say, show_outcome, show_preview
+from etcdfix.cli.output_options import TEXT, change_output_option
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
@@ -29,15 +30,10 @@ from etcdfix.cli.safety import (
     require_reason,
 )
 from etcdfix.errors import EtcdfixError
+from etcdfix.operations.change.preview import run_preview
 from etcdfix.operations.change.run_file import RunFile
-from etcdfix.operations.change.run_lines import (
-    RunAccount,
-    ran_line,
-    run_ending_lines,
-    run_preview_lines,
-    run_report,
-)
 from etcdfix.operations.change.run_plan import Ran, RunPreview, run_plan
+from etcdfix.operations.change.run_report import RunAccount, ran_lines, run_report
 from etcdfix.operations.change.run_tasks import RunRequest, Task
 from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.preflight.cluster import Cluster
@@ -45,6 +41,7 @@ from etcdfix.report.planfile import plan_key
 from etcdfix.rules import Rule
 from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import ACKNOWLEDGEMENT
+from etcdfix.text.safetext import safe_text
 
 EXIT_CODES = {
     0: "everything that the plan decides on is done, or would be (dry run)",
@@ -66,7 +63,7 @@ class _Told:
 
     def preview(self, shown: RunPreview) -> None:
         self._account.shown = shown
-        say_lines(run_preview_lines(self._cluster, shown, dry_run=self._account.dry_run))
+        show_preview(run_preview(self._cluster, shown, dry_run=self._account.dry_run), self._account.run)
 
     def at(self, task: Task) -> None:
         self._account.at = task
@@ -75,7 +72,7 @@ class _Told:
         objects = self._account.objects
         objects.append(ran)
         if self._output == TEXT:
-            show_outcome(ran_line(ran, len(objects), self._account.to_do))
+            show_outcome(map(safe_text, ran_lines(ran, len(objects), self._account.to_do)))
 
     def say(self, text: str) -> None:
         say(text)
@@ -169,7 +166,7 @@ def command(
             run.finish()
         return well
 
-    return tell_run(options["output"], account, work, lines=run_ending_lines, report=run_report)
+    return tell_run(options["output"], account, work, run_report)
 
 
 def _finish_all_the_same(run: RunFile) -> None:
@@ -194,7 +191,7 @@ def _run(
     api = api_access(options)
     keys = tuple(plan_key(entry) for entry in run.plan.entries)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
-    again = account.again = inputs.same_again(api=api, places=record_paths(options))
+    again = account.run = inputs.same_again(api=api, places=record_paths(options))
     with open_cluster(inputs, configuration_of, say=say) as cluster:
         account.request = RunRequest(
             plan_file=account.plan_file,

@@ -14,13 +14,13 @@ from etcdfix.cli.changing import etcd_options, open_change, present_value_option
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
-from etcdfix.cli.output import say_lines
+from etcdfix.cli.output import show_preview
 from etcdfix.cli.safety import CLUSTER_RULES, EXIT_CODES, one_key
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.operations.change.preview import reencrypt_preview_lines
+from etcdfix.operations.change.preview import reencrypt_preview
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
 from etcdfix.operations.opening import Inputs, load_encryption, open_examiner
-from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.audit.record import Verb
 from etcdfix.rules import Rule
 
 
@@ -62,9 +62,9 @@ def command(*, key: str, candidate_config: Path, **options: Any) -> int:
                     **change.request,
                 ),
                 change.confirmer,
-                preview=lambda shown: say_lines(reencrypt_preview_lines(change.cluster, shown)),
+                preview=lambda shown: show_preview(reencrypt_preview(change.cluster, shown), change.again),
             )
-        return change.teller.tell(Result.REENCRYPTED, outcome, change.again)
+        return change.teller.tell(outcome, change.again)
 
 
 def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:

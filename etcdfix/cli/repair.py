@@ -10,11 +10,11 @@ from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.output import say_lines
+from etcdfix.cli.output import show_preview
 from etcdfix.cli.safety import CLUSTER_RULES, EXIT_CODES, REPAIR_RULES, one_key
-from etcdfix.operations.change.preview import repair_preview_lines
+from etcdfix.operations.change.preview import repair_preview
 from etcdfix.operations.change.repair import RepairRequest, run_repair
-from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.audit.record import Verb
 
 
 @click.command("repair", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
@@ -36,7 +36,7 @@ def command(*, key: str, **options: Any) -> int:
             change.cluster,
             RepairRequest(key=change.key, **change.request),
             change.confirmer,
-            preview=lambda shown: say_lines(repair_preview_lines(change.cluster, shown)),
+            preview=lambda shown: show_preview(repair_preview(change.cluster, shown), change.again),
             progress=change.progress,
         )
-        return change.teller.tell(Result.REPAIRED, outcome, change.again)
+        return change.teller.tell(outcome, change.again)

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from etcdfix.cli.accepting import accept_option
-from etcdfix.cli.change_output import change_output_option
 from etcdfix.cli.changing import OpenChange, etcd_options, open_change
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
-from etcdfix.cli.output import say_lines
+from etcdfix.cli.output import show_preview
+from etcdfix.cli.output_options import change_output_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     CLUSTER_RULES,
@@ -26,9 +26,9 @@ from etcdfix.cli.safety import (
 )
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.from_log import of_log
+from etcdfix.operations.change.preview import restore_preview
 from etcdfix.operations.change.restore import run_restore
-from etcdfix.operations.change.restore_preview import restore_preview_lines
-from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
 from etcdfix.rules import Rule
 
@@ -121,11 +121,11 @@ def command(*, backup_or_key: str, **options: Any) -> int:
                 **change.request,
             ),
             change.confirmer,
-            preview=lambda shown: say_lines(restore_preview_lines(cluster, shown)),
+            preview=lambda shown: show_preview(restore_preview(cluster, shown), change.again),
             progress=change.progress,
         )
         unread = not cluster.configured and looks_enveloped(candidate.stored.value)
-        return change.teller.tell(Result.RESTORED, outcome, change.again, unread=unread)
+        return change.teller.tell(outcome, change.again, unread=unread)
 
 
 def _source_of(options: dict[str, Any]) -> str:

@@ -6,18 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from etcdfix.model import GroupResource, Outcome, ServerBehaviour
+from etcdfix.model import Outcome
 from etcdfix.report.advice.whole import plugin_problems, undetermined_problem
 from etcdfix.report.base import fit
 from etcdfix.report.model import Header, NewFindings, Remedy, Summary
-from etcdfix.report.plan_model import DeletionPlan, PlanEntry, deletion_waits
 from etcdfix.report.tally import MAX_NAMES
-from etcdfix.text.commands import Command
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.severity import Severity, Stake, headline, is_conditional, restart_warning, stake_of
+from etcdfix.verdicts.severity import Stake, headline, restart_warning, stake_of
 
 _MOST_CAUSES = 2
 _MOST_NAMED = 3
@@ -191,55 +188,3 @@ def _causes(summary: Summary, *outcomes: str) -> str:
     text = ", ".join(f"{cause} {counts[cause]}" for cause in first)
     more = len(counts) - len(first)
     return text + (f", {counted(more, 'more cause')}" if more else "")
-
-
-def plan_counts(plan: DeletionPlan) -> str:
-    """Return how much a plan is about."""
-    objects = counted(len(plan.entries), "broken object")
-    return f"{objects} to decide about, {len(plan.left_out)} of the report left out."
-
-
-def plan_head(plan: DeletionPlan) -> Iterator[str]:
-    """Yield the head of a plan: what is at stake with all that it decides about, and its first command."""
-    yield plan_counts(plan)
-    stakes: dict[Stake, None] = {}
-    undetermined: dict[str, None] = {}
-    for entry in plan.entries:  # on disk: one pass
-        if entry.outcome == Outcome.UNDETERMINED:
-            undetermined[entry.cause] = None
-        else:
-            stakes[entry_stake(entry)] = None
-    past = not plan.source.newest
-    yield from head_lines(
-        headline([*stakes], [*undetermined], past=past),
-        restart_warning([*stakes], [*undetermined], past=past),
-        _first_step(plan),
-    )
-
-
-def entry_stake(entry: PlanEntry) -> Stake:
-    """Return what is at stake with a broken object of a plan; of one that could not be judged it is not known."""
-    empty = entry.cause in {Cause.EMPTY_VALUE, Cause.EMPTY_OBJECT}
-    return Stake(
-        Severity.ONE_OBJECT if empty else Severity.BREAKS_NOW,
-        GroupResource(entry.group, entry.resource),
-        ServerBehaviour.SERVES_EMPTY if empty else ServerBehaviour.CORRUPT,
-        namespaced=bool(entry.namespace),
-        conditional=is_conditional(entry.cause),
-    )
-
-
-def _first_step(plan: DeletionPlan) -> Remedy | None:
-    """Return the first step before any deletion that has a command of ours, else the first dry run.
-
-    Never the dry run of a deletion that is refused, or that declares an encryption key lost: another look then.
-    """
-    first = plan.entries[0] if plan.entries else None
-    waits = first is not None and deletion_waits(first)
-    for step in plan.steps if waits else plan.steps[:-1]:
-        command = next((command for command in step.commands if command.startswith("etcdfix ")), "")
-        if command:
-            return Remedy(step.title, Command(text=command), "")
-    if first is None or waits:
-        return None
-    return Remedy("Read what the first deletion would do", Command(text=first.command), "")

@@ -157,17 +157,6 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
         )
 
 
-def loss_document(found: Assessment) -> Document:
-    """Return what the loss of an object means, before it is deleted."""
-    return Document(
-        status=Status(State.FINDINGS, _graded(found, "losing")),
-        sections=[
-            _reasons(found.reasons),
-            *_depends(found.collection, found.users, found.finalizers, found.consequences),
-        ],
-    )
-
-
 _BASIS: Final = {
     "current": "read now",
     "history": "read at mod_revision {0}",

@@ -9,8 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
-from etcdfix.report.backup_model import BackupList, BackupPruning, BackupVerification
+from etcdfix.report.backups import BackupList, BackupPruning, BackupVerification
 from etcdfix.report.cause import CauseList, CausePage
+from etcdfix.report.change import ChangeReport
 from etcdfix.report.compare import ComparisonReport
 from etcdfix.report.configurations import EncryptionCheckReport, EncryptionMergeReport
 from etcdfix.report.copies_model import CopiesReport
@@ -19,15 +20,15 @@ from etcdfix.report.doctor import DoctorReport
 from etcdfix.report.encryption import EncryptionUsageReport, WhatIfReport
 from etcdfix.report.encryption_try import EncryptionTryReport
 from etcdfix.report.explain import ExplainReport
-from etcdfix.report.heal_model import HealReport
+from etcdfix.report.heal import HealReport
 from etcdfix.report.history import HistoryReport
 from etcdfix.report.impact import ImpactReport
 from etcdfix.report.merge import ReportMerge
-from etcdfix.report.model import API_VERSION, ChangeReport, Finding, ScanReport
+from etcdfix.report.model import API_VERSION, Finding, ScanReport
 from etcdfix.report.namespace import NamespaceReport
 from etcdfix.report.orphans import OrphansReport
-from etcdfix.report.plan_model import DeletionPlan
-from etcdfix.report.plan_run_model import PlanRunReport
+from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.plan_run import PlanRunReport
 from etcdfix.report.recover import EncryptionRecoverReport
 from etcdfix.report.rescue import RescueReport
 from etcdfix.text.commands import Command

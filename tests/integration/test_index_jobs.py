@@ -20,7 +20,7 @@ from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.report.formats.machine import JSONReporter, write_rows_json
-from etcdfix.report.plan_model import DeletionPlan
+from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.saved_report import load_report
 from etcdfix.sources import mvcc
 from etcdfix.sources.snapshot import SnapshotSource

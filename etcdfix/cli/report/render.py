@@ -17,12 +17,10 @@ from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.operations.look.render import FOR_TERMINALS, SCAN_KIND, kind_of, render_document, render_scan
 from etcdfix.report.formats import SCAN_FORMATS
-from etcdfix.report.formats.machine import write_rows_json
 from etcdfix.report.formats.of_saved import SAVED_KINDS
-from etcdfix.report.formats.plan_table import write_plan_table
-from etcdfix.report.head import plan_counts
 from etcdfix.report.planfile import load_plan
-from etcdfix.text.safetext import quote_command
+from etcdfix.report.render import FORMS
+from etcdfix.text.commands import RunOptions
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "written, whatever it says",
@@ -30,9 +28,8 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.INCOMPLETE: "written, and the report says that it is incomplete",
     **ENDED_EARLY,
 }
-_PLAN_FORMS: Final = ("table", "json")
 _FORMS: Final = list(
-    dict.fromkeys([*SCAN_FORMATS, *(form for one in SAVED_KINDS.values() for form in one.formats)])
+    dict.fromkeys([*SCAN_FORMATS, *FORMS, *(form for one in SAVED_KINDS.values() for form in one.formats)])
 )
 
 
@@ -48,7 +45,7 @@ def command(*, file: Path, output: str, output_file: Path | None, max_rows: int)
     if file == STANDARD_INPUT:
         raise click.UsageError("a report is read twice, and standard input only once: save it to a file")
     kind = kind_of(file)
-    forms = {SCAN_KIND: SCAN_FORMATS, PLAN_KIND: _PLAN_FORMS}.get(kind) or SAVED_KINDS[kind].formats
+    forms = {SCAN_KIND: SCAN_FORMATS, PLAN_KIND: FORMS}.get(kind) or SAVED_KINDS[kind].formats
     if output not in forms:
         raise click.UsageError(f"a {kind} has no -o {output}; it has {', '.join(forms)}")
     with report_place(output_file, [file], output) as place:
@@ -58,12 +55,7 @@ def command(*, file: Path, output: str, output_file: Path | None, max_rows: int)
         elif kind == PLAN_KIND:
             plan = load_plan(file)
             reasons = plan.incomplete_reasons
-            if output == "json":
-                write_rows_json(plan, place.stream)
-            else:
-                again = quote_command(["etcdfix", "report", "render", str(file), "-o", "json"])
-                write_plan_table(place.stream, plan, max_rows, json_file=again)
-            place.sentence = plan_counts(plan)
+            place.show(plan, RunOptions(), cap=max_rows)
         else:
             reasons = render_document(file, kind, output, place.stream, max_rows)
             place.sum_up(lambda stream: render_document(file, kind, "table", stream, max_rows))

@@ -6,7 +6,7 @@ there :func:`~etcdfix.remediation.commit.preview_only` instead of :func:`~etcdfi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.apiserver.objects import Answer
-from etcdfix.apiserver.recovery import SECONDS, look_until_well
+from etcdfix.apiserver.recovery import SECONDS, ServerSigns, look_until_well
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
@@ -25,7 +25,6 @@ from etcdfix.operations.change.execute_change import (
     Confirmer,
     execute_change,
 )
-from etcdfix.operations.change.preview import looked_at_lines
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.audit.record import Result, Verb
@@ -38,11 +37,10 @@ from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
 from etcdfix.report.advice.finding import readable_way
 from etcdfix.report.advice.ways import recovered_configuration
-from etcdfix.report.plan_model import DeletionPlan
+from etcdfix.report.plan import DeletionPlan
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.text.notes import Note
-from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.examination import Examination
 
 _OF_THE_VALUE: Final = frozenset(
@@ -240,10 +238,22 @@ def recovery_lines(api: APIAccess, checked: Preflight, *, say: Callable[[str], N
                 )
             )
         collection = checked.found.directory.api_path("", None)
-        return list(looked_at_lines(look_until_well(api, servers, collection, seconds=seconds)))
+        return list(_looked_at(look_until_well(api, servers, collection, seconds=seconds)))
     except KeyboardInterrupt:
         return ["Not waited any longer. The deletion is done."]
     except EtcdfixError as exc:
-        return [f"API servers were not looked at again: {safe_text(exc.message)}"]
+        return [f"API servers were not looked at again: {exc.message}"]
     except Exception as exc:  # noqa: BLE001 - whatever it is, the deletion is done, and was told
         return [f"API servers were not looked at again ({type(exc).__name__})"]
+
+
+def _looked_at(looked: Sequence[ServerSigns]) -> Iterator[str]:
+    """Yield how each API server stood when it was looked at last."""
+    for one in looked:
+        signs = ", ".join(f"{sign.what} {sign.text}" for sign in one.signs)
+        yield f"API server {one.server}, after {one.seconds:.0f} s: {signs}"
+    if any(one.failing for one in looked):
+        yield (
+            "Not everything works yet. Usually more values cannot be read (scan shows them), or an API server has "
+            "another EncryptionConfiguration. Look again: kubectl get --raw '/readyz?verbose'"
+        )

@@ -19,6 +19,7 @@ import msgspec
 from etcdfix.apiserver.all_servers import open_all_servers, require_servers
 from etcdfix.apiserver.memory import identity_in
 from etcdfix.errors import EtcdfixError, NotDurable, RefusedByRule
+from etcdfix.operations.change.batch import Confirmed, ended_by, timer_kept
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
@@ -35,7 +36,6 @@ from etcdfix.operations.change.heal_look import (
     lost_key_or_why,
 )
 from etcdfix.operations.change.heal_sender import HealSender, intent_detail
-from etcdfix.operations.change.many import Confirmed, ended_by, timer_kept
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step

@@ -1,133 +1,81 @@
-"""What a person reads before and after a change, as lines of plain text; a tired one, so the order matters."""
+"""What a person reads before a change: what it does to which object, what speaks for it and against it.
+
+At most about 30 lines, for somebody who is tired: the object first, then what was checked, then what it means.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from etcdfix.apiserver.objects import Answer
-from etcdfix.apiserver.recovery import ServerSigns
 from etcdfix.apiserver.servers import ServerAnswers
+from etcdfix.graph.model import Action, Assessment
 from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
+from etcdfix.operations.change.heal import HealPreview
+from etcdfix.operations.change.heal_look import Healable
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.repair import RepairPreview
-from etcdfix.remediation.audit.record import Result
+from etcdfix.operations.change.restore import OwnWrite, RestorePreview
+from etcdfix.operations.change.run_plan import RunPreview
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.report.advice.finding import unsafe_deletion, ways_out
+from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind
+from etcdfix.report.document import (
+    Column,
+    Document,
+    Facts,
+    Kind,
+    Prose,
+    Section,
+    State,
+    Status,
+    Step,
+    Steps,
+    Table,
+)
 from etcdfix.report.head import stakes_of
-from etcdfix.report.impact import loss_document
-from etcdfix.report.model import FollowUp
-from etcdfix.report.render.text import text_lines
+from etcdfix.report.plan import Decision
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import quote_command, safe_text
+from etcdfix.text.commands import RunOptions, look
+from etcdfix.text.safetext import key_word
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
 
-_MOST_ROWS = 5
-_WIDTH = 100
-_STOPS = "grows more slowly, and stops when nothing else is unreadable"
-_CANDIDATE = {
+WARNINGS: Final = (
+    "The deletion may break the cluster if other objects depend on this one, and your vendor may not support it.",
+    "Finalizers do not run: volumes and load balancers outside of the cluster stay behind.",
+    "Nothing ends gracefully: the containers of a Pod run until its kubelet notices.",
+    "The garbage collector may delete everything that the object owned.",
+    "API servers restart the watch of this resource, and clients list it again.",
+)
+"""KEP-3926, in meaning."""
+_MOST_WAYS: Final = 2
+_MOST_PROOFS: Final = 2
+_MOST_NAMED: Final = 3
+_MOST_KINDS: Final = 8
+_BRIEF: Final = 10
+_UNSIGNED: Final = 0xFFFFFFFFFFFFFFFF
+_CANDIDATE: Final = {
     RepairProof.TAG: "the value then opens, and its tag authenticates it",
     RepairProof.DECODES: "the object then decodes",
     RepairProof.NONE: "an object of this etcd key comes out, and nothing proves its contents",
 }
-MASK = 0xFFFFFFFFFFFFFFFF
-# KEP-3926, in meaning.
-WARNINGS = (
-    "This may break the cluster if the object has dependencies that nobody here knows of.",
-    "It may put the cluster outside of what its vendor supports.",
-    "Finalizers are not run: what they would have cleaned up elsewhere (volumes, load balancers) stays behind.",
-    "There is no graceful termination: a Pod's containers go on until its kubelet notices.",
-    "The garbage collector will take everything that the object owned for orphaned, and may delete it.",
-    "API servers restart the watch of this resource; clients list it again.",
+_PROVEN: Final = {
+    RepairProof.TAG: "the value opens, and its tag authenticates it",
+    RepairProof.DECODES: "an unencrypted object of this etcd key decodes whole; no bit was searched for",
+    RepairProof.NONE: "NONE: AES-CBC has no tag. An object comes out. ITS CONTENTS MAY BE WRONG, as accepted",
+}
+_OF_THE_NAME: Final = (
+    "NONE that the name is damaged. ANOTHER KEY MAY HAVE THAT NAME, as accepted; a tag does not cover it"
 )
-
-
-def preview_lines(cluster: Cluster, checked: Preflight, again: RepeatedOptions) -> Iterator[str]:
-    """Yield what was found out, what a deletion means, and what would be less destructive."""
-    found, verdict, stored = checked.found, checked.found.verdict, checked.stored
-    yield f"Key          {safe_text(display(stored.key))}"
-    where = f" in namespace {found.namespace}" if found.namespace else ""
-    yield f"Object       {safe_text(f'{found.directory.group_resource} {found.name}{where}')}"
-    yield (
-        f"Stored       {len(stored.value)} bytes, mod_revision {stored.mod_revision}, create_revision "
-        f"{stored.create_revision}, version {stored.version}"
-    )
-    if verdict.outcome is Outcome.UNDETERMINED:
-        yield f"Verdict      NOT PROVEN ({verdict.cause}): the value may be whole; your declaration alone deletes it"
-    else:
-        yield f"Verdict      {verdict.outcome}, {verdict.cause} ({verdict.confidence})"
-    yield f"             {safe_text(verdict.message)}"
-    if verdict.upstream_message:
-        yield f"             API server: {safe_text(verdict.upstream_message)}"
-    yield from _stake_lines(found)
-    with_candidate = found
-    if checked.candidate is not None:
-        with_candidate = msgspec.structs.replace(found, repair=checked.candidate)
-        yield f"May repair   {safe_text(checked.candidate.words)}: {_CANDIDATE[checked.candidate.proof]}"
-    yield from cluster_lines(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
-    yield from _pattern_lines(checked)
-    if checked.lease is not None:
-        left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
-        yield f"Lease        {checked.lease.lease:x}, {left}"
-    yield from api_lines(checked.servers)
-    if checked.accepted:
-        yield safe_text(f"Accepted     {', '.join(checked.accepted)}")
-    yield from warning_lines(checked.warnings)
-    if checked.assessment is not None:
-        yield ""
-        yield from text_lines(loss_document(checked.assessment), again, _WIDTH, cap=_MOST_ROWS, wide=True)
-        if not checked.assessment.complete:
-            yield "What cannot be read, or waits for KMS, may depend on it too"
-        yield ""
-        yield f"See all of it: {again.impact(stored.key)}"
-    ways = ways_out(with_candidate, again, readable=checked.readable, breaking=bool(checked.protected))
-    options = [way.remedy for way in ways if way.kind is not WayKind.DELETE]
-    if options:
-        yield ""
-        yield "Less destructive options:"
-        for number, remedy in enumerate(options, start=1):
-            yield f"  {number}. {remedy.action}"
-            if remedy.command:
-                yield f"     {remedy.command.line(again)}"
-    yield ""
-    yield "What a deletion means:"
-    if checked.protected:
-        yield f"  - CLUSTER-BREAKING, as accepted: {safe_text(checked.protected)}."
-    for text in WARNINGS:
-        yield f"  - {text}"
-
-
-def _stake_lines(found: Examination) -> Iterator[str]:
-    title = "At stake"
-    for line in stakes_of([found]).lines():
-        yield f"{title:<13}{line}"
-        title = ""
-
-
-def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
-    return (f"Warning      {safe_text(warning)}" for warning in warnings)
-
-
-def cluster_lines(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[str]:
-    where = safe_text(", ".join(cluster.where))
-    accepted = "" if identity.is_known else " (accepted)"
-    yield f"Cluster      {safe_text(identity.describe())}{accepted}{keys}, at {where}"
-    for number, origin in enumerate(cluster.origins):
-        yield f"{'' if number else 'Named by':<13}{safe_text(origin)}"
-    if cluster.no_encryption:
-        yield "Encryption   none at rest, as you say (--no-encryption)"
-
-
-_SAID = {
+_SAID: Final = {
     Answer.READS_IT: "reads it",
     Answer.NOT_FOUND: "finds no such object",
     Answer.READ_ERROR: "cannot read it either",
@@ -136,254 +84,366 @@ _SAID = {
     Answer.NO_ANSWER: "gave no answer",
 }
 
+Fact = tuple[str, str]
 
-def api_lines(servers: ServerAnswers) -> Iterator[str]:
+
+def _preview(headline: str, facts: Iterator[Fact], *more: Section, stakes: Sequence[str] = ()) -> Document:
+    return Document(
+        status=Status(State.WOULD_DO, headline), stakes=stakes, sections=[Facts(facts=[*facts]), *more]
+    )
+
+
+def deletion_preview(cluster: Cluster, checked: Preflight, run: RunOptions) -> Document:
+    """Return what was found out, what a deletion means, and what would be less destructive."""
+    found = checked.found
+    if checked.candidate is not None:
+        found = msgspec.structs.replace(found, repair=checked.candidate)
+    every = ways_out(found, run, readable=checked.readable, breaking=bool(checked.protected))
+    ways = [way.remedy for way in every if way.kind is not WayKind.DELETE]
+    stakes = _stakes(checked.found)
+    if checked.protected:
+        stakes.append(f"CLUSTER-BREAKING, as accepted: {checked.protected}.")
+    sections: list[Section] = []
+    if ways:
+        steps = [Step(way.action, way.command) for way in ways[:_MOST_WAYS]]
+        sections.append(Steps(title="Less destructive", steps=steps))
+    return _preview(
+        f"To delete: {display(checked.stored.key)}",
+        _deletion(cluster, checked, run),
+        *sections,
+        Prose(title="What a deletion means", paragraphs=[" ".join(WARNINGS)]),
+        stakes=stakes,
+    )
+
+
+def _deletion(cluster: Cluster, checked: Preflight, run: RunOptions) -> Iterator[Fact]:
+    found, verdict, stored = checked.found, checked.found.verdict, checked.stored
+    yield _object(found)
+    revisions = f"mod_revision {stored.mod_revision}, create_revision {stored.create_revision}"
+    yield "Stored", f"{len(stored.value)} bytes, {revisions}, version {stored.version}"
+    if verdict.outcome is Outcome.UNDETERMINED:
+        yield "Verdict", f"NOT PROVEN ({verdict.cause}): only your declaration deletes it. {verdict.message}"
+    else:
+        yield "Verdict", f"{verdict.outcome}, {verdict.cause} ({verdict.confidence}): {verdict.message}"
+    if checked.candidate is not None:
+        yield "May repair", f"{checked.candidate.words}: {_CANDIDATE[checked.candidate.proof]}"
+    yield from _cluster(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
+    yield from _pattern(checked)
+    if checked.lease is not None:
+        left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
+        yield "Lease", f"{checked.lease.lease:x}, {left}"
+    yield from _servers(checked.servers)
+    if checked.accepted:
+        yield "Accepted", ", ".join(checked.accepted)
+    yield from _warnings(checked.warnings)
+    if checked.assessment is not None:
+        yield from _losses(checked.assessment)
+        yield "All of that", look("impact", key_word(stored.key)).line(run)
+
+
+def _losses(found: Assessment) -> Iterator[Fact]:
+    """Yield what the loss of an object means, in a few lines."""
+    worse = " or worse" if found.may_be_worse and found.risk != "cluster-breaking" else ""
+    reasons = "; ".join(reason.text for reason in found.reasons[:_MOST_NAMED])
+    yield "Risk", f"{found.risk}{worse}: {reasons or 'etcdfix knows no reference to it'}"
+    users = list(dict.fromkeys(f"{user.object.resource} {user.object.name}" for user in found.users))
+    if users:
+        more = f" and {len(users) - _MOST_NAMED} more" if len(users) > _MOST_NAMED else ""
+        yield "Used by", f"{counted(len(users), 'object')}: {', '.join(users[:_MOST_NAMED])}{more}"
+    goes = found.collection.counts[Action.CASCADE_DELETED]
+    if goes:
+        kinds = ", ".join(f"{number} {name}" for name, number in found.collection.deleted_by_resource.items())
+        yield "Collected", f"the garbage collector deletes {counted(goes, 'dependent')}: {kinds}"
+    leaks = [f"{one.name} ({one.consequence})" for one in found.finalizers if one.leaks]
+    if leaks:
+        yield "Left behind", "; ".join(leaks[:_MOST_NAMED])
+    if not found.complete:
+        yield "Not seen", "objects that etcdfix cannot read may depend on it too"
+
+
+def _stakes(found: Examination) -> list[str]:
+    stakes = stakes_of([found])
+    return [line for line in (stakes.at_stake, stakes.do_not_restart) if line]
+
+
+def _object(found: Examination, more: str = "") -> Fact:
+    where = f" in namespace {found.namespace}" if found.namespace else ""
+    return "Object", f"{found.directory.group_resource} {found.name}{where}{more}"
+
+
+def _now(found: Examination) -> Fact:
+    return "Now", f"{found.verdict.outcome}, {found.verdict.cause}: {found.verdict.message}"
+
+
+def _warnings(warnings: Sequence[str]) -> Iterator[Fact]:
+    return (("Warning", warning) for warning in dict.fromkeys(warnings))
+
+
+def _cluster(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[Fact]:
+    accepted = "" if identity.is_known else " (accepted)"
+    yield "Cluster", f"{identity.describe()}{accepted}{keys}, at {', '.join(cluster.where)}"
+    yield "Named by", "; ".join(cluster.origins)
+    if cluster.no_encryption:
+        yield "Encryption", "none at rest, as you say (--no-encryption)"
+
+
+def _servers(servers: ServerAnswers) -> Iterator[Fact]:
     """Yield who allows the change, and what each API server said of the object."""
     allowed = servers.authorization
+    gate = "the etcd credentials are the only gate"
     if allowed is not None:
-        yield f"Allowed by   {safe_text(allowed.server)}, for {safe_text(allowed.user_name)}"
+        yield "Allowed by", f"{allowed.server}, for {allowed.user_name}"
     elif servers.answers:
-        yield "Allowed by   nobody: no API server answered, as accepted; the etcd credentials are the only gate"
+        yield "Allowed by", f"nobody: no API server answered, as accepted; {gate}"
     else:
-        yield "Allowed by   nobody was asked: without --kubeconfig the etcd credentials are the only gate"
+        yield "Allowed by", f"nobody was asked: without --kubeconfig {gate}"
     for asked in servers.answers:
-        detail = f": {asked.detail}" if asked.detail else ""
-        yield f"API server   {safe_text(f'{asked.server} {_SAID[asked.answer]}{detail}')}"
-    for warning in servers.warnings:
-        yield f"             {safe_text(warning)}"
+        yield (
+            "API server",
+            f"{asked.server} {_SAID[asked.answer]}{f': {asked.detail}' if asked.detail else ''}",
+        )
+    yield from _warnings(servers.warnings)
 
 
-def _pattern_lines(checked: Preflight) -> Iterator[str]:
+def _pattern(checked: Preflight) -> Iterator[Fact]:
     for name, counts in checked.alike.counts.items():
         undetermined = f", {counts.undetermined} undetermined" if counts.undetermined else ""
         damaged = f", {counts.damaged} of them proven damaged" if counts.damaged else ""
         rule = f" of {name.rule}" if name.rule else ""
         key = f" ({name.key})" if name.key else ""
         yield (
-            f"Under        {safe_text(name.transformer or 'no envelope that is known')}{safe_text(rule)}{key}: "
-            f"{counts.opened} open, {counts.failed} fail{damaged}{undetermined} (this one included)"
+            "Under",
+            (
+                f"{name.transformer or 'no envelope that is known'}{rule}{key}: {counts.opened} open, "
+                f"{counts.failed} fail{damaged}{undetermined} (this one included)"
+            ),
         )
         if checked.declared_lost and counts.opened:
-            opened = counted(counts.opened, "value")
-            yield f"             {opened} OPEN under this key: make sure that you mean this one"
+            yield (
+                "Warning",
+                f"{counted(counts.opened, 'value')} OPEN under this key: make sure that you mean this one",
+            )
     if checked.declared_lost:
-        yield "             declared lost for ever"
-    title = "Proof"
-    for line in peek_lines(checked.found):
-        yield f"{title:<13}{safe_text(line)}"
-        title = ""
+        yield "Declared", "the key is lost for ever"
+    yield from (("Proof", line) for line in [*peek_lines(checked.found)][:_MOST_PROOFS])
 
 
-def reencrypt_preview_lines(cluster: Cluster, shown: ReencryptPreview) -> Iterator[str]:
-    """Yield what will be rewritten, and with what."""
+def restore_preview(cluster: Cluster, shown: RestorePreview) -> Document:
+    """Return what will be put back, what speaks for it, and what makes room."""
+    present = shown.replaced
+    stakes = []
+    if isinstance(present, Preflight) and present.protected:
+        stakes.append(
+            f"CLUSTER-BREAKING, as accepted: {present.protected}. Users of the object see this earlier state again."
+        )
+    return _preview(
+        f"To put back: {display(shown.candidate.stored.key)}",
+        _restore(cluster, shown),
+        Prose(
+            paragraphs=[
+                "Dependents that the garbage collector has deleted do not come back with their owner."
+            ]
+        ),
+        stakes=stakes,
+    )
+
+
+def _restore(cluster: Cluster, shown: RestorePreview) -> Iterator[Fact]:
+    found, stored, candidate = shown.found, shown.candidate.stored, shown.candidate
+    yield "From", candidate.origin
+    yield from (("", line) for line in candidate.told)
+    yield "Source", _speaks_for(shown)
+    was = f", was at mod_revision {stored.mod_revision}" if stored.mod_revision else ""
+    yield "Value", f"{len(stored.value)} bytes{was}"
+    if found.gvk is not None:
+        version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
+        yield "Object", f"{version} {found.gvk.kind} {found.namespace}/{found.name}"
+    readable = found.verdict.outcome is Outcome.READABLE
+    yield "Examined", f"{found.verdict.outcome}{'' if readable else f': {found.verdict.message}'}"
+    if candidate.file is not None:
+        how = "no encryption" if candidate.transformer == IDENTITY else candidate.transformer
+        yield "Written with", f"{how}, as JSON; the same object was read from it"
+        if shown.proof:
+            yield "Proof", f"API servers write so too: {display(shown.proof)} is stored under it"
+        yield "Newer", shown.newer
+    yield from _cluster(cluster, shown.identity)
+    yield from _servers(shown.servers)
+    if stored.lease:
+        kept = f"{shown.lease & _UNSIGNED:x} is attached again" if shown.lease else "is left out, as accepted"
+        yield "Lease", kept
+    yield "There now", _present(shown.replaced)
+    yield from _warnings(shown.warnings)
+
+
+def _speaks_for(shown: RestorePreview) -> str:
+    """Return what speaks for the value, and what was accepted because nothing does."""
+    source, candidate = shown.source, shown.candidate
+    if source.intent is not None:
+        return "a true undo: this audit log lists these bytes at this key"
+    told = ""
+    if source.listed:
+        told = "a backup that this audit log knows, and NO true undo: the key went on without it; "
+    elif not candidate.revision:
+        told = "NOT a backup that this audit log knows, as accepted; "
+    if source.by_itself:
+        return f"{told}by itself: its own digests fit, and the one that was given; {source.by_itself}"
+    if not source.same_object:
+        return f"{told}perhaps of ANOTHER OBJECT that had this name, as accepted"
+    if candidate.revision:
+        return f"{told}an earlier value of the same object, as this etcd keeps it"
+    return f"{told}it is of the object that is at the key, or was there last"
+
+
+def _present(present: Preflight | OwnWrite | None) -> str:
+    if present is None:
+        return "nothing"
+    why = str(present.found.verdict.cause)
+    if isinstance(present, OwnWrite):
+        why = f"put there by record {present.intent.link.sequence} of this audit log"
+    at = f"{len(present.stored.value)} bytes at mod_revision {present.stored.mod_revision}"
+    return f"{at}, {present.found.verdict.outcome}, {why}; backed up first"
+
+
+def reencrypt_preview(cluster: Cluster, shown: ReencryptPreview) -> Document:
+    """Return what will be rewritten, and with what."""
     today, candidate = shown.found, shown.candidate
-    yield f"Key          {safe_text(display(today.stored.key))}"
-    yield f"Today        {today.verdict.outcome}, {today.verdict.cause}: {safe_text(today.verdict.message)}"
-    yield from _stake_lines(today)
-    kind = candidate.directory.kind or "object"
-    yield f"Candidate    opens it with {safe_text(candidate.transformer)}: a readable {kind}"
-    yield f"Written with {safe_text(shown.write_transformer)}"
-    if shown.proof:
-        yield f"             API servers hold that key: {safe_text(display(shown.proof))} is stored under it"
-    else:
-        yield "             nothing shows that API servers hold that key, as accepted"
-    yield from _rewrite_lines(cluster, shown)
+
+    def facts() -> Iterator[Fact]:
+        yield _now(today)
+        kind = candidate.directory.kind or "object"
+        yield "Candidate", f"opens it with {candidate.transformer}: a readable {kind}"
+        yield "Written with", shown.write_transformer
+        proof = f"API servers hold that key: {display(shown.proof)} is stored under it" if shown.proof else ""
+        yield "Proof", proof or "nothing shows that API servers hold that key, as accepted"
+        yield from _rewrite(cluster, shown)
+
+    return _preview(f"To rewrite: {display(today.stored.key)}", facts(), stakes=_stakes(today))
 
 
-_PROVEN = {
-    RepairProof.TAG: "the value opens, and its tag authenticates it",
-    RepairProof.DECODES: "an unencrypted object of this etcd key decodes whole; no bit was searched for",
-    RepairProof.NONE: "NONE: AES-CBC has no tag. An object comes out, AND ITS CONTENTS MAY BE WRONG, as accepted",
-}
-_OF_THE_NAME = (
-    "NONE that the name is damaged. ANOTHER KEY MAY HAVE THAT NAME, as accepted; a tag says nothing of it"
-)
+def repair_preview(cluster: Cluster, shown: RepairPreview) -> Document:
+    """Return what will be put right, what proves it, and what the value is then."""
+    found, repaired, gvk = shown.found, shown.repaired, shown.repaired.gvk
+
+    def facts() -> Iterator[Fact]:
+        yield _object(found)
+        yield _now(found)
+        yield "Repair", shown.repair.words
+        named = shown.repair.kind is RepairKind.NAME
+        yield "Proof", _OF_THE_NAME if named else _PROVEN[shown.repair.proof]
+        kind = f"{gvk.api_version} {gvk.kind}" if gvk is not None else "object"
+        opened = f", opened with {repaired.transformer}" if repaired.transformer != IDENTITY else ""
+        name = f"{repaired.namespace}/{repaired.name}".lstrip("/")
+        yield "Then", f"{repaired.verdict.outcome}: {kind} {name}{opened}"
+        for when, value in (("now", found.stored.value), ("then", repaired.stored.value)):
+            yield "Bytes", f"{len(value)} {when}, {digest(value)}"
+        yield from _rewrite(cluster, shown, f", {counted(shown.alike.keys, 'key')}")
+
+    return _preview(f"To repair: {display(found.stored.key)}", facts(), stakes=_stakes(found))
 
 
-def repair_preview_lines(cluster: Cluster, shown: RepairPreview) -> Iterator[str]:
-    """Yield what will be put right, what proves it, and what the value is then."""
-    found, repaired = shown.found, shown.repaired
-    stored, gvk = found.stored, repaired.gvk
-    where = f" in namespace {found.namespace}" if found.namespace else ""
-    yield f"Key          {safe_text(display(stored.key))}"
-    yield f"Object       {safe_text(f'{found.directory.group_resource} {found.name}{where}')}"
-    yield f"Now          {found.verdict.outcome}, {found.verdict.cause}: {safe_text(found.verdict.message)}"
-    yield from _stake_lines(found)
-    yield f"Repair       {safe_text(shown.repair.words)}"
-    named = shown.repair.kind is RepairKind.NAME
-    yield f"Proof        {_OF_THE_NAME if named else _PROVEN[shown.repair.proof]}"
-    kind = safe_text(f"{gvk.api_version} {gvk.kind}") if gvk is not None else "object"
-    name = f"{repaired.namespace}/{repaired.name}".lstrip("/")
-    yield f"Then         {repaired.verdict.outcome}: {kind} {safe_text(name)}"
-    if repaired.transformer != IDENTITY:
-        yield f"             opened with {safe_text(repaired.transformer)}"
-    before, after = stored.value, repaired.stored.value
-    yield f"Bytes        {len(before)} now, {digest(before)}"
-    yield f"             {len(after)} then, {digest(after)}"
-    yield from _rewrite_lines(cluster, shown, f", {counted(shown.alike.keys, 'key')}")
-
-
-def _rewrite_lines(
-    cluster: Cluster, shown: ReencryptPreview | RepairPreview, keys: str = ""
-) -> Iterator[str]:
+def _rewrite(cluster: Cluster, shown: ReencryptPreview | RepairPreview, keys: str = "") -> Iterator[Fact]:
     """Yield where a value stays that gets other bytes, and what to know of it."""
-    yield from cluster_lines(cluster, shown.identity, keys)
-    yield from api_lines(shown.servers)
+    yield from _cluster(cluster, shown.identity, keys)
+    yield from _servers(shown.servers)
     if shown.lease is not None:
-        yield f"Lease        {shown.lease.lease & MASK:x}, kept"
-    yield from warning_lines(shown.warnings)
+        yield "Lease", f"{shown.lease.lease & _UNSIGNED:x}, kept"
+    yield from _warnings(shown.warnings)
 
 
-_DONE = {
-    Result.DELETED: "deleted",
-    Result.RESTORED: "put back",
-    Result.REENCRYPTED: "rewritten",
-    Result.REPAIRED: "repaired",
-    Result.HEALED: "healed",
-}
+def run_preview(cluster: Cluster, shown: RunPreview, *, dry_run: bool) -> Document:
+    """Return what will be done to which objects."""
+    plan = shown.plan
+
+    def facts() -> Iterator[Fact]:
+        yield "Plan", f"of {plan.generated_at}, {counted(len(plan.entries), 'object')}"
+        yield "Digest", f"{shown.digest}, of the plan and its decisions"
+        yield from _cluster(cluster, shown.identity)
+        if shown.done:
+            yield "Done before", f"{counted(shown.done, 'object')}, by earlier runs"
+        for decision in (Decision.DELETE, Decision.RESTORE, Decision.REPAIR):
+            kinds = Counter(task.resource for task in shown.tasks if task.decision is decision)
+            if kinds:
+                each = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common(_MOST_KINDS))
+                yield f"To {decision}", f"{kinds.total()}: {each}{', …' if len(kinds) > _MOST_KINDS else ''}"
+        if shown.left_alone:
+            waiting = f"; {shown.waiting} of them the plan could decide otherwise" if shown.waiting else ""
+            yield (
+                "Left alone",
+                f"{counted(shown.left_alone, 'object')}, as the plan or --leave-out says{waiting}",
+            )
+        yield from _warnings(shown.warnings)
+
+    rows = [(task.decision.value, task.protected, display(task.key)) for task in shown.protected]
+    columns = (Column("PROTECTED"), Column("WHY", folds=True), Column("ETCD KEY", kind=Kind.KEY))
+    means = [" ".join(WARNINGS)] if shown.count(Decision.DELETE) or rows else []
+    means.append(
+        "Each object gets its own checks, backup, records and transaction. The run stops at the first surprise."
+    )
+    if dry_run:
+        means.append("Dry run: everything is checked, nothing is changed in etcd or in the plan.")
+    return _preview(
+        f"To work through: {counted(len(shown.tasks), 'object')}",
+        facts(),
+        Table(columns=columns, rows=rows, noun="protected object", brief=_BRIEF),
+        Prose(paragraphs=means),
+    )
 
 
-def outcome_lines(
-    key_bytes: bytes, done: Result, outcome: ChangeOutcome, again: RepeatedOptions, *, unread: bool = False
-) -> Iterator[str]:
-    """Yield what became of a change, where the backup is, and how to undo it.
+def heal_preview(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -> Document:
+    """Return what will be healed, by whom, and what was checked."""
+    healable, first = shown.healable, shown.healable[0]
+    one = len(healable) == 1 and not shown.left_alone
 
-    Args:
-        key_bytes: Which key.
-        done: What it is called when all goes well.
-        outcome: What it came to.
-        again: Options that commands must repeat.
-        unread: As in :func:`follow_ups`.
-    """
-    key = safe_text(display(key_bytes))
-    if outcome.result is None:
-        yield f"DRY RUN: {key} would be {_DONE[done]}. Nothing was changed."
-    elif outcome.result is done:
-        yield f"{done.upper()} {key} at revision {outcome.revision}."
-    else:
-        yield f"{outcome.result.upper()}: {key}: {safe_text(outcome.detail)}"
-    for warning in outcome.warnings:
-        yield f"Note: {safe_text(warning)}"
-    for path in outcome.backups:
-        yield f"Backup: {safe_text(path)}"
-    for found in outcome.values:
-        yield f"Its value: {found}"
-    yield audit_line(outcome)
-    for follow_up in follow_ups(key_bytes, done, outcome, again, unread=unread):
-        yield f"{follow_up.what}: {follow_up.command}"
+    def facts() -> Iterator[Fact]:
+        if one:
+            says = f", uid {first.uid}{f' as {first.uid_from} says' if first.uid_from else ''}"
+            yield _object(first.found, says)
+            yield _now(first.found)
+            yield "Stored", f"mod_revision {first.mod_revision}"
+        yield from _holders(healable)
+        yield from _cluster(cluster, first.identity)
+        yield from _servers(first.servers)
+        yield "Rescued", str(shown.saved)
+        for resource, number in shown.unread.items():
+            yield (
+                "",
+                f"etcdfix cannot read {counted(number, 'value')} of {resource}; what API servers hold of them is saved",
+            )
+        yield from _warnings([*shown.warnings, *(text for each in healable for text in each.warnings)])
 
-
-def audit_line(outcome: ChangeOutcome) -> str:
-    """Return where the records of a change are."""
-    head = f", head {outcome.head}" if outcome.head else ""
-    return f"Audit log: {safe_text(str(outcome.audit_log))}{head}"
-
-
-def follow_ups(
-    key: bytes, done: Result, outcome: ChangeOutcome, again: RepeatedOptions, *, unread: bool = False
-) -> Iterator[FollowUp]:
-    """Yield the commands for afterwards: how to settle what is open, how to undo, how to look again.
-
-    Args:
-        key: Which key.
-        done: What it is called when all goes well.
-        outcome: What it came to.
-        again: Options that commands must repeat.
-        unread: An encrypted value was put back without a configuration: a look at it needs one.
-    """
-    if outcome.result is None:
-        return
-    yield from settling(outcome, again)
-    yield from _undo(done, outcome, _same(outcome, again))
-    if done is not Result.DELETED:
-        reading = [*again.reading, "--encryption-config", "FILE"] if unread else again.reading
-        yield FollowUp("Look again", again.scan(key, reading=reading))
-
-
-def settling(outcome: ChangeOutcome, again: RepeatedOptions) -> Iterator[FollowUp]:
-    """Yield how to settle what is open of a change, where something is."""
-    if outcome.result is Result.UNKNOWN or outcome.head is None:
-        words = [*_same(outcome, again), str(outcome.audit_log)]
-        settle = quote_command(["etcdfix", "audit", "reconcile", *words])
-        yield FollowUp(f"Settle it {again.when_it_answers}", settle)
-
-
-def _same(outcome: ChangeOutcome, again: RepeatedOptions) -> tuple[str, ...]:
-    return again.after_change(known_cluster=not outcome.unknown_cluster)
-
-
-def _undo(done: Result, outcome: ChangeOutcome, same: Sequence[str]) -> Iterator[FollowUp]:
-    """Yield how each backup goes back to where it was."""
-    log = ["--audit-log", str(outcome.audit_log), "--reason", "REASON"]
-    replace: list[str] = []
-    if done is not Result.DELETED:
-        if outcome.result is not done:
-            return
-        # What the undo replaces is kept where the change kept what it replaced.
-        places = [word for path in outcome.backups for word in ("--backup-dir", str(Path(path).parent))]
-        replace = [*places, "--replace-mod-revision", str(outcome.revision)]
-    elif outcome.result in {Result.NOT_APPLIED, Result.REFUSED}:
-        return
-    if outcome.result is Result.ANOMALY:
-        for path, what in zip(outcome.backups, ("what was examined", "what etcd gave back"), strict=False):
-            yield FollowUp(f"Put back {what}", quote_command(["etcdfix", "restore", path, *same, *log]))
-    elif outcome.backups:
-        undo = quote_command(["etcdfix", "restore", outcome.backups[0], *same, *log, *replace])
-        yield FollowUp("Undo", undo)
-
-
-def _recovery_lines(resource: str, unread: Mapping[str, int]) -> Iterator[str]:
-    """Yield what comes back by itself, and when; and what stands in the way."""
-    others = unread.get(resource, 0)
-    if others:
-        yield (
-            f"{counted(others, 'other value')} of {resource} cannot be read without fault, or could not be examined to "
-            f"the end. While one fails, LIST and watches of {resource} fail; a LIST that works may come from a "
-            "server's memory, which a deletion ends after 30 s."
+    rows = [("heal", f"uid {each.uid}", display(each.key)) for each in healable]
+    rows += [("leave alone", each.why, display(each.key)) for each in shown.left_alone]
+    columns = (Column("WHAT"), Column("WHY", folds=True), Column("ETCD KEY", kind=Kind.KEY))
+    means = [
+        "Each is one merge PATCH with uid and resourceVersion that sets an annotation. Nothing is deleted.",
+        "The first object is the test: unless every API server reads it afterwards, the run stops.",
+        "Do not restart an API server before everything is healed.",
+    ]
+    if dry_run:
+        means.append(
+            "An API server's own dry run (dryRun=All) fails for these objects, so whether admission lets the change "
+            "through is known only when it is made."
         )
-    else:
+    left = f", {counted(len(shown.left_alone), 'key')} left alone" if shown.left_alone else ""
+    return _preview(
+        f"To heal: {display(first.key)}" if one else f"To heal: {counted(len(healable), 'object')}{left}",
+        facts(),
+        Table(columns=columns, rows=[] if one else rows, noun="key", brief=_BRIEF),
+        Prose(paragraphs=means),
+    )
+
+
+def _holders(healable: Sequence[Healable]) -> Iterator[Fact]:
+    ended = [each for each in healable if each.ended]
+    held = Counter(each.holders[0].server.address for each in healable if not each.ended)
+    for address, number in held.items():
+        yield "Held by", f"{address}: {counted(number, 'object')} in its memory, as last written"
+    if ended:
+        may = dict.fromkeys(holder.server.address for each in ended for holder in each.holders)
         yield (
-            f"No other value of {resource} is known to fail: LIST works again at once, watches and resourceVersion=0 "
-            "within about a minute. API servers do that by themselves; nothing has to be restarted."
+            "Held by",
+            (
+                f"no server gives {counted(len(ended), 'object')} from memory any more; asked are those that may hold "
+                f"them all the same: {', '.join(may)}"
+            ),
         )
-    elsewhere = ", ".join(f"{name} ({number})" for name, number in sorted(unread.items()) if name != resource)
-    if elsewhere:
-        yield safe_text(f"Others are not known to be read without fault: {elsewhere}.")
-    if unread:
-        yield "An API server that starts may not get ready while such values are there (/readyz: informer-sync)."
-    else:
-        yield "/readyz of an API server that was not ready for this value recovers within about a minute too."
-
-
-def looked_at_lines(looked: Sequence[ServerSigns]) -> Iterator[str]:
-    """Yield how each API server stood when it was looked at last."""
-    for one in looked:
-        signs = ", ".join(f"{sign.what} {sign.text}" for sign in one.signs)
-        yield safe_text(f"API server {one.server}, after {one.seconds:.0f} s: {signs}")
-    if any(one.failing for one in looked):
-        yield (
-            "Not everything works yet. The usual reasons: more values that cannot be read (the scan above), or an "
-            "API server with another EncryptionConfiguration. Look again: kubectl get --raw '/readyz?verbose'"
-        )
-
-
-def after_deletion_lines(checked: Preflight, again: RepeatedOptions) -> Iterator[str]:
-    """Yield what to watch once a key is gone, and what the same is called elsewhere."""
-    found = checked.found
-    resource = str(found.directory.group_resource)
-    # Of every namespace: one value that cannot be read, wherever it is, fails the LIST of all.
-    yield f"Look at what is left: {again.scan_of([resource])}"
-    yield from _recovery_lines(resource, checked.alike.unread)
-    request = unsafe_deletion(found).line(again)
-    if request:
-        yield f"Already done; the API call that would have done the same: {request}"
-    yield "Watch, on every API server:"
-    for metric, course in (
-        ("apiserver_storage_transformation_operations_total, status other than OK", _STOPS),
-        ("apiserver_storage_decode_errors_total", f"{_STOPS}, for {resource}"),
-        ("apiserver_watch_cache_initializations_total", f"rises once for {resource}, then stays"),
-        ("apiserver_storage_list_total", "rises for a moment, then as before"),
-        ("apiserver_terminated_watchers_total, apiserver_init_events_total", "rise for a moment"),
-        ("apiserver_resource_objects", f"one less for {resource}"),
-    ):
-        yield f"  {metric}: {course}"

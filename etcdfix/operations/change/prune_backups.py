@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -24,14 +24,13 @@ from etcdfix.remediation.backup.prune import (
     survey_backups,
 )
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.report.backup_model import BackupPruning, KeptFile, PrunedFile
+from etcdfix.report.backups import BackupPruning, KeptFile, PrunedFile, pruning_preview
+from etcdfix.report.document import Document
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.safetext import key_base64, safe_text
-from etcdfix.text.words import counted
+from etcdfix.text.safetext import key_base64
 
-_MOST_SHOWN: Final = 100
 _AGE: Final = re.compile(r"([1-9]\d{0,5})([wdh])", re.ASCII)
 _HOURS: Final = {"w": 7 * 24, "d": 24, "h": 1}
 
@@ -74,7 +73,7 @@ def run_prune(
     *,
     dry_run: bool,
     confirm: Callable[[int], bool],
-    preview: Callable[[Iterable[str]], None],
+    preview: Callable[[Document], None],
     step: Step = no_step,
 ) -> BackupPruning:
     """Remove aged backups, or say which would go.
@@ -95,7 +94,7 @@ def run_prune(
     survey = survey_backups(request)
     if dry_run or not survey.prunable:
         return _report(request, survey, dry_run=dry_run)
-    preview(_preview_lines(survey))
+    preview(pruning_preview([_pruned(one, None) for one in survey.prunable]))
     if not confirm(len(survey.prunable)):
         raise refuse(
             Rule.NOT_CONFIRMED,
@@ -111,18 +110,6 @@ def refused_report(request: PruneRequest, error: EtcdfixError, *, dry_run: bool)
     survey = Survey(prunable=(), kept=(), younger=0)
     report = _report(request, survey, dry_run=dry_run)
     return msgspec.structs.replace(report, refusal=refusal_by(error), exit_code=int(error.exit_code))
-
-
-def _preview_lines(survey: Survey) -> Iterator[str]:
-    number = len(survey.prunable)
-    yield f"{counted(number, 'backup')} would be removed. A backup is the undo of its change: that is gone with it."
-    for backup in survey.prunable[:_MOST_SHOWN]:
-        intent = backup.listed.intent
-        key = safe_text(display(intent.subject.key))
-        ended = f"{backup.listed.result}, intent {intent.link.sequence}"
-        yield f"  {backup.listed.at}  {intent.verb.purpose} of {key} ({ended})"
-    if number > _MOST_SHOWN:
-        yield f"  … {number - _MOST_SHOWN} more; --dry-run -o json shows them"
 
 
 def _report(

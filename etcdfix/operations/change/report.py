@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
-from etcdfix.operations.change.preview import follow_ups
 from etcdfix.remediation.audit.record import Result, Verb, unicode_text
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.report.model import ChangeReport, Refusal
+from etcdfix.remediation.preflight.deletion import Preflight
+from etcdfix.report.advice.finding import unsafe_deletion
+from etcdfix.report.change import ChangeReport, FollowUp, Refusal
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import key_base64
+from etcdfix.text.commands import Command, Part, RunOptions, after_change, scan
+from etcdfix.text.safetext import key_base64, key_word
+from etcdfix.text.words import counted
+
+DONE: Final = {
+    Verb.DELETE: Result.DELETED,
+    Verb.RESTORE: Result.RESTORED,
+    Verb.REENCRYPT: Result.REENCRYPTED,
+    Verb.REPAIR: Result.REPAIRED,
+    Verb.HEAL: Result.HEALED,
+}
+"""What each change is called when all goes well."""
 
 
 def outcome_report(
     verb: Verb,
     key: bytes,
-    done: Result,
     outcome: ChangeOutcome,
-    again: RepeatedOptions,
+    run: RunOptions,
     *,
     exit_code: int,
+    afterwards: Sequence[str] = (),
     unread: bool = False,
 ) -> ChangeReport:
     """Return what became of a change.
@@ -30,20 +43,20 @@ def outcome_report(
     Args:
         verb: What was done.
         key: Which etcd key.
-        done: What it is called when all goes well.
         outcome: What it came to.
-        again: Options that commands must repeat.
+        run: Options of this run.
         exit_code: Of the command.
-        unread: As in :func:`~etcdfix.operations.change.preview.follow_ups`.
+        afterwards: What comes back by itself, and what does not.
+        unread: An encrypted value was put back without a configuration: a look at it needs one.
     """
-    return _report(
-        verb,
-        key,
+    return ChangeReport(
+        **_head(verb, key),
         dry_run=outcome.result is None,
         revision=outcome.revision or None,
+        afterwards=[unicode_text(text) for text in afterwards],
         **outcome_fields(outcome),
         **audit_fields(outcome),
-        follow_ups=list(follow_ups(key, done, outcome, again, unread=unread)),
+        follow_ups=list(_follow_ups(verb, key, outcome, run, unread=unread)),
         exit_code=exit_code,
     )
 
@@ -57,9 +70,8 @@ def refusal_report(verb: Verb, key: bytes | None, error: EtcdfixError, *, dry_ru
         error: What was raised.
         dry_run: Nothing was to be changed.
     """
-    return _report(
-        verb,
-        key,
+    return ChangeReport(
+        **_head(verb, key),
         dry_run=dry_run,
         result="refused" if isinstance(error, RemediationRefused) else "failed",
         refusal=refusal_by(error),
@@ -96,12 +108,87 @@ def refusal_by(error: EtcdfixError) -> Refusal:
     )
 
 
-def _report(verb: Verb, key: bytes | None, **fields: object) -> ChangeReport:
-    return ChangeReport(
-        tool=TOOL,
-        generated_at=timestamp(),
-        command=verb.purpose,
-        key=display(key) if key is not None else None,
-        key_base64=key_base64(key) if key is not None else None,
-        **fields,  # type: ignore[arg-type] # each as its field
-    )
+def settling(outcome: ChangeOutcome, run: RunOptions) -> Iterator[FollowUp]:
+    """Yield how to settle what is open of a change, where something is."""
+    if outcome.result is Result.UNKNOWN or outcome.head is None:
+        when = "when the file can be read again" if run.of_kine else "when etcd answers again"
+        words = (*_same(outcome), str(outcome.audit_log))
+        yield FollowUp(f"Settle it {when}", Command(("etcdfix", "audit", "reconcile", *words)))
+
+
+def after_deletion(checked: Preflight) -> Iterator[str]:
+    """Yield what comes back by itself once a key is gone, and what stands in the way."""
+    resource, unread = str(checked.found.directory.group_resource), checked.alike.unread
+    yield from _recovery(resource, unread)
+    request = unsafe_deletion(checked.found)
+    if request:
+        yield f"The API call that would have done the same: {request.line(RunOptions())}"
+
+
+def _head(verb: Verb, key: bytes | None) -> dict[str, Any]:
+    return {
+        "tool": TOOL,
+        "generated_at": timestamp(),
+        "command": verb.purpose,
+        "key": display(key) if key is not None else None,
+        "key_base64": key_base64(key) if key is not None else None,
+    }
+
+
+def _same(outcome: ChangeOutcome) -> tuple[str | Part, ...]:
+    return after_change(known_cluster=not outcome.unknown_cluster)
+
+
+def _follow_ups(
+    verb: Verb, key: bytes, outcome: ChangeOutcome, run: RunOptions, *, unread: bool
+) -> Iterator[FollowUp]:
+    """Yield the commands for afterwards: how to settle what is open, how to undo, how to look again."""
+    if outcome.result is None:
+        return
+    yield from settling(outcome, run)
+    yield from _undo(verb, outcome)
+    if verb is not Verb.DELETE:
+        reading = Part.CONFIGURATION if unread else Part.READING
+        yield FollowUp("Look again", scan(key_word(key), reading=[reading]))
+
+
+def _undo(verb: Verb, outcome: ChangeOutcome) -> Iterator[FollowUp]:
+    """Yield how each backup goes back to where it was."""
+    words = (*_same(outcome), "--audit-log", str(outcome.audit_log), "--reason", "REASON")
+    if verb is Verb.DELETE:
+        if outcome.result in {Result.NOT_APPLIED, Result.REFUSED}:
+            return
+    else:
+        if outcome.result is not DONE[verb]:
+            return
+        # What the undo replaces is kept where the change kept what it replaced.
+        places = [word for path in outcome.backups for word in ("--backup-dir", str(Path(path).parent))]
+        words = (*words, *places, "--replace-mod-revision", str(outcome.revision))
+    backups = dict(zip(outcome.backups[:1], ["Undo"], strict=False))
+    if outcome.result is Result.ANOMALY:
+        whats = ("Put back what was examined", "Put back what etcd gave back")
+        backups = dict(zip(outcome.backups, whats, strict=False))
+    for path, what in backups.items():
+        yield FollowUp(what, Command(("etcdfix", "restore", path, *words)))
+
+
+def _recovery(resource: str, unread: Mapping[str, int]) -> Iterator[str]:
+    others = unread.get(resource, 0)
+    if others:
+        yield (
+            f"etcdfix cannot read or judge {counted(others, 'other value')} of {resource}. While one of them fails, "
+            f"LIST and watches of {resource} fail. A LIST that works may come from a server's memory; a deletion ends "
+            "that after 30 s."
+        )
+    else:
+        yield (
+            f"No other value of {resource} is known to fail. LIST works again at once, watches and resourceVersion=0 "
+            "within about a minute. You need not restart anything."
+        )
+    elsewhere = ", ".join(f"{name} ({number})" for name, number in sorted(unread.items()) if name != resource)
+    if elsewhere:
+        yield f"Other values may fail too: {elsewhere}."
+    if unread:
+        yield "An API server that starts may not get ready while such values are there (/readyz: informer-sync)."
+    else:
+        yield "An API server that was not ready because of this value is ready within about a minute too."

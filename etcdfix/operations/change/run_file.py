@@ -27,11 +27,12 @@ from etcdfix.remediation.durable import (
     open_directory,
     write_fully,
 )
-from etcdfix.report.formats.machine import write_rows_json
-from etcdfix.report.plan_model import DeletionPlan, PlanDecision
+from etcdfix.report.plan import DeletionPlan, PlanDecision
 from etcdfix.report.planfile import load_plan
+from etcdfix.report.render.machine import JSONWriter
 from etcdfix.report.rows import Rows
 from etcdfix.rules import Rule, refuse
+from etcdfix.text.commands import RunOptions
 
 RUN_SUFFIX: Final = ".run"
 """What is written down during a run stands in a file with the plan's name and this."""
@@ -176,7 +177,7 @@ class RunFile(Closing):
             decisions=Rows(len(self.plan.decisions), self.decisions),
         )
         stream = io.BytesIO()
-        write_rows_json(plan, stream)
+        JSONWriter(stream, RunOptions()).end(plan)
         self._directory.replace(self._path.name, stream.getvalue(), what="plan", step=self._step)
         self.plan = load_plan(self._path)
         self._lines, self._head = {}, None

@@ -20,11 +20,11 @@ from etcdfix.encryption.config import read_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity
+from etcdfix.operations.change.batch import Confirmed, ended_by, timer_kept
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.operations.change.execute_change import operator_for
 from etcdfix.operations.change.kept_look import KeptLook
-from etcdfix.operations.change.many import Confirmed, ended_by, timer_kept
 from etcdfix.operations.change.repair import RepairRequest, run_repair
 from etcdfix.operations.change.restore import run_restore
 from etcdfix.operations.change.run_file import RunFile, RunLine
@@ -46,7 +46,7 @@ from etcdfix.remediation.preflight.expectation import (
     refuse_plan,
 )
 from etcdfix.remediation.reconcile import open_intents_of, reconcile_intent
-from etcdfix.report.plan_model import Decision, DeletionPlan, PlanDecision, PlanEntry
+from etcdfix.report.plan import Decision, DeletionPlan, PlanDecision, PlanEntry
 from etcdfix.report.planfile import decided_digest, plan_key
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display

@@ -15,7 +15,7 @@ from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.graph.model import Risk
 from etcdfix.operations.change.execute_change import ChangeRequest
 from etcdfix.remediation.preflight.expectation import refuse_plan
-from etcdfix.report.plan_model import (
+from etcdfix.report.plan import (
     DECLARE_KEY_LOST,
     Decision,
     DeletionPlan,
@@ -27,7 +27,7 @@ from etcdfix.report.plan_model import (
 from etcdfix.report.planfile import plan_key
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import Command, RepeatedOptions, run_plan
 from etcdfix.text.safetext import key_word, quote_command, safe_text
 from etcdfix.text.words import counted
 
@@ -59,13 +59,13 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
     encryption_config: Path | None = None
     again: RepeatedOptions = RepeatedOptions()
 
-    def command(self, digest: str) -> str:
+    def command(self, digest: str) -> Command:
         """Return the command that does this in a script, if the plan has this digest."""
         flags = [word for flag in self.accepted.as_flags() for word in flag.split(" ", 1)]
         flags += [word for lost in self.key_lost for word in ("--declare-key-lost", lost)]
         flags += [word for key in self.leave_out for word in ("--leave-out", key_word(key))]
         flags += ["--rescued", str(self.rescued)] if self.rescued is not None else []
-        return self.again.run_plan(str(self.plan_file), *flags, "--yes", "--expect-plan", digest)
+        return run_plan(str(self.plan_file), *flags, "--yes", "--expect-plan", digest)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,12 @@ from etcdfix.remediation.reconcile import (
     reconcile_intent,
     refuse_other_store,
 )
-from etcdfix.report.model import API_VERSION
+from etcdfix.report.audit import AuditReconciliation, LogHead, SettledIntent
+from etcdfix.report.change import FollowUp
+from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.rules import Rule
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import Command, RunOptions, accepting, after_change, explain
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,71 +140,57 @@ def _about_etcd(intents: Iterable[Intent]) -> list[Intent]:
     return [intent for intent in intents if intent.verb is not Verb.PRUNE]
 
 
-def settled_document(settled: Settled) -> dict[str, Any]:
-    """Return the result as it is published."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "AuditReconciliation",
-        "audit_log": unicode_text(str(settled.log)),
-        "dry_run": settled.dry_run,
-        "intents": [
-            {
+def settled_report(settled: Settled, run: RunOptions) -> AuditReconciliation:
+    """Return the result as it is published.
+
+    Args:
+        settled: The result.
+        run: Options of this run.
+    """
+    return AuditReconciliation(
+        tool=TOOL,
+        generated_at=timestamp(),
+        audit_log=unicode_text(str(settled.log)),
+        dry_run=settled.dry_run,
+        intents=[
+            SettledIntent(
                 **_intent_fields(item.intent),
-                "outcome": item.result,
-                "detail": unicode_text(item.detail),
-                "header_revision": item.header_revision,
-                "record": item.record,
-                "warnings": [unicode_text(text) for text in item.warnings],
-            }
+                outcome=item.result.value,
+                detail=unicode_text(item.detail),
+                header_revision=item.header_revision,
+                record=None if item.record is None else LogHead(item.record.sequence, item.record.sha256),
+                warnings=[unicode_text(text) for text in item.warnings],
+                **_next_steps(settled.log, item, run),
+            )
             for item in settled.found
         ],
-        "refused": [{**_intent_fields(intent), "reason": exc.message} for intent, exc in settled.refused],
-    }
+        refused=[
+            SettledIntent(
+                **_intent_fields(intent), reason=unicode_text(exc.message), next_step=unicode_text(exc.hint)
+            )
+            for intent, exc in settled.refused
+        ],
+        exit_code=settled.exit_code,
+    )
 
 
 def _intent_fields(intent: Intent) -> dict[str, Any]:
     return {
         "sequence": intent.link.sequence,
-        "verb": intent.verb,
+        "verb": intent.verb.value,
         "key": display(intent.subject.key),
         "key_base64": intent.subject.key,
         "backups": intent.backups,
     }
 
 
-def settled_lines(settled: Settled, again: RepeatedOptions) -> Iterator[str]:
-    """Yield the result for a person.
-
-    Args:
-        settled: The result.
-        again: Options that commands must repeat.
-    """
-    found, refused = settled.found, settled.refused
-    if not found and not refused:
-        yield "no open intents"
-    for item in found:
-        intent = item.intent
-        would = "would be " if settled.dry_run else ""
-        yield f"{_named(intent)}: {would}{item.result}"
-        yield f"  {item.detail}"
-        for warning in item.warnings:
-            yield f"  {warning}"
-        if item.record is not None:
-            yield f"  recorded as {item.record}"
-        yield from _next_steps(settled.log, item, again)
-    for intent, exc in refused:
-        yield f"{_named(intent)}: refused"
-        yield f"  {exc.message}"
-        if exc.hint:
-            yield f"  next: {exc.hint}"
-
-
-def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iterator[str]:
+def _next_steps(log: Path, item: Reconciliation, run: RunOptions) -> dict[str, Any]:
     intent = item.intent
+    look = explain(intent.subject.key)
     if item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
-        same = again.after_change(known_cluster=intent.cluster.is_known)
-        more = ["--accept", Rule.OTHER_CLUSTER_ID] if item.other_etcd else []
-        words = [
+        same = after_change(known_cluster=intent.cluster.is_known)
+        more = accepting([Rule.OTHER_CLUSTER_ID]) if item.other_etcd else ()
+        words = (
             "etcdfix",
             "restore",
             intent.backups[0],
@@ -213,18 +200,14 @@ def _next_steps(log: Path, item: Reconciliation, again: RepeatedOptions) -> Iter
             str(log),
             "--reason",
             "TEXT",
-        ]
-        yield f"  to undo it: {quote_command(words)}"
-    elif item.result is Result.ANOMALY or (
-        item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.HEAL
-    ):
-        yield f"  next: {again.explain(intent.subject.key)}"
-    elif item.result is Result.UNKNOWN and not item.header_revision:
-        yield f"  it stays open; run this again {again.when_it_answers}"
-    elif item.result is Result.UNKNOWN:
-        yield "  it stays open; run this again, without --no-kms, once the value can be examined:"
-        yield f"  {again.explain(intent.subject.key)}"
-
-
-def _named(intent: Intent) -> str:
-    return f"intent {intent.link.sequence}, {intent.verb.purpose} {display(intent.subject.key)}"
+        )
+        return {"follow_ups": [FollowUp("Undo", Command(words))]}
+    if item.result is Result.ANOMALY or (item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.HEAL):
+        return {"follow_ups": [FollowUp("Look at it", look)]}
+    if item.result is Result.UNKNOWN and not item.header_revision:
+        when = "the file can be read again" if run.of_kine else "etcd answers again"
+        return {"next_step": f"The intent stays open: run this again when {when}"}
+    if item.result is Result.UNKNOWN:
+        what = "The intent stays open: run this again, without --no-kms, once the value can be examined"
+        return {"follow_ups": [FollowUp(what, look)]}
+    return {}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -17,18 +18,14 @@ from etcdfix.remediation.audit.verify import (
     NO_HEAD_FILE,
     Anchor,
     ChainState,
-    Verification,
     parse_link,
     verify,
     without_head,
 )
-from etcdfix.report.model import API_VERSION
+from etcdfix.report.audit import AuditRecord, AuditRecords, AuditVerification, LogFault, LogHead
+from etcdfix.report.document import CAP
 from etcdfix.storagekey import display
-from etcdfix.text.safetext import quote_command, safe_text
 from etcdfix.text.words import counted
-
-_LONGEST_CELL: Final = 300
-_LONGEST_LIST: Final = 20
 
 # Whoever could write the log could write that file too.
 _HEAD_FILE_ALONE: Final = (
@@ -37,32 +34,17 @@ _HEAD_FILE_ALONE: Final = (
 )
 
 
-class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """What verifying a log came to.
-
-    Attributes:
-        log: Which.
-        found: The result.
-        compared: With what it was compared.
-        in_short: The same for a person, who needs no list of backups.
-        warnings: Backups that proved nothing, one sentence each.
-    """
-
-    log: Path
-    found: Verification
-    compared: list[str]
-    in_short: list[str]
-    warnings: list[str]
-
-
 def verify_log(
     log: Path,
     *,
     expect_head: str | None,
     backups: Sequence[Path],
     backup_directories: Sequence[Path],
-) -> Verified:
+) -> tuple[AuditVerification, int]:
     """Compare a log with itself, its head file, backups, and a head that somebody wrote down.
+
+    Returns:
+        What came of it, and the exit code.
 
     Raises:
         ConfigurationError: The head is none, or a directory cannot be read.
@@ -71,16 +53,28 @@ def verify_log(
     """
     anchors, warnings = _gather_anchors(log, expect_head, backups, backup_directories)
     found = verify(log, anchors=anchors)
-    compared = _compared_with(log, anchors)
-    if compared and not anchors and found.state is not ChainState.TAMPERED:
-        found = msgspec.structs.replace(found, warnings=(*found.warnings, _HEAD_FILE_ALONE))
-    return Verified(
-        log=log,
-        found=found,
-        compared=compared,
-        in_short=_in_short(log, anchors),
-        warnings=warnings,
+    head = log.with_name(log.name + HEAD_SUFFIX)
+    compared = [f"the head file {head}"] * os.path.lexists(head) + [anchor.source for anchor in anchors]
+    tampered = found.state is ChainState.TAMPERED
+    if compared and not anchors and not tampered:
+        warnings.append(_HEAD_FILE_ALONE)
+    if found.head_missing:
+        warnings.insert(0, NO_HEAD_FILE)
+    report = AuditVerification(
+        audit_log=unicode_text(str(log)),
+        state=found.state.value,
+        records=found.records,
+        head=LogHead(found.head.sequence, found.head.sha256),
+        torn_size=found.torn_size,
+        head_missing=found.head_missing,
+        findings=[LogFault(one.kind, one.record, unicode_text(one.message)) for one in found.findings],
+        more_findings=found.more_findings,
+        open_intents=sorted(found.open_intents),
+        compared_with=[unicode_text(text) for text in compared],
+        warnings=[unicode_text(text) for text in (*found.warnings, *warnings)],
+        next_step=without_head(log, found.head) if found.head_missing and not tampered else "",
     )
+    return report, found.exit_code
 
 
 def _gather_anchors(
@@ -129,77 +123,16 @@ def _backup_files(directory: Path) -> list[Path]:
         raise ConfigurationError(f"--backup-dir {directory}: {exc.strerror}") from exc
 
 
-def _compared_with(log: Path, anchors: Sequence[Anchor]) -> list[str]:
-    head = log.with_name(log.name + HEAD_SUFFIX)
-    return [f"the head file {head}"] * os.path.lexists(head) + [anchor.source for anchor in anchors]
+def newest_records(log: Path, records: Iterable[tuple[Link, Event]]) -> AuditRecords:
+    """Return the newest records of a log as a person sees them: there may be more than memory holds."""
+    count, newest = 0, deque[tuple[Link, Event]](maxlen=CAP)
+    for count, record in enumerate(records, start=1):  # noqa: B007 - how many there were
+        newest.append(record)
+    rows = [_record(link, event) for link, event in reversed(newest)]
+    return AuditRecords(unicode_text(str(log)), count, rows)
 
 
-def _in_short(log: Path, anchors: Sequence[Anchor]) -> list[str]:
-    """Return the same for a person, who needs no list of backups."""
-    backups = [anchor for anchor in anchors if anchor.source.startswith("backup ")]
-    shown = _compared_with(log, [anchor for anchor in anchors if anchor not in backups])
-    return [*shown, counted(len(backups), "backup")] if backups else shown
-
-
-def verification_document(verified: Verified) -> dict[str, Any]:
-    """Return the result as it is published."""
-    found = verified.found
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "AuditVerification",
-        "audit_log": unicode_text(str(verified.log)),
-        "state": found.state,
-        "records": found.records,
-        "head": found.head,
-        "torn_size": found.torn_size,
-        "head_missing": found.head_missing,
-        "findings": [
-            {**msgspec.structs.asdict(f), "message": unicode_text(f.message)} for f in found.findings
-        ],
-        "more_findings": found.more_findings,
-        "open_intents": sorted(found.open_intents),
-        "compared_with": [unicode_text(text) for text in verified.compared],
-        "warnings": [unicode_text(text) for text in (*found.warnings, *verified.warnings)],
-    }
-
-
-def verification_lines(verified: Verified) -> Iterator[str]:
-    """Yield the result for a person."""
-    log, found, compared = verified.log, verified.found, verified.in_short
-    words = {
-        ChainState.WHOLE: "whole",
-        ChainState.TAMPERED: "TAMPERED",
-        ChainState.UNFINISHED: "whole, but unfinished",
-    }
-    known = "open" if found.head_missing and found.state is ChainState.UNFINISHED else words[found.state]
-    yield f"{log}: {known}, {counted(found.records, 'record')}, head {found.head}"
-    if compared:
-        yield f"compared with {' and '.join(filter(None, (', '.join(compared[:-1]), compared[-1])))}"
-    else:
-        yield "compared with nothing: no head file, no backup, no head that was written down"
-    for finding in found.findings:
-        yield f"  {finding.kind}: {finding.message}"
-    if found.more_findings:
-        yield f"  and {found.more_findings} more"
-    if found.torn_size:
-        yield (
-            f"its last line is torn after {counted(found.torn_size, 'byte')}: a write that a crash cut off; "
-            "the next writer keeps them aside"
-        )
-    if found.open_intents:
-        numbers = sorted(found.open_intents)
-        shown = ", ".join(map(str, numbers[:_LONGEST_LIST])) + (", …" if len(numbers) > _LONGEST_LIST else "")
-        yield f"open intents, of which nobody knows what became: {shown}"
-        yield f"  next: {quote_command(['etcdfix', 'audit', 'reconcile', str(log)])}"
-    if found.head_missing:
-        yield NO_HEAD_FILE
-        if found.state is not ChainState.TAMPERED:
-            yield f"  next: {without_head(log, found.head)}"
-    yield from found.warnings
-
-
-def record_row(link: Link, event: Event) -> tuple[str, ...]:
-    """Return a record as the cells of a table."""
+def _record(link: Link, event: Event) -> AuditRecord:
     notes = event.annotations
     who = f"{notes.os_user or event.user.username}@{notes.host}"
     if notes.sudo_user:
@@ -208,11 +141,10 @@ def record_row(link: Link, event: Event) -> tuple[str, ...]:
     if notes.intent:
         told.insert(0, f"intent {notes.intent}")
     verb = Verb.DELETE.purpose if event.verb == Verb.DELETE else event.verb
-    cells = (
-        str(link.sequence), event.stage_timestamp, notes.type, verb, _key_of(event), notes.outcome or "-", who,
-        "; ".join(told),
+    return AuditRecord(
+        link.sequence, event.stage_timestamp, notes.type, verb, notes.outcome or "-", who, "; ".join(told),
+        _key_of(event),
     )  # fmt: skip
-    return tuple(_cell(cell) for cell in cells)
 
 
 def _key_of(event: Event) -> str:
@@ -220,8 +152,3 @@ def _key_of(event: Event) -> str:
         return display(msgspec.convert(event.annotations.key_base64, bytes)) or "-"
     except msgspec.ValidationError:
         return "?"
-
-
-def _cell(text: str) -> str:
-    safe = safe_text(text)
-    return safe if len(safe) <= _LONGEST_CELL else f"{safe[: _LONGEST_CELL - 1]}…"

@@ -28,7 +28,7 @@ from etcdfix.remediation.backup.directory import (
 )
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.backup_model import (
+from etcdfix.report.backups import (
     BackupFinding,
     BackupList,
     BackupVerification,
@@ -63,7 +63,6 @@ def list_backups(places: RecordPaths) -> BackupList:
             row.made_at,
         )
     )
-    plaintext = [row for row in rows if row.stored_as_plaintext]
     return BackupList(
         tool=TOOL,
         generated_at=timestamp(),
@@ -72,9 +71,6 @@ def list_backups(places: RecordPaths) -> BackupList:
         audit_log_state=state,
         backups=rows,
         others=[_other(file) for file in files if file.backup is None],
-        count=len(rows),
-        plaintext=len(plaintext),
-        plaintext_secrets=sum(row.secret for row in plaintext),
         size=sum(file.size for file in files if file.backup is not None),
         warnings=[
             *warnings,

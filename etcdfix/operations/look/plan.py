@@ -39,7 +39,7 @@ from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.advice.finding import repair_risks
 from etcdfix.report.model import API_VERSION
 from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
-from etcdfix.report.plan_model import (
+from etcdfix.report.plan import (
     DeletionPlan,
     PlanEntry,
     PlanGroup,

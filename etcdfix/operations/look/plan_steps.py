@@ -22,9 +22,8 @@ from etcdfix.model import Confidence, GroupResource, Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.report.advice.finding import save_command, undetermined_way
 from etcdfix.report.advice.ways import recovered_configuration
-from etcdfix.report.head import entry_stake
 from etcdfix.report.model import Remedy
-from etcdfix.report.plan_model import PlanEntry, PlanGroup, PlanStep, deletion_waits, meaning
+from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, deletion_waits, entry_stake, meaning
 from etcdfix.report.planfile import plan_key
 from etcdfix.report.rows import Rows
 from etcdfix.text.commands import RepeatedOptions

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from etcdfix.remediation.backup.file import digest
-from etcdfix.report.formats.machine import write_rows_json
 from etcdfix.report.planfile import load_plan, sealed
+from etcdfix.report.render.machine import JSONWriter
 from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.text.commands import RunOptions
 from tests.support.attacks import TRUE, seal
 from tests.support.attacks import secret as sealed_secret
 from tests.support.audit_logs import mounted
@@ -199,7 +200,7 @@ def test_a_repair_of_which_two_would_do(planned: Planned) -> None:
     more = msgspec.structs.replace(decision, order=2, key=both.decode())
     plan = sealed(msgspec.structs.replace(plan, entries=[entry, forged], decisions=[decision, more]))
     with planned.plan.open("wb") as stream:
-        write_rows_json(plan, stream)
+        JSONWriter(stream, RunOptions()).end(plan)
     ran = planned.work("--accept", "unproven-repair", "-o", "json")
     assert ran.code == 4, ran
     document = json.loads(ran.out)

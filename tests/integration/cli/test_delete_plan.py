@@ -15,9 +15,10 @@ import pytest
 from msgspec.structs import replace
 
 from etcdfix.operations.change import delete as module
-from etcdfix.report.formats.machine import write_rows_json
-from etcdfix.report.plan_model import DeletionPlan, LeftOut
+from etcdfix.report.plan import DeletionPlan, LeftOut
 from etcdfix.report.planfile import load_plan, sealed
+from etcdfix.report.render.machine import JSONWriter
+from etcdfix.text.commands import RunOptions
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner
@@ -45,7 +46,7 @@ def rewrite(plan: Path, change: Callable[[DeletionPlan], dict[str, Any]]) -> Non
     """Change a plan and seal it anew, as whoever owns the file can."""
     loaded = load_plan(plan)
     with plan.open("wb") as stream:
-        write_rows_json(sealed(replace(loaded, **change(loaded))), stream)
+        JSONWriter(stream, RunOptions()).end(sealed(replace(loaded, **change(loaded))))
 
 
 def dry(registry: Registry, plan: Path, key: bytes | None = None, *arguments: str) -> Ran:

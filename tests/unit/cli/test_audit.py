@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import jsonschema
-import msgspec
 import pytest
 
 from etcdfix.cli.root import run
@@ -44,16 +43,12 @@ def cut(path: Path, lines: int) -> None:
 
 def test_show_a_row_for_each_record(capfd: Captured, path: Path) -> None:
     write_log(path, pairs=2)
-    code, out, err = audit(capfd, "show", path)
+    code, out, err = audit(capfd, "show", path, "-o", "wide")
     assert (code, err) == (0, "")
-    header, *rows = out.splitlines()
-    assert header.split()[:3] == ["RECORD", "TIME", "TYPE"]
-    assert [row.split()[0] for row in rows] == ["1", "2", "3", "4"]
-    for row, kind, outcome in zip(rows, ["intent", "outcome"] * 2, ["-", "deleted"] * 2, strict=True):
-        assert row.split()[2:5] == [kind, "delete", outcome]
-        assert row.endswith("  /registry/secrets/shop/db")
-        assert "ada@node-1 (sudo: grace)" in row
-    assert "intent 3; the key is lost" in rows[3]
+    assert out.startswith("4 records, the newest first:")
+    for words in ("ada@node-1", "grace", "intent 3", "  /registry/secrets/shop/db\n"):
+        assert words in out
+    assert len(audit(capfd, "show", path)[1].splitlines()) <= 24
 
 
 def test_show_the_last_ones(capfd: Captured, path: Path) -> None:
@@ -74,7 +69,7 @@ def test_show_json_is_an_event_list_that_fits_the_schema(capfd: Captured, path: 
     written = [json.loads(line) for line in path.read_bytes().splitlines()]
     assert document["items"] == written
     whole = {"apiVersion": "audit.k8s.io/v1", "kind": "EventList", "metadata": {}, "items": written}
-    assert out == msgspec.json.format(json.dumps(whole), indent=2) + "\n"
+    assert document == whole
     schema = audit_schema()
     for item in written:
         jsonschema.validate(item, schema)
@@ -122,11 +117,11 @@ def test_show_hostile_words_spelled_out(capfd: Captured, path: Path) -> None:
     # Somebody else's program may have written the characters as they are.
     raw = path.read_text(encoding="utf-8").replace("ada", "a\u202eda")
     path.write_text(raw, encoding="utf-8")
-    for form in ("table", "json", "jsonl"):
+    for form in ("wide", "json", "jsonl", "yaml"):
         code, out, _ = audit(capfd, "show", path, "-o", form)
         assert code == 0
-        assert "\\u202e" in out
-        assert max(map(len, out.splitlines())) < (1000 if form == "table" else 10000)
+        assert "\\u202e" in out.lower()
+        assert max(map(len, out.splitlines())) < 10000
 
 
 def test_show_a_key_that_is_no_base64(capfd: Captured, path: Path) -> None:
@@ -135,12 +130,12 @@ def test_show_a_key_that_is_no_base64(capfd: Captured, path: Path) -> None:
     path.write_text(path.read_text().replace(notes["etcdfix.io/key-base64"], "%%%"))
     code, out, _ = audit(capfd, "show", path)
     assert code == 0
-    assert out.splitlines()[1].split()[-1] == "?"
+    assert out.splitlines()[-1].split()[-1] == "?"
 
 
 def test_show_an_empty_log(capfd: Captured, path: Path) -> None:
     AuditLog.open(path).close()
-    assert audit(capfd, "show", path) == (0, "no records\n", "")
+    assert audit(capfd, "show", path) == (0, f"no records: {path}\n", "")
 
 
 @pytest.mark.parametrize("words", [["show"], ["verify"], ["reconcile"]])
@@ -158,9 +153,10 @@ def test_verify_a_whole_log(capfd: Captured, path: Path) -> None:
     links = write_log(path)
     code, out, err = audit(capfd, "verify", path)
     assert (code, err) == (0, "")
-    assert f"whole, 6 records, head {links[-1]}" in out
-    assert f"compared with the head file {path}.head\n" in out
-    assert "who rewrote both would not be found" in out
+    assert out.startswith("whole, 6 records:")
+    assert str(links[-1]) in out
+    assert f"{path}.head\n" in out
+    assert "rewrote both" in out
 
 
 def test_verify_says_what_nothing_can_show(capfd: Captured, path: Path) -> None:
@@ -169,16 +165,18 @@ def test_verify_says_what_nothing_can_show(capfd: Captured, path: Path) -> None:
     code, out, _ = audit(capfd, "verify", path)
     assert code == 3
     assert "open, 4 records" in out
-    assert "compared with nothing" in out
-    assert "its head file is missing" in out
-    assert (
-        f"  next: compare it with its backups ({quote_command(['etcdfix', 'audit', 'verify', str(path)])}"
-        in out
-    )
-    assert f"put this line into {path}.head: {links[3]}; else" in out
-    assert "whole up to record 4; nothing here can show that later records existed" in out
     code, out, _ = audit(capfd, "verify", path, "-o", "json")
-    assert (code, json.loads(out)["state"], json.loads(out)["head_missing"]) == (3, "unfinished", True)
+    found = json.loads(out)
+    assert (code, found["state"], found["head_missing"], found["compared_with"]) == (
+        3,
+        "unfinished",
+        True,
+        [],
+    )
+    assert quote_command(["etcdfix", "audit", "verify", str(path)]) in found["next_step"]
+    assert f"put this line into {path}.head: {links[3]}; else" in found["next_step"]
+    told = " ".join(found["warnings"])
+    assert "whole up to record 4; nothing here can show that later records existed" in told
 
 
 def test_verify_finds_a_cut_tail_by_a_head_that_was_written_down(capfd: Captured, path: Path) -> None:
@@ -188,7 +186,7 @@ def test_verify_finds_a_cut_tail_by_a_head_that_was_written_down(capfd: Captured
     code, out, _ = audit(capfd, "verify", path, "--expect-head", str(links[-1]))
     assert code == 1
     assert "TAMPERED" in out
-    assert "cut: cut off the end: --expect-head names record 6, the last one is 4" in out
+    assert "cut off the end: --expect-head names record 6, the last one is 4" in out
 
 
 def test_verify_an_edited_record(capfd: Captured, path: Path) -> None:
@@ -205,8 +203,9 @@ def test_verify_tells_no_more_findings_than_anybody_reads(capfd: Captured, path:
     path.write_bytes(b"no record\n" * 150)
     code, out, _ = audit(capfd, "verify", path)
     assert code == 1
-    assert out.count("malformed") == 100
-    assert "and 51 more" in out
+    assert "more findings: -o wide lists them" in out
+    found = json.loads(audit(capfd, "verify", path, "-o", "json")[1])
+    assert (len(found["findings"]), found["more_findings"]) == (100, 51)
 
 
 def test_verify_open_intents_and_a_torn_line(capfd: Captured, path: Path) -> None:
@@ -218,10 +217,10 @@ def test_verify_open_intents_and_a_torn_line(capfd: Captured, path: Path) -> Non
     code, out, _ = audit(capfd, "verify", path)
     assert code == 3
     assert "whole, but unfinished, 25 records" in out
-    assert "torn after 7 bytes" in out
-    assert "nobody knows what became: 1, 2, 3, " in out
+    assert "after 7 bytes" in out
+    assert "1, 2, 3, " in out
     assert "20, …" in out
-    assert f"next: etcdfix audit reconcile {path}" in out
+    assert f"  etcdfix audit reconcile {path}\n" in out
     assert json.loads(audit(capfd, "verify", path, "-o", "json")[1])["open_intents"] == [*range(1, 26)]
 
 
@@ -252,20 +251,21 @@ def test_verify_with_backups_alone(capfd: Captured, path: Path, with_backups: li
     code, out, err = audit(capfd, "verify", path, "--backup-dir", folder)
     assert (code, err) == (0, "")
     assert "who rewrote both" not in out
-    assert f"compared with the head file {path}.head and 3 backups\n" in out
+    assert f"{path}.head,\n" in out
+    assert "3 backups\n" in out
     assert str(with_backups[0]) not in out
     head = path.with_name("audit.jsonl.head").read_text().strip()
     _, out, _ = audit(
         capfd, "verify", path, "--backup-dir", folder, "--backup", with_backups[0], "--expect-head", head
     )
-    assert f"compared with the head file {path}.head, --expect-head and 4 backups\n" in out
+    assert "--expect-head, 4 backups\n" in out
     _, out, _ = audit(capfd, "verify", path, "--backup-dir", folder, "-o", "json")
     assert json.loads(out)["compared_with"][1:] == [f"backup {name}" for name in sorted(with_backups)]
     cut(path, 2)
     assert audit(capfd, "verify", path)[0] == 3
     code, out, _ = audit(capfd, "verify", path, "--backup-dir", folder)
     assert code == 1
-    assert f"backup {with_backups[2]} names record 5, the last one is 4" in out
+    assert "names record 5, the last one is 4" in " ".join(out.split())
     assert audit(capfd, "verify", path, "--backup", with_backups[0])[0] == 3
     assert audit(capfd, "verify", path, "--backup", with_backups[2])[0] == 1
 
@@ -280,17 +280,20 @@ def test_verify_with_backups_that_prove_nothing(
     cut(path, 2)
     moved = tmp_path / "moved.jsonl"
     path.rename(moved)
-    code, _, err = audit(capfd, "verify", moved, "--backup-dir", folder)
+    code, out, _ = audit(capfd, "verify", moved, "--backup-dir", folder, "-o", "json")
     assert code == 3
-    assert f"backup {with_backups[0]}" in err
-    assert "it was not compared" in err
-    assert "2 backups of another audit log left out" in err
+    told = " ".join(json.loads(out)["warnings"])
+    assert f"backup {with_backups[0]}" in told
+    assert "it was not compared" in told
+    assert "2 backups of another audit log left out" in told
     moved.rename(path)
-    code, out, err = audit(capfd, "verify", path, "--backup-dir", folder, "-o", "json")
+    code, out, _ = audit(capfd, "verify", path, "--backup-dir", folder, "-o", "json")
     assert code == 1
-    assert f"{with_backups[1]} proves nothing: its intent was never confirmed" in err
+    assert f"{with_backups[1]} proves nothing: its intent was never confirmed" in " ".join(
+        json.loads(out)["warnings"]
+    )
     assert json.loads(out)["compared_with"] == [f"backup {with_backups[2]}"]
-    assert len(json.loads(out)["warnings"]) == 2
+    assert len(json.loads(out)["warnings"]) == 3  # the head file is missing, too
     assert audit(capfd, "verify", path, "--backup", with_backups[0])[0] == 5
     assert audit(capfd, "verify", path, "--backup-dir", folder / "none")[0] == 2
 
@@ -299,7 +302,7 @@ def test_names_that_are_not_unicode(capfd: Captured, tmp_path: Path) -> None:
     folder = own_directory(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b")))
     path = folder / "audit.jsonl"
     write_log(path)
-    for form in ("table", "json"):
+    for form in ("text", "json"):
         code, out, _ = audit(capfd, "verify", path, "-o", form)
         assert code == 0
         assert "\\udcff" in out

@@ -68,25 +68,21 @@ class TestList:
         assert code == 0
         rows = [(row["secret"], row["stored_as_plaintext"], row["intent"]) for row in found["backups"]]
         assert rows[::2] == [(True, True, 7), (False, True, 5), (False, False, 1), (True, False, 3)]
-        assert (found["count"], found["plaintext"], found["plaintext_secrets"]) == (8, 4, 2)
         assert {row["log"] for row in found["backups"]} == {"listed"}
         assert {row["outcome"] for row in found["backups"]} == {"deleted"}
         _, out, err = backup(capfd, ground, "list")
         assert err == ""
-        assert "PLAINTEXT SECRETS: 2;" in out
-        lines = [line for line in out.splitlines() if line.endswith(("shop/db", "shop/web"))]
-        assert [line.split("  ")[0] for line in lines][:3] == [
-            "PLAINTEXT SECRET",
-            "PLAINTEXT SECRET",
-            "plaintext",
-        ]
-        assert yaml.safe_load(backup(capfd, ground, "list", "-o", "yaml")[1])["count"] == 8
+        assert "PLAINTEXT SECRETS: 2." in out
+        assert out.index("PLAINTEXT SECRET  ") < out.index("plaintext  ")
+        assert len(out.splitlines()) <= 24
+        assert len(yaml.safe_load(backup(capfd, ground, "list", "-o", "yaml")[1])["backups"]) == 8
 
     def test_a_secret_under_another_prefix_by_the_word_of_the_log(
         self, capfd: Captured, ground: Ground
     ) -> None:
         ground.change(key=b"/odd", value=PLAINTEXT)
-        assert document(capfd, ground, "backup-list", "list")[1]["plaintext_secrets"] == 0
+        _, found = document(capfd, ground, "backup-list", "list")
+        assert not [row for row in found["backups"] if row["secret"]]
 
     def test_what_the_log_says(self, capfd: Captured, ground: Ground, tmp_path: Path) -> None:
         ground.change(None)
@@ -126,25 +122,15 @@ class TestList:
         (ground.directories[0] / name).write_bytes((ground.directories[0] / name).read_bytes()[:-9])
         code, out, _ = backup(capfd, ground, "list")
         assert code == 3
-        assert "foreign: " in out
-        assert "damaged: " in out
+        assert "\nforeign " in out
+        assert "\ndamaged " in out
         assert "\\x1b[31mnotes" in out
 
     def test_nothing(self, capfd: Captured, ground: Ground) -> None:
         code, out, err = backup(capfd, ground, "list")
         assert code == 0
-        assert out.startswith("no backups in ")
+        assert out.startswith("no backups: ")
         assert "there is no audit log" in err
-
-    def test_more_than_are_shown(
-        self, capfd: Captured, ground: Ground, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("etcdfix.report.formats.backups._MOST_SHOWN", 1)
-        for name in ("a", "b"):
-            (ground.directories[0] / name).touch()
-        ground.change()
-        _, out, _ = backup(capfd, ground, "list")
-        assert out.count("1 more; -o json shows them") == 2
 
     def test_the_default_directory_need_not_be_there(
         self, capfd: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -180,7 +166,7 @@ class TestVerify:
             [],
         )
         assert found["head"] == str(verify(ground.log).head)
-        assert ": whole\n" in backup(capfd, ground, "verify")[1]
+        assert backup(capfd, ground, "verify")[1].startswith("whole: ")
 
     def test_pruned_is_not_missing(self, capfd: Captured, ground: Ground) -> None:
         ground.change()
@@ -276,13 +262,13 @@ class TestVerify:
         assert (code, findings(found)) == (3, [])
         assert findings(found, "doubts") == ["log"] * 3 + ["another-log", "unconfirmed", "unconfirmed"]
         _, out, _ = backup(capfd, ground, "verify")
-        assert "not everything can be told" in out
+        assert "nothing is wrong, but" in out
 
     def test_a_directory_that_was_not_named(self, capfd: Captured, ground: Ground) -> None:
         ground.change()
         words = ["--backup-dir", str(own_directory(ground.folder / "empty")), "--audit-log", str(ground.log)]
         assert run(["backup", "verify", *words]) == 3
-        assert "was not looked at: name its directory" in capfd.readouterr().out
+        assert "was not looked at: name its directory" in " ".join(capfd.readouterr().out.split())
         # A copy of it elsewhere is as good: nothing is known to be missing.
         for file in ground.directories[0].iterdir():
             copy = ground.folder / "empty" / file.name
@@ -319,11 +305,11 @@ class TestPrune:
         code, _, err = backup(capfd, ground, *words)
         assert (code, len(ground.files())) == (4, 4)
         assert "not typed back" in err
-        assert "A backup is the undo of its change" in err
+        assert "the undo of its change" in err
         code, out, _ = backup(capfd, ground, *words)
         assert (code, ground.files()) == (0, set())
         assert out.startswith("2 backups removed.\n")
-        assert f"head {verify(ground.log).head}" in out
+        assert str(verify(ground.log).head) in out
 
     def test_without_a_terminal_only_yes(
         self, capfd: Captured, ground: Ground, monkeypatch: pytest.MonkeyPatch
@@ -359,14 +345,14 @@ class TestPrune:
         code, out, _ = backup(capfd, ground, "prune", *AGED, "--yes")
         assert code == 4
         assert "1 backup removed" in out
-        assert "only-copy: intent 1 ended as deleted" in out
+        assert "  only-copy  intent 1 ended as deleted" in out
         assert len(ground.files()) == 2
 
     def test_nothing_is_old_enough(self, capfd: Captured, ground: Ground) -> None:
         ground.change()
         code, out, _ = backup(capfd, ground, "prune", "--before", "2025-01-01", "--reason", "aged")
         assert code == 0
-        assert "Not old enough: 2" in out
+        assert "Not old enough  2" in out
 
     def test_what_was_not_finished(
         self, capfd: Captured, ground: Ground, monkeypatch: pytest.MonkeyPatch
@@ -382,7 +368,7 @@ class TestPrune:
         assert code == 3
         assert "0 backups removed" in out
         assert out.count("the disk is gone") == 2
-        assert "stays: " in out
+        assert "2 of 2 STAY" in out
 
     def test_a_syslog(self, capfd: Captured, ground: Ground, tmp_path: Path) -> None:
         ground.change()
@@ -439,7 +425,7 @@ class TestReconcile:
         assert (code, findings(found), findings(found, "doubts")) == (3, [], ["log", "missing"])
         for words in (["--dry-run"], []):
             assert run(["audit", "reconcile", str(ground.log), *words, "--endpoints", "127.0.0.1:1"]) == 0
-            assert "pruned\n" in capfd.readouterr().out
+            assert "pruned " in capfd.readouterr().out
         assert not verify(ground.log).open_intents
         assert document(capfd, ground, "backup-verification", "verify")[0] == 0
 

@@ -69,9 +69,9 @@ def test_a_lost_key_in_one_command(plan: Run) -> None:
     assert code == 1
     assert err == ""
     lines = out.splitlines()
-    assert any(line.startswith("150 ") and LOST in line for line in lines)
-    cut = lines.index("shown: 100 of 150 objects; see all with -o json, or --max-rows 150")
-    assert lines.index("What to do, in this order") > cut
+    assert len(lines) <= 24
+    assert any(line.split()[:1] == ["150"] and LOST in line for line in lines)
+    assert any("144 more objects" in line for line in lines)
 
 
 def test_every_entry_has_its_own_command(plan: Run, tmp_path: Path, config: str) -> None:
@@ -107,8 +107,7 @@ def test_nothing_left_is_0(plan: Run) -> None:
     lose(cluster, cluster.secret("one"))
     code, out, _ = plan(cluster, after=fixed.source())
     assert code == 0
-    assert "1 readable" in out
-    assert out.endswith("Nothing of the report is left to delete.\n")
+    assert out.startswith("0 broken objects to decide about, 1 of the report left out")
 
 
 def test_what_changed_is_1(plan: Run) -> None:
@@ -116,11 +115,11 @@ def test_what_changed_is_1(plan: Run) -> None:
     later.secret("zero")
     for each in (cluster, later):
         lose(each, each.secret("one"))
-    code, out, _ = plan(cluster, after=later.source())
+    code, out, _ = plan(cluster, "-o", "json", after=later.source())
     assert code == 1
-    assert (
-        "  1 changed\n    /registry/secrets/shop/one: it stands at mod_revision 16, the report has 15" in out
-    )
+    (left,) = json.loads(out)["left_out"]
+    assert (left["key"], left["why"]) == ("/registry/secrets/shop/one", "changed")
+    assert left["detail"] == "it stands at mod_revision 16, the report has 15"
 
 
 def test_a_source_that_could_not_show_everything_is_3(plan: Run) -> None:
@@ -128,7 +127,7 @@ def test_a_source_that_could_not_show_everything_is_3(plan: Run) -> None:
     lose(cluster, cluster.secret("one"))
     code, out, err = plan(cluster, after=MemorySource(cluster.values, problems=["page 7 is damaged"]))
     assert code == 3
-    assert "INCOMPLETE: not everything was seen.\n  - page 7 is damaged" in out
+    assert out.startswith("INCOMPLETE: ")
     assert "etcdfix: incomplete: page 7 is damaged" in err
 
 
@@ -175,17 +174,13 @@ def test_values_that_wait_for_a_plugin_come_last_and_are_3(
     assert run(arguments) == 3
     out = capfd.readouterr().out
     waiting = json.loads(report.read_text())["findings"][-1]["kms_key_id_sha256"]
-    assert (
-        "(unproven): most likely in order; its deletion is refused unless its KMS key is declared lost" in out
-    )
-    assert "Scan again, and let the KMS plugins be asked. Of 1 object nothing is proven" in out
-    assert "nothing is proven: scan again, and let the KMS plugins be asked; only if the key is gone" in out
     assert "Bring the KMS plugin back" not in out
     again = f"etcdfix scan --encryption-config {path}"
     assert f"Next: Scan again, and let the KMS plugins be asked\n  {again}\n" in out
-    assert f"--declare-key-lost kms/v2/kmsnew/{waiting}" in out
     assert run([*arguments, "-o", "json"]) == 3
     document = json.loads(capfd.readouterr().out)
+    assert document["entries"][1]["needs"][0] == f"--declare-key-lost kms/v2/kmsnew/{waiting}"
+    assert "nothing is proven: scan again" in document["groups"][1]["advice"]
     assert [entry["name"] for entry in document["entries"]] == ["broken", "waits"]
     assert document["entries"][1]["kms_key_id_sha256"] == waiting
     assert waiting.startswith("sha256:")

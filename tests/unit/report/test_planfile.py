@@ -21,10 +21,11 @@ from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.expectation import Expectation, expectation_of
 from etcdfix.report import planfile
-from etcdfix.report.formats.machine import write_rows_json
-from etcdfix.report.plan_model import DeletionPlan, LeftOut
+from etcdfix.report.plan import DeletionPlan, LeftOut
 from etcdfix.report.planfile import load_plan, sealed
+from etcdfix.report.render.machine import JSONWriter
 from etcdfix.rules import Rule
+from etcdfix.text.commands import RunOptions
 from tests.support.lost_key import (
     CONFIGURATION,
     LOST,
@@ -62,7 +63,7 @@ OTHER_ETCD = Acceptances(words=(Rule.OTHER_CLUSTER_ID,), key_lost=LOST)
 
 def write(path: Path, plan: DeletionPlan) -> Path:
     with path.open("wb") as stream:
-        write_rows_json(plan, stream)
+        JSONWriter(stream, RunOptions()).end(plan)
     return path
 
 

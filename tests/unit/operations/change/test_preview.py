@@ -1,30 +1,24 @@
-"""What a person reads: every line that a branch adds or leaves out."""
+"""What a person reads before a deletion."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import msgspec
-import pytest
 
 from etcdfix.apiserver.authorization import Authorization
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
 from etcdfix.maybe_newer import SimilarCounts
 from etcdfix.model import ClusterIdentity, Outcome
-from etcdfix.operations.change.preview import (
-    WARNINGS,
-    outcome_lines,
-    preview_lines,
-)
-from etcdfix.remediation.audit.record import Link, Result
-from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.operations.change.preview import WARNINGS, deletion_preview
+from etcdfix.operations.change.report import after_deletion
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
 from etcdfix.remediation.preflight.similar_values import Alike
+from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
@@ -59,15 +53,13 @@ def _lease(*, alive: bool) -> LeaseState:
     return LeaseState(lease=0x1F, alive=alive, remaining_seconds=42 if alive else 0)
 
 
-def _alike(
-    found: Examination, *counts: KeyCounts, keys: int = 5, unread: dict[str, int] | None = None
-) -> Alike:
+def _alike(found: Examination, *counts: KeyCounts, keys: int = 5) -> Alike:
     return Alike(
         target=found,
         counts=dict(zip(found.encryption_keys, counts, strict=True)),
         transformer_opens=True,
         similar=SimilarCounts(),
-        unread=unread or {},
+        unread={},
         keys=keys,
     )
 
@@ -90,30 +82,28 @@ def _checked(found: Examination | None = None, **changes: object) -> Preflight:
     return msgspec.structs.replace(checked, **changes)
 
 
+def _lines(checked: Preflight) -> list[str]:
+    lines = [*text_lines(deletion_preview(CLUSTER, checked, AGAIN), AGAIN, 100)]
+    assert all(line.isprintable() for line in lines)
+    return lines
+
+
 def _text(checked: Preflight) -> str:
-    return "\n".join(preview_lines(CLUSTER, checked, AGAIN))
+    return " ".join("\n".join(_lines(checked)).split())
 
 
 def test_deletion() -> None:
-    text = _text(_checked())
-    assert "Cluster      kube-system uid uid-1, 5 keys, at a:1, b:2" in text
-    assert "Under        aescbc/v1/key2: 3 open, 2 fail (this one included)" in text
+    lines, text = _lines(_checked()), _text(_checked())
+    assert len(lines) <= 30
+    assert lines[0] == f"To delete: {KEY.decode()}"
+    assert "5 keys, at a:1, b:2" in text
+    assert "aescbc/v1/key2: 3 open, 2 fail (this one included)" in text
     assert "the etcd credentials are the only gate" in text
-    assert "API server: no matching key" in text
-    assert "Less destructive options:\n  1. " in text
-    assert "\n     etcdfix " in text
-    assert all(f"  - {warning}" in text for warning in WARNINGS)
-    for absent in (
-        "Encryption",
-        "OPEN",
-        "Lease",
-        "Note",
-        "CLUSTER-BREAKING",
-        "declared lost",
-        "undetermined",
-    ):
+    assert "Less destructive 1. " in text
+    assert " etcdfix " in text
+    assert all(text.count(warning) == 1 for warning in WARNINGS)
+    for absent in ("OPEN", "Lease", "CLUSTER-BREAKING", "lost for ever", "undetermined", "Accepted"):
         assert absent not in text
-    assert "Last: " not in text
 
 
 def test_everything_that_may_be_added() -> None:
@@ -124,114 +114,41 @@ def test_everything_that_may_be_added() -> None:
             lease=_lease(alive=True),
             servers=ANSWERED,
             protected="secrets are what the cluster stands on",
-            warnings=("one", f"two{HOSTILE}"),
+            warnings=("one", f"two{HOSTILE}", "one"),
             declared_lost=True,
             identity=ClusterIdentity(),
+            accepted=("--accept newer-than-known",),
             alike=_alike(found, KeyCounts(opened=3, failed=2, damaged=1, undetermined=4), keys=1),
         )
     )
     for words in (
-        "uid unknown (accepted), 1 key, at",
-        (
-            "Under        aescbc/v1/key2 of secrets,pods (fp:1): 3 open, 2 fail, 1 of them proven damaged, "
-            "4 undetermined (this one included)"
-        ),
-        "declared lost for ever",
-        "Lease        1f, 42 s left",
-        "Allowed by   https://api, for alice",
-        "API server   https://api cannot read it either\n",
-        "API server   https://b gave no answer: why",
-        "             there may be more",
-        "Warning      one\nWarning      two",
+        "(accepted), 1 key, at",
+        "aescbc/v1/key2 of secrets,pods (fp:1): 3 open, 2 fail, 1 of them proven damaged, 4 undetermined",
+        "3 values OPEN under this key",
+        "the key is lost for ever",
+        "1f, 42 s left",
+        "https://api, for alice",
+        "https://api cannot read it either",
+        "https://b gave no answer: why",
+        "there may be more",
         "CLUSTER-BREAKING, as accepted: secrets are what the cluster stands on.",
+        "--accept newer-than-known",
     ):
         assert words in text, words
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-
-
-def test_where_it_was_named_is_shown_and_stays_inert() -> None:
-    cluster = cast(
-        "Cluster",
-        SimpleNamespace(**vars(CLUSTER) | {"origins": (f"endpoints: x{HOSTILE}", "configuration: y")}),
-    )
-    shown = list(preview_lines(cluster, _checked(), AGAIN))
-    at = next(number for number, line in enumerate(shown) if line.startswith("Named by"))
-    assert shown[at : at + 2] == ["Named by     endpoints: x\\x1b[2J\\u202e", "             configuration: y"]
-
-
-def _outcome(result: Result | None, *, recorded: bool = True, backups: tuple[str, ...] = ()) -> ChangeOutcome:
-    return ChangeOutcome(
-        result=result,
-        detail=f"what was seen{HOSTILE}",
-        revision=9,
-        backups=backups,
-        audit_log=Path("/log/audit.jsonl"),
-        head=Link(2, "ab" * 32) if recorded else None,
-        warnings=("one",),
-    )
-
-
-def _told(done: Result, outcome: ChangeOutcome) -> list[str]:
-    lines = list(outcome_lines(KEY, done, outcome, AGAIN))
-    assert all(line.isprintable() for line in lines)
-    assert "Note: one" in lines
-    return lines
-
-
-@pytest.mark.parametrize(
-    ("done", "word"),
-    [(Result.DELETED, "deleted"), (Result.RESTORED, "put back"), (Result.REENCRYPTED, "rewritten")],
-)
-def test_dry_run(done: Result, word: str) -> None:
-    lines = _told(done, _outcome(None))
-    assert lines[0] == f"DRY RUN: {KEY.decode()} would be {word}. Nothing was changed."
-    assert lines[-1].startswith("Audit log: /log/audit.jsonl, head 2:abab")
-
-
-def test_undo_repeats_what_the_command_needs() -> None:
-    lines = _told(Result.DELETED, _outcome(Result.DELETED, backups=("/b/one two.json", "/c/x.json")))
-    assert (
-        "Undo: etcdfix restore '/b/one two.json' --endpoints a:1 --etcd-prefix /kubernetes.io "
-        "--encryption-config 'my file' --audit-log /log/audit.jsonl --reason REASON"
-    ) in lines
-    assert "Backup: /c/x.json" in lines
-    assert lines[0] == f"DELETED {KEY.decode()} at revision 9."
-    assert not [line for line in lines if line.startswith("Look again")]  # there is nothing there to look at
-
-
-def test_what_was_put_back_or_rewritten_is_undone_by_its_own_revision() -> None:
-    for done in (Result.RESTORED, Result.REENCRYPTED):
-        lines = _told(done, _outcome(done, backups=("/b c/1.json", "/d/1.json")))
-        (undo,) = [line for line in lines if line.startswith("Undo")]
-        assert undo.endswith("--reason REASON --backup-dir '/b c' --backup-dir /d --replace-mod-revision 9")
-        assert lines[-1].startswith("Look again: etcdfix scan --endpoints a:1")
-        assert not [line for line in _told(done, _outcome(done)) if line.startswith("Undo")]
-        unsure = _told(done, _outcome(Result.UNKNOWN, backups=("/b/1.json",)))
-        assert not [line for line in unsure if line.startswith("Undo")]
-
-
-def test_after_an_anomaly_both_values_can_be_put_back() -> None:
-    lines = _told(Result.DELETED, _outcome(Result.ANOMALY, backups=("/b/1.json", "/b/2.json")))
-    assert any(line.startswith("Put back what was examined: etcdfix restore /b/1.json") for line in lines)
-    assert any(line.startswith("Put back what etcd gave back: etcdfix restore /b/2.json") for line in lines)
-
-
-@pytest.mark.parametrize("result", [Result.NOT_APPLIED, Result.REFUSED])
-def test_what_was_not_done_needs_no_undo(result: Result) -> None:
-    lines = _told(Result.DELETED, _outcome(result, backups=("/b/1.json",)))
-    assert not [line for line in lines if "restore" in line]
-
-
-def test_what_was_accepted_is_shown() -> None:
-    assert "Accepted " not in _text(_checked())
-    flags = ("--accept newer-than-known", "--accept unchecked-member=etcd-2")
-    assert f"\nAccepted     {flags[0]}, {flags[1]}\n" in _text(_checked(accepted=flags))
+    assert text.count("Warning one") == 1
 
 
 def test_what_is_not_proven_says_so() -> None:
     found = examination(KEY, outcome=Outcome.UNDETERMINED, cause=Cause.KMS_KEY_UNKNOWN)
-    assert "Verdict      NOT PROVEN (kms-key-unknown)" in _text(_checked(found))
+    assert "NOT PROVEN (kms-key-unknown)" in _text(_checked(found))
 
 
-# What a deletion sets off.
+def test_what_comes_back_by_itself_is_said_only_where_nothing_else_fails() -> None:
+    found = examination(KEY)
+    alone = " ".join(after_deletion(_checked(found)))
+    assert "LIST works again at once" in alone
+    alike = msgspec.structs.replace(_checked(found).alike, unread={"secrets": 2, "pods": 1})
+    others = " ".join(after_deletion(_checked(found, alike=alike)))
+    assert "2 other values of secrets" in others
+    assert "pods (1)" in others
+    assert "works again at once" not in others

@@ -18,9 +18,10 @@ from etcdfix.operations.change import run_file
 from etcdfix.operations.change.run_file import RunFile, RunLine
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.durable import SafeDirectory
-from etcdfix.report.formats.machine import write_rows_json
-from etcdfix.report.plan_model import DeletionPlan
+from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.planfile import load_plan, sealed
+from etcdfix.report.render.machine import JSONWriter
+from etcdfix.text.commands import RunOptions
 from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_for, scan_to
 
 LOG = Path("/var/log/audit.jsonl")
@@ -41,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 
 def write(path: Path, plan: DeletionPlan) -> Path:
     with path.open("wb") as stream:
-        write_rows_json(plan, stream)
+        JSONWriter(stream, RunOptions()).end(plan)
     return path
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from etcdfix.errors import RemediationRefused
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.change.settle_intents import Settled, settle_intents, settled_lines
+from etcdfix.operations.change.settle_intents import Settled, settle_intents, settled_report
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import own_directory, write_log
 
 
@@ -40,9 +40,6 @@ def test_nobody_is_asked_where_no_intent_is_open(tmp_path: Path) -> None:
     assert log.read_bytes() == before
 
 
-UNDO, LOOK, AGAIN = "  to undo it: etcdfix restore /b/1.json", "  next: etcdfix explain", "  it stays open"
-
-
 def item(
     result: Result, verb: Verb = Verb.DELETE, backups: tuple[str, ...] = ("/b/1.json",), uid: str = "u"
 ) -> Any:
@@ -65,12 +62,14 @@ def item(
     )
 
 
-ETCD, KINE = RepeatedOptions(), RepeatedOptions(source=("--kine", "/srv/state.db"))
+ETCD, KINE = RunOptions(), RunOptions(source=("--kine", "/srv/state.db"))
 
 
-def lines(*found: Any, refused: tuple[Any, ...] = (), again: RepeatedOptions = ETCD) -> list[str]:
-    settled = Settled(log=Path("/l"), dry_run=False, found=list(found), refused=list(refused))
-    return list(settled_lines(settled, again))
+def settled_one(found: Any, run: RunOptions = ETCD) -> tuple[str, dict[str, str]]:
+    """Return what to do about one intent: a sentence, and commands."""
+    settled = Settled(log=Path("/l"), dry_run=False, found=[found], refused=[])
+    (one,) = settled_report(settled, run).intents
+    return one.next_step, {each.what: each.command.line(run) for each in one.follow_ups}
 
 
 @pytest.mark.parametrize("result", Result)
@@ -79,36 +78,34 @@ def lines(*found: Any, refused: tuple[Any, ...] = (), again: RepeatedOptions = E
 def test_only_a_deletion_that_may_have_happened_is_to_be_undone(
     result: Result, verb: Verb, backups: tuple[str, ...]
 ) -> None:
-    told = lines(item(result, verb, backups))
+    _, commands = settled_one(item(result, verb, backups))
     gone = result is Result.APPLIED_OR_GONE and verb is Verb.DELETE and bool(backups)
-    assert any(line.startswith(UNDO) for line in told) is gone
-    assert any(line.startswith(LOOK) for line in told) is (result is Result.ANOMALY)
-    assert any(line.startswith(AGAIN) for line in told) is (result is Result.UNKNOWN)
+    assert any(line.startswith("etcdfix restore /b/1.json") for line in commands.values()) is gone
+    assert ("Look at it" in commands) is (result is Result.ANOMALY)
+    assert any("stays open" in what for what in commands) is (result is Result.UNKNOWN)
 
 
 def test_what_stays_open_says_what_would_tell() -> None:
     """Without a revision etcd gave no answer; with one, it gave a value that could not be examined."""
     silent, unexamined = item(Result.UNKNOWN), item(Result.UNKNOWN, Verb.HEAL)
     silent.header_revision = 0
-    assert lines(silent)[-1] == "  it stays open; run this again when etcd answers again"
-    assert lines(silent, again=KINE)[-1] == "  it stays open; run this again when the file can be read again"
-    stays, explain = lines(unexamined)[-2:]
-    assert stays == "  it stays open; run this again, without --no-kms, once the value can be examined:"
-    assert explain == "  etcdfix explain /registry/secrets/shop/db"
+    assert "etcd answers" in settled_one(silent)[0]
+    assert "the file can be read" in settled_one(silent, KINE)[0]
+    assert [*settled_one(unexamined)[1].values()] == ["etcdfix explain /registry/secrets/shop/db"]
 
 
 @pytest.mark.parametrize("uid", ["u", ""])
 def test_the_undo_accepts_a_cluster_that_nothing_names(uid: str) -> None:
-    (undo,) = [line for line in lines(item(Result.APPLIED_OR_GONE, uid=uid)) if line.startswith(UNDO)]
+    (undo,) = settled_one(item(Result.APPLIED_OR_GONE, uid=uid))[1].values()
     assert ("--accept unknown-cluster" in undo) is (not uid)
 
 
 def test_that_there_was_nothing_to_do_is_said_only_then() -> None:
-    refused = (item(Result.UNKNOWN).intent, RemediationRefused("no"))
-    assert lines() == ["no open intents"]
-    assert "no open intents" not in lines(item(Result.DELETED))
-    assert lines(refused=(refused,)) == [
-        "intent 1, delete /registry/secrets/shop/db: refused", "  no",
-    ]  # fmt: skip
-    hinted = (refused[0], RemediationRefused("no", hint="look"))
-    assert lines(refused=(hinted,))[-1] == "  next: look"
+    refused = (item(Result.UNKNOWN).intent, RemediationRefused("no", hint="look"))
+    nothing, some = (
+        settled_report(Settled(log=Path("/l"), dry_run=False, found=[], refused=found), ETCD).document()
+        for found in ([], [refused])
+    )
+    assert nothing.status.headline == "no open intents"
+    assert some.next is not None
+    assert some.next.action == "look"

@@ -18,10 +18,11 @@ from etcdfix.examine_frames import decode_answer
 from etcdfix.graph import recreation
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
 from etcdfix.operations.look.plan import PlanRequest, build_plan
-from etcdfix.report.formats.machine import write_rows_json
+from etcdfix.report.render.machine import JSONWriter
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RunOptions
 from tests.support.impact_objects import Cluster, owner
 from tests.support.lost_key import CONFIGURATION, examiner_of, lost_cluster, request_for, scan_to
 from tests.support.memory_source import MemorySource
@@ -137,7 +138,7 @@ def test_text_that_is_not_unicode_is_drawn_out_here() -> None:
 def plan_bytes(source: Source, examiner: Examiner, request: PlanRequest, jobs: int) -> bytes:
     plan = build_plan(source, examiner, request, now=lambda: NOON, jobs=jobs)
     stream = io.BytesIO()
-    write_rows_json(plan, stream)
+    JSONWriter(stream, RunOptions()).end(plan)
     return stream.getvalue()
 
 

@@ -27,11 +27,11 @@ from etcdfix.operations.look import plan, plan_gather
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.operations.look.plan_gather import Broken
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.report.formats.machine import write_rows_json
-from etcdfix.report.formats.plan_table import write_plan_table
-from etcdfix.report.plan_model import DeletionPlan, PlanEntry
+from etcdfix.report.plan import DeletionPlan, PlanEntry
+from etcdfix.report.render.machine import JSONWriter
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.examination import Examination
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import (
@@ -132,17 +132,6 @@ def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
     (copies,) = large.steps[3].commands
     assert copies.startswith("etcdfix copies --from-report ")
     assert "480 objects, 240 of them in use" in large.steps[7].text
-
-
-def test_the_table_has_groups_first_and_stops_at_its_cap(large: DeletionPlan) -> None:
-    out = io.BytesIO()
-    write_plan_table(out, large, 100, json_file="etcdfix plan ...")
-    lines = out.getvalue().decode().splitlines()
-    assert lines.index(next(x for x in lines if x.startswith("COUNT"))) < lines.index(
-        next(x for x in lines if x.startswith("ORDER"))
-    )
-    assert sum("/registry/secrets/" in line and " delete " not in line for line in lines) == 100
-    assert "shown: 100 of 1200 objects; see all with -o json, or --max-rows 1200" in lines
 
 
 # ------------------------------------------------------------------------------------------ what belongs together
@@ -360,11 +349,7 @@ def test_a_plan_that_was_interrupted_while_everything_was_read(tmp_path: Path) -
     assert [(left.key, left.why, left.detail) for left in plan.left_out] == [
         (key, "undetermined", UNLOOKED) for key in keys
     ]
-    out = io.BytesIO()
-    write_plan_table(out, plan, 100, json_file="x")
-    text = out.getvalue().decode()
-    assert "INCOMPLETE: not everything was seen." in text
-    assert "left to delete" not in text
+    assert plan.document().status.state == "incomplete"
 
 
 def test_a_plan_that_was_interrupted_while_objects_were_looked_at(tmp_path: Path) -> None:
@@ -446,17 +431,7 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     assert last.recreated_by == "kubeadm"
     assert last.what == "Secret (bootstrap token)"
     assert "and last 1 object that the cluster may depend on" in plan.steps[-2].text
-    out = io.BytesIO()
-    write_plan_table(out, plan, 100, json_file="")
-    row = next(
-        line
-        for line in out.getvalue().decode().splitlines()
-        if line.startswith("4 ") and "/kube-system/" in line
-    )
-    assert "cluster-breaking" in row
-    assert last.reasons[0].text in row
-    assert "  [1] [2]  " in row
-    assert "[2]: its command works with --accept cluster-breaking only" in out.getvalue().decode()
+    assert "--accept cluster-breaking" in last.needs
     assert "--accept cluster-breaking for 1 object (" in plan.steps[-3].text
 
 
@@ -494,7 +469,7 @@ def test_a_key_that_cannot_be_typed_is_listed_and_named_in_base64(tmp_path: Path
     (entry,) = plan.entries
     assert entry.key_base64 is not None
     assert "base64:" in entry.command
-    for text in (_table(plan), _json(plan)):
+    for text in (_json(plan),):
         assert all(line.isprintable() for line in text.splitlines())
         assert "never-to-be-shown" not in text
 
@@ -543,20 +518,14 @@ def test_nothing_of_the_contents_is_in_a_plan(tmp_path: Path) -> None:
         for n in range(4)
     ]
     lose(cluster, *keys[:2])
-    text = _json(plan_of(cluster, tmp_path)) + _table(plan_of(cluster, tmp_path))
+    text = _json(plan_of(cluster, tmp_path))
     assert "never-shown" not in text
     assert "annotation-value" not in text
 
 
-def _table(plan: DeletionPlan) -> str:
-    out = io.BytesIO()
-    write_plan_table(out, plan, 100, json_file="")
-    return out.getvalue().decode()
-
-
 def _json(plan: DeletionPlan) -> str:
     out = io.BytesIO()
-    write_rows_json(plan, out)
+    JSONWriter(out, RunOptions()).end(plan)
     return out.getvalue().decode()
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from etcdfix.operations.look.plan_steps import in_order, steps_for
-from etcdfix.report.plan_model import PlanEntry, PlanGroup, PlanStep, declaration
+from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, declaration
 from etcdfix.rules import Rule, acceptance
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.plan_entries import entry

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import msgspec
+from etcdfix.report.change import ChangedObject, RecordedReport
+from etcdfix.report.document import Document
 
-from etcdfix.report.model import FollowUp, PublishedReport, Refusal
 
-
-class RunObject(msgspec.Struct, frozen=True, kw_only=True):
+class RunObject(ChangedObject, frozen=True, kw_only=True):
     """What became of one object.
 
     Attributes:
         order: Of its entry in the plan.
-        key: Etcd key as it is shown.
-        key_base64: The key itself, where it is not plain text; else null.
         decision: ``delete``, ``restore`` or ``repair``.
-        result: ``deleted``, ``restored`` or ``repaired``; ``dry-run`` where it would be; ``not-applied``,
-            ``applied-or-gone``, ``unknown`` and ``anomaly`` as with every change.
-        detail: One sentence, or "".
-        revision: Of etcd after it; null where unknown, or where nothing was changed.
-        backups: Paths of the backups.
-        value_sha256s: Digests of the values that these hold.
-        warnings: One sentence each.
     """
 
     order: int
-    key: str
-    key_base64: str | None
     decision: str
-    result: str
-    detail: str = ""
-    revision: int | None = None
-    backups: list[str] = []
-    value_sha256s: list[str] = []
-    warnings: list[str] = []
 
 
-class PlanRunReport(PublishedReport, frozen=True, kw_only=True):
+class PlanRunReport(RecordedReport, frozen=True, kw_only=True):
     """What a run over a plan came to.
 
     Attributes:
-        dry_run: Nothing was to be changed.
         plan: Path of the plan.
         plan_sha256: Digest of its contents and decisions, for ``--expect-plan``; "" where it did not come that far.
         to_delete: How many objects this run was to delete.
@@ -54,15 +35,10 @@ class PlanRunReport(PublishedReport, frozen=True, kw_only=True):
         stopped_at: Etcd key at which the run stopped, as it is shown; null where it came to its end, or was ended after
             one key and before the next.
         stopped_at_base64: The key itself, where it is not plain text.
-        refusal: Why the run stopped, or did not begin; null where nothing was refused.
-        audit_log: Path; null where no record was made.
-        audit_log_head: For ``--expect-head``; null where the last outcome could not be recorded.
-        follow_ups: Commands for afterwards.
-        exit_code: Of the command.
+        leave_out: The option that leaves that key as it is; "" where it is done, or where the run did not stop.
     """
 
     kind: str = "PlanRunReport"
-    dry_run: bool
     plan: str
     plan_sha256: str = ""
     to_delete: int = 0
@@ -75,8 +51,20 @@ class PlanRunReport(PublishedReport, frozen=True, kw_only=True):
     left: int | None = None
     stopped_at: str | None = None
     stopped_at_base64: str | None = None
-    refusal: Refusal | None = None
-    audit_log: str | None = None
-    audit_log_head: str | None = None
-    follow_ups: list[FollowUp] = msgspec.field(default_factory=list)
-    exit_code: int
+    leave_out: str = ""
+
+    def document(self) -> Document:
+        """Return how many were dealt with, and where it stopped; each object was told when its turn came."""
+        of = self.to_delete + self.to_restore + self.to_repair
+        left = of if self.left is None else self.left
+        dealt = "Would deal" if self.dry_run else "Dealt"
+        stakes = []
+        if self.stopped_at is not None:
+            stakes.append(f"Stopped at {self.stopped_at}.")
+        if self.leave_out:
+            stakes.append(f"To leave this key as it is, add {self.leave_out}")
+        if left and self.objects and not self.dry_run:
+            stakes.append(
+                "What is done stays done, and stands in the plan. The same command goes on from there."
+            )
+        return self.recorded(f"{dealt} with {of - left} of {of}; {left} left.", stakes=stakes)

@@ -1,4 +1,4 @@
-"""What a run of heal shows before, and tells afterwards."""
+"""What a run of heal tells."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from etcdfix.apiserver.holders import Holder
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.operations.change.heal import Healed
-from etcdfix.operations.change.heal_lines import HealAccount, heal_ending_lines, heal_report, healed_lines
 from etcdfix.operations.change.heal_look import LeftAlone
+from etcdfix.operations.change.heal_report import HealAccount, heal_report
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.rules import Rule
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 
-AGAIN = RepeatedOptions(source=("--endpoints", "e:2379"), reading=("--encryption-config", "a b"))
+AGAIN = RunOptions(source=("--endpoints", "e:2379"), reading=("--encryption-config", "a b"))
 LOG = Path("/var/log/audit.jsonl")
 
 
@@ -31,13 +31,7 @@ def healed(result: Result | None = Result.HEALED, **fields: Any) -> Healed:
 
 def account(*objects: Healed, **fields: Any) -> HealAccount:
     """Return what a run has told."""
-    return HealAccount(**{"dry_run": False, "objects": [*objects], "again": AGAIN, **fields})
-
-
-def test_nothing_of_a_name_reaches_the_terminal_as_it_is() -> None:
-    for result in (None, Result.HEALED, Result.ANOMALY):
-        lines = list(healed_lines(healed(result, warnings=("odd\x1b",), backups=("/b\x07",))))
-        assert not [line for line in lines if not line.isprintable()]
+    return HealAccount(**{"dry_run": False, "objects": [*objects], "run": AGAIN, **fields})
 
 
 @pytest.mark.parametrize(
@@ -49,23 +43,13 @@ def test_nothing_of_a_name_reaches_the_terminal_as_it_is() -> None:
     ],
 )
 def test_how_far_a_run_came(results: list[Result], to_heal: int, says: str) -> None:
-    lines = list(heal_ending_lines(account(*map(healed, results), to_heal=to_heal)))
-    assert lines[0] == says
-    assert ("Run the same again" in lines[1] if len(lines) > 1 else False) == (says != "Healed 2 of 2.")
-    settle = [line for line in lines if line.startswith("Settle it when etcd answers again: ")]
+    report = heal_report(account(*map(healed, results), to_heal=to_heal), None, 0)
+    document = report.document()
+    assert document.status.headline == says
+    assert bool(document.stakes) == (says != "Healed 2 of 2.")
+    settle = [one.command.line(AGAIN) for one in report.follow_ups if one.what.startswith("Settle it")]
     assert bool(settle) == (Result.UNKNOWN in results)
     assert all("--encryption-config 'a b'" in line for line in settle)
-
-
-def test_what_could_not_be_recorded_is_settled_later() -> None:
-    outcome = ChangeOutcome(result=Result.HEALED, detail="", audit_log=LOG, head=None)
-    lines = list(heal_ending_lines(account(Healed(key=b"/r/a", uid="u", outcome=outcome), to_heal=1)))
-    assert any("audit reconcile" in line for line in lines)
-
-
-def test_a_dry_run_ends_with_its_record() -> None:
-    lines = list(heal_ending_lines(account(healed(None), to_heal=1, dry_run=True)))
-    assert lines == [f"Audit log: {LOG}, head 3:ab"]
 
 
 def test_the_document_names_everything() -> None:

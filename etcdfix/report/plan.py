@@ -5,17 +5,35 @@ Beside it the flags that a deletion of a plan asks for beyond its command, which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Final
+from itertools import islice
+from typing import ClassVar, Final
 
 import msgspec
 
 from etcdfix.graph.model import RiskReason
-from etcdfix.model import Outcome
+from etcdfix.model import GroupResource, Outcome, ServerBehaviour
+from etcdfix.report.document import (
+    Column,
+    Document,
+    Facts,
+    Kind,
+    Prose,
+    Section,
+    State,
+    Status,
+    Step,
+    Steps,
+    Table,
+)
 from etcdfix.report.model import ReportConfiguration, Tool
 from etcdfix.rules import MEANINGS, Rule, acceptance
+from etcdfix.text.commands import Command
 from etcdfix.text.safetext import quote_command
+from etcdfix.text.words import counted
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.severity import Severity, Stake, headline, is_conditional, restart_warning
 
 
 class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -223,6 +241,8 @@ class DeletionPlan(
         audit_log: The log of the runs that have begun; "" before the first.
     """
 
+    ROWS: ClassVar[str] = "entries"
+
     api_version: str
     kind: str
     tool: Tool
@@ -244,6 +264,142 @@ class DeletionPlan(
     content_sha256: str = ""
     audit_log: str = ""
     decisions: Sequence[PlanDecision]
+
+    def document(self) -> Document:
+        """Return what is at stake, the first step, the groups and the objects in the order of their turns."""
+        number, left = len(self.entries), len(self.left_out)
+        told = f"{counted(number, 'broken object')} to decide about, {left} of the report left out"
+        state = State.FINDINGS if number else State.OK
+        if not self.complete:
+            state, told = State.INCOMPLETE, f"INCOMPLETE: {told}"
+        source = self.source
+        where = source.path if source.path is not None else ", ".join(source.endpoints or [])
+        about = [
+            ("report", f"plan from {self.report.path} (scan of {self.report.generated_at})"),
+            ("revision", f"revision {source.revision} of {where}"),
+            ("cluster", f"kube-system uid {self.kube_system_uid or 'unknown'}"),
+            ("version", f"{self.tool.name} {self.tool.version}"),
+        ]
+        return Document(
+            status=Status(state, told),
+            about=Facts(facts=about),
+            stakes=[*self._stakes()],
+            next=self._next(),
+            sections=[*self._sections()],
+        )
+
+    def _stakes(self) -> Iterator[str]:
+        stakes: dict[Stake, None] = {}
+        undetermined: dict[str, None] = {}
+        for entry in self.entries:  # on disk: one pass
+            if entry.outcome == Outcome.UNDETERMINED:
+                undetermined[entry.cause] = None
+            else:
+                stakes[entry_stake(entry)] = None
+        for say in (headline, restart_warning):
+            text = say([*stakes], [*undetermined], past=not self.source.newest)
+            if text:
+                yield text
+        if self.not_in_report:
+            broken = counted(self.not_in_report, "broken value")
+            yield f"{broken} are not in the report. Scan again to see them."
+
+    def _next(self) -> Step | None:
+        """Return the first step before any deletion that has a command of ours, else the first dry run.
+
+        Never the dry run of a deletion that is refused, or that declares an encryption key lost: another look then.
+        """
+        first = self.entries[0] if self.entries else None
+        waits = first is not None and deletion_waits(first)
+        for step in self.steps if waits else self.steps[:-1]:
+            command = next((command for command in step.commands if command.startswith("etcdfix ")), "")
+            if command:
+                return Step(step.title, Command(text=command))
+        if first is None or waits:
+            return None
+        return Step("Read what the first deletion would do", Command(text=first.command))
+
+    def _sections(self) -> Iterator[Section]:
+        groups = [
+            (one.count, one.cause, one.transformer or "unknown envelope", one.opened, one.rule, one.advice)
+            for one in self.groups
+        ]
+        number = len(self.entries)
+        yield Table(
+            columns=_GROUPS, rows=groups, noun="group", brief=4, counted=0, sum=number, counts="object"
+        )
+        entries = [_row(entry) for entry in islice(self.entries, MOST_SHOWN)]
+        yield Table(columns=_ENTRIES, rows=entries, total=number, noun="object", brief=6)
+        makers = [(one.count, one.recreated_by, one.comes_back, one.how) for one in self.recreated_by]
+        yield Table(title="Who makes them again", columns=_MAKERS, rows=makers, noun="maker", wide=True)
+        steps = [step for one in self.steps for step in _steps(one)]
+        yield Steps(title="What to do, in this order", steps=steps, wide=True)
+        flags = dict.fromkeys(flag for entry in islice(self.entries, MOST_SHOWN) for flag in entry.needs)
+        meant = [(flag, f"if {meaning(flag)}") for flag in flags]
+        yield Facts(title="What a person has to accept", facts=meant, wide=True)
+        left = [(one.why, one.detail, one.key) for one in islice(self.left_out, MOST_SHOWN)]
+        total = len(self.left_out)
+        yield Table(title="Left out", columns=_LEFT, rows=left, total=total, noun="finding", wide=True)
+        yield Prose(title="Not everything was seen", paragraphs=self.incomplete_reasons, wide=True)
+
+
+MOST_SHOWN: Final = 10_000
+"""So many objects a document has at most; the plan itself has all."""
+_GROUPS: Final = (
+    Column("COUNT", kind=Kind.NUMBER),
+    Column("CAUSE"),
+    Column("ENCRYPTION KEY"),
+    Column("OPEN", kind=Kind.NUMBER),
+    Column("RULE", wide=True),
+    Column("ADVICE", folds=True, wide=True),
+)
+_ENTRIES: Final = (
+    Column("TURN", kind=Kind.NUMBER),
+    Column("PROPOSED"),
+    Column("RISK"),
+    Column("MADE AGAIN BY"),
+    Column("WHAT", folds=True, wide=True),
+    Column("WHY", folds=True, wide=True),
+    Column("CASCADE", kind=Kind.NUMBER, wide=True),
+    Column("NEEDS", folds=True, wide=True),
+    Column("COMMAND", kind=Kind.COMMAND, wide=True),
+    Column("ETCD KEY", kind=Kind.KEY),
+)
+_MAKERS: Final = (
+    Column("COUNT", kind=Kind.NUMBER),
+    Column("BY"),
+    Column("COMES BACK"),
+    Column("HOW", folds=True),
+)
+_LEFT: Final = (Column("WHY"), Column("DETAIL", folds=True), Column("ETCD KEY", kind=Kind.KEY))
+
+
+def _row(entry: PlanEntry) -> tuple[str | int | Command, ...]:
+    why = entry.reasons[0].text if entry.reasons else entry.protected
+    needs = f"refused: {entry.refused}" if entry.refused else " ".join(entry.needs)
+    unproven = " (unproven)" if entry.outcome == Outcome.UNDETERMINED else ""
+    return (
+        entry.order, decision_on(entry).decision, f"{entry.risk}{unproven}", entry.recreated_by, entry.what, why,
+        entry.cascade, needs, Command(text=entry.command), entry.key,
+    )  # fmt: skip
+
+
+def _steps(step: PlanStep) -> Iterator[Step]:
+    first, *others = step.commands or [""]
+    yield Step(f"{step.title}. {step.text}", Command(text=first))
+    yield from (Step("The same for the next one", Command(text=command)) for command in others)
+
+
+def entry_stake(entry: PlanEntry) -> Stake:
+    """Return what is at stake with a broken object of a plan; of one that could not be judged it is not known."""
+    empty = entry.cause in {Cause.EMPTY_VALUE, Cause.EMPTY_OBJECT}
+    return Stake(
+        Severity.ONE_OBJECT if empty else Severity.BREAKS_NOW,
+        GroupResource(entry.group, entry.resource),
+        ServerBehaviour.SERVES_EMPTY if empty else ServerBehaviour.CORRUPT,
+        namespaced=bool(entry.namespace),
+        conditional=is_conditional(entry.cause),
+    )
 
 
 NOT_SEALED: Final = frozenset({"decisions", "audit_log"})

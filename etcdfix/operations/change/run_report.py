@@ -1,0 +1,105 @@
+"""What a run over a plan tells, and what it came to, as it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from etcdfix.errors import EtcdfixError
+from etcdfix.operations.change.batch import Account
+from etcdfix.operations.change.report import outcome_fields
+from etcdfix.operations.change.run_plan import Ran, RunPreview
+from etcdfix.operations.change.run_tasks import RunRequest, Task
+from etcdfix.remediation.audit.record import unicode_text
+from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.report.change import FollowUp, told
+from etcdfix.report.plan import Decision
+from etcdfix.report.plan_run import PlanRunReport, RunObject
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_base64, key_word, quote_command
+
+
+class RunAccount(Account[Ran], kw_only=True):
+    """What a run over a plan has told so far.
+
+    Attributes:
+        plan_file: As named.
+        shown: What was shown before anything was asked; None where it did not come that far.
+        at: The object that is, or was last, looked at.
+        request: What was asked for; None where it did not come that far.
+    """
+
+    plan_file: Path
+    shown: RunPreview | None = None
+    at: Task | None = None
+    request: RunRequest | None = None
+
+    @property
+    def to_do(self) -> int:
+        """How many objects the run was to deal with."""
+        return len(self.shown.tasks) if self.shown is not None else 0
+
+    @property
+    def left(self) -> int:
+        """How many of them are left to do, as far as the audit log says."""
+        return self.to_do - sum(1 for each in self.objects if each.done)
+
+    def _follow_ups(self, last: ChangeOutcome | None) -> Iterator[FollowUp]:
+        if self.dry_run and self.to_do and not self.left and self.shown and self.request:
+            yield FollowUp("Work through it in a script", self.request.command(self.shown.digest))
+        yield from super()._follow_ups(last)
+
+    @property
+    def stopped_at(self) -> Task | None:
+        """The object at which it stopped; None where it came to its end, was ended after one, or did not begin."""
+        last = self.objects[-1] if self.objects else None
+        return None if last is not None and last.well and last.task is self.at else self.at
+
+
+def ran_lines(ran: Ran, number: int, of: int) -> Iterator[str]:
+    """Yield what became of one object, as soon as it is known."""
+    found = _object(ran)
+    yield f"[{number}/{of}] {told(found, found.decision)}"
+    yield from (f"  Backup: {path}" for path in found.backups)
+    if not ran.well or ran.may_repair:
+        yield from (f"  Note: {warning}" for warning in found.warnings)
+
+
+def run_report(account: RunAccount, error: EtcdfixError | None, exit_code: int) -> PlanRunReport:
+    """Return what a run came to, as it is published."""
+    shown, stopped = account.shown, account.stopped_at
+    leave_out = ""
+    if stopped is not None and not any(each.task is stopped and each.done for each in account.objects[-1:]):
+        leave_out = quote_command(["--leave-out", key_word(stopped.key)])
+    return PlanRunReport(
+        plan=unicode_text(str(account.plan_file)),
+        plan_sha256=shown.digest if shown is not None else "",
+        to_delete=shown.count(Decision.DELETE) if shown is not None else 0,
+        to_restore=shown.count(Decision.RESTORE) if shown is not None else 0,
+        to_repair=shown.count(Decision.REPAIR) if shown is not None else 0,
+        protected=len(shown.protected) if shown is not None else 0,
+        objects=[_object(each) for each in account.objects],
+        done_before=shown.done if shown is not None else None,
+        left_alone=shown.left_alone if shown is not None else None,
+        left=account.left if shown is not None else None,
+        stopped_at=display(stopped.key) if stopped is not None else None,
+        stopped_at_base64=key_base64(stopped.key) if stopped is not None else None,
+        leave_out=leave_out,
+        **account.common_fields(error, exit_code),
+    )
+
+
+def _object(ran: Ran) -> RunObject:
+    outcome, key = ran.outcome, ran.task.key
+    fields = outcome_fields(outcome)
+    if ran.may_repair:
+        repair = f"May repair: {ran.may_repair}. Nothing proves it; etcdfix repair shows what comes of it."
+        fields["warnings"].append(unicode_text(repair))
+    return RunObject(
+        order=ran.task.entry.order,
+        key=display(key),
+        key_base64=key_base64(key),
+        decision=ran.task.decision.value,
+        revision=outcome.revision if ran.well and outcome.result is not None else None,
+        **fields,
+    )

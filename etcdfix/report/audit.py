@@ -1,0 +1,274 @@
+"""The published shapes of what is said of an audit log (``etcdfix/v1``); its records are Kubernetes' own events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from etcdfix.report.change import FollowUp
+from etcdfix.report.document import (
+    Column,
+    Document,
+    Facts,
+    Kind,
+    Prose,
+    Section,
+    State,
+    Status,
+    Step,
+    Table,
+)
+from etcdfix.report.model import PublishedReport
+from etcdfix.text.commands import Command
+from etcdfix.text.words import counted
+
+_MOST_NUMBERS: Final = 20
+_BRIEF: Final = 16
+_BACKUP: Final = "backup "
+
+
+class EventList(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
+    """The list of ``audit.k8s.io/v1`` in which all records stand."""
+
+    ROWS: ClassVar[str] = "items"
+
+    api_version: str = "audit.k8s.io/v1"
+    kind: str = "EventList"
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    items: list[Any] = msgspec.field(default_factory=list)
+
+
+class AuditRecord(msgspec.Struct, frozen=True):
+    """A record as a person sees it."""
+
+    record: int
+    time: str
+    type: str
+    verb: str
+    outcome: str
+    who: str
+    what: str
+    key: str
+
+
+class AuditRecords(msgspec.Struct, frozen=True):
+    """The newest records of a log, the newest first, of so many in all."""
+
+    log: str
+    count: int
+    records: list[AuditRecord]
+
+    def document(self) -> Document:
+        """Return the records."""
+        if not self.records:
+            return Document(status=Status(State.OK, f"no records: {self.log}"))
+        rows = [msgspec.structs.astuple(record) for record in self.records]
+        return Document(
+            status=Status(State.OK, f"{counted(self.count, 'record')}, the newest first: {self.log}"),
+            sections=[
+                Table(columns=_RECORDS, rows=rows, total=self.count, noun="older record", brief=_BRIEF)
+            ],
+        )
+
+
+_RECORDS: Final = (
+    Column("RECORD", kind=Kind.NUMBER),
+    Column("TIME"),
+    Column("TYPE"),
+    Column("VERB"),
+    Column("OUTCOME"),
+    Column("WHO", wide=True),
+    Column("WHY AND WHAT", folds=True, wide=True),
+    Column("ETCD KEY", kind=Kind.KEY),
+)
+
+
+class LogFault(msgspec.Struct, frozen=True):
+    """Something that is wrong with a log: ``kind`` in one word, in which record (null for none), and how."""
+
+    kind: str
+    record: int | None
+    message: str
+
+
+class LogHead(msgspec.Struct, frozen=True):
+    """The last record of a log; sequence 0 for an empty one."""
+
+    sequence: int
+    sha256: str
+
+
+class AuditVerification(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
+    """What verifying a log came to.
+
+    Attributes:
+        audit_log: Which.
+        state: ``whole``, ``tampered``, or ``unfinished``: open intents, a torn last line, or no head file.
+        records: Complete lines in the file.
+        head: Its last record.
+        torn_size: Bytes of a write that was torn; 0 for none.
+        head_missing: Its head file is missing.
+        findings: What is wrong.
+        more_findings: How many more there are.
+        open_intents: Sequences of intents without an outcome.
+        compared_with: What remembers its records.
+        warnings: What to know although nothing is wrong with it.
+        next_step: How to go on without a head file; "" where it has one.
+    """
+
+    api_version: str = "etcdfix/v1"
+    kind: str = "AuditVerification"
+    audit_log: str
+    state: str
+    records: int
+    head: LogHead
+    torn_size: int
+    head_missing: bool
+    findings: list[LogFault]
+    more_findings: int
+    open_intents: list[int]
+    compared_with: list[str]
+    warnings: list[str]
+    next_step: str = ""
+
+    def document(self) -> Document:
+        """Return the state, what it was compared with, and what is wrong."""
+        state, word = _STATES[self.state]
+        if self.state == "unfinished" and self.head_missing:
+            word = "open"
+        facts = [("Head", f"{self.head.sequence}:{self.head.sha256}"), ("Compared with", self._compared())]
+        if self.open_intents:
+            numbers = ", ".join(map(str, self.open_intents[:_MOST_NUMBERS]))
+            more = ", …" if len(self.open_intents) > _MOST_NUMBERS else ""
+            facts.append(("Open intents", f"{numbers}{more}: nobody knows what became of them"))
+        if self.torn_size:
+            cut = f"a crash cut off a write after {counted(self.torn_size, 'byte')}; the next writer keeps them aside"
+            facts.append(("Last line", cut))
+        rows = [(fault.kind, fault.record or 0, fault.message) for fault in self.findings]
+        total = len(rows) + self.more_findings
+        sections: list[Section] = [
+            Facts(facts=facts),
+            Table(columns=_FAULTS, rows=rows, total=total, noun="finding", brief=_BRIEF),
+            Prose(paragraphs=self.warnings),
+        ]
+        return Document(
+            status=Status(state, f"{word}, {counted(self.records, 'record')}: {self.audit_log}"),
+            next=self._next(),
+            sections=sections,
+        )
+
+    def _compared(self) -> str:
+        backups = sum(one.startswith(_BACKUP) for one in self.compared_with)
+        others = [one for one in self.compared_with if not one.startswith(_BACKUP)]
+        compared = [*others, *([counted(backups, "backup")] if backups else [])]
+        return ", ".join(compared) or "nothing: no head file, no backup, no head that was written down"
+
+    def _next(self) -> Step | None:
+        if self.open_intents:
+            words = ("etcdfix", "audit", "reconcile", self.audit_log)
+            return Step("Find out what became of the open intents", Command(words))
+        return Step(self.next_step) if self.next_step else None
+
+
+_STATES: Final = {
+    "whole": (State.OK, "whole"),
+    "tampered": (State.FINDINGS, "TAMPERED"),
+    "unfinished": (State.INCOMPLETE, "whole, but unfinished"),
+}
+_FAULTS: Final = (Column("WRONG"), Column("RECORD", kind=Kind.NUMBER), Column("WHAT", folds=True))
+
+
+class SettledIntent(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one open intent.
+
+    Attributes:
+        sequence: Of the intent.
+        verb: As in the record.
+        key: Etcd key as it is shown.
+        key_base64: The key itself.
+        backups: Paths of its backups.
+        outcome: One word of the audit log; "" where ``reason`` says why nothing may be said here.
+        detail: One sentence.
+        header_revision: etcd's, when the key was read.
+        record: Of the outcome; null where none was made.
+        warnings: One sentence each.
+        reason: Why it was refused; "" where it was not.
+        next_step: What to do, in a sentence; "" for nothing.
+        follow_ups: Commands for afterwards.
+    """
+
+    sequence: int
+    verb: str
+    key: str
+    key_base64: bytes
+    backups: Sequence[str]
+    outcome: str = ""
+    detail: str = ""
+    header_revision: int = 0
+    record: LogHead | None = None
+    warnings: list[str] = msgspec.field(default_factory=list)
+    reason: str = ""
+    next_step: str = ""
+    follow_ups: list[FollowUp] = msgspec.field(default_factory=list)
+
+
+class AuditReconciliation(PublishedReport, frozen=True, kw_only=True):
+    """What became of the open intents of a log.
+
+    Attributes:
+        audit_log: Which.
+        dry_run: Nothing was recorded.
+        intents: What became of each.
+        refused: Those about which nothing may be said here.
+        exit_code: Of the command.
+    """
+
+    kind: str = "AuditReconciliation"
+    audit_log: str
+    dry_run: bool
+    intents: list[SettledIntent]
+    refused: list[SettledIntent]
+    exit_code: int
+
+    def document(self) -> Document:
+        """Return each intent with what became of it, and the first thing to do next."""
+        if not self.intents and not self.refused:
+            return Document(status=Status(State.OK, "no open intents"))
+        would = "would be " if self.dry_run else ""
+        rows = [(one.sequence, f"{would}{one.outcome}", _told(one), one.key) for one in self.intents]
+        rows += [(one.sequence, "refused", _told(one), one.key) for one in self.refused]
+        number = counted(len(self.intents), "intent")
+        refused = f", {len(self.refused)} refused" if self.refused else ""
+        steps = [step for one in (*self.intents, *self.refused) for step in _steps(one)]
+        state = State.UNKNOWN if self.exit_code else State.WOULD_DO if self.dry_run else State.DONE
+        sections: list[Section] = [Table(columns=_SETTLED, rows=rows, noun="intent")]
+        if steps[1:]:
+            sections.append(
+                Table(title="Then", columns=_THEN, rows=[(s.action, s.command) for s in steps[1:]])
+            )
+        return Document(
+            status=Status(state, f"{number} {'would be settled' if self.dry_run else 'settled'}{refused}"),
+            next=steps[0] if steps else None,
+            sections=sections,
+        )
+
+
+_SETTLED: Final = (
+    Column("INTENT", kind=Kind.NUMBER),
+    Column("OUTCOME"),
+    Column("WHAT", folds=True),
+    Column("ETCD KEY", kind=Kind.KEY),
+)
+_THEN: Final = (Column("WHAT", folds=True), Column("COMMAND", kind=Kind.COMMAND))
+
+
+def _told(one: SettledIntent) -> str:
+    record = f"recorded as {one.record.sequence}:{one.record.sha256}" if one.record is not None else ""
+    return ". ".join(filter(None, [one.reason or one.detail, *one.warnings, record]))
+
+
+def _steps(one: SettledIntent) -> list[Step]:
+    steps = [Step(follow_up.what, follow_up.command) for follow_up in one.follow_ups]
+    return [*([Step(one.next_step)] if one.next_step else []), *steps]

@@ -1,0 +1,371 @@
+"""What is published of backups: what there is, whether it is whole, and what was removed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar, Final
+
+import msgspec
+
+from etcdfix.report.change import Refusal
+from etcdfix.report.document import (
+    Column,
+    Document,
+    Facts,
+    Kind,
+    Section,
+    State,
+    Status,
+    Step,
+    Table,
+)
+from etcdfix.report.model import PublishedReport
+from etcdfix.text.commands import Command
+from etcdfix.text.words import counted
+
+_BRIEF: Final = 12
+_WORDS: Final = {
+    "whole": (State.OK, "whole"),
+    "tampered": (State.FINDINGS, "SOMETHING IS WRONG OR MISSING"),
+    "unfinished": (State.INCOMPLETE, "nothing is wrong, but etcdfix cannot check everything"),
+}
+
+
+class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
+    """One backup file.
+
+    Attributes:
+        path: Where it is.
+        key: Etcd key as it is shown.
+        key_base64: The key itself, where it is not plain text; else null.
+        resource: As far as the key tells, ``deployments.apps``; "" where it does not.
+        secret: It is a Secret.
+        stored_as_plaintext: The value is in the file as plaintext, as it was in etcd; else in its envelope.
+        made_at: RFC 3339, UTC.
+        command: Which command made it: ``delete``, ``restore``, ``reencrypt``, ``repair``; ``anomaly`` for what a
+            transaction gave back although another value was expected.
+        value_sha256: Digest of the stored bytes.
+        value_size: Their number.
+        mod_revision: Of the value.
+        cluster_uid: uid of namespace kube-system; null where unknown.
+        audit_log: The log that it says it belongs to.
+        intent: Sequence of its intent there.
+        log: What the log that was looked at says: ``listed``, ``unlisted``, ``another-log``, ``unconfirmed`` (its
+            marker stands beside it), or ``no-log``.
+        outcome: What became of the change, by that log; ``open`` while nobody knows; null where it does not say.
+    """
+
+    path: str
+    key: str
+    key_base64: str | None
+    resource: str
+    secret: bool
+    stored_as_plaintext: bool
+    made_at: str
+    command: str
+    value_sha256: str
+    value_size: int
+    mod_revision: int
+    cluster_uid: str | None
+    audit_log: str
+    intent: int
+    log: str
+    outcome: str | None
+
+
+class OtherFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is no whole backup.
+
+    Attributes:
+        path: Where it is.
+        kind: ``damaged``, ``unreadable``, ``link``, ``ours`` (a log, a head file, a plan, what a crash left) or
+            ``foreign``.
+        what: For people.
+    """
+
+    path: str
+    kind: str
+    what: str
+
+
+class BackupList(PublishedReport, frozen=True, kw_only=True):
+    """All files of some backup directories.
+
+    Attributes:
+        directories: Which.
+        audit_log: With which log they were compared.
+        audit_log_state: ``whole``, ``unfinished``, ``tampered``, ``missing`` or ``unreadable``.
+        backups: Plaintext Secrets first, then other plaintext, then the rest; each oldest first.
+        others: What else lies there.
+        size: Bytes of the files of all backups.
+        warnings: One sentence each.
+    """
+
+    ROWS: ClassVar[str] = "backups"
+
+    kind: str = "BackupList"
+    directories: list[str]
+    audit_log: str
+    audit_log_state: str
+    backups: list[ListedBackup]
+    others: list[OtherFile]
+    size: int
+    warnings: list[str]
+
+    def document(self) -> Document:
+        """Return the backups, plaintext Secrets first, and what else lies beside them."""
+        where = ", ".join(self.directories)
+        sections: list[Section] = []
+        if self.backups:
+            headline = f"{counted(len(self.backups), 'backup')}, {self.size} bytes: {where}"
+            sections.append(
+                Table(columns=_LISTED, rows=[_row(one) for one in self.backups], noun="backup", brief=_BRIEF)
+            )
+        else:
+            headline = f"no backups: {where}"
+        if self.others:
+            rows = [(other.kind, other.what, other.path) for other in self.others]
+            sections.append(
+                Table(title="Other files", columns=_OTHERS, rows=rows, noun="file", brief=_BRIEF // 2)
+            )
+        secrets = sum(one.secret and one.stored_as_plaintext for one in self.backups)
+        told = f"PLAINTEXT SECRETS: {secrets}. Whoever can read these files has what is in them."
+        return Document(
+            status=Status(State.OK, headline),
+            about=Facts(facts=[("audit log", f"audit log {self.audit_log}: {self.audit_log_state}")]),
+            stakes=[told] if secrets else [],
+            next=self._next(),
+            sections=sections,
+        )
+
+    def _next(self) -> Step | None:
+        if not any(one.outcome not in {None, "open"} for one in self.backups):
+            return None
+        places = [word for path in self.directories for word in ("--backup-dir", path)]
+        words = ("--audit-log", self.audit_log, "--older-than", "90d", "--reason", "TEXT", "--dry-run")
+        return Step("Remove old backups", Command(("etcdfix", "backup", "prune", *places, *words)))
+
+
+_LISTED: Final = (
+    Column("HOLDS"),
+    Column("MADE"),
+    Column("COMMAND"),
+    Column("OUTCOME"),
+    Column("LOG"),
+    Column("INTENT", kind=Kind.NUMBER),
+    Column("SIZE", kind=Kind.NUMBER, wide=True),
+    Column("CLUSTER", wide=True),
+    Column("VALUE", wide=True),
+    Column("FILE", wide=True),
+    Column("ETCD KEY", kind=Kind.KEY),
+)
+_OTHERS: Final = (Column("WHAT"), Column("WHY", folds=True), Column("FILE", kind=Kind.KEY))
+
+
+def _row(backup: ListedBackup) -> tuple[str | int, ...]:
+    holds = "plaintext" if backup.stored_as_plaintext else "enveloped"
+    if backup.secret:
+        holds = "PLAINTEXT SECRET" if backup.stored_as_plaintext else "enveloped Secret"
+    return (
+        holds, f"{backup.made_at[:19]}Z", backup.command, backup.outcome or "-", backup.log, backup.intent,
+        backup.value_size, backup.cluster_uid or "unknown", backup.value_sha256, backup.path, backup.key,
+    )  # fmt: skip
+
+
+class BackupFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong, or that cannot be told.
+
+    Attributes:
+        reason: ``missing``, ``returned`` (pruned by the log, and there again), ``damaged``, ``exposed`` (owner, mode,
+            names), ``unsafe-directory``, ``unlisted``, ``link``, ``log``; of what cannot be told: ``another-log``,
+            ``unconfirmed``, ``unreadable``, ``elsewhere`` (in a directory that was not named), ``copy``, ``log``.
+        path: Of the file; null where it is about the log.
+        intent: Sequence, null for none.
+        message: For people.
+    """
+
+    reason: str
+    path: str | None
+    intent: int | None
+    message: str
+
+
+class BackupVerification(PublishedReport, frozen=True, kw_only=True):
+    """Backups compared with themselves and with their log.
+
+    Attributes:
+        directories: Which.
+        audit_log: Which log.
+        state: ``whole``; ``tampered`` where something is wrong or missing; ``unfinished`` where something cannot be
+            told.
+        backups: How many files were compared.
+        pruned: How many files the log calls pruned.
+        findings: What is wrong.
+        doubts: What cannot be told.
+        head: Of the log, for ``--expect-head``.
+        warnings: One sentence each.
+    """
+
+    kind: str = "BackupVerification"
+    directories: list[str]
+    audit_log: str
+    state: str
+    backups: int
+    pruned: int
+    findings: list[BackupFinding]
+    doubts: list[BackupFinding]
+    head: str
+    warnings: list[str]
+
+    def document(self) -> Document:
+        """Return the state, what is wrong, and what cannot be told."""
+        state, words = _WORDS[self.state]
+        pruned = f", {counted(self.pruned, 'file')} pruned according to the log" if self.pruned else ""
+        compared = (
+            f"{counted(self.backups, 'backup')} compared with {self.audit_log}, head {self.head}{pruned}"
+        )
+        rows = [("WRONG", one.reason, one.message) for one in self.findings]
+        rows += [("unknown", one.reason, one.message) for one in self.doubts]
+        return Document(
+            status=Status(state, f"{words}: {', '.join(self.directories)}"),
+            stakes=[compared, *self.warnings],
+            sections=[Table(columns=_FOUND, rows=rows, noun="finding", brief=_BRIEF)],
+        )
+
+
+_FOUND: Final = (Column("STATE"), Column("REASON"), Column("WHAT", folds=True))
+
+
+class PrunedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A backup that was removed, or would be.
+
+    Attributes:
+        paths: Its files.
+        removed: Those of them that are gone now; empty in a dry run.
+        key: Etcd key as it is shown.
+        key_base64: The key itself, where it is not plain text; else null.
+        command: Which command made it.
+        made_at: RFC 3339, UTC.
+        outcome: What became of that change, by the log.
+        value_sha256: Digest of the stored bytes.
+        intent: Sequence of the change in the log.
+        record: Of the removal, ``SEQ:SHA256``; null in a dry run, and where it could not be recorded.
+        problem: Why not all are gone, "" where they are.
+    """
+
+    paths: list[str]
+    removed: list[str]
+    key: str
+    key_base64: str | None
+    command: str
+    made_at: str
+    outcome: str
+    value_sha256: str
+    intent: int
+    record: str | None
+    problem: str
+
+
+class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A backup that stays although it is old enough; ``rule`` says which rule keeps it, ``message`` why."""
+
+    path: str
+    rule: str
+    message: str
+
+
+class BackupPruning(PublishedReport, frozen=True, kw_only=True):
+    """What became of a pruning.
+
+    Attributes:
+        directories: Which.
+        audit_log: The log.
+        before: Backups that were made earlier.
+        dry_run: Nothing was to be removed.
+        refusal: Why nothing was removed at all; null where something was, or would be, or nothing was old enough.
+        pruned: What was removed, or would be.
+        kept: What a rule keeps.
+        younger: How many were not old enough.
+        stopped: Why it ended before all were done, "" where it did not.
+        audit_log_head: For ``--expect-head``; null in a dry run.
+        warnings: One sentence each.
+        exit_code: Of the command.
+    """
+
+    kind: str = "BackupPruning"
+    directories: list[str]
+    audit_log: str
+    before: str
+    dry_run: bool
+    refusal: Refusal | None = None
+    pruned: list[PrunedFile]
+    kept: list[KeptFile]
+    younger: int
+    stopped: str
+    audit_log_head: str | None
+    warnings: list[str]
+    exit_code: int
+
+    def document(self) -> Document:
+        """Return how many backups were removed, and what stays and why."""
+        if self.refusal is not None:
+            refused = Status(State.REFUSED, f"REFUSED: {self.refusal.message}")
+            return Document(status=refused)
+        if self.dry_run:
+            would = counted(len(self.pruned), "backup")
+            status = Status(State.WOULD_DO, f"DRY RUN: {would} would be removed. Nothing was removed.")
+        else:
+            gone = counted(sum(bool(one.removed) for one in self.pruned), "backup")
+            status = Status(State.UNKNOWN if self.stopped else State.DONE, f"{gone} removed.")
+        sections: list[Section] = [
+            Table(columns=_PRUNED, rows=[self._row(one) for one in self.pruned], noun="backup")
+        ]
+        problems = [(one.problem, one.key) for one in self.pruned if one.problem]
+        sections.append(Table(title="Not finished", columns=_PROBLEMS, rows=problems, noun="problem"))
+        kept = Counter((one.rule, one.message) for one in self.kept)
+        sections.append(
+            Table(
+                title="Kept, although old enough",
+                columns=_KEPT,
+                rows=[(number, *why) for why, number in kept.most_common()],
+                noun="rule",
+            )
+        )
+        head = self.audit_log_head
+        record = [("Audit log", self.audit_log), ("Head", head)] if head is not None else []
+        younger = str(self.younger) if self.younger else ""
+        sections.append(Facts(facts=[("Not old enough", younger), *record]))
+        stopped = f"STOPPED before all were done: {self.stopped}"
+        return Document(
+            status=status,
+            stakes=[*([stopped] if self.stopped else []), *self.warnings],
+            sections=sections,
+        )
+
+    def _row(self, one: PrunedFile) -> tuple[str | int, ...]:
+        stays = len(one.paths) - len(one.removed)
+        state = "would go" if self.dry_run else f"{stays} of {len(one.paths)} STAY" if stays else "gone"
+        return state, one.made_at, one.command, one.outcome, one.intent, one.key
+
+
+_PRUNED: Final = (
+    Column("STATE"),
+    Column("MADE"),
+    Column("COMMAND"),
+    Column("OUTCOME"),
+    Column("INTENT", kind=Kind.NUMBER),
+    Column("ETCD KEY", kind=Kind.KEY),
+)
+_PROBLEMS: Final = (Column("PROBLEM", folds=True), Column("ETCD KEY", kind=Kind.KEY))
+_KEPT: Final = (Column("FILES", kind=Kind.NUMBER), Column("RULE"), Column("WHY", folds=True))
+
+
+def pruning_preview(backups: list[PrunedFile]) -> Document:
+    """Return what would be removed, before anything is asked."""
+    columns = [column for column in _PRUNED if column.name != "STATE"]
+    rows = [(one.made_at, one.command, one.outcome, one.intent, one.key) for one in backups]
+    number = counted(len(backups), "backup")
+    return Document(
+        status=Status(State.WOULD_DO, f"{number} would be removed, and with each the undo of its change."),
+        sections=[Table(columns=columns, rows=rows, noun="backup", brief=24)],
+    )

@@ -1,0 +1,183 @@
+"""The published shape of what a change came to, a refusal too (``etcdfix/v1``, kind ``ChangeReport``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from etcdfix.report.document import Document, Facts, Prose, Section, State, Status, Step, Steps
+from etcdfix.report.model import PublishedReport
+from etcdfix.text.commands import Command
+
+_DONE: Final = {
+    "delete": "deleted",
+    "restore": "restored",
+    "reencrypt": "reencrypted",
+    "repair": "repaired",
+    "heal": "healed",
+}
+"""What each command does, and its result where all goes well."""
+_WATCH: Final = (
+    ("apiserver_storage_transformation_operations_total", "not OK: stops once everything can be read"),
+    ("apiserver_storage_decode_errors_total", "stops once everything can be read"),
+    ("apiserver_watch_cache_initializations_total", "rises once for the resource"),
+    ("apiserver_storage_list_total", "rises for a moment, as does apiserver_terminated_watchers_total"),
+    ("apiserver_resource_objects", "one less for the resource"),
+)
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a change was not made; nothing was changed.
+
+    Attributes:
+        code: Name of the error; the reference page of errors lists them.
+        rule: Where a safety rule refused: which one; else null. The words and the next step may change, this does not.
+        message: For people.
+        next_step: The one next step to take, or "".
+    """
+
+    code: str
+    rule: str | None
+    message: str
+    next_step: str
+
+
+class FollowUp(msgspec.Struct, frozen=True):
+    """A command for afterwards.
+
+    Attributes:
+        what: What it is for, as a person reads it: ``Undo``.
+        command: To paste.
+    """
+
+    what: str
+    command: Command
+
+
+class ChangedObject(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one object in a run over several.
+
+    Attributes:
+        key: Etcd key as it is shown.
+        key_base64: The key itself, where it is not plain text; else null.
+        result: As in :class:`ChangeReport`.
+        detail: One sentence, or "".
+        revision: etcd's revision after it; null where unknown, or where nothing was changed.
+        backups: Paths of the backups.
+        value_sha256s: Digests of the values that these hold, each once.
+        warnings: One sentence each.
+    """
+
+    key: str
+    key_base64: str | None
+    result: str
+    detail: str = ""
+    revision: int | None = None
+    backups: list[str] = []
+    value_sha256s: list[str] = []
+    warnings: list[str] = []
+
+
+class RecordedReport(PublishedReport, frozen=True, kw_only=True):
+    """What every report of a change says of its record.
+
+    Attributes:
+        dry_run: Nothing was to be changed.
+        refusal: Why it was not made, or why a run stopped; null where nothing was refused.
+        audit_log: Path; null where no record was made.
+        audit_log_head: For ``--expect-head``; null where the last outcome could not be recorded.
+        follow_ups: Commands for afterwards.
+        exit_code: Of the command.
+    """
+
+    dry_run: bool
+    refusal: Refusal | None = None
+    audit_log: str | None = None
+    audit_log_head: str | None = None
+    follow_ups: list[FollowUp] = msgspec.field(default_factory=list)
+    exit_code: int
+
+    def recorded(
+        self, headline: str, *, stakes: Sequence[str] = (), kept: Sequence[tuple[str, str]] = ()
+    ) -> Document:
+        """Return a document with a headline, the first follow-up as what is next, and where the record is.
+
+        Args:
+            headline: What it came to.
+            stakes: What else to know.
+            kept: Facts that stand before those of the record.
+        """
+        record = [("Audit log", self.audit_log or ""), ("Head", self.audit_log_head or "")]
+        sections: list[Section] = [Facts(facts=[*kept, *record])]
+        steps = [Step(one.what, one.command) for one in self.follow_ups]
+        if steps[1:]:
+            sections.append(Steps(title="Then", steps=steps[1:]))
+        following = steps[0] if steps else None
+        if following is None and self.refusal is not None and self.refusal.next_step:
+            following = Step(self.refusal.next_step)
+        state = State.WOULD_DO if self.dry_run else State.DONE
+        if self.refusal is not None:
+            state = State.REFUSED if self.exit_code == 4 else State.FAILED
+        elif self.exit_code:
+            state = State.UNKNOWN
+        return Document(status=Status(state, headline), stakes=stakes, next=following, sections=sections)
+
+
+class ChangeReport(RecordedReport, frozen=True, kw_only=True):
+    """What became of one deletion, restore, re-encryption or repair.
+
+    Attributes:
+        command: ``delete``, ``restore``, ``reencrypt`` or ``repair``.
+        key: Etcd key as it is shown; null where none was named as it has to be.
+        key_base64: The key itself, where it is not plain text; else null.
+        result: ``deleted``, ``restored``, ``reencrypted``, ``repaired``; ``dry-run`` where that would go ahead;
+            ``refused`` where a rule forbids it and ``failed`` where something else came in between: then nothing was
+            changed, and ``refusal`` says why; ``not-applied``, ``applied-or-gone``, ``unknown`` and ``anomaly`` are
+            explained with the exit code 3.
+        detail: One sentence.
+        revision: etcd's revision after it; null where unknown, or where nothing was done.
+        backups: Paths of the backups.
+        value_sha256s: Digests of the values that these hold, each once: to be written down.
+        warnings: One sentence each.
+        afterwards: After a deletion: what comes back by itself, and what stands in the way, one sentence each.
+    """
+
+    kind: str = "ChangeReport"
+    command: str
+    key: str | None
+    key_base64: str | None
+    result: str
+    detail: str = ""
+    revision: int | None = None
+    backups: list[str] = msgspec.field(default_factory=list)
+    value_sha256s: list[str] = msgspec.field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
+    afterwards: list[str] = msgspec.field(default_factory=list)
+
+    def document(self) -> Document:
+        """Return the result, how to undo it, where its record is, and what to watch."""
+        if self.refusal is not None:
+            return self.recorded(f"{self.result.upper()}: {self.refusal.message}")
+        kept = [("Backup", path) for path in self.backups]
+        kept += [("Its value", digest) for digest in self.value_sha256s]
+        found = self.recorded(told(self, self.command), stakes=self.warnings, kept=kept)
+        if not self.afterwards:
+            return found
+        more = (Prose(paragraphs=self.afterwards), Facts(title="Watch on every API server", facts=_WATCH))
+        return msgspec.structs.replace(found, sections=[*found.sections, *more])
+
+
+def told(changed: ChangedObject | ChangeReport, command: str) -> str:
+    """Return what became of one object in one line.
+
+    Args:
+        changed: The object.
+        command: What was to be done: ``delete``.
+    """
+    if changed.result == "dry-run":
+        return f"DRY RUN: {changed.key} would be {_DONE[command]}. Nothing was changed."
+    if changed.result in _DONE.values() and changed.revision is not None:
+        return f"{changed.result.upper()} {changed.key} at revision {changed.revision}."
+    return f"{changed.result.upper()}: {changed.key}: {changed.detail}"

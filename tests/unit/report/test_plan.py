@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import io
+import shlex
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.report.model import ReportConfiguration, Tool
+from etcdfix.report.plan import (
+    DeletionPlan,
+    LeftOut,
+    PlanEntry,
+    PlanGroup,
+    PlanMaker,
+    PlanReport,
+    PlanSource,
+    PlanStep,
+    declaration,
+    meaning,
+)
+from etcdfix.report.render import write
+from etcdfix.report.render.text import text_lines
+from etcdfix.rules import MEANINGS, Rule, acceptance
+from etcdfix.text.commands import RunOptions
+from tests.support.plan_entries import entry
+
+LOST = "aescbc/v1/lost"
+
+
+def test_a_declaration_names_the_key_id_of_kms() -> None:
+    assert declaration(LOST, "") == f"--declare-key-lost {LOST}"
+    assert declaration("kms/v2/prov", "sha256:ab") == "--declare-key-lost kms/v2/prov/sha256:ab"
+    assert shlex.split(declaration("aescbc/v1/a b;c", "")) == ["--declare-key-lost", "aescbc/v1/a b;c"]
+
+
+def test_each_flag_says_something_else() -> None:
+    flags = [declaration(LOST, ""), *map(acceptance, MEANINGS)]
+    assert len({meaning(flag) for flag in flags}) == len(flags)
+    assert "gone for ever" in meaning(declaration(LOST, ""))
+    assert "the cluster may depend on it" in meaning("--accept cluster-breaking")
+    assert acceptance(Rule.NEWER_THAN_KNOWN) == "--accept newer-than-known"
+
+
+GROUP = PlanGroup("decrypt-failure", "wrong-key", LOST, "secrets", "", 1, 0, pattern=True, advice="")
+HOSTILE = "\x1b[2J\u202egone\n"
+
+
+def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
+    settings: dict[str, Any] = {
+        "api_version": "etcdfix/v1",
+        "kind": "DeletionPlan",
+        "tool": Tool("etcdfix", "1"),
+        "generated_at": "2026-03-01T12:00:00Z",
+        "source": PlanSource("etcd", None, ["10.0.0.1:2379", "10.0.0.2:2379"], 99, newest=True),
+        "kube_system_uid": None,
+        "encryption_config": ReportConfiguration("enc.yaml", "sha256:11"),
+        "etcd_prefix": "/registry",
+        "kubernetes_version": None,
+        "report": PlanReport("scan.json", "sha256:22", "2026-03-01T11:00:00Z"),
+        "complete": True,
+        "incomplete_reasons": [],
+        "groups": [GROUP],
+        "recreated_by": [PlanMaker("by hand", "no", 1, "")],
+        "steps": [PlanStep("Do not restart the API servers", "Their caches.", ["kubectl get"])],
+        "not_in_report": 0,
+        "left_out": [],
+        "entries": list(entries),
+        "decisions": [],
+    }  # fmt: skip
+    return DeletionPlan(**(settings | change))
+
+
+def text(shown: DeletionPlan, *, wide: bool = False) -> list[str]:
+    return [*text_lines(shown.document(), RunOptions(), 100, wide=wide)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"outcome": "undetermined", "cause": "kms-unreachable"},
+        {"refused": "many values do not open"},
+        {"needs": [declaration(LOST, "")]},
+    ],
+)
+def test_what_waits_is_never_deleted_next(change: dict[str, Any]) -> None:
+    look = PlanStep("Scan again", "Nothing may be left.", ["etcdfix scan"])
+    shown = plan(entry(**change), steps=[PlanStep("Do not restart", "Caches."), look]).document().next
+    assert shown is not None
+    assert shown.action == "Scan again"
+    first = PlanStep("Bring the KMS plugin back", "Nothing is proven.", ["etcdfix scan --key a"])
+    shown = plan(entry(**change), steps=[first, look]).document().next
+    assert shown is not None
+    assert shown.command is not None
+    assert shown.command.line(RunOptions()) == "etcdfix scan --key a"
+    assert plan(entry(**change), steps=[]).document().next is None
+
+
+def test_the_first_screen_fits_and_counts_everything() -> None:
+    groups = [
+        PlanGroup(
+            "decode-failure", f"cause-{n}", LOST, "secrets", "", 50, 0, pattern=True, advice="words " * 30
+        )
+        for n in range(10)
+    ]
+    shown = plan(*(entry(n) for n in range(1, 501)), groups=groups)
+    lines = text(shown)
+    assert len(lines) <= 24
+    assert lines[0].startswith("500 broken objects to decide about, 0 of the report left out")
+    assert any("6 more groups with 300 objects" in line for line in lines)
+    assert any("494 more objects" in line for line in lines)
+
+
+def test_hostile_texts_are_made_safe_in_text_and_json() -> None:
+    hostile = plan(
+        entry(key=HOSTILE, what=HOSTILE, recreated_by=HOSTILE, recreate_basis=HOSTILE, command=HOSTILE),
+        left_out=[LeftOut(key=HOSTILE, why="gone", detail=HOSTILE)],
+        complete=False,
+        incomplete_reasons=[HOSTILE],
+        steps=[PlanStep(HOSTILE, HOSTILE, [HOSTILE])],
+        groups=[PlanGroup(HOSTILE, HOSTILE, HOSTILE, HOSTILE, "", 1, 0, pattern=False, advice=HOSTILE)],
+        recreated_by=[PlanMaker(HOSTILE, "no", 1, HOSTILE)],
+        kube_system_uid=HOSTILE,
+        report=PlanReport(HOSTILE, "", HOSTILE),
+    )
+    out = io.BytesIO()
+    write(hostile, "json", out, RunOptions())
+    assert all(
+        line.isprintable() for line in (*text(hostile, wide=True), *out.getvalue().decode().splitlines())
+    )
+    assert msgspec.json.decode(out.getvalue(), type=DeletionPlan) == hostile

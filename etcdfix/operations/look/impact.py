@@ -18,6 +18,7 @@ from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.graph.users import by_role
 from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
+from etcdfix.operations.look.namespace_apis import kubectl
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import Way, first_way_out
@@ -26,8 +27,7 @@ from etcdfix.report.head import stakes_of
 from etcdfix.report.impact import Dependents, Identity, ImpactReport, UserGroup
 from etcdfix.report.model import Finding, Remedy
 from etcdfix.storagekey import StorageCodec, display
-from etcdfix.text.commands import NO_COMMAND, Command, RepeatedOptions
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import NO_COMMAND, Command, RunOptions, look, save_kine, save_snapshot
 from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
 
@@ -37,7 +37,7 @@ POLICIES: Final = tuple(policy.lower() for policy in Propagation)
 # KEP-3926 and every runbook begin with it.
 _COPY: Final = "Copy the database of kine before you change anything"
 _SNAPSHOT: Final = "Take a snapshot of etcd before you change anything"
-_APPLY: Final = quote_command(["kubectl", "apply", "-f", "FILE"])
+_APPLY: Final = Command(("kubectl", "apply", "-f", "FILE"))
 _MANIFEST: Final = (
     "FILE is the manifest that came with the operator; give it the same group, plural, scope and versions."
 )
@@ -64,12 +64,12 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
     examined = cluster.kept.get(key)
     how = usual_policy(index, node) if policy is None else Propagation(policy.capitalize())
     obstacle = _obstacle(cluster, node, examined)
-    look = partial(assess, index, examiner=cluster.examiner, key=key, by_api=None if obstacle else how)
+    assessed = partial(assess, index, examiner=cluster.examiner, key=key, by_api=None if obstacle else how)
     try:
-        found = look(source=source)
+        found = assessed(source=source)
     except SourceError as exc:
         index.problems.append(f"lost the earlier revisions of {display(key)}: {exc.message}")
-        found = look(source=None)
+        found = assessed(source=None)
     if found is None:
         return None
     deletion = None
@@ -267,7 +267,7 @@ def _unserved(cluster: ClusterIndex, node: int) -> str:
 def _remedies(
     found: Assessment,
     finding: Finding | None,
-    again: RepeatedOptions,
+    run: RunOptions,
     *,
     unserved: str,
     deletion: DeletionForecast | None,
@@ -277,74 +277,64 @@ def _remedies(
     Args:
         found: What the loss means.
         finding: The object, where it is stored.
-        again: What a command must repeat.
+        run: Options of this run.
         unserved: The CustomResourceDefinition without which no API serves the object; "" where one does.
         deletion: What a deletion through the API does.
     """
     if not found.exists and found.problems:
-        return [
-            Remedy(
-                "Look again in a source that can be read whole: whether its key is there is not known",
-                NO_COMMAND,
-                "",
-            )
-        ]
+        return [Remedy("Look again in a source that can be read whole: the key may be there")]
     if finding is None:
-        if found.object.resource == "customresourcedefinitions":
-            return [
-                Remedy(
-                    "It is gone: see which of its custom resources are stored",
-                    Command(text=again.orphans()),
-                    "",
-                ),
-                Remedy(
-                    "Bring it back, from its manifest, a snapshot or a backup",
-                    Command(text=_APPLY),
-                    f"{_MANIFEST} Its custom resources are served again then.",
-                ),
-            ]
-        return [
-            Remedy(
-                "It is gone: let whoever made it make it again, or put it back from a snapshot or backup",
-                NO_COMMAND,
-                "What refers to it by name works again then; what refers to its old uid does not.",
-            )
-        ]
-    if found.readable and not finding.remedies and unserved:
+        return _when_gone(found.object.resource == "customresourcedefinitions")
+    if finding.remedies:
+        first = _COPY if run.of_kine else _SNAPSHOT
+        command = save_kine(run.file, "FILE") if run.of_kine else save_snapshot()
+        return [Remedy(first, command), *finding.remedies]
+    if not found.readable:
+        return []
+    if unserved:
         return [
             Remedy(
                 f"It can be read, but no CustomResourceDefinition serves it: bring back {unserved} first",
-                Command(text=_APPLY),
-                f"{_MANIFEST} To delete the object, use the API then, which runs its finalizers; etcdfix deletes "
+                _APPLY,
+                f"{_MANIFEST} Delete the object through the API then, which runs its finalizers. etcdfix deletes "
                 "nothing that can be read.",
             )
         ]
-    if found.readable and not finding.remedies and deletion and deletion.result is DeletionResult.REFUSED:
-        return [Remedy("It can be read, so nothing has to be done", NO_COMMAND, f"{deletion.text}.")]
-    if found.readable and not finding.remedies:
+    if deletion and deletion.result is DeletionResult.REFUSED:
+        return [Remedy("It can be read, so nothing has to be done", note=f"{deletion.text}.")]
+    return [
+        Remedy(
+            "It can be read, so nothing has to be done; to delete it, use the API, which runs its finalizers",
+            _ordinary_dry_run(found, deletion),
+            "etcdfix deletes nothing that can be read.",
+        )
+    ]
+
+
+def _when_gone(definition: bool) -> list[Remedy]:
+    """Return what to do about an object that others mention, and that is not there."""
+    if definition:
         return [
+            Remedy("It is gone: see which of its custom resources are stored", look("orphans")),
             Remedy(
-                "It can be read, so nothing has to be done; to delete it, use the API, which runs its finalizers",
-                Command(text=_ordinary_dry_run(found, deletion)),
-                "etcdfix deletes nothing that can be read.",
-            )
+                "Bring it back, from its manifest, a snapshot or a backup",
+                _APPLY,
+                f"{_MANIFEST} Its custom resources are served again then.",
+            ),
         ]
-    if not finding.remedies:
-        return []
-    first = _COPY if again.of_kine else _SNAPSHOT
-    return [Remedy(first, Command(text=again.save_snapshot()), ""), *finding.remedies]
+    return [
+        Remedy(
+            "It is gone: let whoever made it make it again, or put it back from a snapshot or backup",
+            note="What refers to it by name works again then; what refers to its old uid does not.",
+        )
+    ]
 
 
-def _ordinary_dry_run(found: Assessment, deletion: DeletionForecast | None) -> str:
+def _ordinary_dry_run(found: Assessment, deletion: DeletionForecast | None) -> Command:
     ref = found.object
-    if not ref.resource or not ref.name or ref.name.startswith("-") or "/" in ref.name:
-        return ""
-    if not (ref.name + ref.namespace).isprintable():
-        return ""  # it would not survive the way through a shell
+    if not ref.resource or not ref.name or "/" in ref.name:
+        return NO_COMMAND
     where = ["-n", ref.namespace] if ref.namespace else []
-    policy = (
-        [f"--cascade={deletion.policy.lower()}"] if deletion is not None and not deletion.by_default else []
-    )
-    return quote_command(
-        ["kubectl", "delete", ref.full_resource, ref.name, *where, *policy, "--dry-run=server"]
-    )
+    if deletion is not None and not deletion.by_default:
+        where.append(f"--cascade={deletion.policy.lower()}")
+    return kubectl("delete", ref.full_resource, ref.name, *where, "--dry-run=server")

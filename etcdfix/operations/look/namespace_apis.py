@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.model import Stays, WebhookHold
+from etcdfix.graph.model import Propagation, Stays, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState
 from etcdfix.report.namespace import SERVICE_PROBLEMS, NamespaceStep, webhook_name
 from etcdfix.storagekey import StorageLayout, display
@@ -24,7 +24,10 @@ FORCE: Final = ("--grace-period=0", "--force", "--dry-run=server")
 _MOST: Final = 20
 _NONE: Final = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 _CRDS: Final = b"apiextensions.k8s.io/customresourcedefinitions/"
-_OPTIONS: Final = frozenset({"-n", "-o", "-f", "-p", "--raw", "--type=json", "--type=merge", *FORCE})
+_OPTIONS: Final = frozenset(
+    {"-n", "-o", "-f", "-p", "--raw", "--type=json", "--type=merge", *FORCE}
+    | {f"--cascade={policy.lower()}" for policy in Propagation}
+)
 
 
 def step(action: str, command: Command = NO_COMMAND, note: str = "", key: str | None = None) -> NamespaceStep:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from etcdfix.report.advice.ways import risks_to_accept
 from etcdfix.rules import Rule
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.deletability import Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 
@@ -20,14 +20,14 @@ class Replacing(NamedTuple):
     note: str = ""
 
 
-def replacing(found: Examination | None, again: RepeatedOptions) -> Replacing:
+def replacing(found: Examination | None, run: RunOptions) -> Replacing:
     """Return what a restore must say of the present value.
 
     Args:
         found: What stands there; None for nothing.
-        again: Options that commands repeat.
+        run: Options of this run.
     """
-    if again.of_the_past:
+    if run.of_the_past:
         return Replacing(
             0,
             note="On the live etcd, where the etcd key must be absent; --replace-mod-revision N replaces a value there "

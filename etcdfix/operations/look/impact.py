@@ -27,7 +27,7 @@ from etcdfix.report.head import stakes_of
 from etcdfix.report.impact import Dependents, Identity, ImpactReport, UserGroup
 from etcdfix.report.model import Finding, Remedy
 from etcdfix.storagekey import StorageCodec, display
-from etcdfix.text.commands import NO_COMMAND, Command, RunOptions, look, save_kine, save_snapshot
+from etcdfix.text.commands import NO_COMMAND, Command, RunOptions, look, save_copy
 from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
 
@@ -287,7 +287,7 @@ def _remedies(
         return _when_gone(found.object.resource == "customresourcedefinitions")
     if finding.remedies:
         first = _COPY if run.of_kine else _SNAPSHOT
-        command = save_kine(run.file, "FILE") if run.of_kine else save_snapshot()
+        command = save_copy(run)
         return [Remedy(first, command), *finding.remedies]
     if not found.readable:
         return []

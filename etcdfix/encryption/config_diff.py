@@ -55,22 +55,10 @@ class KeyOfRule(msgspec.Struct, frozen=True):
 
 
 class ResourceLists(msgspec.Struct, frozen=True):
-    """What serves some resources, file by file.
-
-    Attributes:
-        resources: Entries that any file has, for which the files do the same.
-        lists: One per file: what is tried, in order; the first one writes.
-        covered: One per file: whether it names these resources, or a wildcard for them. Else identity alone serves.
-    """
+    """What serves some resources: entries for which the files do the same, and what each file tries, in order."""
 
     resources: tuple[str, ...]
     lists: tuple[tuple[KeyOfRule, ...], ...]
-    covered: tuple[bool, ...]
-
-    @property
-    def same(self) -> bool:
-        """Whether the files do not differ."""
-        return len(set(self.lists)) == 1
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -98,44 +86,27 @@ class Difference(msgspec.Struct, frozen=True):
         return LEVELS[self.kind]
 
 
-class Comparison(msgspec.Struct, frozen=True):
-    """What came of it.
-
-    Attributes:
-        rules: What serves each resource that any file names.
-        differences: The worst first.
-    """
-
-    rules: tuple[ResourceLists, ...]
-    differences: tuple[Difference, ...]
-
-
-def compare_configurations(configurations: Sequence[EncryptionConfiguration]) -> Comparison:
-    """Say what configurations do otherwise."""
-    rules = _rules(configurations)
-    found = [difference for rule in rules if not rule.same for difference in _differences(rule)]
+def compare_configurations(configurations: Sequence[EncryptionConfiguration]) -> list[Difference]:
+    """Return what configurations do otherwise, the worst first."""
+    found = [one for rule in _rules(configurations) if len(set(rule.lists)) > 1 for one in _differences(rule)]
     found += _endpoints(configurations)
     kinds = list(LEVELS)
-    return Comparison(tuple(rules), tuple(sorted(found, key=lambda difference: kinds.index(difference.kind))))
+    return sorted(found, key=lambda difference: kinds.index(difference.kind))
 
 
-def _rules(configurations: Sequence[EncryptionConfiguration]) -> list[ResourceLists]:
-    entries = (
-        entry for configuration in configurations for rule in configuration.rules for entry in rule.resources
-    )
+def _rules(configurations: Sequence[EncryptionConfiguration]) -> Iterator[ResourceLists]:
+    entries = (entry for one in configurations for rule in one.rules for entry in rule.resources)
     names = dict.fromkeys(parse_group_resource(entry) for entry in entries if entry)
     transformers = [Transformers.from_configuration(configuration) for configuration in configurations]
-    alike: dict[tuple[tuple[tuple[KeyOfRule, ...], ...], tuple[bool, ...]], list[GroupResource]] = {}
+    alike: dict[tuple[tuple[KeyOfRule, ...], ...], list[GroupResource]] = {}
     for name in names:
-        served = [one.for_resource(name) for one in transformers]
+        served = [one.for_resource(name).keys for one in transformers]
         lists = tuple(
-            tuple(KeyOfRule(key.transformer, key.key_fingerprint) for key in one.keys) for one in served
+            tuple(KeyOfRule(key.transformer, key.key_fingerprint) for key in keys) for keys in served
         )
-        alike.setdefault((lists, tuple(one.rule is not None for one in served)), []).append(name)
-    return [
-        ResourceLists(tuple(map(rule_name, found)), lists, covered)
-        for (lists, covered), found in alike.items()
-    ]
+        alike.setdefault(lists, []).append(name)
+    for lists, found in alike.items():
+        yield ResourceLists(tuple(map(rule_name, found)), lists)
 
 
 def _differences(rule: ResourceLists) -> Iterator[Difference]:

@@ -36,13 +36,6 @@ class RuleKeys(msgspec.Struct, frozen=True):
     keys: list[ConfiguredKey]
 
 
-class KeyInPlace(msgspec.Struct, frozen=True):
-    """What some files have in the place of a key; ``files`` counts from 0."""
-
-    key: ConfiguredKey
-    files: list[int]
-
-
 class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong with a file, or that several files do otherwise.
 
@@ -56,7 +49,6 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
         resources: For which; empty where it is not about a resource.
         key: Which encryption key or provider differs; null for none, or several.
         lacks: Files that do not have it.
-        others: What those have in its place.
         message: What was found.
         next_step: What to do.
     """
@@ -69,25 +61,8 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
     resources: list[str] = []
     key: ConfiguredKey | None = None
     lacks: list[int] = []
-    others: list[KeyInPlace] = []
     message: str
     next_step: str
-
-
-class ComparedRule(msgspec.Struct, frozen=True):
-    """What the files have for some resources.
-
-    Attributes:
-        resources: Which.
-        same: The files do not differ.
-        covered: Whether each file names the resources, or a wildcard for them; else identity alone serves.
-        keys: What each file tries, in order; the first one writes.
-    """
-
-    resources: list[str]
-    same: bool
-    covered: list[bool]
-    keys: list[list[ConfiguredKey]]
 
 
 class EncryptionCheckReport(PublishedReport, frozen=True, kw_only=True):
@@ -97,14 +72,12 @@ class EncryptionCheckReport(PublishedReport, frozen=True, kw_only=True):
         files: In the order given.
         compared: There are several, and API servers take each of them.
         findings: The worst first.
-        rules: What each file has for each resource; empty where they were not compared.
     """
 
     kind: str = "EncryptionCheckReport"
     files: list[ReportConfiguration]
     compared: bool
     findings: list[CheckFinding]
-    rules: list[ComparedRule]
 
     def document(self) -> Document:
         """Return how many findings there are, what to do about the worst, and all of them."""
@@ -129,21 +102,6 @@ class EncryptionCheckReport(PublishedReport, frozen=True, kw_only=True):
             sections=[
                 Table(columns=_FINDING, rows=rows, noun="finding", brief=4),
                 files_table(self.files, names, wide=len(self.files) == 1),
-                Table(
-                    title="What each file tries, in order; the first key writes",
-                    columns=(Column("RESOURCES", folds=True), Column("FILE"), Column("KEYS", folds=True)),
-                    rows=[
-                        (
-                            ", ".join(rule.resources),
-                            names[at],
-                            ", ".join(map(str, keys)) + ("" if rule.covered[at] else " (not in this file)"),
-                        )
-                        for rule in self.rules
-                        if not rule.same
-                        for at, keys in enumerate(rule.keys)
-                    ],
-                    wide=True,
-                ),
             ],
         )
 
@@ -170,7 +128,7 @@ class EncryptionCheckReport(PublishedReport, frozen=True, kw_only=True):
         elif not self.compared:
             told = f"API servers refuse one of {len(self.files)} files, so they are not compared"
         else:
-            alike = "" if all(rule.same for rule in self.rules) else "do not "
+            alike = "do not " if any(one.lacks for one in self.findings) else ""
             told = f"{len(self.files)} files {alike}read and write alike"
         levels = [one.level for one in self.findings]
         nouns = zip(LEVELS, ("error", "warning", "tip"), strict=True)
@@ -197,21 +155,6 @@ def files_table(files: Sequence[ReportConfiguration], names: Sequence[str], *, w
         brief=6,
         wide=wide,
     )
-
-
-class MergedKey(msgspec.Struct, frozen=True):
-    """A key of the merged file; ``file`` is the first that has it, from 0; -1 for one that was added."""
-
-    transformer: str
-    key_fingerprint: str
-    file: int
-
-
-class MergedRule(msgspec.Struct, frozen=True):
-    """What the merged file has for some resources, in the order in which it is tried; the first one writes."""
-
-    resources: list[str]
-    keys: list[MergedKey]
 
 
 class MergeDecision(msgspec.Struct, frozen=True):
@@ -265,7 +208,7 @@ class EncryptionMergeReport(PublishedReport, frozen=True, kw_only=True):
     kind: str = "EncryptionMergeReport"
     files: list[ReportConfiguration]
     output: ReportConfiguration
-    rules: list[MergedRule]
+    rules: list[RuleKeys]
     decisions: list[MergeDecision]
     audit_record: FileRecord | None
     no_record: str
@@ -299,18 +242,10 @@ class EncryptionMergeReport(PublishedReport, frozen=True, kw_only=True):
                 ),
                 Table(
                     title="What the new file tries, in order; the first key of a resource writes",
-                    columns=(Column("RESOURCES", folds=True), Column("KEY"), Column("FROM FILE")),
-                    rows=[
-                        (
-                            ", ".join(rule.resources),
-                            str(ConfiguredKey(key.transformer, key.key_fingerprint)),
-                            names[key.file] if key.file >= 0 else "added",
-                        )
-                        for rule in self.rules
-                        for key in rule.keys
-                    ],
-                    noun="key",
-                    brief=5,
+                    columns=(Column("RESOURCES", folds=True), Column("KEYS", folds=True)),
+                    rows=[(", ".join(rule.resources), ", ".join(map(str, rule.keys))) for rule in self.rules],
+                    noun="rule",
+                    brief=3,
                 ),
                 files_table(self.files, names, wide=True),
             ],

@@ -14,6 +14,7 @@ import msgspec
 
 from etcdfix.model import GroupResource
 from etcdfix.report.cases import Case, CaseState, whole_case
+from etcdfix.report.configurations import ConfiguredKey
 from etcdfix.report.document import Column, Document, Kind, Prose, Section, State, Status, Step, Table
 from etcdfix.report.model import ReportConfiguration, SourcedReport
 from etcdfix.text.words import counted, transformer_words
@@ -238,16 +239,6 @@ class ValueChange(msgspec.Struct, kw_only=True):
         return key_label(self.transformer, self.key_fingerprint or self.kms_key_id_sha256)
 
 
-class WriteKey(msgspec.Struct, frozen=True, kw_only=True):
-    """An encryption key that writes; the fingerprint is null under KMS, and for identity."""
-
-    transformer: str
-    key_fingerprint: str | None
-
-    def __str__(self) -> str:
-        return key_label(self.transformer, self.key_fingerprint)
-
-
 class WriteKeyChange(msgspec.Struct, frozen=True, kw_only=True):
     """A resource that API servers would write with another encryption key.
 
@@ -262,8 +253,8 @@ class WriteKeyChange(msgspec.Struct, frozen=True, kw_only=True):
 
     group: str
     resource: str
-    today: WriteKey
-    new: WriteKey
+    today: ConfiguredKey
+    new: ConfiguredKey
     today_reads_new: bool
     new_reads_today: bool
 

@@ -94,8 +94,6 @@ class RecoveredConfiguration(Opened, kw_only=True):
         named_by_nodes: Whether the Nodes say that their servers run with it: see :class:`NamedByNodes`.
         nodes: Which do.
         rules: What it has, key by key.
-        opened: The first etcd keys that it opens, at most five.
-        not_opened: The first that it does not, at most five.
         file: What was written; null where nothing was.
     """
 
@@ -113,8 +111,6 @@ class RecoveredConfiguration(Opened, kw_only=True):
     named_by_nodes: NamedByNodes
     nodes: list[str]
     rules: list[RuleKeys]
-    opened: list[str]
-    not_opened: list[str]
     file: ReportConfiguration | None
 
 

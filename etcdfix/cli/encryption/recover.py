@@ -128,14 +128,13 @@ def command(
                 etcd_user=inputs.etcd_user,
             )
         with open_plugins(inputs, configuration, *found.usable) as plugins:
-            outcome = try_recovered(
+            report, ended = try_recovered(
                 source, request, found, saved=saved, plugins=plugins, progress=progress_of(source)
             )
-        report = outcome.report
         place.show(report, request.same_again)
     say_incomplete(report.incomplete_reasons)
-    if outcome.tried is not None and outcome.tried.whole.ended is not None:
-        return outcome.tried.whole.ended.exit_code
+    if ended is not None:
+        return ended.exit_code
     if not report.complete:
         return ExitCode.INCOMPLETE
     everything = report.tried is not None and report.opened == report.tried

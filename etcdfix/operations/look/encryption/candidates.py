@@ -21,7 +21,7 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.encryption.whole import Whole, keep_example
+from etcdfix.operations.look.encryption.whole import Looked, Whole, keep_example
 from etcdfix.operations.look.in_scope import pages_in, resolved
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import key_fields
@@ -82,13 +82,6 @@ class TryRequest(Reading, frozen=True, kw_only=True):
     report: SavedReport | None = None
 
 
-class Tried(msgspec.Struct, frozen=True):
-    """What came out: the report, and how the look at everything went."""
-
-    report: EncryptionTryReport
-    whole: Whole
-
-
 class _Finding(msgspec.Struct, frozen=True):
     stored: StoredValue
     place: KeyName
@@ -102,7 +95,7 @@ def try_candidates(
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
     jobs: Jobs = 1,
-) -> Tried:
+) -> Looked[EncryptionTryReport]:
     """Find what does not open today, and try every candidate on it.
 
     Args:
@@ -168,7 +161,7 @@ def try_candidates(
         complete=not reasons,
         incomplete_reasons=reasons,
     )
-    return Tried(report, whole)
+    return Looked(report, whole)
 
 
 def _examiner(

@@ -10,16 +10,14 @@ from typing import Final
 import msgspec
 
 from etcdfix.encryption.config import decode_rules, parse_configuration, read_configuration
-from etcdfix.encryption.config_diff import Difference, DifferenceKind, KeyOfRule, compare_configurations
+from etcdfix.encryption.config_diff import Difference, DifferenceKind, compare_configurations
 from etcdfix.encryption.config_lint import LintFinding, LintLevel, lint
 from etcdfix.encryption.transformer import IDENTITY
 from etcdfix.report.configurations import (
     LEVELS,
     CheckFinding,
-    ComparedRule,
     ConfiguredKey,
     EncryptionCheckReport,
-    KeyInPlace,
 )
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_file, timestamp
@@ -57,41 +55,27 @@ def check_files(paths: Sequence[Path]) -> EncryptionCheckReport:
             found.setdefault(one, []).append(number)
     findings = [CheckFinding(files=at, **msgspec.structs.asdict(one)) for one, at in found.items()]
     compared = len(paths) > 1 and all(one.level is not LintLevel.ERROR for one in found)
-    rules: list[ComparedRule] = []
     if compared:
         names = short_names([file.path for file in files])
-        comparison = compare_configurations(
-            [parse_configuration(raw, path=file.path) for raw, file in zip(raws, files, strict=True)]
-        )
-        findings += [_finding(one, names) for one in comparison.differences]
-        rules = [
-            ComparedRule(
-                list(rule.resources),
-                rule.same,
-                list(rule.covered),
-                [[*map(_key, keys)] for keys in rule.lists],
-            )
-            for rule in comparison.rules
+        configurations = [
+            parse_configuration(raw, path=file.path) for raw, file in zip(raws, files, strict=True)
         ]
+        findings += [_finding(one, names) for one in compare_configurations(configurations)]
     findings.sort(key=lambda one: (LEVELS.index(one.level), not one.lacks))
     return EncryptionCheckReport(
-        tool=TOOL, generated_at=timestamp(), files=files, compared=compared, findings=findings, rules=rules
+        tool=TOOL, generated_at=timestamp(), files=files, compared=compared, findings=findings
     )
 
 
-def _key(key: KeyOfRule) -> ConfiguredKey:
-    return ConfiguredKey(key.transformer, key.key_fingerprint)
-
-
 def _finding(difference: Difference, names: Sequence[str]) -> CheckFinding:
+    key = difference.key
     return CheckFinding(
         check=difference.kind,
         level=difference.level,
         files=list(difference.has),
         resources=list(difference.resources),
-        key=_key(difference.key) if difference.key is not None else None,
+        key=ConfiguredKey(key.transformer, key.key_fingerprint) if key is not None else None,
         lacks=list(difference.lacks),
-        others=[KeyInPlace(_key(other), list(files)) for other, files in difference.others],
         message=_message(difference, names),
         next_step=_NEXT[difference.kind],
     )

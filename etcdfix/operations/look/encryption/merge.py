@@ -10,7 +10,6 @@ from typing import BinaryIO
 
 from etcdfix.encryption.config import EncryptionConfiguration, load_configuration, parse_configuration
 from etcdfix.encryption.config_merge import MADE_BY, merge, merged_file
-from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import AuditError, ConfigurationError, RemediationRefused, why
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
@@ -20,11 +19,11 @@ from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subjec
 from etcdfix.remediation.audit.record_line import Draft
 from etcdfix.remediation.durable import default_audit_log
 from etcdfix.report.configurations import (
+    ConfiguredKey,
     EncryptionMergeReport,
     FileRecord,
     MergeDecision,
-    MergedKey,
-    MergedRule,
+    RuleKeys,
 )
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_file, shown_word, timestamp
@@ -104,7 +103,7 @@ def merge_files(
         generated_at=made_at,
         files=[ReportConfiguration(shown_word(one.path), one.sha256) for one in configurations],
         output=written,
-        rules=_rules(parse_configuration(text, path=str(output)), configurations),
+        rules=rules_of(parse_configuration(text, path=str(output))),
         decisions=[
             MergeDecision(one.kind.value, list(one.resources), one.transformer, one.message)
             for one in merged.decisions
@@ -114,28 +113,15 @@ def merge_files(
     )
 
 
-def _rules(merged: EncryptionConfiguration, files: Sequence[EncryptionConfiguration]) -> list[MergedRule]:
-    before = [Transformers.from_configuration(file) for file in files]
-    rules = []
-    for rule in dict.fromkeys(Transformers.from_configuration(merged).rules):
-        assert rule.rule is not None  # of a rule that is in the file
-        resources = rule.rule.split(",")
-        name = parse_group_resource(resources[0])
-        lists = [
-            {(key.transformer, key.key_fingerprint) for key in one.for_resource(name).keys} for one in before
-        ]
-        keys = [
-            MergedKey(
-                key.transformer,
-                key.key_fingerprint,
-                next(
-                    (at for at, one in enumerate(lists) if (key.transformer, key.key_fingerprint) in one), -1
-                ),
-            )
-            for key in rule.keys
-        ]
-        rules.append(MergedRule(resources, keys))
-    return rules
+def rules_of(configuration: EncryptionConfiguration) -> list[RuleKeys]:
+    """Return what a configuration has for each resource that it names."""
+    return [
+        RuleKeys(
+            rule.rule.split(","), [ConfiguredKey(key.transformer, key.key_fingerprint) for key in rule.keys]
+        )
+        for rule in dict.fromkeys(Transformers.from_configuration(configuration).rules)
+        if rule.rule is not None
+    ]
 
 
 def _require_other_file(output: Path, log: Path) -> None:

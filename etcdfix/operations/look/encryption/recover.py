@@ -13,8 +13,7 @@ from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.encryption.config_text import Element, Part, configuration_file
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.server_token import ServerToken
-from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import ConfigurationError, SourceError
+from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.operations.look.encryption.bootstrap_log import LoggedValues
@@ -23,11 +22,13 @@ from etcdfix.operations.look.encryption.bootstrap_values import (
     KeptValue,
     read_values,
 )
-from etcdfix.operations.look.encryption.candidates import NamedCandidate, Tried, TryRequest, try_candidates
+from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
+from etcdfix.operations.look.encryption.merge import rules_of
 from etcdfix.operations.look.encryption.node_stages import NodeStages, read_node_stages
 from etcdfix.operations.look.encryption.recover_advice import next_step, notes
-from etcdfix.report.configurations import ConfiguredKey, FileRecord, RuleKeys
-from etcdfix.report.encryption_try import CandidateResult
+from etcdfix.operations.look.encryption.whole import Looked
+from etcdfix.report.configurations import FileRecord
+from etcdfix.report.encryption_try import CandidateResult, EncryptionTryReport
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import report_origin, shown_word
 from etcdfix.report.recover import (
@@ -108,13 +109,6 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     no_record: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """The report, and how the look at everything went; None where nothing was tried."""
-
-    report: EncryptionRecoverReport
-    tried: Tried | None
-
-
 def find_configurations(source: Source, request: RecoverRequest, logged: LoggedValues | None = None) -> Found:
     """Find every configuration that is still kept, and what the Nodes say of theirs.
 
@@ -192,8 +186,8 @@ def try_recovered(
     saved: Saved | None = None,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
-) -> Outcome:
-    """Try every configuration on the values that do not open today, and report all of it.
+) -> tuple[EncryptionRecoverReport, EndedEarly | None]:
+    """Try every configuration on the values that do not open today; return all of it, and what ended the look early.
 
     Args:
         source: The datastore.
@@ -228,7 +222,7 @@ def try_recovered(
             lost = f"which values they open could not be read: {problem.message}"
             values = msgspec.structs.replace(found.values, problems=(*found.values.problems, lost))
             found = msgspec.structs.replace(found, values=values)
-    return Outcome(_report(source, request, found, saved, tried), tried)
+    return _report(source, request, found, saved, tried), tried.whole.ended if tried is not None else None
 
 
 def _at(configuration: EncryptionConfiguration, file: ReportConfiguration | None) -> EncryptionConfiguration:
@@ -236,7 +230,11 @@ def _at(configuration: EncryptionConfiguration, file: ReportConfiguration | None
 
 
 def _report(
-    source: Source, request: RecoverRequest, found: Found, saved: Saved, tried: Tried | None
+    source: Source,
+    request: RecoverRequest,
+    found: Found,
+    saved: Saved,
+    tried: Looked[EncryptionTryReport] | None,
 ) -> EncryptionRecoverReport:
     names = {one.file.sha256: one.name for one in found.recovered}
     results = {one.name: one for one in tried.report.candidates} if tried is not None else {}
@@ -327,12 +325,10 @@ def _published(
         stage_fits=stage.sha256 == one.file.sha256 if stage is not None and stage.names_a_file else None,
         named_by_nodes=_named(len(nodes), len(naming)),
         nodes=nodes,
-        rules=_rules(one.configuration),
+        rules=rules_of(one.configuration) if one.configuration is not None else [],
         opens=result.opens if result is not None else 0,
         right_key=result.right_key if result is not None else 0,
         undetermined=result.undetermined if result is not None else 0,
-        opened=result.opened if result is not None else [],
-        not_opened=result.not_opened if result is not None else [],
         file=saved.files.get(one.name),
     )
 
@@ -343,16 +339,3 @@ def _named(nodes: int, naming: int) -> NamedByNodes:
     if not nodes:
         return NamedByNodes.NONE
     return NamedByNodes.ALL if nodes == naming else NamedByNodes.SOME
-
-
-def _rules(configuration: EncryptionConfiguration | None) -> list[RuleKeys]:
-    if configuration is None:
-        return []
-    return [
-        RuleKeys(
-            rule.rule.split(","),
-            [ConfiguredKey(key.transformer, key.key_fingerprint) for key in rule.keys],
-        )
-        for rule in dict.fromkeys(Transformers.from_configuration(configuration).rules)
-        if rule.rule is not None
-    ]

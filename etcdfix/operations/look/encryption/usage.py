@@ -25,6 +25,7 @@ from etcdfix.model import Outcome, StoredValue, key_id_digest
 from etcdfix.operations.look.encryption.whole import (
     MAIN_NOT_READ,
     DeploymentRequest,
+    Looked,
     Whole,
     may_be_enveloped,
     write_again,
@@ -64,13 +65,6 @@ class UsageRequest(DeploymentRequest, frozen=True, kw_only=True):
 
     backup_directories: tuple[Path, ...] = ()
     snapshots: tuple[Path, ...] = ()
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """What came out: the report, and how the look at everything went."""
-
-    report: EncryptionUsageReport
-    whole: Whole
 
 
 class _Uses:
@@ -180,7 +174,7 @@ def encryption_usage(
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
     jobs: Jobs = 1,
-) -> Usage:
+) -> Looked[EncryptionUsageReport]:
     """Look at every value once, and at what else may need an encryption key.
 
     Args:
@@ -239,7 +233,7 @@ def encryption_usage(
         complete=not reasons,
         incomplete_reasons=reasons,
     )
-    return Usage(report, whole)
+    return Looked(report, whole)
 
 
 def _count_kept(source: Source, apart: Examiner, uses: _Uses, progress: Progress) -> Iterator[str]:

@@ -18,17 +18,18 @@ from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.operations.look.encryption.whole import (
     MAIN_NOT_READ,
     DeploymentRequest,
+    Looked,
     Whole,
     keep_example,
     may_be_enveloped,
     write_again,
 )
+from etcdfix.report.configurations import ConfiguredKey as PublishedKey
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import (
     ConfigurationChange,
     ValueChange,
     WhatIfReport,
-    WriteKey,
     WriteKeyChange,
     key_fields,
 )
@@ -60,13 +61,6 @@ class WhatIfRequest(DeploymentRequest, frozen=True, kw_only=True):
     no_encryption: bool = False
 
 
-class WhatIf(msgspec.Struct, frozen=True):
-    """What came out: the report, and how the look at everything went."""
-
-    report: WhatIfReport
-    whole: Whole
-
-
 class _State(Enum):
     READS = 1
     CORRUPT = 2
@@ -86,14 +80,6 @@ class _Seen(NamedTuple):
     repairable: bool
 
 
-class _Group(NamedTuple):
-    change: ConfigurationChange
-    resource: GroupResource
-    transformer: str
-    key: str
-    cause: str | None
-
-
 class _Losing(NamedTuple):
     """A value that loses its way back; one for which a repair is known comes first."""
 
@@ -107,7 +93,7 @@ def what_if(
     *,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
-) -> WhatIf:
+) -> Looked[WhatIfReport]:
     """Examine every value under today's configuration and under a new one, while everything is read once.
 
     Args:
@@ -136,7 +122,7 @@ def what_if(
     ending = examine_each((today, new), source.current(b""), comparing.take, progress=progress)
     whole = Whole.of(source, ending, comparing.objects)
     counts = comparing.counts
-    changes = [change for _, change in sorted(comparing.groups.items(), key=_order)]
+    changes = sorted(comparing.groups.values(), key=_order)
     write_keys = list(_write_keys(request, today.transformers, new.transformers, comparing.resources))
     reasons = whole.incomplete_reasons(0, _not_compared(request, today.transformers, new.transformers))
     if comparing.enveloped_elsewhere:
@@ -164,7 +150,7 @@ def what_if(
         complete=not reasons,
         incomplete_reasons=reasons,
     )
-    return WhatIf(report, whole)
+    return Looked(report, whole)
 
 
 def _not_compared(request: WhatIfRequest, today: Transformers | None, new: Transformers) -> Iterator[str]:
@@ -183,7 +169,7 @@ class _Comparing:
         self.enveloped_elsewhere = 0
         self.not_judged_today = 0
         self.losing: _Losing | None = None
-        self.groups: dict[_Group, ValueChange] = {}
+        self.groups: dict[tuple[object, ...], ValueChange] = {}
         self.counts: dict[str, int] = dict.fromkeys(ConfigurationChange, 0)
         self.resources: dict[GroupResource, None] = {}
         self._waiting: dict[bytes, tuple[int, _Seen]] = {}
@@ -210,27 +196,22 @@ class _Comparing:
         if change is ConfigurationChange.LOSES_ITS_WAY_BACK:
             losing = _Losing(not before.repairable, key)
             self.losing = min(self.losing or losing, losing)
-        group = _Group(
-            change,
-            before.resource,
-            before.transformer,
-            before.key,
-            after.cause.value if after.cause else None,
-        )
-        if group not in self.groups and len(self.groups) >= MAX_NAMES:
-            group = _Group(change, GroupResource("", OTHERS), "", "", None)
-        if group not in self.groups:
-            key_of = key_fields(KeyName("", group.transformer, group.key))
-            del key_of["resources"]
-            self.groups[group] = ValueChange(
-                **key_of,
-                change=change,
-                cause=group.cause,
-                group=group.resource.group,
-                resource=group.resource.resource,
-            )
-        self.groups[group].count += 1
-        keep_example(self.groups[group].examples, key)
+        resource, cause = before.resource, after.cause.value if after.cause else None
+        name = KeyName("", before.transformer, before.key)
+        if (change, resource, name, cause) not in self.groups and len(self.groups) >= MAX_NAMES:
+            resource, cause, name = GroupResource("", OTHERS), None, KeyName("", "", "")
+        group = self.groups.get((change, resource, name, cause))
+        if group is None:
+            fields = {
+                **key_fields(name),
+                "group": resource.group,
+                "resource": resource.resource,
+                "cause": cause,
+            }
+            del fields["resources"]
+            group = self.groups[change, resource, name, cause] = ValueChange(change=change, **fields)
+        group.count += 1
+        keep_example(group.examples, key)
 
 
 def _seen(found: Examination) -> _Seen:
@@ -288,12 +269,12 @@ def _change(before: _Seen, after: _Seen) -> ConfigurationChange | None:
     return ConfigurationChange.BECOMES_STALE if after.stale else ConfigurationChange.NO_LONGER_STALE
 
 
-def _order(item: tuple[_Group, ValueChange]) -> tuple[int, int, tuple[object, ...]]:
-    group, found = item
+def _order(one: ValueChange) -> tuple[int, int, tuple[str, ...]]:
+    key = one.key_fingerprint or one.kms_key_id_sha256 or ""
     return (
-        list(ConfigurationChange).index(group.change),
-        -found.count,
-        (*group.resource, group.transformer, group.key),
+        list(ConfigurationChange).index(one.change),
+        -one.count,
+        (one.group, one.resource, one.transformer, key),
     )
 
 
@@ -317,8 +298,8 @@ def _write_keys(
         yield WriteKeyChange(
             group=resource.group,
             resource=resource.resource,
-            today=_write_key(keys_today[0]),
-            new=_write_key(keys_new[0]),
+            today=_published(keys_today[0]),
+            new=_published(keys_new[0]),
             today_reads_new=any(_is_same(key, keys_new[0]) for key in keys_today),
             new_reads_today=any(_is_same(key, keys_today[0]) for key in keys_new),
         )
@@ -339,8 +320,8 @@ def _is_same(one: ConfiguredKey, other: ConfiguredKey) -> bool:
     return (one.transformer, one.key_fingerprint) == (other.transformer, other.key_fingerprint)
 
 
-def _write_key(key: ConfiguredKey) -> WriteKey:
-    return WriteKey(transformer=key.transformer, key_fingerprint=key.key_fingerprint or None)
+def _published(key: ConfiguredKey) -> PublishedKey:
+    return PublishedKey(key.transformer, key.key_fingerprint)
 
 
 def _warnings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -119,3 +119,13 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
 
 def _before_the_end(ended: EndedEarly) -> str:
     return f"{ended.reason} before the end"
+
+
+R = TypeVar("R")
+
+
+class Looked(msgspec.Struct, Generic[R], frozen=True):
+    """A report, and how the look at everything went."""
+
+    report: R
+    whole: Whole

@@ -15,7 +15,6 @@ from etcdfix.errors import SourceError
 from etcdfix.model import KeptRevision
 from etcdfix.operations.look.encryption import bootstrap_values
 from etcdfix.operations.look.encryption.recover import (
-    Outcome,
     RecoverRequest,
     find_configurations,
     marked_file,
@@ -36,12 +35,8 @@ def request() -> RecoverRequest:
     return RecoverRequest(layout=StorageLayout(), configuration=None, tokens=TOKENS, token_files=("token",))
 
 
-def outcome(source: MemorySource) -> Outcome:
-    return try_recovered(source, request(), find_configurations(source, request()))
-
-
 def report(source: MemorySource) -> EncryptionRecoverReport:
-    return outcome(source).report
+    return try_recovered(source, request(), find_configurations(source, request()))[0]
 
 
 class NoHistory(MemorySource):
@@ -175,6 +170,4 @@ def test_the_file_that_is_written_says_the_same_and_is_marked(keys: list[tuple[s
 
 def test_without_a_configuration_nothing_is_tried() -> None:
     value = stored("/registry/secrets/shop/web", aescbc(secret("web"), NEW_KEY, NEW_NAME))
-    found = outcome(MemorySource([value, *(stored(*pair) for pair in KUBE_SYSTEM.items())]))
-    assert found.tried is None
-    assert found.report.tried is None
+    assert report(MemorySource([value, *(stored(*pair) for pair in KUBE_SYSTEM.items())])).tried is None

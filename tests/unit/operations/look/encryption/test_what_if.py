@@ -10,7 +10,8 @@ import pytest
 
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly
-from etcdfix.operations.look.encryption.what_if import WhatIf, WhatIfRequest, what_if
+from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
+from etcdfix.operations.look.encryption.whole import Looked
 from etcdfix.report.encryption import WhatIfReport
 from etcdfix.report.render.text import text_lines
 from etcdfix.sources.base import SourceDescription
@@ -51,7 +52,7 @@ def compared(
     today: EncryptionConfiguration | None,
     new: EncryptionConfiguration,
     **settings: Any,
-) -> WhatIf:
+) -> Looked[WhatIfReport]:
     source = values if isinstance(values, MemorySource) else MemorySource({**BASE, **values})
     request = WhatIfRequest(layout=StorageLayout(), configuration=today, new=new, **settings)
     return what_if(source, request)

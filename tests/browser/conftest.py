@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.pages import hostile_page, large_page
 from tests.browser.watching import watched
 
 if TYPE_CHECKING:
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
 Open = Callable[..., "Page"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
-ALPHA = Path("fixtures/snapshots/alpha")
 
 
 def _no_browser(reason: str) -> str:
@@ -60,41 +56,3 @@ def show(browser: Browser) -> Iterator[Open]:
             return stack.enter_context(watched(browser, path, **context))
 
         yield opened
-
-
-@pytest.fixture(scope="session")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Return a function that runs a command and gives the page that it wrote; each is run once."""
-    folder = tmp_path_factory.mktemp("written")
-    made: dict[tuple[str, ...], Path] = {}
-
-    def run(*words: str) -> Path:
-        if words not in made:
-            made[words] = path = folder / f"{len(made)}.html"
-            command = [sys.executable, "-m", "etcdfix", *words, "-o", "html", "--output-file", str(path)]
-            ran = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert ran.returncode in {0, 1, 3}, ran.stderr
-        return made[words]
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def alpha(written: Callable[..., Path]) -> Path:
-    """Return the page of a scan of the snapshot in which nearly everything goes wrong."""
-    return written(
-        "scan", "--snapshot", str(ALPHA / "snapshot.db.gz"), "--encryption-config", str(ALPHA / "config-lost.yaml"),
-        "--no-kms",
-    )  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a page of 10,000 findings."""
-    return large_page(tmp_path_factory.mktemp("large") / "large.html")
-
-
-@pytest.fixture(scope="session")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a page full of names that somebody chose who means harm."""
-    return hostile_page(tmp_path_factory.mktemp("hostile") / "hostile.html")

@@ -25,6 +25,8 @@ _LONGEST_CELL: Final = 8_192
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _TONES: Final = {"ok": "good", "done": "good", "findings": "bad", "failed": "bad", "refused": "bad"}
 
+_STYLES: Final = {Kind.NUMBER: "number", Kind.KEY: "key", Kind.COMMAND: "run"}
+
 
 class HTMLWriter:
     """Writes the document of a report as a page."""
@@ -64,12 +66,13 @@ def page(document: Document, run: RunOptions) -> str:
         script=script,
         policy=f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'",
-        document=document,
+        state=document.status.state.value,
+        headline=safe_text(document.status.headline),
         tone=_TONES.get(document.status.state, "unknown"),
-        sections=[written.section(section) for section in document.sections],
+        about=[safe_text(value) for _name, value in document.about.facts if value],
+        stakes=[safe_text(line) for line in document.stakes],
         next=written.step(document.next) if document.next is not None else None,
-        about=[(safe_text(name), safe_text(value)) for name, value in document.about.facts if value],
-        safe=safe_text,
+        sections=[written.section(section) | {"wide": section.wide} for section in document.sections],
     )
 
 
@@ -112,21 +115,20 @@ class _Written:
 
     def _table(self, table: Table, title: str) -> dict[str, Any]:
         rows = table.rows[:MOST_ROWS]
-        total = table.total or len(table.rows)
-        more = (
-            ""
-            if total <= len(rows)
-            else f"and {counted(total - len(rows), f'more {table.noun}')}: -o json has all"
-        )
+        left = (table.total or len(table.rows)) - len(rows)
+        # A page may be wider than the screen: what names the row stands first.
+        order = sorted(range(len(table.columns)), key=lambda at: table.columns[at].kind is not Kind.KEY)
+        columns = [table.columns[at] for at in order]
+        styles = [_STYLES.get(column.kind, "fold" if column.folds else "") for column in columns]
         return {
             "kind": "table",
             "title": title,
-            "columns": table.columns,
-            "rows": [[self._cell(cell) for cell in row] for row in rows],
-            "codes": [column.kind in {Kind.KEY, Kind.COMMAND} for column in table.columns],
-            "numbers": [column.kind is Kind.NUMBER for column in table.columns],
-            "copies": [column.kind is Kind.COMMAND for column in table.columns],
-            "more": more,
+            "columns": [(column.name, style) for column, style in zip(columns, styles, strict=True)],
+            "rows": [
+                [(style, self._cell(row[at])) for style, at in zip(styles, order, strict=True)]
+                for row in rows
+            ],
+            "more": f"and {counted(left, f'more {table.noun}')}: -o json has all" if left > 0 else "",
         }
 
     def _cell(self, cell: Cell) -> str:

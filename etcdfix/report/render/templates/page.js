@@ -1,14 +1,12 @@
 "use strict";
 // Filter and sort tables, copy commands. Without it the page shows everything, unsorted.
-const MOST = 500; // rows in the page at once: more make every keystroke slow
+const MOST = 100; // rows in the page at once: more make every keystroke slow
 
 function tableTools(table) {
   const body = table.tBodies[0];
-  const all = Array.from(body.rows).map((row) => ({
-    row,
-    text: row.textContent.toLowerCase(),
-    cells: Array.from(row.cells).map((cell) => cell.textContent.trim()),
-  }));
+  const heads = Array.from(table.tHead.rows[0].cells);
+  const names = heads.map((head) => head.textContent);
+  const all = Array.from(body.rows, (row) => ({ row, text: row.textContent.toLowerCase() }));
   let matches = all;
   const told = document.createElement("span");
   told.setAttribute("role", "status");
@@ -16,32 +14,41 @@ function tableTools(table) {
   more.type = "button";
   let shown = MOST;
 
+  function put(rows) {
+    // A narrow screen has no head: each cell says what it is.
+    for (const { row } of rows) {
+      if (row.cells[0].dataset.head === undefined) names.forEach((name, at) => { row.cells[at].dataset.head = name; });
+    }
+    body.replaceChildren(...rows.map((one) => one.row));
+  }
+
   function draw() {
-    body.replaceChildren(...matches.slice(0, shown).map((one) => one.row));
-    told.textContent = matches.length === all.length ? `${all.length} rows` : `${matches.length} of ${all.length} rows`;
+    put(matches.slice(0, shown));
+    const number = matches.length.toLocaleString("en");
+    told.textContent = matches === all ? `${number} rows` : `${number} of ${all.length.toLocaleString("en")} rows`;
     more.hidden = matches.length <= shown;
     more.textContent = `Show ${Math.min(MOST, matches.length - shown)} more`;
   }
 
-  function sortBy(number, head) {
-    const down = head.getAttribute("aria-sort") === "ascending";
-    const numeric = all.every((one) => one.cells[number] === "-" || /^-?\d+$/.test(one.cells[number]));
+  function sortBy(at, head) {
+    const down = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+    for (const one of all) one.cell = one.row.cells[at].textContent.trim();
+    const numeric = all.every((one) => one.cell === "-" || /^-?\d+$/.test(one.cell));
     const order = numeric
-      ? (a, b) => (parseInt(a.cells[number], 10) || 0) - (parseInt(b.cells[number], 10) || 0)
-      : (a, b) => (a.cells[number] < b.cells[number] ? -1 : a.cells[number] > b.cells[number] ? 1 : 0);
-    for (const rows of [all, matches === all ? [] : matches]) {
-      rows.sort((a, b) => (down ? -order(a, b) : order(a, b)));
-    }
-    for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      ? (a, b) => down * ((parseInt(a.cell, 10) || 0) - (parseInt(b.cell, 10) || 0))
+      : (a, b) => down * (a.cell < b.cell ? -1 : a.cell > b.cell ? 1 : 0);
+    all.sort(order);
+    if (matches !== all) matches.sort(order);
+    for (const other of heads) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", down === 1 ? "ascending" : "descending");
     draw();
   }
 
-  Array.from(table.tHead.rows[0].cells).forEach((head, number) => {
+  heads.forEach((head, at) => {
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = head.textContent;
-    button.addEventListener("click", () => sortBy(number, head));
+    button.textContent = names[at];
+    button.addEventListener("click", () => sortBy(at, head));
     head.replaceChildren(button);
   });
   const tools = document.createElement("div");
@@ -67,18 +74,22 @@ function tableTools(table) {
   tools.append(told, more);
   table.parentElement.before(tools);
   draw();
-  window.addEventListener("beforeprint", () => body.replaceChildren(...matches.map((one) => one.row)));
+  window.addEventListener("beforeprint", () => put(matches));
   window.addEventListener("afterprint", draw);
 }
 
+document.documentElement.classList.add("scripted");
 document.querySelectorAll("table").forEach(tableTools);
+window.addEventListener("beforeprint", () => {
+  for (const fold of document.querySelectorAll("details")) fold.open = true;
+});
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button.copy");
   if (!button) return;
   const line = button.parentElement.querySelector("code");
   try {
-    await navigator.clipboard.writeText(line.textContent);
+    await navigator.clipboard.writeText(line.textContent.trim());
   } catch {
     // A page opened from a file may not have the clipboard: select it, and copy as of old.
     getSelection().selectAllChildren(line);

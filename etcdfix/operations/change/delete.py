@@ -35,7 +35,7 @@ from etcdfix.remediation.preflight.cached_reads import RescuedCopies
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
-from etcdfix.report.advice.finding import readable_way
+from etcdfix.report.advice.change import readable_way
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.rules import Rule
@@ -135,7 +135,7 @@ def run_delete(
             api=request.api,
             expected=expected,
             copies=RescuedCopies.load(request.rescued, request.record_paths.log_path),
-            again=request.again,
+            run=request.again,
             progress=progress,
             step=step,
         )

@@ -42,7 +42,7 @@ from etcdfix.remediation.preflight.target import (
     require_configuration,
 )
 from etcdfix.repair import RepairSearch
-from etcdfix.report.advice.finding import repair_risks
+from etcdfix.report.advice.change import repair_risks
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display

@@ -10,7 +10,7 @@ from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
 from etcdfix.remediation.audit.record import Result, Verb, unicode_text
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.report.advice.finding import unsafe_deletion
+from etcdfix.report.advice.change import unsafe_deletion
 from etcdfix.report.change import ChangeReport, FollowUp, Refusal
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display

@@ -16,7 +16,7 @@ import msgspec
 from etcdfix.model import Confidence, Outcome, ReadableRevision
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought
 from etcdfix.operations.look.replacing import replacing
-from etcdfix.report.advice.finding import readable_way, repair_way, save_command
+from etcdfix.report.advice.change import readable_way, repair_way, save_command
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.copies_model import (
     CopyPlace,

@@ -27,7 +27,8 @@ from etcdfix.operations.look.explain_parts import (
 )
 from etcdfix.operations.look.history import HistoryRequest, kept_revisions, look_into_history
 from etcdfix.readable_revision import ReadableRevisions, Sought
-from etcdfix.report.advice.finding import Beside, undetermined_way, ways_out
+from etcdfix.report.advice.change import Beside
+from etcdfix.report.advice.finding import undetermined_way, ways_out
 from etcdfix.report.advice.ways import Way, WayKind, first_way_out, other_copies
 from etcdfix.report.explain import (
     ExplainReport,

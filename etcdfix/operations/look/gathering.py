@@ -16,7 +16,8 @@ from etcdfix.examine_all import View
 from etcdfix.model import Evidence, Outcome, ReadableRevision, ServerBehaviour
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.repair import unasked
-from etcdfix.report.advice.finding import readable_way, ways_out
+from etcdfix.report.advice.change import readable_way
+from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import Way, WayKind, first_way_out
 from etcdfix.report.alike import Alike, OneOfMany, shown_digest, with_evidence
 from etcdfix.report.base import Reporter

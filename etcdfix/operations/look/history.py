@@ -21,7 +21,7 @@ from etcdfix.model import Confidence, KeptRevision, Outcome, ReadableRevision, S
 from etcdfix.operations.look.field_changes import Comparable, field_changes
 from etcdfix.operations.look.history_log import KeyLog, ObjectNow, written
 from etcdfix.readable_revision import reads, tells_apart
-from etcdfix.report.advice.finding import readable_way, save_command
+from etcdfix.report.advice.change import readable_way, save_command
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.head import stakes_of
 from etcdfix.report.history import (

@@ -31,7 +31,8 @@ from etcdfix.operations.look.namespace_apis import (
     webhook_steps,
 )
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.report.advice.finding import unsafe_deletion, ways_out
+from etcdfix.report.advice.change import unsafe_deletion
+from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import Way, WayKind, first_way_out, recovered_configuration, risks_to_accept
 from etcdfix.report.model import Remedy
 from etcdfix.report.namespace import NamespaceStep

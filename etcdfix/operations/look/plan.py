@@ -36,7 +36,7 @@ from etcdfix.operations.look.plan_steps import (
     what_it_is,
 )
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.report.advice.finding import repair_risks
+from etcdfix.report.advice.change import repair_risks
 from etcdfix.report.model import API_VERSION
 from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.report.plan import (

@@ -20,7 +20,8 @@ from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, GroupResource, Outcome
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.report.advice.finding import save_command, undetermined_way
+from etcdfix.report.advice.change import save_command
+from etcdfix.report.advice.finding import undetermined_way
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.model import Remedy
 from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, deletion_waits, entry_stake, meaning

@@ -50,14 +50,14 @@ from etcdfix.remediation.preflight.target import (
 )
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of, risks_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
-_ANYWHERE = RepeatedOptions()
+_ANY_RUN = RunOptions()
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ def check_deletion(
     expected: Expectation | None = None,
     act: str = "deleting this key",
     copies: RescuedCopies | None = None,
-    again: RepeatedOptions = _ANYWHERE,
+    run: RunOptions = _ANY_RUN,
     progress: Progress = no_progress,
     step: Step = no_step,
 ) -> Preflight:
@@ -126,7 +126,7 @@ def check_deletion(
         expected: By a plan, which may add a refusal; None without one.
         act: What is to be done, as a refusal names it: a restore lets a value make room.
         copies: What was saved of other objects; None where nothing is deleted: only a deletion ends cached reads.
-        again: Options that a command must repeat.
+        run: What a command repeats.
         progress: Counts the values of the pattern check for a display.
         step: Told the name of each check before it is made.
 
@@ -180,7 +180,7 @@ def check_deletion(
         declared=accepted.key_lost,
         risks=accepted.words,
         release_proven=release_proven,
-        again=again,
+        run=run,
     )
     moved_to = check_moved(cluster, found, accepted) if deletability_of(found) is Deletability.MOVED else None
     if expected is not None:

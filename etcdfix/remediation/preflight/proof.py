@@ -12,11 +12,11 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.maybe_newer import NOT_THE_OBJECT, in_our_tables
 from etcdfix.model import Outcome, RepairProof
 from etcdfix.remediation.preflight.similar_values import Alike
-from etcdfix.report.advice.finding import repair_risks
+from etcdfix.report.advice.change import repair_risks
 from etcdfix.report.plan import declaration
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions, explain, repair
 from etcdfix.text.safetext import key_word, quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
@@ -32,7 +32,7 @@ from etcdfix.verdicts.deletability import (
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import NOT_THE_KEY, KeyCounts, KeyDoubt, doubt_about, is_lifted
 
-_ANYWHERE: Final = RepeatedOptions()
+_ANY_RUN: Final = RunOptions()
 
 
 def check_proof(
@@ -42,7 +42,7 @@ def check_proof(
     declared: str,
     risks: Collection[str],
     release_proven: bool,
-    again: RepeatedOptions = _ANYWHERE,
+    run: RunOptions = _ANY_RUN,
 ) -> bool:
     """Refuse what is not proven wrong, or what may be the configuration's fault.
 
@@ -52,7 +52,7 @@ def check_proof(
         declared: ``TRANSFORMER[/KEY-ID]`` that was declared lost, or "".
         risks: What is accepted.
         release_proven: No API server is older than the release that was named.
-        again: What a command must repeat.
+        run: What a command repeats.
 
     Returns:
         Whether the declaration of a lost key was needed.
@@ -63,7 +63,7 @@ def check_proof(
     # Of what no flag lets go, none is offered.
     asks_for_copy = Rule.ONLY_COPY not in risks and deletability_of(found) in _LIFTABLE
     if asks_for_copy and is_repairable(found):
-        raise _repairable(found, again)
+        raise _repairable(found, run)
     if asks_for_copy and found.verdict.holds_whole:
         raise refuse(
             Rule.ONLY_COPY,
@@ -72,7 +72,7 @@ def check_proof(
             hint=f"get --raw saves it; {_accept(Rule.ONLY_COPY)}",
         )
     lost = _declaration_fits(found, alike, declared)
-    _check_own_verdict(found, again, lost=lost)
+    _check_own_verdict(found, run, lost=lost)
     if deletability_of(found) is Deletability.DECLARABLE:
         return True
     _check_newer(found, alike, release_proven=release_proven)
@@ -92,21 +92,21 @@ def check_proof(
 _LIFTABLE: Final = frozenset({Deletability.DELETABLE, Deletability.DECLARABLE, Deletability.MOVED})
 
 
-def _repairable(found: Examination, again: RepeatedOptions) -> RefusedByRule:
+def _repairable(found: Examination, run: RunOptions) -> RefusedByRule:
     assert found.repair is not None  # else it is not
     can, how = _BACK[found.repair.proof]
     return refuse(
         Rule.ONLY_COPY,
         f"{display(found.stored.key)} {can} be had back whole: {found.repair.words}, {how}",
-        hint=f"{_repair_it(found, again)}{_accept(Rule.ONLY_COPY)}",
+        hint=f"{_repair_it(found, run)}{_accept(Rule.ONLY_COPY)}",
     )
 
 
-def _repair_it(found: Examination, again: RepeatedOptions) -> str:
+def _repair_it(found: Examination, run: RunOptions) -> str:
     """Return how a value is repaired, in front of what else can be done; "" where it cannot be."""
     if found.repair is None or not is_repairable(found):
         return ""
-    return f"repair it: {again.repair(found.stored.key, repair_risks(found, found.repair))}; "
+    return f"repair it: {repair(found.stored.key, repair_risks(found, found.repair)).line(run)}; "
 
 
 _BACK: Final = {
@@ -159,7 +159,7 @@ _INSTEAD: Final[dict[Outcome, tuple[Rule, str, str]]] = {
 }  # fmt: skip
 
 
-def _check_own_verdict(found: Examination, again: RepeatedOptions, *, lost: bool) -> None:
+def _check_own_verdict(found: Examination, run: RunOptions, *, lost: bool) -> None:
     """Refuse what the value's own verdict forbids, whatever others do."""
     verdict = found.verdict
     key = display(found.stored.key)
@@ -184,14 +184,13 @@ def _check_own_verdict(found: Examination, again: RepeatedOptions, *, lost: bool
             raise refuse(
                 Rule.CURABLE_BY_CONFIGURATION,
                 f"{key}: the configuration alone can cure this ({cause})",
-                hint=f"{_repair_it(found, again)}fix the configuration{there}",
+                hint=f"{_repair_it(found, run)}fix the configuration{there}",
             )
         case Deletability.NEVER:
             raise refuse(
                 Rule.NEVER_DELETABLE,
                 f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",
-                hint=f"{_repair_it(found, again)}see every way out: "
-                + quote_command(["etcdfix", "explain", key_word(found.stored.key)]),
+                hint=f"{_repair_it(found, run)}see every way out: {explain(found.stored.key).line(run)}",
             )
 
 

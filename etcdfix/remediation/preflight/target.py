@@ -28,7 +28,7 @@ from etcdfix.remediation.preflight.release import check_release
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions, save_snapshot
 
 
 def require_configuration(cluster: Cluster) -> None:
@@ -115,7 +115,7 @@ def _good_copy(cluster: Cluster, survey: MemberSurvey, *, readable_is_fine: bool
             continue
         if cluster.examiner.examine(copy.stored).verdict.outcome is Outcome.READABLE:
             there = ("--endpoints", copy.endpoint, *cluster.client.connection.access_options)
-            save = RepeatedOptions(source=there).save_snapshot("good.db")
+            save = save_snapshot("good.db").line(RunOptions(source=there))
             return (
                 f"{copy.label} at {copy.endpoint} holds a copy that reads: do not remove, wipe or restart that member; "
                 f"save what it holds: {save}"

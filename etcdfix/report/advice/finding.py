@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from etcdfix.model import (
-    GroupResource,
     Outcome,
     ReadableRevision,
-    Repair,
-    RepairKind,
-    RepairProof,
     ServerBehaviour,
+)
+from etcdfix.report.advice.change import (
+    Beside,
+    api_path_of,
+    deletions,
+    ordinary_deletion,
+    raw_request,
+    readable_way,
+    repair_way,
+    revealed,
+    save_command,
 )
 from etcdfix.report.advice.ways import (
     KMS_ADVICE,
@@ -25,45 +32,26 @@ from etcdfix.report.advice.ways import (
     other_copies,
     ranked,
     recovered_configuration,
-    risks_to_accept,
     two_writers,
     with_configuration,
 )
 from etcdfix.report.model import Remedy
-from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import api_path
 from etcdfix.text import commands
-from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, Part, RunOptions
-from etcdfix.text.safetext import is_plain, key_word
+from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions
+from etcdfix.text.safetext import key_word
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
     KMS_DOUBTS,
     LOST_KEY,
     Deletability,
     deletability_of,
     key_may_be_lost,
-    rests_on_others,
-    risks_of,
 )
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.protected import protected_reason
 
 _ANY_RUN = RunOptions()
-_SECRETS = GroupResource("", "secrets")
 _NO_KMS: Final = "--no-kms"
-
-
-class Beside(NamedTuple):
-    """What a look at other keys showed.
-
-    Attributes:
-        others_lost: Others of its kind have lost their encryption key; None where nobody looked.
-        home_taken: The etcd key that the value belongs to holds a value.
-    """
-
-    others_lost: bool | None = None
-    home_taken: bool = False
 
 
 _NOT_LOOKED: Final = Beside()
@@ -111,7 +99,7 @@ def ways_out(
         return ranked(ways, run)
     if deletability_of(found) is Deletability.DELETABLE:
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
-        last = [_ordinary_delete(found)] if served else _deletions(found, run, beside, breaking=breaking)
+        last = [ordinary_deletion(found)] if served else deletions(found, run, beside, breaking=breaking)
         ways += [Way(remedy, WayKind.DELETE) for remedy in last]
     return ranked(ways, run)
 
@@ -185,144 +173,6 @@ def _moved(key: bytes, home: bytes, *, taken: bool) -> Iterator[Way]:
     )
 
 
-_UNDONE = {
-    RepairKind.BIT: "one bit is turned back",
-    RepairKind.PREFIX: "its prefix is put back",
-    RepairKind.NAME: "its key name is put back",
-    RepairKind.WRAPPED_KEY: "its wrapped key is put in",
-    RepairKind.TEXT_MODE: "CR LF becomes LF again",
-    RepairKind.MAGIC: "its magic is put back",
-    RepairKind.TRAILING_BYTES: "what follows is cut off",
-}
-_PROOFS = {
-    RepairProof.TAG: "its tag proves it",
-    RepairProof.DECODES: "the object decodes",
-    RepairProof.NONE: "nothing proves it",
-}
-NOT_TO_KINE: Final = "etcdfix does not write to kine; an API server has to make the change."
-# A newer release may have written another magic, or more behind an object.
-_MAY_BE_NEWER = frozenset({RepairKind.MAGIC, RepairKind.TRAILING_BYTES})
-
-
-def repair_way(found: Examination, run: RunOptions, *, breaking: bool = False) -> Way | None:
-    """Return how the stored bytes are put right; None where that is not known."""
-    repair = found.repair
-    if repair is None:
-        return None
-    how = f"{repair.words[0].upper()}{repair.words[1:]}."
-    if run.of_kine:
-        kept = Remedy(
-            f"Keep it: {_UNDONE[repair.kind]}, and it reads; {_PROOFS[repair.proof]}",
-            commands.save_copy(run, "kept.db"),
-            f"{how} {NOT_TO_KINE}",
-        )
-        return Way(bound(kept, run), WayKind.SAVE)
-    risks = repair_risks(found, repair, breaking=breaking)
-    proof = "no proof of the name" if repair.kind is RepairKind.NAME else _PROOFS[repair.proof]
-    way = Remedy(
-        f"Repair it: {_UNDONE[repair.kind]}, {proof}; a dry run first",
-        commands.repair(found.stored.key, risks),
-        f"{how} {_accepts(risks)}{granted(run)}The old bytes are backed up first; nothing else of the object is lost.",
-    )
-    return Way(bound(way, run), WayKind.REPAIR)
-
-
-def _accepts(risks: Sequence[Rule]) -> str:
-    return f"The command accepts {', '.join(risks)}. " if risks else ""
-
-
-def granted(run: RunOptions) -> str:
-    """Return what a command takes for granted where nobody told how values are encrypted; else ""."""
-    return "" if run.told_of_encryption else GRANTED
-
-
-def repair_risks(found: Examination, repair: Repair, *, breaking: bool = False) -> list[Rule]:
-    """Return what has to be accepted before a repair is made: what nothing proves, or a newer release may have written.
-
-    Args:
-        found: The value.
-        repair: Its only one.
-        breaking: As in :func:`ways_out`.
-    """
-    newer = found.verdict.cause is Cause.UNKNOWN_ENVELOPE or repair.kind in _MAY_BE_NEWER
-    risks = [Rule.NEWER_THAN_KNOWN] if newer else []
-    if repair.proven:
-        return risks
-    breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
-    return [*([Rule.CLUSTER_BREAKING] if breaking else []), Rule.UNPROVEN_REPAIR, *risks]
-
-
-_COMPACTS = "API servers compact it away every 5 minutes; a snapshot of etcd keeps it."
-_OTHER_OBJECT = (
-    "The etcd key was deleted and put again since then. Compare the objects before you use this one."
-)
-
-
-def readable_way(
-    found: Examination,
-    readable: ReadableRevision,
-    run: RunOptions,
-    *,
-    breaking: bool = False,
-    refused: bool = False,
-) -> Way:
-    """Return how an earlier revision that still reads is put back, or saved where it cannot be put back as it is.
-
-    Args:
-        found: The value that cannot be read.
-        readable: The revision.
-        run: What was read, and how.
-        breaking: As in :func:`ways_out`.
-        refused: A deletion of the value was refused, and for the same reason it could not be written over.
-    """
-    stored, same = found.stored, readable.same_object
-    save = save_command(stored.key, found.directory.group_resource, readable.at)
-    which = f"readable revision {readable.at}"
-    # What may only be newer than this tool may be in order; a lease that ran out takes its object with it.
-    # What can be repaired is newer than any earlier revision.
-    better = {Rule.NEWER_THAN_KNOWN, Rule.ONLY_COPY} & set(risks_of(found))
-    unsure = not same or refused or better or readable.leased or run.of_the_past
-    if run.of_kine:
-        action, note = (
-            f"Save {which}, before kine compacts it",
-            f"{NOT_TO_KINE} kine keeps only the value before.",
-        )
-    elif run.of_a_file:
-        action, note = (
-            f"Save {which}, which this file still holds",
-            "A live etcd may have compacted it by now.",
-        )
-    elif unsure or deletability_of(found) is not Deletability.DELETABLE:
-        action = f"Save {which}, before etcd compacts it"
-        note = f"It cannot be put back: that would overwrite a value that etcdfix may not delete. {_COMPACTS}"
-    else:
-        risks = risks_to_accept(found, breaking=breaking)
-        asking = [Part.ASKING] if found.verdict.damage is Damage.POSSIBLE else []
-        put_back = Remedy(
-            f"Put back {which}, soon compacted: a dry run first",
-            commands.restore(
-                ("--from-revision", str(readable.at), *asking),
-                stored.key,
-                replacing=stored.mod_revision,
-                accepted=risks,
-            ),
-            f"The current value is backed up first. {_accepts(risks)}{granted(run)}{_COMPACTS}",
-        )
-        return Way(bound(put_back, run), WayKind.PUT_BACK)
-    if not same:
-        action, note = f"{action}: it may be of another object", f"{_OTHER_OBJECT} {note}"
-    return Way(bound(Remedy(action, save, note), run), WayKind.SAVE)
-
-
-def save_command(key: bytes, resource: GroupResource, revision: int) -> Command:
-    """Return the command that shows a whole object at a revision, to be kept: a Secret that is masked is no copy."""
-    return commands.get(key, *_revealed(resource), "-o", "json", revision=revision)
-
-
-def _revealed(resource: GroupResource) -> Sequence[str]:
-    return ["--reveal"] if resource == _SECRETS else []
-
-
 def _from_memory(found: Examination, *, lost: bool) -> list[Way]:
     """Return how the memory of API servers is saved, and, where the encryption key is lost, written anew."""
     where = found.directory
@@ -330,73 +180,6 @@ def _from_memory(found: Examination, *, lost: bool) -> list[Way]:
     # The version of a custom resource is known to API servers.
     path = api_path(where.group, where.version or "v1", where.resource, found.namespace, found.name or None)
     return from_memory([key_word(found.stored.key)] if path and fits and found.name else [], lost=lost)
-
-
-def unsafe_deletion(found: Examination) -> Command:
-    """Return the API server's own unsafe deletion of an object; nothing where the API cannot name it."""
-    path = _api_path(found)
-    query = "ignoreStoreReadErrorWithClusterBreakingPotential=true"
-    return Command(["kubectl", "delete", "--raw", f"{path}?{query}"]) if path else NO_COMMAND
-
-
-def _api_path(found: Examination) -> str:
-    """Return the object's path in the API; "" where the key is none that the API can name."""
-    namespaced = found.directory.namespaced
-    fits = namespaced is None or namespaced == bool(found.namespace)
-    if not is_plain(found.stored.key) or not fits or not found.name or "/" in found.namespace + found.name:
-        return ""
-    return found.directory.api_path(found.namespace, found.name)
-
-
-_LOST = (
-    "It skips finalizers and graceful termination. The garbage collector then deletes what the object owned."
-)
-
-
-def _deletions(found: Examination, run: RunOptions, beside: Beside, *, breaking: bool) -> list[Remedy]:
-    """Return the ways to delete what cannot be read: ours, and, where damage is proven, the API server's own."""
-    risks = risks_to_accept(found, breaking=breaking)
-    needs = "".join(f"Needs {acceptance(risk)}. " for risk in risks)
-    if beside.others_lost:
-        needs += "First save the objects whose encryption key is lost: etcdfix rescue writes DIR. "
-    elif beside.others_lost is None and found.rule:
-        needs += "It is refused while other objects of its kind have lost their key and are not rescued. "
-    damage = found.verdict.damage
-    if damage is Damage.POSSIBLE:
-        needs = f"Only if no API server reads it: each of them is asked. {needs}"
-    elif rests_on_others(found.verdict):
-        needs = (
-            f"Only if no other value under its key fails like this: the key may have had other bytes. {needs}"
-        )
-    ours = Remedy(
-        "Last: delete it on the live etcd, after this dry run, with a backup and a record",
-        commands.delete(
-            found.stored.key, risks, asking=damage is Damage.POSSIBLE, rescued=bool(beside.others_lost)
-        ),
-        f"{needs}{granted(run)}{_LOST}",
-    )
-    theirs = Remedy(
-        "Last: let an API server delete it the unsafe way, after you copied state.db: it keeps no backup"
-        if run.of_kine
-        else "Last: or let an API server delete it the unsafe way, after a snapshot of etcd: it keeps no backup",
-        unsafe_deletion(found),
-        "Needs the feature gate AllowUnsafeMalformedObjectDeletion and the verb unsafe-delete-ignore-read-errors. "
-        + _LOST,
-    )
-    # An API server would not look for others that fail, so its own way needs proof.
-    return [*([] if run.of_kine else [ours]), *([] if damage.is_unproven else [theirs])]
-
-
-def _ordinary_delete(found: Examination) -> Remedy:
-    return Remedy(
-        "Last: delete it through the API in the ordinary way, after a snapshot of etcd",
-        _kubectl("delete", _api_path(found)),
-        "The API server reads it as an empty object, so it refuses the unsafe deletion.",
-    )
-
-
-def _kubectl(verb: str, path: str) -> Command:
-    return Command(["kubectl", verb, "--raw", path]) if path else NO_COMMAND
 
 
 def _undetermined(cause: Cause, found: Examination, run: RunOptions) -> Iterator[Way]:
@@ -453,10 +236,10 @@ def _only_managed_fields_break(found: Examination) -> bool:
 
 
 def _inconsistent(found: Examination, cause: Cause) -> Iterator[Way]:
-    path = _api_path(found)
+    path = api_path_of(found)
     if found.verdict.breaks_responses and _only_managed_fields_break(found):
         # A masked Secret would be refused, so it is revealed.
-        options = ("--omit-managed-fields", "-o", "json", *_revealed(found.directory.group_resource))
+        options = ("--omit-managed-fields", "-o", "json", *revealed(found.directory.group_resource))
         shown = commands.get(found.stored.key, *options)
         yield _advice(
             "Heal it through the API: replace it by itself without metadata.managedFields",
@@ -474,17 +257,17 @@ def _inconsistent(found: Examination, cause: Cause) -> Iterator[Way]:
         yield _advice(
             "Compare it with the object that its contents name, and create the right one again under this key",
             "The API server serves it under the wrong name, and refuses an ordinary update.",
-            _kubectl("get", path),
+            raw_request("get", path),
         )
     else:
         yield _advice(
             "Read it through the API, correct the field, and replace it",
             "The API server accepts the object, so no unsafe deletion is needed or possible.",
-            _kubectl("get", path),
+            raw_request("get", path),
         )
     last = Remedy(
         "If it cannot be healed: delete it through the API in the ordinary way",
-        _kubectl("delete", path),
+        raw_request("delete", path),
         "Finalizers and owner references work as usual.",
     )
     yield Way(last, WayKind.DELETE)

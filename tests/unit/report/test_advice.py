@@ -21,7 +21,8 @@ from etcdfix.model import (
     RepairProof,
     ServerBehaviour,
 )
-from etcdfix.report.advice.finding import Beside, ways_out
+from etcdfix.report.advice.change import Beside
+from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind, first_way
 from etcdfix.report.advice.whole import first_step, ways_of_lost_key
 from etcdfix.report.model import CauseSummary, Remedy, Summary

@@ -14,7 +14,7 @@ from typing import Any, Final
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.storagekey import under_other_prefixes
-from etcdfix.testing.objects import MAGIC, NoProtobuf, Stored, fields_of, taken_apart
+from etcdfix.testing.objects import MAGIC, Stored, taken_apart
 from etcdfix.testing.protobytes import block, number
 from etcdfix.testing.sealing import DoesNotFit, Seals, flipped, goes_on_as_a_name, name_of
 
@@ -24,9 +24,6 @@ _BEGINS: Final = 96
 """Bytes at the start of a plaintext by which an encryption key is shown to be right; a cut leaves them."""
 _TRIES: Final = 1000
 _CBOR: Final = b"\xd9\xd9\xf7"
-
-
-# --- what is refused ------------------------------------------------------------------------------------------------
 
 
 def _need(fits: object, why: str) -> None:
@@ -45,13 +42,6 @@ def _body(seals: Seals, stored: bytes, *providers: ProviderType) -> tuple[int, i
     return start, start + _NONCE[key.provider]
 
 
-def _taken_apart(plaintext: bytes) -> Stored:
-    try:
-        return taken_apart(plaintext)
-    except NoProtobuf as exc:
-        raise DoesNotFit(f"it wants an object stored as protobuf: {exc}") from exc
-
-
 def _document(plaintext: bytes) -> dict[str, Any]:
     try:
         document = json.loads(plaintext)
@@ -63,9 +53,6 @@ def _document(plaintext: bytes) -> dict[str, Any]:
 
 def _written(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
-
-
-# --- the key, the rule, the place -----------------------------------------------------------------------------------
 
 
 def wrong_key(seals: Seals, stored: bytes) -> bytes:
@@ -114,9 +101,6 @@ def bound_elsewhere(seals: Seals, stored: bytes) -> bytes:
 
 def as_it_is(_seals: Seals, stored: bytes) -> bytes:
     return stored
-
-
-# --- the stored bytes -----------------------------------------------------------------------------------------------
 
 
 def envelope_bit(_seals: Seals, stored: bytes) -> bytes:
@@ -184,9 +168,6 @@ def text_mode(seals: Seals, stored: bytes) -> bytes:
     return stored.replace(b"\n", b"\r\n")
 
 
-# --- the object -----------------------------------------------------------------------------------------------------
-
-
 def inside(change: Callable[[bytes], bytes]) -> Callable[[Seals, bytes], bytes]:
     """Return what changes the plaintext, and encrypts it again where it was encrypted."""
 
@@ -204,21 +185,21 @@ def twice(seals: Seals, stored: bytes) -> bytes:
 
 
 def empty_object(plaintext: bytes) -> bytes:
-    return _taken_apart(plaintext)._replace(raw=b"").encoded
+    return taken_apart(plaintext)._replace(raw=b"").encoded
 
 
 def magic_bit(plaintext: bytes) -> bytes:
-    _need(plaintext.startswith(MAGIC), "it wants an object stored as protobuf")
+    taken_apart(plaintext)
     return flipped(plaintext, 1, 2)
 
 
 def wire_type(plaintext: bytes) -> bytes:
-    stored = _taken_apart(plaintext)
+    stored = taken_apart(plaintext)
     return stored._replace(raw=stored.raw + b"\x0f\x01\x02").encoded
 
 
 def trailing(plaintext: bytes) -> bytes:
-    _taken_apart(plaintext)
+    taken_apart(plaintext)
     return plaintext + bytes(16)
 
 
@@ -234,28 +215,28 @@ def cbor_break(plaintext: bytes) -> bytes:
 
 
 def kind_bit(plaintext: bytes) -> bytes:
-    stored = _taken_apart(plaintext)
+    stored = taken_apart(plaintext)
     return stored._replace(kind=flipped(stored.kind, len(stored.kind) - 1)).encoded
 
 
 def no_kind(plaintext: bytes) -> bytes:
     if plaintext.startswith(MAGIC):
-        return _taken_apart(plaintext)._replace(api_version=b"", kind=b"").encoded
+        return taken_apart(plaintext)._replace(api_version=b"", kind=b"").encoded
     document = _document(plaintext)
     document.pop("kind", None)
     return _written(document)
 
 
 def other_kind(plaintext: bytes) -> bytes:
-    stored = _taken_apart(plaintext)
-    meta = b"".join(field.encoded for field in fields_of(stored.raw) if field.number == 1)
+    stored = taken_apart(plaintext)
+    meta = stored.metadata_alone()
     return Stored(b"v1", b"Secret" if stored.kind == b"Service" else b"Service", meta).encoded
 
 
 def removed_version(plaintext: bytes) -> bytes:
-    stored = _taken_apart(plaintext)
+    stored = taken_apart(plaintext)
     _need(stored.kind == b"HorizontalPodAutoscaler", "it wants a HorizontalPodAutoscaler")
-    meta = b"".join(field.encoded for field in fields_of(stored.raw) if field.number == 1)
+    meta = stored.metadata_alone()
     return Stored(b"autoscaling/v2beta1", stored.kind, meta).encoded
 
 
@@ -266,13 +247,13 @@ def unknown_version(plaintext: bytes) -> bytes:
 
 def other_name(plaintext: bytes) -> bytes:
     if plaintext.startswith(MAGIC):
-        return _taken_apart(plaintext).with_metadata(name=b"somebody-else").encoded
+        return taken_apart(plaintext).with_metadata(name=b"somebody-else").encoded
     document = _document(plaintext)
     return _written({**document, "metadata": {**document.get("metadata", {}), "name": "somebody-else"}})
 
 
 def more_metadata(*more: bytes) -> Callable[[bytes], bytes]:
-    return lambda plaintext: _taken_apart(plaintext).with_metadata(*more).encoded
+    return lambda plaintext: taken_apart(plaintext).with_metadata(*more).encoded
 
 
 BROKEN_FIELDS = block(
@@ -282,9 +263,9 @@ BROKEN_FIELDS = block(
 
 def int_or_string(plaintext: bytes) -> bytes:
     """Give the Pod a container with a probe whose port is neither a number nor a text."""
-    stored = _taken_apart(plaintext)
+    stored = taken_apart(plaintext)
     _need(stored.kind == b"Pod", "it wants a Pod")
-    meta = b"".join(field.encoded for field in fields_of(stored.raw) if field.number == 1)
+    meta = stored.metadata_alone()
     action = block(2, number(1, 7) + number(2, 80) + block(3, b""))
     container = block(1, b"main") + block(10, block(1, block(2, action)))
     return stored._replace(raw=meta + block(2, block(2, container))).encoded

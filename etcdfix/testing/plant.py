@@ -59,7 +59,10 @@ def store(
     """
     server = _writable(etcd)
     at = _etcd_key(key)
-    stored = Seals(config, at, StorageLayout(etcd_prefix)).seal(plaintext)
+    try:
+        stored = Seals(config, at, StorageLayout(etcd_prefix)).seal(plaintext)
+    except DoesNotFit as exc:
+        raise DoesNotFit(f"{display(at)}: {exc}") from exc
     server.put(at, stored)
     return stored
 

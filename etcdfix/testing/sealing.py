@@ -23,7 +23,7 @@ from etcdfix.encryption.transformer import (
     Transformers,
     TransformFailed,
 )
-from etcdfix.storagekey import StorageLayout, display
+from etcdfix.storagekey import StorageLayout
 
 LOCAL: Final = (ProviderType.AESGCM, ProviderType.SECRETBOX, ProviderType.AESCBC)
 """Providers that need nobody else."""
@@ -71,9 +71,7 @@ class Seals:
         try:
             return self._transformers.from_storage(stored, self.key).data
         except TransformFailed as exc:
-            raise DoesNotFit(
-                f"{self._shown}: no key of the configuration opens it; KMS is not asked"
-            ) from exc
+            raise DoesNotFit("no key of the configuration opens it; KMS is not asked") from exc
 
     def seal(self, plaintext: bytes, *, bound_to: bytes | None = None) -> bytes:
         """Return a value as it would be written today, bound to another etcd key where one is given.
@@ -100,8 +98,7 @@ class Seals:
         """
         if self.write.provider not in LOCAL:
             raise DoesNotFit(
-                f"{self._shown}: it wants a key of aesgcm, aescbc or secretbox; values are written with "
-                f"{self.write.transformer}"
+                f"it wants a key of aesgcm, aescbc or secretbox; values are written with {self.write.transformer}"
             )
         return self.write
 
@@ -114,20 +111,16 @@ class Seals:
         for provider in LOCAL:
             if provider not in self.configured:
                 return provider
-        raise DoesNotFit(f"{self._shown}: the configuration has every provider")
+        raise DoesNotFit("the configuration has every provider")
 
     def _sealed(self, transformers: ResourceTransformers, plaintext: bytes, bound_to: bytes | None) -> bytes:
         while True:
             sealed = to_storage(transformers, plaintext, bound_to or self.key)
             if isinstance(sealed, NotSealed):
-                raise DoesNotFit(f"{self._shown}: {sealed.transformer} cannot write it ({sealed.reason})")
+                raise DoesNotFit(f"{sealed.transformer} cannot write it ({sealed.reason})")
             prefix = transformers.keys[0].prefix
             if not prefix or not goes_on_as_a_name(sealed.data[len(prefix) :]):
                 return sealed.data
-
-    @property
-    def _shown(self) -> str:
-        return display(self.key)
 
 
 def _transformers_of(

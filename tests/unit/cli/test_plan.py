@@ -174,7 +174,7 @@ def test_values_that_wait_for_a_plugin_come_last_and_are_3(
     assert run(arguments) == 3
     out = capfd.readouterr().out
     waiting = json.loads(report.read_text())["findings"][-1]["kms_key_id_sha256"]
-    assert "Bring the KMS plugin back" not in out
+    assert "Start the KMS plugin again" not in out
     again = f"etcdfix scan --encryption-config {path}"
     assert f"Next: Scan again, and let the KMS plugins be asked\n  {again}\n" in out
     assert run([*arguments, "-o", "json"]) == 3

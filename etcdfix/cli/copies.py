@@ -7,19 +7,19 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import nothing_examined, output_options
+from etcdfix.cli.cluster_index import nothing_examined
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, jobs_option, option_group, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say_incomplete
+from etcdfix.cli.output_options import report_options
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import api_access
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
-from etcdfix.report.formats.of_lists import COPIES_FORMATS
 from etcdfix.report.saved_report import load_report
 
 MEANINGS: dict[ExitCode, str] = {
@@ -75,7 +75,7 @@ _place_options = option_group(
 @source_options
 @reading_options
 @jobs_option
-@output_options(list(COPIES_FORMATS))
+@report_options()
 def command(
     *,
     scope: tuple[str, ...],
@@ -89,7 +89,6 @@ def command(
     rescued: tuple[Path, ...],
     output: str,
     output_file: Path | None,
-    max_rows: int,
     jobs: Jobs,
     **options: Any,
 ) -> int:
@@ -135,7 +134,7 @@ def command(
                 request.layout, result.report.incomplete_reasons, result.ended, result.suggested_prefixes
             )
         say_incomplete(result.report.incomplete_reasons)
-        place.write(COPIES_FORMATS, result.report, max_rows)
+        place.show(result.report, request.same_again)
     return _exit_code(result)
 
 

@@ -18,7 +18,7 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import StoredValue
 from etcdfix.operations.same_history import history_of, may_have_rotted
-from etcdfix.report.copies_model import Fit
+from etcdfix.report.copies import Fit
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import Source
 from etcdfix.sources.live import LiveSource

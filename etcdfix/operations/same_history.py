@@ -14,7 +14,7 @@ from typing import Final
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.report.copies_model import Fit
+from etcdfix.report.copies import Fit
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import display

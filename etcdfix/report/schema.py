@@ -14,7 +14,7 @@ from etcdfix.report.cause import CauseList, CausePage
 from etcdfix.report.change import ChangeReport
 from etcdfix.report.compare import ComparisonReport
 from etcdfix.report.configurations import EncryptionCheckReport, EncryptionMergeReport
-from etcdfix.report.copies_model import CopiesReport
+from etcdfix.report.copies import CopiesReport
 from etcdfix.report.diff import ReportDiff
 from etcdfix.report.doctor import DoctorReport
 from etcdfix.report.encryption import EncryptionUsageReport, WhatIfReport

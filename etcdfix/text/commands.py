@@ -293,15 +293,20 @@ def scan(
     return Command(("etcdfix", "scan", *source, Part.LAYOUT, *reading, *words))
 
 
-def get(key: bytes, *options: str, revision: int = 0) -> Command:
+def get(key: bytes, *options: str, revision: int = 0, file: str = "") -> Command:
     """Return the command that shows the object of one key.
 
     Args:
         key: Complete key.
         options: Further ones.
-        revision: Of etcd, at which to read it; 0 for the one that was read.
+        revision: Of etcd, at which to read it; 0 for the one that was read, or the newest of ``file``.
+        file: Another snapshot than what this run reads; "" for none.
     """
-    where: tuple[Word, ...] = (Part.NOW, "--revision", str(revision)) if revision else (Part.SOURCE,)
+    source: Word = Part.NOW if revision else Part.SOURCE
+    where = (
+        *(("--snapshot", file) if file else (source,)),
+        *(("--revision", str(revision)) if revision else ()),
+    )
     log = (Part.LOG,) if "--reveal" in options else ()
     return Command(("etcdfix", "get", *where, Part.LAYOUT, Part.READING, *log, key_word(key), *options))
 

@@ -18,7 +18,7 @@ from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.same_object import newest_readable, uid_of
-from etcdfix.report.copies_model import Fit
+from etcdfix.report.copies import Fit
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind

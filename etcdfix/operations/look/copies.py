@@ -27,7 +27,7 @@ from etcdfix.operations.look.copies_places import Search
 from etcdfix.operations.look.in_scope import beside, resolved, searched_for, shown_scope, values_in
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.copies_model import CopiesReport, ObjectCopies, ObjectState
+from etcdfix.report.copies import CopiesReport, ObjectCopies, ObjectState
 from etcdfix.report.head import Stakes
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin

@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from etcdfix.model import Confidence, Outcome, ReadableRevision
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought
 from etcdfix.operations.look.replacing import replacing
-from etcdfix.report.advice.change import readable_way, repair_way, save_command
+from etcdfix.report.advice.change import readable_way, repair_way, revealed
 from etcdfix.report.advice.ways import WayKind
-from etcdfix.report.copies_model import (
+from etcdfix.report.copies import (
     CopyPlace,
     Fit,
     Grade,
@@ -30,7 +28,8 @@ from etcdfix.report.copies_model import (
 from etcdfix.report.model import Remedy
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
-from etcdfix.text.commands import GRANTED, Command, RepeatedOptions
+from etcdfix.text import commands
+from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, Part, RepeatedOptions, Word
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
@@ -52,7 +51,7 @@ _OF_HISTORY: Final = frozenset({PlaceKind.REVISION, PlaceKind.SNAPSHOT, PlaceKin
 
 _MEMORY: Final = frozenset({PlaceKind.API_SERVER, PlaceKind.RESCUED})
 
-_COMPARE: Final = "Compare it with what you know of the object before you put it back."
+_NOT_SEEN: Final = "What the live etcd holds now was not looked at: save it."
 
 
 class Assessor:
@@ -60,7 +59,7 @@ class Assessor:
 
     Args:
         places: Those that copies name by their number.
-        again: Options that commands must repeat.
+        run: Options that commands must repeat.
         layout: Storage prefix.
         revision: At which the datastore was read; 0 for unknown.
     """
@@ -68,12 +67,12 @@ class Assessor:
     def __init__(
         self,
         places: Sequence[CopyPlace],
-        again: RepeatedOptions,
+        run: RepeatedOptions,
         layout: StorageLayout,
         revision: int,
     ) -> None:
         self._places = places
-        self._again = again
+        self._run = run
         self._layout = layout
         self._revision = revision
 
@@ -170,7 +169,8 @@ class Assessor:
 
     def _published(self, sought: Sought, graded: _Graded) -> SurvivingCopy:
         copy, place = graded.copy, graded.place
-        see, save, put_back, note = ("", "", "", "")
+        see = save = put_back = NO_COMMAND
+        note = ""
         if graded.grade is not Grade.UNUSABLE:
             see, save = self._looks(sought, graded)
             put_back, note = self._put_back(sought, graded)
@@ -180,8 +180,6 @@ class Assessor:
             grade=graded.grade,
             why=graded.why,
             mod_revision=copy.mod_revision or None,
-            create_revision=copy.create_revision or None,
-            version=copy.version or None,
             confidence=copy.certainty,
             lease=f"{copy.lease & 0xFFFFFFFFFFFFFFFF:x}" if copy.lease else None,
             outcome=copy.outcome,
@@ -201,119 +199,114 @@ class Assessor:
             note=note,
         )
 
-    def _looks(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
-        """Return the commands that show a copy and save it; "" where there is none."""
-        again, key, copy = self._again, sought.key, graded.copy
-        match graded.place.kind:
-            case PlaceKind.REVISION | PlaceKind.OLD_VALUE:
-                return again.get(key, revision=copy.at), save_command(
-                    key, self._layout.locate(key)[0].group_resource, copy.at
-                ).line(again)
-            case PlaceKind.SNAPSHOT:
-                elsewhere = msgspec.structs.replace(again, source=("--snapshot", graded.place.path))
-                at = 0 if copy.newest else copy.at
-                return elsewhere.get(key, revision=at), save_command(
-                    key, self._layout.locate(key)[0].group_resource, at
-                ).line(elsewhere)
-            case PlaceKind.API_SERVER:
-                return "", again.rescue([key_word(key)])
-            case _:
-                return "", ""
+    def _looks(self, sought: Sought, graded: _Graded) -> tuple[Command, Command]:
+        """Return the commands that show a copy and save it, if there are any."""
+        key, copy, place = sought.key, graded.copy, graded.place
+        if place.kind is PlaceKind.API_SERVER:
+            return NO_COMMAND, commands.rescue([key_word(key)])
+        if place.kind not in {PlaceKind.REVISION, PlaceKind.OLD_VALUE, PlaceKind.SNAPSHOT}:
+            return NO_COMMAND, NO_COMMAND
+        revealed_too = revealed(self._layout.locate(key)[0].group_resource)
+        of_file = place.path if place.kind is PlaceKind.SNAPSHOT else ""
+        at = 0 if of_file and copy.newest else copy.at
+        see = commands.get(key, revision=at, file=of_file)
+        return see, commands.get(key, *revealed_too, "-o", "json", revision=at, file=of_file)
 
-    def _put_back(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
-        """Return the dry run that puts a copy back, "" for none; and what to know, or why there is none."""
-        again, copy, place = self._again, graded.copy, graded.place
-        if again.of_kine and place.kind is not PlaceKind.API_SERVER:
-            return "", "etcdfix writes nothing to kine: save it, and put it back through an API server."
+    def _put_back(self, sought: Sought, graded: _Graded) -> tuple[Command, str]:
+        """Return the dry run that puts a copy back, if there is one; and what to know, or why there is none."""
+        run, copy, place = self._run, graded.copy, graded.place
+        if place.kind is PlaceKind.API_SERVER:
+            return self._heal(sought, graded)
+        if run.of_kine:
+            return (
+                NO_COMMAND,
+                "etcdfix writes nothing to kine: save it, and put it back through an API server.",
+            )
         if place.kind is PlaceKind.REVISION:
             return self._put_back_revision(sought, graded)
-        words: Sequence[str]
-        unlisted = True
-        key: bytes | None = sought.key
-        match place.kind:
-            case PlaceKind.SNAPSHOT:
-                if not copy.newest:
-                    return "", (
-                        "A restore from a snapshot takes the newest value in it: save this one; as JSON it goes back "
-                        "with restore --from-object."
-                    )
-                words = ("--from-snapshot", place.path)
-            case PlaceKind.BACKUP:
-                words, key, unlisted = (copy.path,), None, bool(copy.doubt)
-            case PlaceKind.LOG:
-                words = ("--from-wal", copy.path, "--entry", str(copy.entry))
-            case PlaceKind.RESCUED:
-                words = ("--from-object", copy.path)
-            case PlaceKind.API_SERVER:
-                return self._heal(sought, graded)
-            case _:
-                return "", ""
-        over = replacing(sought.found, again)
-        if over.mod_revision is None:
-            return "", over.note
+        if place.kind is PlaceKind.SNAPSHOT and not copy.newest:
+            return NO_COMMAND, (
+                "A restore from a snapshot takes the newest value in it: save this one; as JSON it goes back with "
+                "restore --from-object."
+            )
+        words: Sequence[Word] = {
+            PlaceKind.SNAPSHOT: ("--from-snapshot", place.path),
+            PlaceKind.BACKUP: (copy.path,),
+            PlaceKind.LOG: ("--from-wal", copy.path, "--entry", str(copy.entry)),
+            PlaceKind.RESCUED: ("--from-object", copy.path),
+        }.get(place.kind, ())
+        over = replacing(sought.found, run)
+        if not words or over.mod_revision is None:
+            return NO_COMMAND, over.note
+        of_backup = place.kind is PlaceKind.BACKUP
+        unlisted = not of_backup or bool(copy.doubt)
         if graded.proves_uid and unlisted:
-            words = (*words, "--accept", Rule.UNKNOWN_UID)
+            words = (*words, *commands.accepting([Rule.UNKNOWN_UID]))
         if sought.found is not None and sought.found.verdict.damage is Damage.POSSIBLE:
-            words = (*words, *again.asking)
-        command = again.restore_from(
-            words, key, replacing=over.mod_revision, accepting=over.accepting, unlisted=unlisted
+            words = (*words, Part.ASKING)
+        command = commands.restore(
+            words,
+            None if of_backup else sought.key,
+            replacing=over.mod_revision,
+            accepted=[*([Rule.UNLISTED_SOURCE] if unlisted else []), *over.accepting],
         )
         return command, self._notes(sought, graded, over.note)
 
-    def _put_back_revision(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
-        again, copy, found = self._again, graded.copy, sought.found
+    def _put_back_revision(self, sought: Sought, graded: _Graded) -> tuple[Command, str]:
+        run, copy, found = self._run, graded.copy, sought.found
         same = graded.grade is Grade.GOOD
-        if again.of_the_past:
-            return "", "What the live etcd holds now was not looked at: save it."
+        if run.of_the_past:
+            return NO_COMMAND, _NOT_SEEN
         if found is None:
             if not same or copy.lease:
                 why = "it had a lease, which may have run out" if copy.lease else graded.why
-                return "", f"Save it, and compare before you use it: {why}."
-            return again.restore(sought.key, copy.at), self._notes(sought, graded, "")
+                return NO_COMMAND, f"Save it, and compare before you use it: {why}."
+            command = commands.restore(("--from-revision", str(copy.at)), sought.key)
+            return command, self._notes(sought, graded, "")
         if found.verdict.outcome not in FAILED:
-            return "", replacing(sought.found, again).note
-        readable = ReadableRevision(copy.at, copy.mod_revision, same, bool(copy.lease))
-        way = readable_way(found, readable, again)
-        return (way.remedy.command.text if way.kind is WayKind.PUT_BACK else ""), way.remedy.note
+            return NO_COMMAND, replacing(sought.found, run).note
+        way = readable_way(found, ReadableRevision(copy.at, copy.mod_revision, same, bool(copy.lease)), run)
+        return (way.remedy.command if way.kind is WayKind.PUT_BACK else NO_COMMAND), way.remedy.note
 
-    def _heal(self, sought: Sought, graded: _Graded) -> tuple[str, str]:
-        """Return the dry run of having the API server write the object anew; "" where it would refuse."""
-        found = sought.found
+    def _heal(self, sought: Sought, graded: _Graded) -> tuple[Command, str]:
+        """Return the dry run of having the API server write the object anew; none where it would refuse."""
+        found, run = sought.found, self._run
         assert found is not None  # else no server was asked
         if graded.grade is not Grade.GOOD or graded.later_writes != 0:
-            return (
-                "",
-                "Save it soon: a restart of the server, or one deletion of an unreadable object, ends it.",
+            note = "Save it soon: a restart of the server, or one deletion of an unreadable object, ends it."
+        elif found.verdict.cause not in LOST_KEY | KMS_DOUBTS:
+            note = "Save it at once: a server forgets a value that was changed in etcd within 30 seconds."
+        elif not run.can_heal:
+            note = _NOT_SEEN
+        else:
+            return commands.heal([key_word(sought.key)]), (
+                "First save everything of its kind (etcdfix rescue); DIR is where that went. Restart no API server and "
+                "delete nothing before that. No write is lost."
             )
-        if found.verdict.cause not in LOST_KEY | KMS_DOUBTS:
-            return (
-                "",
-                "Save it at once: of a value that was changed in etcd, a server lets go within 30 seconds.",
-            )
-        if not self._again.can_heal:
-            return "", "What the live etcd holds now was not looked at: save it."
-        command = self._again.heal([key_word(sought.key)])
-        return command, (
-            "First save everything of its kind (etcdfix rescue); DIR is where that went. Restart no API server and "
-            "delete nothing before that. No write is lost."
-        )
+        return NO_COMMAND, note
 
     def _notes(self, sought: Sought, graded: _Graded, note: str) -> str:
-        granted = "" if self._again.told_of_encryption else GRANTED.strip()
-        leased = "It had a lease: restore says whether that still lives." if graded.copy.lease else ""
-        doubt = _COMPARE if graded.grade is Grade.DOUBTFUL else ""
-        gone = "What it owned may have been collected." if sought.found is None else ""
         proof = ""
         if graded.place.kind is not PlaceKind.BACKUP:
             if graded.proves_uid:
                 proof = f"Its revisions show that it is the same object ({acceptance(Rule.UNKNOWN_UID)})."
             elif graded.uid_fits is Fit.UNKNOWN:
                 proof = f"If it was the same object, add {acceptance(Rule.UNKNOWN_UID)}: nothing shows it."
-        return " ".join(part for part in (doubt, proof, note, leased, gone, granted) if part)
+        parts = (
+            "Compare it with what you know of the object before you put it back."
+            if graded.grade is Grade.DOUBTFUL
+            else "",
+            proof,
+            note,
+            "It had a lease: restore says whether that still lives." if graded.copy.lease else "",
+            "What it owned may have been collected." if sought.found is None else "",
+            "" if self._run.told_of_encryption else GRANTED.strip(),
+        )
+        return " ".join(part for part in parts if part)
 
     def _next(self, sought: Sought, copies: Sequence[SurvivingCopy]) -> Remedy | None:
         """Return what to do first: put the value right, or put back the best copy, or save it where nothing does."""
-        repair = repair_way(sought.found, self._again) if sought.found is not None else None
+        repair = repair_way(sought.found, self._run) if sought.found is not None else None
         if repair is not None:
             return repair.remedy
         best = next((copy for copy in copies if copy.grade is not Grade.UNUSABLE), None)
@@ -323,40 +316,25 @@ class Assessor:
         if best.later_writes != 0 and sought.found is not None and deletability_of(sought.found) in curable:
             return Remedy(
                 "See first how the present value is read again: with a copy, what was written later is lost",
-                Command(text=self._again.explain(sought.key)),
-                "",
+                commands.explain(sought.key),
             )
         if best.put_back:
-            return Remedy("Put back the best copy: a dry run first", Command(text=best.put_back), best.note)
-        return Remedy("Save the best copy", Command(text=best.save or best.see), best.note)
+            return Remedy("Put back the best copy: a dry run first", best.put_back, best.note)
+        return Remedy("Save the best copy", best.save or best.see, best.note)
 
     def _object(
         self, sought: Sought, now: _ObjectNow, copies: list[SurvivingCopy], left_out: int
     ) -> ObjectCopies:
-        found, layout = sought.found, self._layout
-        directory, shared = layout.locate(sought.key)
-        if found is not None:
-            directory, namespace, name = found.directory, found.namespace, found.name
-        else:
-            where = layout.split(sought.key, directory, shared, namespaced=directory.namespaced)
-            namespace, name = where.namespace, where.name
+        found = sought.found
         verdict = found.verdict if found is not None else None
-        stored = found.stored if found is not None else None
         return ObjectCopies(
             key=display(sought.key),
             key_base64=key_base64(sought.key),
-            group=directory.group,
-            resource=directory.resource,
-            namespace=namespace,
-            name=name,
             state=_state(sought),
             outcome=verdict.outcome if verdict is not None else None,
             cause=verdict.cause.value if verdict is not None and verdict.cause is not None else None,
             message=verdict.message if verdict is not None and not verdict.is_plain else "",
-            mod_revision=stored.mod_revision if stored is not None else None,
-            create_revision=stored.create_revision if stored is not None else None,
-            version=stored.version if stored is not None else None,
-            value_sha256=sought.value_sha256 or None,
+            mod_revision=found.stored.mod_revision if found is not None else None,
             uid=now.uid,
             good=sum(copy.grade is Grade.GOOD for copy in copies),
             doubtful=sum(copy.grade is Grade.DOUBTFUL for copy in copies),

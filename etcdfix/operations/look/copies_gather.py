@@ -15,7 +15,7 @@ import msgspec
 from etcdfix.examine import Examiner
 from etcdfix.model import Confidence, Outcome, StoredValue
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.report.copies_model import Fit
+from etcdfix.report.copies import Fit
 from etcdfix.scope import KeyRange
 from etcdfix.sources.mvcc import escape_key
 from etcdfix.storagekey import StorageCodec, display

@@ -18,7 +18,7 @@ from etcdfix.examine_all import Progress
 from etcdfix.model import Confidence
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Sought
-from etcdfix.report.copies_model import CopyPlace, Fit, PlaceKind
+from etcdfix.report.copies import CopyPlace, Fit, PlaceKind
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import Source
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind

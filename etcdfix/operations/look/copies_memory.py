@@ -18,7 +18,7 @@ from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.ask_memory import Pace, ServerMemory
 from etcdfix.operations.look.copies_gather import FoundCopy, Sought
 from etcdfix.operations.look.rescue import DEFAULT_PER_SECOND
-from etcdfix.report.copies_model import CopyPlace, Fit, PlaceKind
+from etcdfix.report.copies import CopyPlace, Fit, PlaceKind
 from etcdfix.storagekey import StorageCodec
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS

@@ -23,7 +23,7 @@ from etcdfix.remediation.backup.account import Account
 from etcdfix.remediation.backup.directory import FileKind, FoundFile, look_into
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.copies_model import CopyPlace, Fit, PlaceKind
+from etcdfix.report.copies import CopyPlace, Fit, PlaceKind
 from etcdfix.report.origin import shown_word
 from etcdfix.rescued import SavedObject, read_index, read_saved
 from etcdfix.sources.base import Source

@@ -9,9 +9,8 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import msgspec
 
 from etcdfix.report.compare import ComparisonReport
-from etcdfix.report.copies_model import CopiesReport
+from etcdfix.report.copies import CopiesReport
 from etcdfix.report.diff import ReportDiff
-from etcdfix.report.formats.of_lists import COPIES_FORMATS
 from etcdfix.report.impact import ImpactReport
 from etcdfix.report.namespace import NamespaceReport
 from etcdfix.report.orphans import OrphansReport
@@ -42,7 +41,7 @@ SAVED_KINDS: Final[Mapping[str, SavedKind]] = {
     "ImpactReport": SavedKind(ImpactReport, RENDERED),
     "NamespaceReport": SavedKind(NamespaceReport, RENDERED),
     "OrphansReport": SavedKind(OrphansReport, RENDERED),
-    "CopiesReport": SavedKind(CopiesReport, COPIES_FORMATS),
+    "CopiesReport": SavedKind(CopiesReport, RENDERED),
     "ComparisonReport": SavedKind(ComparisonReport, RENDERED),
     "ReportDiff": SavedKind(ReportDiff, RENDERED),
 }

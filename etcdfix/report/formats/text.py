@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from etcdfix.report.base import Aligned, fit
 from etcdfix.report.model import Header, ReportSource
 from etcdfix.sources.base import of_several_etcds
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import transformer_words
-
-if TYPE_CHECKING:  # half of all reports: only their names are needed here
-    from etcdfix.report.copies_model import CopiesReport
-
-    Report = CopiesReport
 
 _WIDEST = 72
 
@@ -27,19 +21,6 @@ def shown(value: object) -> str:
 def shown_transformer(transformer: str) -> str:
     """Return what a transformer is called, safe to print."""
     return shown(transformer_words(transformer))
-
-
-def introduction(report: Report) -> str:
-    """Return the line that says what was looked at."""
-    source = report.source
-    where = source.path if source.path is not None else ", ".join(source.endpoints or [])
-    parts = [
-        f"etcdfix {report.tool.version}",
-        f"{source.type} {shown(where)}",
-        f"revision {source.revision}",
-        f"kube-system uid {shown(source.kube_system_uid or 'unknown')}",
-    ]
-    return " · ".join(parts)
 
 
 def scan_introduction(header: Header, source: ReportSource) -> list[str]:
@@ -74,13 +55,6 @@ def scan_introduction(header: Header, source: ReportSource) -> list[str]:
         )
         lines.append(f"  not one revision: {why} ({steps})")
     return lines
-
-
-def incomplete(report: Report) -> Iterator[str]:
-    """Yield lines that say why a report is not everything; none for a complete one."""
-    if not report.complete:
-        yield "INCOMPLETE: this report did not see or could not decide everything."
-        yield from (f"  - {shown(reason)}" for reason in report.incomplete_reasons)
 
 
 def steps(entries: Iterable[tuple[str, str, str]]) -> Iterator[str]:

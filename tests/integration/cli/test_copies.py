@@ -47,7 +47,7 @@ def test_an_earlier_revision_goes_back_as_pasted(registry: Registry) -> None:
     key = registry.put("shop/web", CUT)
     ran = looked(registry, key.decode())
     assert ran.code == 0
-    assert ran.out.startswith("1 object (1 cannot be read): 1 with a good copy.\n")
+    assert ran.out.startswith(f"{key.decode()} is unreadable and has a good copy\n")
     (one,) = copies(registry, key.decode())["objects"]
     put_back(registry, one["copies"][0])
     assert registry.stored(key) == WHOLE

@@ -10,7 +10,7 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import no_progress
 from etcdfix.model import StoredValue
 from etcdfix.operations.same_history import history_of
-from etcdfix.report.copies_model import Fit
+from etcdfix.report.copies import Fit
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.objects import config_map

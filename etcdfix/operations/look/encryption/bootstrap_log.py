@@ -13,7 +13,7 @@ from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Confidence
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.encryption.bootstrap_values import LoggedValue
-from etcdfix.report.copies_model import Fit
+from etcdfix.report.copies import Fit
 from etcdfix.sources.base import Source
 
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.copies_model import (
+from etcdfix.report.copies import (
     CopiesReport,
+    CopyPlace,
     Fit,
     Grade,
     ObjectCopies,
     ObjectState,
     PlaceKind,
 )
-from etcdfix.report.formats.of_lists import COPIES_FORMATS
+from etcdfix.report.document import Table
+from etcdfix.report.render import FORMS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
@@ -40,6 +42,7 @@ from tests.support.objects import (
     provider,
     secret,
 )
+from tests.support.rendering import rendered
 
 CBC = configuration(provider("aescbc", key1=KEY_1), IDENTITY)
 LIVE = RepeatedOptions(source=("--endpoints", "10.0.0.1:2379"), reading=("--encryption-config", "c.yaml"))
@@ -83,8 +86,9 @@ def look(source: Source | RememberedEtcd, *words: str, **changes: Any) -> Copies
         **changes,
     )
     report = find_copies(source, request).report
-    for form in COPIES_FORMATS.values():
-        form(report, io.BytesIO(), 100)
+    for form in FORMS:
+        text = rendered(report, form)
+        assert form != "text" or len(text.splitlines()) <= 24
     return report
 
 
@@ -97,32 +101,31 @@ def places(one: ObjectCopies) -> list[tuple[PlaceKind, Grade]]:
     return [(copy.place, copy.grade) for copy in one.copies]
 
 
-def table(report: CopiesReport) -> str:
-    stream = io.BytesIO()
-    COPIES_FORMATS["table"](report, stream, 100)
-    return stream.getvalue().decode()
-
-
 def test_an_earlier_revision_of_an_unreadable_value() -> None:
     report = look(etcd_with(WHOLE, WHOLE, CUT))
     one = only(report)
     assert (one.state, one.good, one.cause) == (ObjectState.UNREADABLE, 2, "value-truncated")
     first, second = one.copies
     assert (first.mod_revision, first.later_writes, second.later_writes) == (5, 1, 2)
-    assert first.put_back.startswith("etcdfix restore --from-revision 5 /registry/secrets/shop/web")
-    assert "--replace-mod-revision 6" in first.put_back
-    assert first.put_back.endswith("--dry-run")
+    assert first.put_back.line(LIVE).startswith(
+        "etcdfix restore --from-revision 5 /registry/secrets/shop/web"
+    )
+    assert "--replace-mod-revision 6" in first.put_back.line(LIVE)
+    assert first.put_back.line(LIVE).endswith("--dry-run")
     assert (report.count, report.with_good_copy, report.without_copy) == (1, 1, 0)
     assert report.next == one.next
-    assert "1. GOOD: earlier revision" in table(report)
+    assert report.document().status.headline == f"{one.key} is unreadable and has a good copy"
+    told, *_ = report.document().sections
+    assert isinstance(told, Table)
+    assert [row[:3] for row in told.rows] == [("GOOD", "revision", 5), ("GOOD", "revision", 4)]
 
 
 @pytest.mark.parametrize("words", [(), ("secrets",), (KEY.decode(),), ("/registry/secrets/shop",)])
 def test_a_deleted_object_by_what_etcd_keeps_of_it(words: tuple[str, ...]) -> None:
     one = only(look(etcd_with(WHOLE, WHOLE, None), *words))
     assert (one.state, one.good, one.outcome) == (ObjectState.DELETED, 2, None)
-    assert one.copies[0].put_back.startswith("etcdfix restore --from-revision 5")
-    assert "--replace-mod-revision" not in one.copies[0].put_back
+    assert one.copies[0].put_back.line(LIVE).startswith("etcdfix restore --from-revision 5")
+    assert "--replace-mod-revision" not in one.copies[0].put_back.line(LIVE)
     assert one.copies[0].uid_fits is Fit.SAME
 
 
@@ -133,14 +136,14 @@ def test_of_two_deleted_objects_of_one_name_the_last_one_counts() -> None:
         (Grade.UNUSABLE, "u-1"),
     ]
     assert one.uid == "u-2"
-    assert one.copies[1].put_back == one.copies[1].save == one.copies[1].see == ""
+    assert not any((one.copies[1].put_back, one.copies[1].save, one.copies[1].see))
 
 
 def test_an_earlier_object_is_not_offered_for_an_unreadable_one_of_another_uid() -> None:
     """The later generation never read: nothing tells its uid, so the earlier one is doubtful at most."""
     one = only(look(etcd_with(web("u-1"), None, aescbc(web("u-2"))[:-5])))
     assert places(one) == [(PlaceKind.REVISION, Grade.DOUBTFUL)]
-    assert one.copies[0].put_back == ""
+    assert not one.copies[0].put_back
 
 
 def test_a_readable_value_is_told_where_it_is_named_alone() -> None:
@@ -148,9 +151,9 @@ def test_a_readable_value_is_told_where_it_is_named_alone() -> None:
     assert look(etcd).count == 0
     one = only(look(etcd, KEY.decode()))
     assert (one.state, one.good) == (ObjectState.READABLE, 1)
-    assert one.copies[0].put_back == ""
+    assert not one.copies[0].put_back
     assert "changed through the API" in one.copies[0].note
-    assert one.copies[0].save.startswith("etcdfix get")
+    assert one.copies[0].save.line(LIVE).startswith("etcdfix get")
 
 
 @pytest.mark.parametrize("value", [WHOLE, CUT], ids=["readable", "unreadable"])
@@ -197,11 +200,10 @@ class TestOlderSnapshots:
         assert places(one)[0] == (PlaceKind.SNAPSHOT, Grade.GOOD)
         newest, older = one.copies
         assert (newest.mod_revision, newest.later_writes, newest.uid_fits) == (5, 1, Fit.SAME)
-        assert f"--from-snapshot {old}" in newest.put_back
-        assert "--accept unlisted-source" in newest.put_back
-        assert older.put_back == ""
-        assert older.save.startswith(f"etcdfix get --snapshot {old} --revision 4")
-        assert "same history" in table(report)
+        assert f"--from-snapshot {old}" in newest.put_back.line(LIVE)
+        assert "--accept unlisted-source" in newest.put_back.line(LIVE)
+        assert not older.put_back
+        assert older.save.line(LIVE).startswith(f"etcdfix get --snapshot {old} --revision 4")
 
     def test_of_a_deleted_object_nothing_tells_whether_it_was_the_last(self, tmp_path: Path) -> None:
         etcd = etcd_with(WHOLE)
@@ -295,7 +297,7 @@ class TestOlderSnapshots:
         assert not report.complete
         assert not report.places[1].searched
         assert only(report).good == 1
-        assert "NOT LOOKED INTO" in table(report)
+        assert "NOT LOOKED INTO" in rendered(report)
 
     def test_a_key_whose_name_lies(self, tmp_path: Path) -> None:
         etcd = etcd_with(aescbc(secret("mallory")))
@@ -331,3 +333,29 @@ def test_values_without_a_configuration_are_counted_and_not_sought() -> None:
     assert report.count == 0
     assert not report.complete
     assert "1 value" in report.incomplete_reasons[0]
+
+
+def test_of_many_objects_the_best_copy_of_each_is_told_and_none_is_lost() -> None:
+    etcd = RememberedEtcd()
+    for number in range(30):
+        key = f"/registry/secrets/shop/web-{number:02}".encode()
+        etcd.put(key, aescbc(secret(f"web-{number:02}")))
+        etcd.put(key, CUT)
+    report = look(etcd)
+    assert report.document().status.headline == "30 of 30 objects have a good copy"
+    assert "and 22 more objects" in rendered(report)
+    assert report.next is not None
+    assert rendered(report).count(report.next.command.line(LIVE)) <= 1
+
+
+def test_hostile_words_are_safe() -> None:
+    evil = "\x1b]0;owned\x07\u202e"
+    report = look(etcd_with(WHOLE, CUT))
+    place = CopyPlace(kind=PlaceKind.SNAPSHOT, path=evil, searched=False, history=Fit.OTHER, detail=evil)
+    (one,) = report.objects
+    copy = msgspec.structs.replace(one.copies[0], grade=Grade.UNUSABLE, why=evil, path=evil, note=evil)
+    changed = msgspec.structs.replace(one, copies=[copy], uid=evil, left_out=1)
+    report = msgspec.structs.replace(report, places=[place], objects=[changed])
+    for form in FORMS:
+        assert not {"\x1b", "\x07", "\u202e"} & set(rendered(report, form))
+    assert "and 1 more older one" in rendered(report)

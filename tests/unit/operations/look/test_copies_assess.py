@@ -10,7 +10,7 @@ import pytest
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.copies_assess import Assessor
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought, digest_of
-from etcdfix.report.copies_model import CopyPlace, Fit, Grade, ObjectCopies, PlaceKind
+from etcdfix.report.copies import CopyPlace, Fit, Grade, ObjectCopies, PlaceKind
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RepeatedOptions
 from etcdfix.verdicts.causes import Cause
@@ -60,7 +60,7 @@ def grade(one: ObjectCopies) -> Grade:
     (found,) = one.copies
     assert (found.grade is Grade.GOOD) == (found.why == "")
     if found.grade is Grade.UNUSABLE:
-        assert found.see == found.save == found.put_back == ""
+        assert not any((found.see, found.save, found.put_back))
     return found.grade
 
 
@@ -110,11 +110,11 @@ def test_heal_is_for_what_is_as_new_as_a_value_of_a_lost_key(
 ) -> None:
     remembered = copy(mod_revision=mod_revision, outcome=None, create_revision=0, version=0, value_sha256="")
     (found,) = assess(remembered, kind=PlaceKind.API_SERVER, sought=present(cause)).copies
-    assert found.put_back.startswith("etcdfix heal") is heals
-    assert found.save == f"etcdfix rescue {KEY.decode()} --kubeconfig k --save-dir DIR --reveal"
+    assert found.put_back.line(LIVE).startswith("etcdfix heal") is heals
+    assert found.save.line(LIVE) == f"etcdfix rescue {KEY.decode()} --kubeconfig k --save-dir DIR --reveal"
     past = msgspec.structs.replace(LIVE, source=("--snapshot", "s.db"))
     (found,) = assess(remembered, kind=PlaceKind.API_SERVER, sought=present(cause), again=past).copies
-    assert found.put_back == ""
+    assert not found.put_back
 
 
 def test_two_uids_in_one_generation_tell_nothing() -> None:
@@ -132,7 +132,7 @@ def test_what_restore_will_ask_for_is_told(kind: PlaceKind) -> None:
     again = copy(uid="u-1", create_revision=4, path="wal", entry=3)
     (found,) = assess(again, kind=kind, sought=present(uid="")).copies
     assert found.grade is Grade.DOUBTFUL
-    assert "--accept unknown-uid" not in found.put_back  # a person says it, not we
+    assert "--accept unknown-uid" not in found.put_back.line(LIVE)  # a person says it, not we
     assert ("add --accept unknown-uid" in found.note) is (kind is PlaceKind.LOG)
 
 
@@ -154,21 +154,21 @@ def test_what_reads_is_told_behind_many_that_do_not() -> None:
 def test_a_value_that_may_read_again_is_cured_first(cause: Cause) -> None:
     one = assess(copy(), sought=present(cause))
     assert one.next is not None
-    assert one.next.command.text.startswith("etcdfix explain")
+    assert one.next.command.line(LIVE).startswith("etcdfix explain")
 
 
 def test_nothing_is_put_over_what_may_not_be_replaced() -> None:
     (found,) = assess(copy(newest=True), sought=present(Cause.KEY_RENAMED)).copies
-    assert found.put_back == ""
+    assert not found.put_back
     assert found.save
     (found,) = assess(copy(newest=True), sought=present(Cause.WRONG_KEY)).copies
     assert "declared lost" in found.note
     (found,) = assess(copy(newest=True)).copies
-    assert "--replace-mod-revision 20" in found.put_back
+    assert "--replace-mod-revision 20" in found.put_back.line(LIVE)
 
 
 def test_what_shows_the_object_where_restore_does_not_look_is_said() -> None:
     (found,) = assess(copy(newest=True, uid="u-1"), sought=present(uid="")).copies
-    assert "--accept unknown-uid" in found.put_back
+    assert "--accept unknown-uid" in found.put_back.line(LIVE)
     (found,) = assess(copy(newest=True)).copies
-    assert "--accept unknown-uid" not in found.put_back
+    assert "--accept unknown-uid" not in found.put_back.line(LIVE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.report.copies_model import Grade, ObjectState, PlaceKind
+from etcdfix.report.copies import Grade, ObjectState, PlaceKind
 from etcdfix.sources.kine import KineSource
 from etcdfix.text.commands import RepeatedOptions
 from tests.support.etcd_history import KUBE_SYSTEM
@@ -33,8 +33,8 @@ def test_rows_and_old_values(tmp_path: Path, release: Release) -> None:
     assert (one.state, one.mod_revision) == (ObjectState.UNREADABLE, broken)
     best = one.copies[0]
     assert (best.place, best.grade, best.mod_revision) == (PlaceKind.REVISION, Grade.GOOD, whole)
-    assert best.put_back == ""
-    assert best.save.startswith("etcdfix get --kine state.db --revision")
+    assert not best.put_back
+    assert best.save.line(KINE).startswith("etcdfix get --kine state.db --revision")
     assert "writes nothing to kine" in best.note
 
     kine = KineWriter(path, release)

@@ -12,7 +12,7 @@ from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.copies_model import CopiesReport
+from etcdfix.report.copies import CopiesReport
 from etcdfix.report.explain import ExplainReport
 from etcdfix.report.model import Finding, Remedy, Summary
 from etcdfix.scope import ScopeRequest

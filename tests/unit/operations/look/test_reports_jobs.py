@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,18 +16,16 @@ from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.formats.of_lists import COPIES_FORMATS
-from etcdfix.report.render import write
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RunOptions
 from tests.support.collecting import ALPHA
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, config_map, configuration, provider, secret
 from tests.support.pool_here import PoolHere
+from tests.support.rendering import rendered
 from tests.support.thorough import some
 
 JOBS = some([3, 2, 8], of=3)
@@ -60,7 +57,7 @@ class Asked(NamedTuple):
 def usage(asked: Asked) -> dict[str, Any]:
     request = UsageRequest(layout=StorageLayout(), configuration=asked.config)
     found = encryption_usage(asked.source, request, open_snapshot=lambda _: MemorySource(), **asked.how())
-    return shown({"json": written}, found.report)
+    return shown(found.report)
 
 
 def tried(asked: Asked) -> dict[str, Any]:
@@ -71,7 +68,7 @@ def tried(asked: Asked) -> dict[str, Any]:
         candidates=candidates,
         scope=ScopeRequest(asked.scope),
     )
-    return shown({"json": written}, try_candidates(asked.source, request, **asked.how()).report)
+    return shown(try_candidates(asked.source, request, **asked.how()).report)
 
 
 def copies(asked: Asked) -> dict[str, Any]:
@@ -81,17 +78,11 @@ def copies(asked: Asked) -> dict[str, Any]:
         scope=ScopeRequest(asked.scope),
         records=RecordPaths(audit_log=Path("/nonexistent/etcdfix/log")),
     )
-    return shown(COPIES_FORMATS, find_copies(asked.source, request, **asked.how()).report)
+    return shown(find_copies(asked.source, request, **asked.how()).report)
 
 
-def written(report: Any, stream: BinaryIO, _cap: int) -> None:
-    write(report, "json", stream, RunOptions())
-
-
-def shown(formats: Any, report: Any) -> dict[str, Any]:
-    stream = io.BytesIO()
-    formats["json"](report, stream, 100)
-    document: dict[str, Any] = json.loads(stream.getvalue())
+def shown(report: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(rendered(report, "json"))
     del document["generated_at"]
     return document
 

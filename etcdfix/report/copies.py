@@ -1,14 +1,31 @@
-"""The published shape of the surviving copies of objects (``etcdfix/v1``, kind ``CopiesReport``)."""
+"""The published shape of the surviving copies of objects (``etcdfix/v1``), and its document."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import islice
+from typing import ClassVar, Final
 
 import msgspec
 
 from etcdfix.model import Confidence, Outcome
+from etcdfix.report.document import (
+    CAP,
+    Cell,
+    Column,
+    Document,
+    Facts,
+    Kind,
+    Prose,
+    Section,
+    State,
+    Status,
+    Table,
+)
 from etcdfix.report.model import Remedy, Scope, SourcedReport
+from etcdfix.text.commands import Command
+from etcdfix.text.words import counted
 
 
 class PlaceKind(StrEnum):
@@ -80,6 +97,14 @@ class CopyPlace(msgspec.Struct, frozen=True, kw_only=True):
     history: Fit = Fit.UNKNOWN
     detail: str = ""
 
+    def words(self) -> str:
+        """Return what it is, with its history where that is not the same."""
+        return (
+            self.kind
+            if self.history is Fit.SAME or not self.path
+            else f"{self.kind} (history: {self.history})"
+        )
+
 
 class SurvivingCopy(msgspec.Struct, frozen=True, kw_only=True):
     """One copy of an object.
@@ -90,8 +115,6 @@ class SurvivingCopy(msgspec.Struct, frozen=True, kw_only=True):
         grade: What it is good for.
         why: What is not certain about it, or why it is unusable; "" for a good one.
         mod_revision: At which it was written; null for unknown.
-        create_revision: Of its generation; null for unknown.
-        version: How many times it had been written in its generation; null for unknown.
         confidence: How certain it is that the etcd key held it.
         lease: It had this lease, lower-case hex; null for none.
         outcome: Under today's configuration; null where it could not be examined.
@@ -116,8 +139,6 @@ class SurvivingCopy(msgspec.Struct, frozen=True, kw_only=True):
     grade: Grade
     why: str
     mod_revision: int | None
-    create_revision: int | None = None
-    version: int | None = None
     confidence: Confidence = Confidence.CERTAIN
     lease: str | None = None
     outcome: Outcome | None = None
@@ -131,10 +152,19 @@ class SurvivingCopy(msgspec.Struct, frozen=True, kw_only=True):
     value_sha256: str | None = None
     later_writes: int | None = None
     log_index: int | None = None
-    see: str = ""
-    save: str = ""
-    put_back: str = ""
+    see: Command = msgspec.field(default_factory=Command)
+    save: Command = msgspec.field(default_factory=Command)
+    put_back: Command = msgspec.field(default_factory=Command)
     note: str = ""
+
+    def row(self) -> tuple[Cell, ...]:
+        """Return it as a row of the table of copies."""
+        entry = f" entry {self.log_index}" if self.log_index else ""
+        command = self.put_back or self.save
+        return (
+            self.grade.upper(), f"{self.place}{entry}", self.mod_revision, self.later_writes, self.why or None,
+            self.path or None, self.note or None, command,
+        )  # fmt: skip
 
 
 class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +176,7 @@ class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
         outcome: Of the present value; null where there is none.
         cause: Likewise.
         message: What is wrong with it, in words; "" for nothing.
-        mod_revision: Of the present value; null where there is none. So are the next three.
+        mod_revision: Of the present value; null where there is none.
         uid: Of the object that stands there, or stood there last, where anything tells; else "".
         good: How many good copies there are.
         doubtful: How many doubtful ones.
@@ -157,24 +187,24 @@ class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     key_base64: str | None
-    group: str
-    resource: str
-    namespace: str
-    name: str
     state: ObjectState
     outcome: Outcome | None
     cause: str | None
     message: str
     mod_revision: int | None
-    create_revision: int | None
-    version: int | None
-    value_sha256: str | None
     uid: str
     good: int
     doubtful: int
     left_out: int
     next: Remedy | None
     copies: list[SurvivingCopy]
+
+    def row(self) -> tuple[Cell, ...]:
+        """Return it as a row of the table of objects."""
+        best = self.copies[0] if self.copies else None
+        grade = f"{best.grade}: {best.place}" if best is not None else "none"
+        lost = best.later_writes if best is not None else None
+        return (self.state, self.cause, grade, lost, self.key)
 
 
 class CopiesReport(SourcedReport, frozen=True, kw_only=True):
@@ -199,6 +229,8 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
         objects: In the order of their etcd keys.
     """
 
+    ROWS: ClassVar[str] = "objects"
+
     kind: str = "CopiesReport"
     scope: Scope
     places: list[CopyPlace]
@@ -216,3 +248,97 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
     complete: bool
     incomplete_reasons: list[str]
     objects: Sequence[ObjectCopies]
+
+    def document(self) -> Document:
+        """Return how many objects have a copy, what to do first, and the copies of one object or the best of each."""
+        first = list(islice(self.objects, CAP))
+        return Document(
+            status=Status(self._state(), self._headline(first)),
+            about=self.about(),
+            stakes=[text for text in (self.at_stake, self.do_not_restart) if text],
+            next=self.next.step() if self.next is not None else None,
+            sections=[*self._sections(first)],
+        )
+
+    def _state(self) -> State:
+        if not self.complete:
+            return State.INCOMPLETE
+        return State.FINDINGS if self.with_good_copy < self.count else State.OK
+
+    def _headline(self, first: Sequence[ObjectCopies]) -> str:
+        if not self.count:
+            return "Nothing is unreadable, and nothing is known to be deleted"
+        if self.count == 1:
+            (one,) = first
+            best = f"has a {one.copies[0].grade} copy" if one.good or one.doubtful else "has no copy"
+            return f"{one.key} is {one.state} and {best}"
+        without = f", {self.without_copy} have no copy" if self.without_copy else ""
+        doubtful = f", {self.with_doubtful_copy} a doubtful one" if self.with_doubtful_copy else ""
+        return f"{self.with_good_copy} of {self.count} objects have a good copy{doubtful}{without}"
+
+    def _sections(self, first: Sequence[ObjectCopies]) -> Iterator[Section]:
+        alone = self.count == 1
+        if not alone:
+            rows = [one.row() for one in first]
+            yield Table(columns=_OBJECTS, rows=rows, total=self.count, noun="object", brief=8)
+        yield Table(
+            title="Copies, the best first",
+            columns=_COPIES,
+            rows=[(*copy.row(), one.key) for one in first for copy in one.copies][:CAP],
+            total=sum(len(one.copies) + one.left_out for one in first),
+            noun="older one",
+            brief=4,
+            wide=not alone,
+        )
+        kinds = dict.fromkeys(place.words() for place in self.places if place.searched)
+        missed = [f"{place.kind} {place.path}".rstrip() for place in self.places if not place.searched]
+        more = f" and {len(missed) - 2} more" if len(missed) > 2 else ""
+        facts = [
+            ("looked into", ", ".join(kinds)),
+            ("NOT LOOKED INTO", ", ".join(missed[:2]) + more),
+            ("not named", self._not_named()),
+            ("left out", f"{counted(self.expired, 'deleted key')} with a lease" if self.expired else ""),
+        ]
+        yield Facts(facts=facts)
+        rows = [
+            (place.words(), "yes" if place.searched else "no", place.detail or None, place.path or None)
+            for place in self.places
+        ]
+        yield Table(title="Places", columns=_PLACES, rows=rows, noun="place", wide=True)
+        yield Prose(title="Not everything was seen", paragraphs=self.incomplete_reasons, wide=True)
+
+    def _not_named(self) -> str:
+        """Return the places that nobody named, where a copy is missing."""
+        if self.with_good_copy == self.count:
+            return ""
+        named = {place.kind for place in self.places}
+        able = (
+            _OPTIONS if self.source.type != "kine" else {PlaceKind.API_SERVER: _OPTIONS[PlaceKind.API_SERVER]}
+        )
+        return ", ".join(option for kind, option in able.items() if kind not in named)
+
+
+_OPTIONS: Final = {
+    PlaceKind.API_SERVER: "API servers (--kubeconfig FILE)",
+    PlaceKind.LOG: "etcd's log (--wal DIR)",
+    PlaceKind.SNAPSHOT: "older snapshots (--older-snapshot FILE)",
+}
+_OBJECTS: Final = (
+    Column("STATE"),
+    Column("CAUSE"),
+    Column("BEST COPY"),
+    Column("WRITES LOST", Kind.NUMBER),
+    Column("KEY", Kind.KEY),
+)
+_COPIES: Final = (
+    Column("GRADE"),
+    Column("WHERE"),
+    Column("REVISION", Kind.NUMBER),
+    Column("WRITES LOST", Kind.NUMBER),
+    Column("WHY", folds=True),
+    Column("PATH", wide=True),
+    Column("NOTE", folds=True, wide=True),
+    Column("COMMAND", Kind.COMMAND, wide=True),
+    Column("KEY", Kind.KEY, wide=True),
+)
+_PLACES: Final = (Column("PLACE"), Column("LOOKED INTO"), Column("RESULT", folds=True), Column("PATH"))

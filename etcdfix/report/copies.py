@@ -279,7 +279,8 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
     def _sections(self, first: Sequence[ObjectCopies]) -> Iterator[Section]:
         alone = self.count == 1
         if not alone:
-            rows = [one.row() for one in first]
+            best_first = sorted(first, key=lambda one: (not one.good, not one.doubtful))
+            rows = [one.row() for one in best_first]
             yield Table(columns=_OBJECTS, rows=rows, total=self.count, noun="object", brief=8)
         yield Table(
             title="Copies, the best first",

@@ -51,7 +51,7 @@ def test_a_cap_is_taken_for_a_table(command: Run, tmp_path: Path) -> None:
         (["impact", KEY], ["text", "json"]),
         (["namespace", "shop"], ["text", "json"]),
         (["orphans"], ["text", "json"]),
-        (["copies", KEY], ["table", "json", "yaml"]),
+        (["copies", KEY], ["text", "json", "yaml"]),
     ],
     ids=lambda words: words[0],
 )

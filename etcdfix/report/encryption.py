@@ -295,16 +295,14 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
         lost, losing, *others = (self.counts[one] for one in ConfigurationChange)
         told = [
             *([f"{counted(lost, 'value')} will become unreadable"] if lost else []),
-            *([f"{counted(losing, 'unreadable value')} will lose the key to repair them"] if losing else []),
+            *([f"{counted(losing, 'unreadable value')} will lose the key for a repair"] if losing else []),
         ]
         also = [f"{number} {name}" for number, name in zip(others, _ALSO, strict=True) if number]
-        compared = f"{counted(self.values, 'value')} compared: {', '.join(also) or 'nothing else changes'}"
-        lines, more = stakes(self.incomplete_reasons, [compared, *self.warnings])
+        of = f"With {self.new_config.path}, of {counted(self.values, 'value')}: {', '.join(also) or 'nothing else changes'}"
+        lines, more = stakes(self.incomplete_reasons, [of, *self.warnings])
         state = State.FINDINGS if self.loses else State.OK if self.complete else State.INCOMPLETE
         return Document(
-            status=Status(
-                state, f"{' and '.join(told) or 'No value becomes unreadable'} with {self.new_config.path}"
-            ),
+            status=Status(state, " and ".join(told) or "No value becomes unreadable"),
             about=self.about(),
             stakes=lines,
             next=self.next,

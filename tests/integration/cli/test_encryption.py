@@ -14,7 +14,6 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Registry
-from tests.support.collecting import ALPHA
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -28,9 +27,6 @@ from tests.support.objects import (
 )
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
-
-SNAPSHOT = ALPHA / "snapshot.db.gz"
-LIMITED = ("limited", "limited-password")
 
 
 class Rotation:
@@ -109,59 +105,6 @@ def test_what_was_written_after_the_compaction_counts(rotation: Rotation) -> Non
     _, report = rotation.run("usage", "--encryption-config", both)
     kept = {key["transformer"]: key["kept_revisions"] for key in report["keys"]}
     assert (kept["aesgcm/v1/old"], kept["aesgcm/v1/new"]) == (1, 1)
-
-
-@pytest.fixture(scope="module")
-def alpha(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
-    """A live etcd with the data of alpha, of which one user may read the storage prefix alone."""
-    server = start_etcd(snapshot=SNAPSHOT)
-    server.add_reader(LIMITED, "prefix", b"/registry/")
-    server.require_login(b"/elsewhere/")
-    return server
-
-
-OLDER = str(ALPHA / "write-cbc-key2.yaml")
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("usage", []),
-        ("what-if", ["--new", str(ALPHA / "config-rotated.yaml")]),
-        ("try", ["--candidate-config", OLDER]),
-    ],
-    ids=["usage", "what-if", "try"],
-)
-def test_live_is_as_the_snapshot_with_least_privilege(
-    alpha: EtcdServer, capfd: pytest.CaptureFixture[str], name: str, words: list[str]
-) -> None:
-    reports = []
-    for source in (
-        ["--snapshot", str(SNAPSHOT)],
-        ["--endpoints", alpha.endpoint, "--user", LIMITED[0], "--password", LIMITED[1]],
-    ):
-        capfd.readouterr()
-        config = ["--encryption-config", str(ALPHA / "config-lost.yaml"), "--no-kms"]
-        code = run(["encryption", name, *source, *config, *words, "-o", "json"])
-        document = json.loads(capfd.readouterr().out)
-        for field in ("source", "generated_at", "next"):
-            document.pop(field)
-        for group in document.get("groups", []):
-            group.pop("next")
-        reports.append((code, document))
-    said = "permission denied: keys outside /registry/ were not looked at"
-    (code, snapshot), (limited_code, live) = reports
-    if name == "try":
-        assert reports[0] == reports[1]
-        return
-    assert limited_code == (code or 3)
-    assert said in live["incomplete_reasons"]
-    live["incomplete_reasons"].remove(said)
-    assert live.pop("complete") is False
-    snapshot.pop("complete")
-    for key in live.get("keys", []):
-        key["reasons"] = [reason for reason in key["reasons"] if said not in reason]
-    assert snapshot == live
 
 
 def test_the_commands_of_try_run_as_they_are_pasted(registry: Registry, tmp_path: Path) -> None:

@@ -49,8 +49,7 @@ def etcdfix(capfd: pytest.CaptureFixture[str]) -> Run:
         (("encryption", "usage", *SOURCE), "json"),
         (("encryption", "try", *SOURCE, "--candidate-config", ROTATED), "json"),
         (("encryption", "what-if", *SOURCE, "--new", ROTATED), "junit"),
-        (("encryption", "lint", LOST), "json"),
-        (("encryption", "diff", LOST, ROTATED), "yaml"),
+        (("encryption", "check", LOST, ROTATED), "yaml"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value[:2]),
 )

@@ -298,8 +298,9 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
             *([f"{counted(losing, 'unreadable value')} will lose the key for a repair"] if losing else []),
         ]
         also = [f"{number} {name}" for number, name in zip(others, _ALSO, strict=True) if number]
-        of = f"With {self.new_config.path}, of {counted(self.values, 'value')}: {', '.join(also) or 'nothing else changes'}"
-        lines, more = stakes(self.incomplete_reasons, [of, *self.warnings])
+        of = f"With {self.new_config.path}, of {counted(self.values, 'value')}"
+        changed = f"{of}: {', '.join(also) or 'nothing else changes'}"
+        lines, more = stakes(self.incomplete_reasons, [changed, *self.warnings])
         state = State.FINDINGS if self.loses else State.OK if self.complete else State.INCOMPLETE
         return Document(
             status=Status(state, " and ".join(told) or "No value becomes unreadable"),

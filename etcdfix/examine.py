@@ -92,13 +92,18 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         layout: Storage prefix.
         configuration: The EncryptionConfiguration, None when none was given.
         kubernetes_minor: Release whose kinds count as registered, 36 for 1.36; None for every release known.
-        same_again: Options that a command must repeat to read them likewise.
+        run: Options of this run, for commands that read the same data in the same way.
     """
 
     layout: StorageLayout
     configuration: EncryptionConfiguration | None = None
     kubernetes_minor: int | None = None
-    same_again: RepeatedOptions = RepeatedOptions()
+    run: RepeatedOptions = RepeatedOptions()
+
+    @property
+    def same_again(self) -> RepeatedOptions:
+        """Return ``run``. It goes."""
+        return self.run
 
 
 class Examiner:

@@ -191,6 +191,6 @@ def reconcile(
         syslog=syslog,
         was_healed=heal_proof(inputs),
     )
-    run = inputs.same_again()
+    run = inputs.run_options()
     show_change(settled_report(settled, run), output, run)
     return settled.exit_code

@@ -69,7 +69,7 @@ class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def again(self) -> RepeatedOptions:
         """What a command must repeat."""
-        return self.inputs.same_again(api=self.api, places=self.request["record_paths"])
+        return self.inputs.run_options(api=self.api, places=self.request["record_paths"])
 
 
 def request_fields(options: dict[str, Any], inputs: Inputs, api: APIAccess | None) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def command(
                     plugins=plugins,
                     progress=progress_of(source),
                 )
-        place.show(result.report, request.same_again)
+        place.show(result.report, request.run)
     return _exit_code(result, request)
 
 

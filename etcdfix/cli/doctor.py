@@ -93,7 +93,7 @@ def command(
             progress=progress_of,
             jobs=jobs,
         )
-        place.show(result.report, request.same_again)
+        place.show(result.report, request.run)
     return _exit_code(result)
 
 

@@ -64,7 +64,7 @@ def command(*, word: str, output: str, output_file: Path | None, **options: Any)
             opened.source, request, plugins=opened.plugins, progress=progress_of(opened.source)
         )
         report = opened.kept(result.report, result.problems, result.ended)
-        opened.place.show(report, request.same_again)
+        opened.place.show(report, request.run)
     return result.ended.exit_code if result.ended is not None else _exit_code(report)
 
 

@@ -138,7 +138,7 @@ def command(
                     say("--reveal: the contents of Secrets are shown, unmasked")
                 where: Output = Documents(stream, many=wanted.many, json=form == "json")
             else:
-                where = Listing(stream, form, request.same_again, wanted.types)
+                where = Listing(stream, form, request.run, wanted.types)
             result = run_get(source, request, where, told=lines.of, plugins=plugins)
         stream.flush()
         lines.end(result, source)

@@ -140,7 +140,7 @@ def _run(
     keys = (named(),) if report is None else tuple(report.findings)
     api = api_access(options)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
-    again = account.run = inputs.same_again(api=api, places=record_paths(options))
+    again = account.run = inputs.run_options(api=api, places=record_paths(options))
     for problem in report.problems if report is not None else ():
         say(f"warning: the report is not of everything: {problem}")
 

@@ -102,7 +102,7 @@ def command(
                 opened.source, request, plugins=opened.plugins, progress=progress, log=log
             )
         report = opened.kept(result.report, result.problems, result.ended)
-        opened.place.show(report, request.same_again)
+        opened.place.show(report, request.run)
     if result.ended is not None:
         return result.ended.exit_code
     if not report.complete:

@@ -78,7 +78,7 @@ def command(
         found, report = report_on(found, partial(impact_report, key=etcd_key, policy=policy))
         if report is None:
             _not_found(found, etcd_key)
-        opened.place.show(report, opened.request.same_again)
+        opened.place.show(report, opened.request.run)
     say_incomplete(report.incomplete_reasons)
     undetermined = report.finding is not None and report.finding.outcome == "undetermined"
     healthy = report.finding is not None and report.finding.outcome in {"readable", "not-an-object"}

@@ -61,7 +61,7 @@ def command(*, name: str, output: str, output_file: Path | None, jobs: Jobs, **o
         found, report = report_on(found, partial(namespace_report, name=name))
         if report is None:
             _not_found(found, name)
-        opened.place.show(report, opened.request.same_again)
+        opened.place.show(report, opened.request.run)
     say_incomplete(report.incomplete_reasons)
     return exit_code(found, complete=report.complete, findings=has_findings(report))
 

@@ -40,6 +40,6 @@ def command(*, output: str, output_file: Path | None, jobs: Jobs, **options: Any
     with open_cluster(options, output_file, output) as opened:
         found = opened.look_at_all(lambda _found: False, jobs)
         found, report = report_on(found, orphans_report)
-        opened.place.show(report, opened.request.same_again)
+        opened.place.show(report, opened.request.run)
     say_incomplete(report.incomplete_reasons)
     return exit_code(found, complete=report.complete, findings=bool(report.groups))

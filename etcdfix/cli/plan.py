@@ -119,7 +119,7 @@ def command(*, from_report: Path, output: str, output_file: Path | None, jobs: J
             "--salvage: what was salvaged is never a source for changes, so nothing is planned from it",
             hint="plan from a scan of the live etcd, or of a whole snapshot",
         )
-    again = inputs.same_again()
+    again = inputs.run_options()
     # A deletion refuses any plan but one of the newest revision of a live etcd.
     reusable = output == "json" and inputs.file is None and not inputs.revision
     inputs_used = (*read_files(inputs), from_report)

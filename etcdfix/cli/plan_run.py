@@ -191,7 +191,7 @@ def _run(
     api = api_access(options)
     keys = tuple(plan_key(entry) for entry in run.plan.entries)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
-    again = account.run = inputs.same_again(api=api, places=record_paths(options))
+    again = account.run = inputs.run_options(api=api, places=record_paths(options))
     with open_cluster(inputs, configuration_of, say=say) as cluster:
         account.request = RunRequest(
             plan_file=account.plan_file,

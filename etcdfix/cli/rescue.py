@@ -170,7 +170,7 @@ def command(
                 targets=targets,
                 report=report,
                 afterwards=Afterwards(
-                    run=_inputs_of(report, etcd_prefix).same_again(api=api, places=places),
+                    run=_inputs_of(report, etcd_prefix).run_options(api=api, places=places),
                     report=str(from_report or ""),
                     keys=tuple(map(key_word, named)),
                 ),

@@ -102,7 +102,7 @@ class Inputs(msgspec.Struct, frozen=True):
         files = (self.connection.get(name) for name in ("cacert", "cert", "key_file"))
         return [Path(file) for file in files if file]
 
-    def same_again(
+    def run_options(
         self, *, api: APIAccess | None = None, places: RecordPaths | None = None
     ) -> RepeatedOptions:
         """Return the options that a command in a remedy must repeat; a password is never among them.
@@ -169,12 +169,12 @@ class Inputs(msgspec.Struct, frozen=True):
         api: APIAccess | None = None,
         places: RecordPaths | None = None,
     ) -> dict[str, Any]:
-        """Return the fields of every request that says how values are read; see :meth:`same_again`."""
+        """Return the fields of every request that says how values are read; see :meth:`run_options`."""
         return {
             "layout": StorageLayout(self.etcd_prefix),
             "configuration": configuration,
             "kubernetes_minor": self.kubernetes_minor,
-            "same_again": self.same_again(api=api, places=places),
+            "run": self.run_options(api=api, places=places),
         }
 
 

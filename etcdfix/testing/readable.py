@@ -114,7 +114,7 @@ def assert_all_readable(
         raise KeyboardInterrupt  # it was told to end, and so is whoever runs the tests
     incomplete = list(_incomplete(result))
     if found.count or incomplete:
-        lines = _lines(found, incomplete, result.summary, request.same_again)
+        lines = _lines(found, incomplete, result.summary, request.run)
         raise NotAllReadable("\n".join(lines), found.kept, incomplete)
     return result.summary
 

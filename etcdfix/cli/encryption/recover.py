@@ -131,7 +131,7 @@ def command(
             report, ended = try_recovered(
                 source, request, found, saved=saved, plugins=plugins, progress=progress_of(source)
             )
-        place.show(report, request.same_again)
+        place.show(report, request.run)
     say_incomplete(report.incomplete_reasons)
     if ended is not None:
         return ended.exit_code

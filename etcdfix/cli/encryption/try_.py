@@ -109,7 +109,7 @@ def command(
         whole, report = tried.whole, tried.report
         if not whole.below_prefix:
             nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
-        place.show(report, request.same_again)
+        place.show(report, request.run)
     say_incomplete(report.incomplete_reasons)
     if whole.ended is not None:
         return whole.ended.exit_code

@@ -211,7 +211,7 @@ def compare_sources(
             method="keys",
             hashes=_NOT_ASKED,
             warnings=warnings,
-            advice=time_advice(differences, earlier_path, live=not request.same_again.of_a_file),
+            advice=time_advice(differences, earlier_path, live=not request.run.of_a_file),
             reasons=list(walked.problems),
             limited_to=later.describe().limited_to,
         ),

@@ -140,7 +140,7 @@ def find_copies(
     problems = [*source.problems, *ending.problems, *ending.lost, *look.problems, *search.problems]
     if ended is not None:
         problems.append(f"{ended.reason} before the end")
-    assessor = Assessor(search.places, request.same_again, request.layout, source.describe().revision)
+    assessor = Assessor(search.places, request.run, request.layout, source.describe().revision)
     report = _report(source, request, uid, look, search, assessor, problems)
     empty = look.nothing_there and not any(one.copies for one in report.objects)
     sample = islice(source.current(b""), _SAMPLE) if empty else ()
@@ -212,7 +212,7 @@ class _Look:
         self._only_keys = only_keys
         self.gathered = Gathered()
         self.problems: list[str] = []
-        self.stakes = Stakes(past=request.same_again.of_the_past or self._file)
+        self.stakes = Stakes(past=request.run.of_the_past or self._file)
         self.unconfigured = 0
         self.expired = 0
         self.nothing_there = False

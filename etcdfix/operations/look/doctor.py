@@ -185,7 +185,7 @@ class _Visit:
     def result(self) -> DoctorResult:
         """Return what was found."""
         states = [check.state for check in self._checks]
-        warning = keep_memory(past=self._request.same_again.of_the_past)
+        warning = keep_memory(past=self._request.run.of_the_past)
         warned = any(check.next_step.startswith(warning) for check in self._checks)
         report = DoctorReport(
             tool=TOOL,
@@ -321,12 +321,12 @@ class _Visit:
             prefix=request.layout.prefix,
             limited_to=source.describe().limited_to,
             no_encryption=request.no_encryption,
-            past=request.same_again.of_the_past,
+            past=request.run.of_the_past,
         )
         yield from check_plugins(
             request.configuration,
             self._plugins.reports() if self._plugins is not None else None,
-            past=request.same_again.of_the_past,
+            past=request.run.of_the_past,
         )
 
     def _shown_source(self) -> ReportSource:
@@ -334,11 +334,7 @@ class _Visit:
             return shown_source(self._source.describe(), self._uid)
         connection = self._request.connection
         return ReportSource(
-            type="etcd"
-            if connection is not None
-            else "kine"
-            if self._request.same_again.of_kine
-            else "snapshot",
+            type="etcd" if connection is not None else "kine" if self._request.run.of_kine else "snapshot",
             path=None if connection is not None else shown_word(self._request.file),
             endpoints=list(map(shown_word, connection.endpoints)) if connection is not None else None,
             revision=0,

@@ -237,7 +237,7 @@ def _report(
     problems: list[str],
     ended: EndedEarly | None,
 ) -> ExplainReport:
-    again = with_what_it_keeps(request.same_again, source)
+    again = with_what_it_keeps(request.run, source)
     reasons = list(problems)
     if found.verdict.outcome is Outcome.UNDETERMINED:
         reasons.append(f"undetermined: {found.verdict.message}")
@@ -350,7 +350,7 @@ def _gone(
             configuration=request.configuration,
             kubernetes_minor=request.kubernetes_minor,
             key=request.key,
-            same_again=request.same_again,
+            run=request.run,
         ),
         plugins=plugins,
         progress=progress,
@@ -390,4 +390,4 @@ def _kept_of_history(history: HistoryReport, request: ExplainRequest) -> KeptRev
 def _when_gone(history: HistoryReport, request: ExplainRequest) -> list[Remedy]:
     copies = commands.copies(key_word(request.key), options=(Part.OTHER_PLACES,))
     ways = [history.next] if history.next is not None else []
-    return [*ways, other_copies(copies.line(request.same_again)).remedy]
+    return [*ways, other_copies(copies.line(request.run)).remedy]

@@ -96,7 +96,7 @@ class Gathering:
         self._source = source
         self._examiner = examiner
         self._searched: Counter[KeyName] = Counter()
-        live = not request.same_again.of_a_file
+        live = not request.run.of_a_file
         self._readable = ReadableRevisions.of_many(source, examiner, live=live)
         self.readable_revisions = 0
         self.readable_not_sought = 0
@@ -104,7 +104,7 @@ class Gathering:
         self._trees: dict[bytes, bool] = {}
         namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
         self.tally = Tally(
-            past=request.same_again.of_the_past or source.describe().type != "etcd",
+            past=request.run.of_the_past or source.describe().type != "etcd",
             max_causes=request.max_causes,
             list_prefix=_list_prefix(request.layout, namespace),
         )
@@ -116,7 +116,7 @@ class Gathering:
         self._reporter = reporter
         self._held: Spool[_Waiting] = Spool(_Waiting)
         self.out_of_order = False
-        self._losses = KeyLosses(request.same_again)
+        self._losses = KeyLosses(request.run)
         # From the first finding on that may belong to a lost key: whether it is lost is known at the end.
         self._undecided: Spool[_Waiting] = Spool(_Waiting)
         self._deciding = True
@@ -291,13 +291,13 @@ class Gathering:
         stake = stake_of(found)
         saved = None
         if readable is not None:
-            saved = readable_way(found, readable, self._request.same_again, refused=True).remedy
+            saved = readable_way(found, readable, self._request.run, refused=True).remedy
         if stake is not None:
             self._losses.add(found, places, stake, saved)
 
     def _held_of(self, found: Examination, readable: ReadableRevision | None, *, baseline: bool) -> _Held:
         """Return a finding with the remedies of its value alone, whoever else fails."""
-        again = self._request.same_again
+        again = self._request.run
         ways = ways_out(found, again, readable=readable)
         of_many = ways
         if readable is not None:

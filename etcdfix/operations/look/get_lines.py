@@ -40,7 +40,7 @@ class Lines:
         quiet: bool = False,
     ) -> None:
         self._request, self._say, self._next, self._quiet = request, say, say_next, quiet
-        self._again = request.same_again
+        self._again = request.run
         self._count = 0
         self._stakes = Stakes(past=self._again.of_the_past)
 

@@ -115,7 +115,7 @@ def look_into_history(
             kept=frozenset(gathered.kept),
             now=gathered.now,
             object_now=gathered.object_now,
-            run=request.same_again,
+            run=request.run,
             most=request.most,
         )
     problems = [*source.problems, *lost, *(log.problems if log is not None else ())]
@@ -146,7 +146,7 @@ def _report(
     problems: list[str],
     logged: HistoryLog | None,
 ) -> HistoryReport:
-    key, again = request.key, request.same_again
+    key, again = request.key, request.run
     last = gathered.last
     reasons = list(problems)
     if gathered.undetermined:
@@ -196,7 +196,7 @@ def _next(gathered: Revisions, revisions: list[HistoryRevision], request: Histor
         put_back = "put back the newest revision that reads: a dry run first"
         action = put_back.capitalize() if now is not None else f"If it should not be gone, {put_back}"
         return Remedy(action, newest.restore, newest.restore_note)
-    if newest is not None and (now is None or request.same_again.of_kine):
+    if newest is not None and (now is None or request.run.of_kine):
         return Remedy(
             "Save the newest revision that reads, before it is compacted", newest.save, newest.restore_note
         )
@@ -419,7 +419,7 @@ class Revisions:
 
     def _restore(self, entry: _Entry, same: bool | None) -> tuple[Command, str]:
         """Return what puts a readable value back, no command where nothing does; and what to know, or why not."""
-        told, run, key, now = entry.told, self._request.same_again, self._request.key, self.now
+        told, run, key, now = entry.told, self._request.run, self._request.key, self.now
         granted = "" if run.told_of_encryption else GRANTED.strip()
         why = self._why_not(told, same)
         if why:
@@ -447,7 +447,7 @@ class Revisions:
 
     def _why_not(self, told: HistoryRevision, same: bool | None) -> str:
         """Return why a revision cannot be put back, whatever stands at its key now; "" for nothing."""
-        run = self._request.same_again
+        run = self._request.run
         if run.of_kine:
             return "etcdfix writes nothing to kine: save it, and put it back through an API server"
         if run.of_a_file:

@@ -86,9 +86,7 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
     elsewhere = sum(index.unreadable_by_path().values()) - index.unreadable(node)
     undetermined = cluster.undetermined - unjudged
     groups = by_role(found.users).items()
-    stakes = stakes_of(
-        [examined] if examined is not None else [], past=cluster.request.same_again.of_the_past
-    )
+    stakes = stakes_of([examined] if examined is not None else [], past=cluster.request.run.of_the_past)
     return ImpactReport(
         **cluster.origin()
         | same_fields(found, ImpactReport)
@@ -108,7 +106,7 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
             "remedies": _remedies(
                 found,
                 finding,
-                cluster.request.same_again,
+                cluster.request.run,
                 unserved=_unserved(cluster, node),
                 deletion=deletion,
             ),
@@ -125,7 +123,7 @@ def _ways_out(cluster: ClusterIndex, found: Assessment, examined: Examination) -
         readable = ReadableRevisions(cluster.source, cluster.examiner).of(examined).revision
     return ways_out(
         examined,
-        cluster.request.same_again,
+        cluster.request.run,
         readable=readable,
         breaking=found.risk is Risk.CLUSTER_BREAKING,
     )

@@ -121,7 +121,7 @@ def index_cluster(
     """
     examiner = Examiner.of_cluster(source, request, plugins)
     cluster = examiner.kube_system_uid(source)
-    request = msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source))
+    request = msgspec.structs.replace(request, run=with_what_it_keeps(request.run, source))
     builder = IndexBuilder(examiner, source)
     kept = _Kept()
     keys = KeyCounter()

@@ -69,7 +69,7 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     reasons = cluster.incomplete_reasons(undetermined)
     named = _state(state)
     plan = NamespacePlan(cluster, state, stuck=named == "stuck")
-    stakes = stakes_of(plan.examined(), past=cluster.request.same_again.of_the_past)
+    stakes = stakes_of(plan.examined(), past=cluster.request.run.of_the_past)
     return NamespaceReport(
         **origin
         | same_fields(state, NamespaceReport)

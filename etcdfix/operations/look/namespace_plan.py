@@ -81,7 +81,7 @@ class NamespacePlan:
     def __init__(self, cluster: ClusterIndex, state: NamespaceState, *, stuck: bool) -> None:
         self._cluster = cluster
         self._index = cluster.index
-        self._run = cluster.request.same_again
+        self._run = cluster.request.run
         self._state = state
         self._stuck = stuck
         self._readable = ReadableRevisions(cluster.source, cluster.examiner)

@@ -125,7 +125,7 @@ def build_plan(
         SourceError: The source cannot be read.
     """
     begun = now()
-    request = msgspec.structs.replace(request, same_again=with_what_it_keeps(request.same_again, source))
+    request = msgspec.structs.replace(request, run=with_what_it_keeps(request.run, source))
     report = request.report
     uid = examiner.kube_system_uid(source)
     _check_same(report, uid, request, examiner)
@@ -186,7 +186,7 @@ def build_plan(
             named = f" {quote_command(['--plan', request.plan_file])}" if request.plan_file and uid else ""
             write = _Writer(
                 index, source, examiner, reader, neighbours, keys, request, has_earlier, readable,
-                request.same_again.delete, named,
+                request.run.delete, named,
             )  # fmt: skip
             entries = in_order(drafts(write))
         except KeyboardInterrupt as exc:
@@ -205,8 +205,8 @@ def build_plan(
     if ended is not None:
         problems.append(f"{ended.reason} before the end")
         on_ended(ended)
-    published_groups = groups.published(keys, request.same_again)
-    steps = steps_for(entries, published_groups, shown_word(report.path), request.same_again)
+    published_groups = groups.published(keys, request.run)
+    steps = steps_for(entries, published_groups, shown_word(report.path), request.run)
     plan = DeletionPlan(
         api_version=API_VERSION,
         kind=PLAN_KIND,
@@ -395,7 +395,7 @@ class _Writer(msgspec.Struct, frozen=True):
             found = broken.found
             doubts = self.keys.doubts_about(found)
             needed = needed_for(found, doubts)
-            refused = _advice(found, doubts, needed, self.request.same_again) if needed.refused else ""
+            refused = _advice(found, doubts, needed, self.request.run) if needed.refused else ""
             terms = _Terms(_needs(found, needed), refused)
             if broken.kind is not None:
                 self.terms_of_kind[broken.kind] = terms
@@ -411,7 +411,7 @@ class _Writer(msgspec.Struct, frozen=True):
         if not command:
             return ""
         possible = found.verdict.damage is Damage.POSSIBLE
-        asking = f" {quote_command(self.request.same_again.asking)}" if possible else ""
+        asking = f" {quote_command(self.request.run.asking)}" if possible else ""
         return f"{command} --expect-mod-revision {found.stored.mod_revision}{asking}{self.naming_plan}"
 
 

@@ -116,8 +116,8 @@ def run_scan(
         examiner = Examiner.of_cluster(source, request, plugins)
         scope, ranges = resolved(request.scope, examiner, source)
         cluster = examiner.kube_system_uid(source)
-        again = with_what_it_keeps(request.same_again, source)
-        request = msgspec.structs.replace(request, scope=scope, same_again=again)
+        again = with_what_it_keeps(request.run, source)
+        request = msgspec.structs.replace(request, scope=scope, run=again)
         denied: list[bytes] = []
         reporter.begin(_header(source, request, cluster))
         with contextlib.closing(Gathering(source, examiner, request, reporter)) as gathering:
@@ -166,7 +166,7 @@ def run_scan(
         summary,
         first,
         request.scope.words,
-        request.same_again,
+        request.run,
         whole=not (unseen or problems),
         prefixes=None if below else suggested,
         elsewhere=elsewhere,
@@ -199,7 +199,7 @@ def run_scan(
         new=gathering.new,
         problems=problems,
         prefix=prefix,
-        revision=request.same_again.revision,
+        revision=request.run.revision,
         below_prefix=below,
         nothing_named_exists=named,
         suggested_prefixes=suggested,

@@ -267,7 +267,7 @@ def test_a_command_for_later_repeats_the_snapshot_and_how_it_was_read() -> None:
         "--snapshot", "s.db", "--revision", "7", "--etcd-prefix", "/x", "--encryption-config", "e.yaml",
         "--kubernetes-version", "v1.30.3",
     )  # fmt: skip
-    assert inputs.same_again() == RepeatedOptions(
+    assert inputs.run_options() == RepeatedOptions(
         source=("--snapshot", "s.db", "--revision", "7"),
         layout=("--etcd-prefix", "/x"),
         reading=("--encryption-config", "e.yaml", "--kubernetes-version", "1.30"),
@@ -279,7 +279,7 @@ def test_a_command_for_later_repeats_the_connection_and_never_a_password() -> No
         "--endpoints", "a:1,b:2", "--cacert", "ca", "--cert", "c", "--key", "k", "--user", "root:letmein",
         "--password", "letmein-too", "--insecure-skip-tls-verify",
     )  # fmt: skip
-    again = inputs.same_again()
+    again = inputs.run_options()
     assert again.source == (
         "--endpoints", "a:1,b:2", "--cacert", "ca", "--cert", "c", "--key", "k", "--user", "root",
         "--insecure-skip-tls-verify",
@@ -289,11 +289,11 @@ def test_a_command_for_later_repeats_the_connection_and_never_a_password() -> No
 
 
 def test_a_command_for_later_has_nothing_to_repeat_by_default() -> None:
-    assert gather().same_again() == RepeatedOptions()
+    assert gather().run_options() == RepeatedOptions()
 
 
 def test_what_the_manifest_said_is_repeated(manifest: str) -> None:
-    again = gather("--manifest", manifest).same_again()
+    again = gather("--manifest", manifest).run_options()
     assert again.source[:2] == ("--endpoints", "https://10.0.0.1:2379,https://10.0.0.2:2379")
     assert again.layout == ("--etcd-prefix", "/kubernetes.io")
     assert again.reading == ("--encryption-config", "/enc/config.yaml", "--kubernetes-version", "1.30")

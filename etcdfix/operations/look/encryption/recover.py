@@ -212,7 +212,7 @@ def try_recovered(
             layout=request.layout,
             configuration=request.configuration,
             kubernetes_minor=request.kubernetes_minor,
-            same_again=request.same_again,
+            run=request.run,
             candidates=candidates,
             scope=request.scope,
         )

@@ -425,7 +425,7 @@ class _Against:
                 if not reason.startswith("undetermined")
             ),
         ]
-        if request.same_again.revision:
+        if request.run.revision:
             self._everywhere.append("an older revision was read, named by --revision")
         if request.main_not_read:
             self._everywhere.append(MAIN_NOT_READ)

@@ -143,7 +143,7 @@ def what_if(
         next=_next(
             changes,
             write_keys,
-            request.same_again,
+            request.run,
             comparing.losing,
             judged=not comparing.not_judged_today,
         ),

@@ -48,7 +48,7 @@ def request(*words: str) -> CompareRequest:
         layout=LAYOUT,
         configuration=CONFIG,
         scope=ScopeRequest(words),
-        same_again=RepeatedOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml")),
+        run=RepeatedOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml")),
     )
 
 

@@ -81,7 +81,7 @@ def look(source: Source | RememberedEtcd, *words: str, **changes: Any) -> Copies
         layout=StorageLayout(),
         configuration=changes.pop("configuration", CBC),
         scope=ScopeRequest(words),
-        same_again=changes.pop("again", LIVE),
+        run=changes.pop("again", LIVE),
         records=changes.pop("records", RecordPaths(audit_log=NOWHERE / "log")),
         **changes,
     )

@@ -78,7 +78,7 @@ def get(
     request = GetRequest(layout=StorageLayout(), wanted=wanted, configuration=config, **more)
     where: Output = Documents(stream, many=wanted.many, json=output == "json")
     if output == "text":
-        where = Listing(stream, output, request.same_again, wanted.types)
+        where = Listing(stream, output, request.run, wanted.types)
     result = run_get(source, request, where, told=lambda shown, _written, _readable: seen.append(shown))
     return stream.getvalue().decode(), result, seen
 

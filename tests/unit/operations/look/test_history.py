@@ -45,9 +45,7 @@ def web(uid: str = "u-1", **data: str) -> bytes:
 
 def look(source: MemorySource, again: RepeatedOptions = LIVE, **changes: Any) -> HistoryResult:
     config: EncryptionConfiguration = changes.pop("configuration", CBC)
-    request = HistoryRequest(
-        layout=StorageLayout(), configuration=config, key=KEY, same_again=again, **changes
-    )
+    request = HistoryRequest(layout=StorageLayout(), configuration=config, key=KEY, run=again, **changes)
     return look_into_history(source, request)
 
 

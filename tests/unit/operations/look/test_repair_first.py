@@ -50,17 +50,13 @@ def flipped(value: bytes, bit: int) -> bytes:
 
 def scanned(holds: dict[str, bytes], config: EncryptionConfiguration, *words: str) -> tuple[Finding, Summary]:
     reporter = CollectingReporter()
-    request = ScanRequest(
-        layout=StorageLayout(), configuration=config, scope=ScopeRequest(words), same_again=LIVE
-    )
+    request = ScanRequest(layout=StorageLayout(), configuration=config, scope=ScopeRequest(words), run=LIVE)
     summary = run_scan(MemorySource(holds), request, reporter).summary
     return reporter.findings[TARGET], summary
 
 
 def explained(holds: dict[str, bytes], config: EncryptionConfiguration) -> ExplainReport:
-    request = ExplainRequest(
-        layout=StorageLayout(), configuration=config, key=TARGET.encode(), same_again=LIVE
-    )
+    request = ExplainRequest(layout=StorageLayout(), configuration=config, key=TARGET.encode(), run=LIVE)
     report = explain_key(MemorySource(holds), request).report
     assert report is not None
     return report
@@ -71,7 +67,7 @@ def copied(holds: dict[str, bytes], config: EncryptionConfiguration, *words: str
         layout=StorageLayout(),
         configuration=config,
         scope=ScopeRequest(words),
-        same_again=LIVE,
+        run=LIVE,
         records=RecordPaths(audit_log=NOWHERE / "log"),
     )
     return find_copies(MemorySource(holds), request).report

@@ -140,7 +140,7 @@ def test_a_source_lost_midway_still_gives_a_report(after: int) -> None:
 def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | None) -> None:
     holds = {"/registry/configmaps/shop/x": b'{"kind":"Thing","apiVersion":"v1","metadata":{}}'}
     reading = ("--kubernetes-version", f"1.{minor}") if minor is not None else ()
-    reporter, _result = scan(holds, kubernetes_minor=minor, same_again=RepeatedOptions(reading=reading))
+    reporter, _result = scan(holds, kubernetes_minor=minor, run=RepeatedOptions(reading=reading))
     (finding,) = reporter.findings.values()
     assert finding.cause == "kind-not-registered"
     assert any("--kubernetes-version X.Y" in r.command.text for r in finding.remedies) is (minor is None)

@@ -56,7 +56,7 @@ def scan(
         layout=LAYOUT,
         scope=ScopeRequest(scope, **where),
         configuration=config,
-        same_again=again,
+        run=again,
         baseline=baseline,
     )
     run_scan(MemorySource(KUBE_SYSTEM | dict(values)), request, SCAN_FORMATS[form](stream, 100))

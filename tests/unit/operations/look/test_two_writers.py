@@ -28,7 +28,7 @@ def reading(server: str) -> dict[str, Any]:
     return {
         "layout": StorageLayout(),
         "configuration": parse_configuration(path.read_bytes(), path=str(path)),
-        "same_again": again,
+        "run": again,
     }
 
 

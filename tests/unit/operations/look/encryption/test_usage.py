@@ -227,7 +227,7 @@ def test_where_the_source_has_problems_nothing_is_safe() -> None:
 
 def test_an_older_revision_makes_nothing_safe() -> None:
     again = RepeatedOptions(source=("--snapshot", "x", "--revision", "7"))
-    assert usage(under("new", KEY_1), same_again=again).safe_to_remove == 0
+    assert usage(under("new", KEY_1), run=again).safe_to_remove == 0
 
 
 def test_an_etcd_that_was_not_read_speaks_against_the_keys_of_its_rule() -> None:

@@ -96,9 +96,7 @@ def test_leases_of_controllers_count_too_and_encrypted_ones() -> None:
 def test_nobody_has_renewed_for_long() -> None:
     check = clock(a=lease(ago(hours=3)), b=lease(ago(days=9)))
     assert check.state == "warn"
-    assert check.what.startswith(
-        "no controller has renewed a Lease for 3 hours: either the control plane is down or"
-    )
+    assert check.what.startswith("no controller has renewed a Lease for 3 hours")
 
 
 def test_this_clock_is_behind() -> None:
@@ -137,15 +135,10 @@ def test_a_hostile_name_is_cut() -> None:
 @pytest.mark.parametrize(
     ("value", "compacted", "state", "words"),
     [
-        (None, 0, "ok", "never compacted: every revision can be looked back at; no API server has compacted"),
-        (None, 990, "ok", "compacted up to 990: the last 10 revisions can be looked back at; how much time that is"),
-        (None, None, "ok", "at most the last 1000 revisions"),
-        (b"900", 900, "ok", "compacted up to 900 by the API servers: the last 100 revisions can be looked back at"),
-        (b"300", 990, "ok", "compacted up to 990 (API servers say 300: etcd itself or somebody with etcdctl"),
-        (b"300", 990, "ok", "10 revisions can be looked back at; how much time that is, nothing in etcd tells"),
-        (b"900", None, "ok", "at most the last 100 revisions can be looked back at"),
-        (b"900", 0, "ok", "never compacted, although API servers say up to 900"),
-        (b"900", 500, "ok", "compacted up to 500 (API servers say 900): the last 500 revisions"),
+        (None, 0, "ok", "never compacted: every revision is kept"),
+        (None, 990, "ok", "compacted up to 990: the last 10 revisions are kept"),
+        (None, None, "ok", "could not be told"),
+        (b"300", 990, "ok", "the last 10 revisions are kept; API servers compacted up to 300"),
         (b"1000", 1000, "ok", "the last 0 revisions"),
         (b"2000", 0, "warn", "an earlier state"),
         (b"", 990, "warn", "no number"), (b"", 990, "warn", "the last 10 revisions"), (b"-5", 0, "warn", "no number"),

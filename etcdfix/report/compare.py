@@ -40,17 +40,6 @@ _MEANINGS: Final[Mapping[str, str]] = {
 _MEMBERS: Final = "members"
 
 
-class CopyHash(msgspec.Struct, frozen=True):
-    """What HashKV said: a CRC-32, comparable only at an equal ``compact_revision`` and ``hash_revision``.
-
-    ``hash_revision`` is 0 before etcd 3.6, which does not say it.
-    """
-
-    hash: str
-    compact_revision: int
-    hash_revision: int
-
-
 class ComparedCopy(msgspec.Struct, frozen=True, kw_only=True):
     """One of what was compared.
 
@@ -64,7 +53,6 @@ class ComparedCopy(msgspec.Struct, frozen=True, kw_only=True):
         revision: At which it was read.
         compared: Whether it was; for a member, whether it answered.
         reason: Why it was not, else "".
-        hash: What HashKV said; null where it was not asked, or did not say.
         only_readable_here: Of how many keys its copy can be read where that of another one cannot.
         unreadable_here: Of how many keys its copy cannot be read, or is not there, where that of another one can.
     """
@@ -78,7 +66,6 @@ class ComparedCopy(msgspec.Struct, frozen=True, kw_only=True):
     revision: int = 0
     compared: bool = True
     reason: str = ""
-    hash: CopyHash | None = None
     only_readable_here: int = 0
     unreadable_here: int = 0
 
@@ -135,11 +122,8 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
     Attributes:
         mode: ``members``, or ``sources``: then ``copies`` are the earlier one and the later one.
         copies: What was compared.
-        method: ``hash`` where HashKV alone showed that members agree, else ``keys``.
-        why_keys: Why hashes did not decide, "" where they did or were not asked for.
-        keys: How many keys were compared; 0 under the method ``hash``.
+        keys: How many keys were compared.
         differing: How many of them differ.
-        hashes_differ: The members' hashes are comparable and differ, whatever was found in the keys that were read.
         changes: How many in which way.
         by_resource: The same for each resource.
         unknown: How many keys could not be compared, since a copy could not be read whole.
@@ -155,11 +139,8 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
     scope: Scope
     mode: str
     copies: list[ComparedCopy]
-    method: str
-    why_keys: str
     keys: int
     differing: int
-    hashes_differ: bool
     changes: dict[str, int]
     by_resource: list[ResourceChanges]
     unknown: int
@@ -199,31 +180,19 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
             return Status(
                 State.FINDINGS, unreadable if lost else f"DIFFERENT: {what} differ, all still readable"
             )
-        if self.hashes_differ and self.complete:
-            return Status(
-                State.FINDINGS,
-                f"MEMBERS DIFFER by their hashes, and none of {counted(self.keys, 'key')} does",
-            )
         if not self.complete:
             if self.mode != _MEMBERS:
                 return Status(
                     State.INCOMPLETE, f"COULD NOT BE TOLD: no difference in {counted(self.keys, 'key')}"
                 )
-            rest = (
-                "these agree" if self._asked > 1 and not self.hashes_differ else "nothing could be compared"
-            )
+            rest = "these agree" if self._asked > 1 else "nothing could be compared"
             answered = f"{self._asked} of {counted(len(self.copies), 'member')} answered"
             return Status(State.INCOMPLETE, f"COULD NOT BE TOLD: {answered}; {rest}")
         if self.mode == _MEMBERS and len(self.copies) == 1:
             return Status(State.OK, "There is one member: nothing to compare")
-        how = (
-            "by the hash of all they store"
-            if self.method == "hash"
-            else f"{counted(self.keys, 'key')} compared"
-        )
         return Status(
             State.OK,
-            f"MEMBERS AGREE: {counted(self._asked, 'member')}, {how}"
+            f"MEMBERS AGREE: {counted(self._asked, 'member')}, {counted(self.keys, 'key')} compared"
             if self.mode == _MEMBERS
             else f"NO DIFFERENCE in {counted(self.keys, 'key')}",
         )
@@ -235,23 +204,18 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
     def _copies(self) -> Table:
         rows = []
         for copy in self.copies:
-            found, lacks = copy.hash, ""
+            lacks = ""
             if copy.unreadable_here:
                 lacks = f"lacks or cannot read {copy.unreadable_here} that another one can"
-            compacted = (
-                f"compacted {found.compact_revision}" if found and found.compact_revision > 0 else "whole"
-            )
             rows.append(
                 (
                     copy.label,
                     copy.path or copy.endpoint or None,
                     copy.revision or None,
-                    f"{found.hash} ({compacted})" if found else None,
                     lacks or "compared" if copy.compared else f"NOT COMPARED: {copy.reason}",
                 )
             )
-        why = f"The keys were read because {self.why_keys}" if self.why_keys else ""
-        return Table(title=why, columns=_COPY_COLUMNS, rows=rows, noun="copy", brief=5)
+        return Table(columns=_COPY_COLUMNS, rows=rows, noun="copy", brief=5)
 
     def _changes(self) -> Table:
         rows = [
@@ -284,7 +248,6 @@ _COPY_COLUMNS: Final = (
     Column("COPY"),
     Column("WHERE"),
     Column("REVISION", kind=Kind.NUMBER),
-    Column("HASH"),
     Column("STATE", folds=True),
 )
 _CHANGE_COLUMNS: Final = (Column("KEYS", kind=Kind.NUMBER), Column("CHANGE"), Column("MEANING", folds=True))

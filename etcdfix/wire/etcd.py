@@ -38,8 +38,6 @@ MemberListResponse: 1 header ResponseHeader, 2 members *Member
 AlarmRequest: 2 memberID uint64, 3 alarm int32
 AlarmMember: 1 memberID uint64, 2 alarm int32
 AlarmResponse: 1 header ResponseHeader, 2 alarms *AlarmMember
-HashKVRequest: 1 revision int64
-HashKVResponse: 1 header ResponseHeader, 2 hash uint32, 3 compact_revision int64, 4 hash_revision int64
 LeaseTimeToLiveRequest: 1 ID int64, 2 keys bool
 LeaseTimeToLiveResponse: 1 header ResponseHeader, 2 ID int64, 3 TTL int64, 4 grantedTTL int64, 5 keys *bytes
 AuthenticateRequest: 1 name string, 2 password string
@@ -65,7 +63,6 @@ RANGE = ReadMethod("/etcdserverpb.KV/Range", "RangeRequest", "RangeResponse")
 WATCH = ReadMethod("/etcdserverpb.Watch/Watch", "WatchRequest", "WatchResponse")
 STATUS = ReadMethod("/etcdserverpb.Maintenance/Status", "StatusRequest", "StatusResponse")
 ALARM = ReadMethod("/etcdserverpb.Maintenance/Alarm", "AlarmRequest", "AlarmResponse")
-HASH_KV = ReadMethod("/etcdserverpb.Maintenance/HashKV", "HashKVRequest", "HashKVResponse")
 MEMBER_LIST = ReadMethod("/etcdserverpb.Cluster/MemberList", "MemberListRequest", "MemberListResponse")
 LEASE_TIME_TO_LIVE = ReadMethod(
     "/etcdserverpb.Lease/LeaseTimeToLive", "LeaseTimeToLiveRequest", "LeaseTimeToLiveResponse"
@@ -82,7 +79,6 @@ READ_METHODS = MappingProxyType(
             WATCH,
             STATUS,
             ALARM,
-            HASH_KV,
             MEMBER_LIST,
             LEASE_TIME_TO_LIVE,
             AUTHENTICATE,

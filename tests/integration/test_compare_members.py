@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.sources.etcd import hashkv
-from etcdfix.sources.etcd.client import EtcdClient
-from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.testing.places import NoEtcdError, find_tools
 from tests.support import objects
 from tests.support.etcd_members import EtcdMembers, etcd_members
@@ -67,34 +64,10 @@ def compare(
     return code, json.loads(capfd.readouterr().out)
 
 
-def test_members_that_agree_are_not_read(
-    members: EtcdMembers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_members_that_agree(members: EtcdMembers, capfd: pytest.CaptureFixture[str]) -> None:
     code, report = compare(members, capfd)
-    assert (code, report["method"], report["keys"], report["differing"]) == (0, "hash", 0, 0)
-    assert len({copy["hash"]["hash"] for copy in report["copies"]}) == 1
+    assert (code, report["keys"], report["differing"]) == (0, KEYS, 0)
     assert [copy["compared"] for copy in report["copies"]] == [True] * 3
-    # As an etcd that does not know the request.
-    monkeypatch.setattr("etcdfix.operations.look.comparing.members.read_hash", _no_hash)
-    code, report = compare(members, capfd)
-    assert (code, report["method"], report["keys"]) == (0, "keys", KEYS)
-    assert "does not say its hash" in report["why_keys"]
-
-
-def _no_hash(_client: EtcdClient, **_: int) -> hashkv.StoreHash:
-    raise CallFailed(Failure(FailureKind.UNREACHABLE, "unknown method HashKV"))
-
-
-def test_hashes_of_other_compactions_decide_nothing(
-    members: EtcdMembers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hashes = iter([hashkv.StoreHash(1, 5, 0), hashkv.StoreHash(1, 6, 0), hashkv.StoreHash(2, 5, 0)])
-    monkeypatch.setattr(
-        "etcdfix.operations.look.comparing.members.read_hash", lambda _client, **_: next(hashes)
-    )
-    code, report = compare(members, capfd)
-    assert (code, report["method"], report["keys"], report["hashes_differ"]) == (0, "keys", KEYS, False)
-    assert "compacted" in report["why_keys"]
 
 
 def test_the_edited_key_is_found_and_no_other(
@@ -102,7 +75,7 @@ def test_the_edited_key_is_found_and_no_other(
 ) -> None:
     for first in differing.names:
         code, report = compare(differing, capfd, first=first)
-        assert (code, report["method"], report["keys"], report["differing"]) == (1, "keys", KEYS, 1)
+        assert (code, report["keys"], report["differing"]) == (1, KEYS, 1)
         (row,) = report["differences"]
         assert (row["key"], row["change"]) == (EDITED, "readable-on-some")
         assert [copy["outcome"] for copy in row["copies"]] == ["readable", "readable", "decode-failure"]
@@ -126,12 +99,9 @@ def test_the_advice_keeps_a_member_with_the_readable_copy(
     assert "member-1" not in replaced
 
 
-def test_a_scope_without_it_is_equal_and_the_hashes_are_told(
-    differing: EtcdMembers, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_scope_without_it_is_equal(differing: EtcdMembers, capfd: pytest.CaptureFixture[str]) -> None:
     code, report = compare(differing, capfd, "namespaces")
-    assert (code, report["keys"], report["differing"], report["hashes_differ"]) == (1, 1, 0, True)
-    assert "another key" in report["warnings"][0]
+    assert (code, report["keys"], report["differing"]) == (0, 1, 0)
     code, report = compare(differing, capfd, EDITED)
     assert (code, report["differing"]) == (1, 1)
 

@@ -442,7 +442,6 @@ READING = {
     "/etcdserverpb.Watch/Watch",
     "/etcdserverpb.Maintenance/Status",
     "/etcdserverpb.Maintenance/Alarm",
-    "/etcdserverpb.Maintenance/HashKV",
     "/etcdserverpb.Cluster/MemberList",
     "/etcdserverpb.Lease/LeaseTimeToLive",
     "/etcdserverpb.Auth/Authenticate",

@@ -15,21 +15,18 @@ from etcdfix.model import StoredValue
 from etcdfix.operations.look.comparing.advice import member_advice, time_advice
 from etcdfix.operations.look.comparing.differences import Differences, Side
 from etcdfix.operations.look.comparing.members import (
-    Hashes,
     Member,
     reach_members,
-    read_hashes,
     reasons_of,
 )
 from etcdfix.operations.look.comparing.streams import Walk
 from etcdfix.operations.look.in_scope import resolved, resolved_among, shown_scope, values_in
 from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
-from etcdfix.report.compare import ComparedCopy, ComparisonReport, CopyHash
+from etcdfix.report.compare import ComparedCopy, ComparisonReport
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.sources.etcd.hashkv import StoreHash
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.text.words import counted
@@ -107,26 +104,17 @@ def compare_members(
         scope, ranges = resolved(request.scope, examiner, source)
         request = msgspec.structs.replace(request, scope=scope)
         sides = [Side(member.copy.label, examiner.apart()) for member in reached]
-        hashes = read_hashes(members, revision) if len(reached) > 1 else _NOT_ASKED
         walked = _Walked(differences=Differences(sides, in_time=False))
         nothing_there = False
-        if not hashes.equal and len(reached) > 1:
+        if len(reached) > 1:
             sources: list[Source] = [member.source for member in reached if member.source is not None]
             walked = _walk(sources, sides, ranges, progress, in_time=False)
             nothing_there = _nothing_there(walked, sources, request)
         limited_to = source.describe().limited_to
         reasons = [*reasons_of(members), *walked.problems]
     differences = walked.differences
-    if hashes.differ and not differences.changes and not reasons:
-        warnings.append(
-            "the hashes of the members differ, and no key that was compared does: what differs is another key, an "
-            "older revision or a deleted key"
-        )
     at = iter(range(len(sides)))
-    copies = [
-        _member_copy(member, hashes.found[number] if hashes.found else None, revision, differences, at)
-        for number, member in enumerate(members)
-    ]
+    copies = [_member_copy(member, revision, differences, at) for member in members]
     whole = request.scope.everything and not (request.revision or limited_to or reasons or walked.ended)
     return CompareResult(
         _report(
@@ -134,8 +122,6 @@ def compare_members(
             walked,
             copies,
             mode=_MEMBERS,
-            method="hash" if hashes.equal else "keys",
-            hashes=hashes,
             warnings=warnings,
             advice=member_advice(copies, differences, whole=whole),
             reasons=reasons,
@@ -208,8 +194,6 @@ def compare_sources(
             walked,
             copies,
             mode=_SOURCES,
-            method="keys",
-            hashes=_NOT_ASKED,
             warnings=warnings,
             advice=time_advice(differences, earlier_path, live=not request.run.of_a_file),
             reasons=list(walked.problems),
@@ -218,9 +202,6 @@ def compare_sources(
         walked.ended,
         _nothing_there(walked, sources, request),
     )
-
-
-_NOT_ASKED: Final = Hashes((), equal=False, differ=False, why_keys="")
 
 
 def _nothing_there(walked: _Walked, sources: Sequence[Source], request: CompareRequest) -> bool:
@@ -286,7 +267,7 @@ def _alarms(source: LiveSource) -> Iterator[str]:
 
 
 def _member_copy(
-    member: Member, found: StoreHash | None, revision: int, differences: Differences, numbers: Iterator[int]
+    member: Member, revision: int, differences: Differences, numbers: Iterator[int]
 ) -> ComparedCopy:
     copy, compared = member.copy, member.source is not None
     at = next(numbers) if compared else -1
@@ -299,16 +280,9 @@ def _member_copy(
         revision=revision if compared else 0,
         compared=compared,
         reason=copy.reason,
-        hash=_shown_hash(found),
         only_readable_here=differences.only_readable[at] if compared else 0,
         unreadable_here=differences.unreadable[at] if compared else 0,
     )
-
-
-def _shown_hash(found: StoreHash | None) -> CopyHash | None:
-    if found is None:
-        return None
-    return CopyHash(f"{found.hash:08x}", found.compact_revision, found.hash_revision)
 
 
 def _source_copy(source: Source, label: str) -> ComparedCopy:
@@ -324,8 +298,6 @@ def _report(
     copies: list[ComparedCopy],
     *,
     mode: str,
-    method: str,
-    hashes: Hashes,
     warnings: Sequence[str],
     advice: list[Remedy],
     reasons: list[str],
@@ -339,11 +311,8 @@ def _report(
         scope=shown_scope(request.scope, request, limited_to=limited_to),
         mode=mode,
         copies=copies,
-        method=method,
-        why_keys=hashes.why_keys,
         keys=walked.keys,
         differing=differences.changes.total(),
-        hashes_differ=hashes.differ,
         changes={change.value: count for change, count in differences.changes.items()},
         by_resource=differences.by_resource(),
         unknown=walked.unknown,

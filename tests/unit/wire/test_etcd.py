@@ -9,7 +9,6 @@ from etcdfix.wire.etcd import (
     AUTHENTICATE,
     EVENT_DELETE,
     EVENT_PUT,
-    HASH_KV,
     LEASE_TIME_TO_LIVE,
     MEMBER_LIST,
     RANGE,
@@ -130,7 +129,7 @@ def test_there_is_no_message_that_writes(name: str) -> None:
 
 
 def test_the_read_methods() -> None:
-    listed = {RANGE, WATCH, STATUS, ALARM, HASH_KV, MEMBER_LIST, LEASE_TIME_TO_LIVE, AUTHENTICATE}
+    listed = {RANGE, WATCH, STATUS, ALARM, MEMBER_LIST, LEASE_TIME_TO_LIVE, AUTHENTICATE}
     listed |= {USER_GET, ROLE_GET}
     assert set(READ_METHODS.values()) == listed
     assert set(READ_METHODS) == {
@@ -138,7 +137,6 @@ def test_the_read_methods() -> None:
         "/etcdserverpb.Watch/Watch",
         "/etcdserverpb.Maintenance/Status",
         "/etcdserverpb.Maintenance/Alarm",
-        "/etcdserverpb.Maintenance/HashKV",
         "/etcdserverpb.Cluster/MemberList",
         "/etcdserverpb.Lease/LeaseTimeToLive",
         "/etcdserverpb.Auth/Authenticate",

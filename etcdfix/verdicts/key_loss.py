@@ -232,6 +232,11 @@ class KeyCounter:
                     of_key.opened += plain.count
                     of_key.last_opened = max(of_key.last_opened, plain.last)
 
+    @property
+    def names(self) -> Collection[KeyName]:
+        """The keys that were met, up to :data:`MOST_KEYS`."""
+        return self._counts.keys()
+
     def of(self, name: KeyName) -> KeyCounts:
         """Return what the values under one key came to."""
         counts = self._counts.get(name, self._others)

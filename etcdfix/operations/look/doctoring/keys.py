@@ -9,9 +9,8 @@ import msgspec
 
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.examine import Examiner
-from etcdfix.examine_all import Ending, Progress, View, examine_all
+from etcdfix.examine_all import Ending, Progress, examine_all
 from etcdfix.examine_jobs import Helpers
-from etcdfix.model import Outcome
 from etcdfix.operations.look.doctoring.check import fail, ok, unknown, warn
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
 from etcdfix.report.advice.whole import PLUGIN_REMEDIES
@@ -19,12 +18,11 @@ from etcdfix.report.base import fit
 from etcdfix.report.doctor import Check, State
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes
-from etcdfix.text.commands import scan
+from etcdfix.text.commands import look, scan
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.verdicts.key_loss import (
-    MOST_KEYS,
     NOT_THE_KEY,
     THE_KEY,
     KeyCounter,
@@ -51,6 +49,7 @@ class KeysSeen:
     """What one pass over everything leaves behind.
 
     Attributes:
+        counter: Values under each encryption key.
         examined: How many keys below the storage prefix were looked at.
         enveloped: An etcd key whose value is encrypted; None where none is.
         sample: A few etcd keys, which tell where Kubernetes' keys may be.
@@ -59,9 +58,7 @@ class KeysSeen:
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix = prefix
-        self._counter = KeyCounter()
-        self._names: set[KeyName] = set()
-        self._untold = False
+        self.counter = KeyCounter()
         self.examined = 0
         self.enveloped: bytes | None = None
         self.sample: list[bytes] = []
@@ -70,41 +67,23 @@ class KeysSeen:
     def add(self, found: Examination) -> None:
         """Count one value."""
         key = found.stored.key
-        if key.startswith(self._prefix):
-            self.examined += 1
+        self.examined += key.startswith(self._prefix)
         if len(self.sample) < _SAMPLE:
             self.sample.append(key)
         if self.enveloped is None and looks_enveloped(found.stored.value):
             self.enveloped = key
-        if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
-            return
-        self._counter.add(found)
-        self._note(found.encryption_keys)
+        self.counter.add(found)
 
     def add_plain(self, counts: Sequence[PlainCount]) -> None:
         """Count values that are plain; an encrypted one is plain only where a configuration opens it."""
         self.examined += sum(plain.count for plain in counts)
-        self._counter.add_plain(counts)
-        for plain in counts:
-            self._note(plain.encryption_keys)
-
-    def _note(self, names: Iterable[KeyName]) -> None:
-        for name in names:
-            if len(self._names) < MOST_KEYS:
-                self._names.add(name)
-            elif name not in self._names:
-                self._untold = True
-
-    @property
-    def too_many(self) -> bool:
-        """Whether there are more encryption keys than are counted one by one."""
-        return self._untold
+        self.counter.add_plain(counts)
 
     def counts(self) -> dict[KeyName, KeyCounts]:
         """Return what the values under each encryption key came to; unencrypted ones stand under one name."""
         found: dict[KeyName, KeyCounts] = {}
-        for name in sorted(self._names):
-            counts = self._counter.of(name)
+        for name in sorted(self.counter.names):
+            counts = self.counter.of(name)
             if name.transformer != IDENTITY:
                 found[name] = counts
                 continue
@@ -128,12 +107,13 @@ def examine_keys(source: Source, examiner: Examiner, progress: Progress, helpers
         SourceError: Nothing could be read.
     """
     seen = KeysSeen(examiner.layout.prefix_bytes)
-
-    def take(found: Examination, _view: View) -> None:
-        seen.add(found)
-
     seen.ending = examine_all(
-        examiner, source.pages(b""), take, plain=seen.add_plain, helpers=helpers, progress=progress
+        examiner,
+        source.pages(b""),
+        lambda found, _view: seen.add(found),
+        plain=seen.add_plain,
+        helpers=helpers,
+        progress=progress,
     )
     return seen
 
@@ -185,59 +165,45 @@ def check_keys(
             f"--no-encryption, and the value of {fit(display(seen.enveloped), 200)} is encrypted",
             "give --encryption-config FILE, as in the API servers' --encryption-provider-config",
         )
-    counts = seen.counts()
     warning = keep_memory(past=past)
     checks = [
         _warned(check, warning) if _may_be_lost(name, found, configuration) else check
-        for name, found in counts.items()
+        for name, found in seen.counts().items()
         for check in [_check_key(name, found)]
     ]
-    checks.extend(_unused(configuration, {(name.transformer, name.key) for name in counts}))
     checks.sort(key=lambda check: _RANKS.index(check.state))
     yield from checks[:MOST_TOLD]
-    if len(checks) > MOST_TOLD or seen.too_many:
-        number = f"more than {MOST_KEYS}" if seen.too_many else str(len(checks))
-        yield warn(
-            "keys",
-            f"there are {number} encryption keys; {MOST_TOLD} of them are told here",
-            "see all of them in the summary",
-            scan("-o", "json"),
-        )
+    if len(checks) > MOST_TOLD:
+        told = f"there are {len(checks)} encryption keys or more; {MOST_TOLD} of them are told here"
+        yield warn("keys", told, "see all of them", look("encryption usage", "-o", "json"))
 
 
 def _check_key(name: KeyName, counts: KeyCounts) -> Check:
-    told = f"{counts.opened} opened, {counts.failed} failed"
+    which = "see which, and why"
     if name.transformer == IDENTITY:
         what = f"unencrypted: {counted(counts.opened, 'value')} readable, {counts.failed} not"
-        return warn("keys", what, "see which, and why", scan()) if counts.failed else ok("keys", what)
-    what = f"{_label(name)}: {told}"
+        return warn("keys", what, which, scan()) if counts.failed else ok("keys", what)
+    what = f"{_label(name)}: {counts.opened} opened, {counts.failed} failed"
     doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
     if doubt in THE_KEY:
-        return fail(
-            "keys",
-            f"{what}: it is the encryption key or the configuration, not the objects",
-            "delete nothing; find the configuration that the API servers used when these were written",
-            scan(),
-        )
+        what += ": it is the encryption key or the configuration, not the objects"
+        advice = "delete nothing; find the configuration that the API servers used when these were written"
+        return fail("keys", what, advice, scan())
     if doubt is KeyDoubt.MASS_DAMAGE:
-        return fail(
-            "keys",
-            f"{what}, each proven damaged: something damages values in numbers",
-            "find out what, before you change anything: look at disks, members and whoever writes to etcd",
-            scan(),
+        what += ", each proven damaged: something damages values in numbers"
+        advice = (
+            "find out what, before you change anything: look at disks, members and whoever writes to etcd"
         )
+        return fail("keys", what, advice, scan())
     if counts.failed:
         sure = "" if counts.opened else ", and nothing shows that the key is right"
         if not name.key and name.transformer.startswith(_LOCAL):
             sure = ", and the configuration has no key of that name"
-        return warn("keys", f"{what}{sure}", "see which, and why", scan())
+        return warn("keys", f"{what}{sure}", which, scan())
     if counts.undetermined:
-        return unknown(
-            "keys",
-            f"{what}, {counts.undetermined} could not be told",
-            "give the configuration that has this key, and see that its KMS plugin answers",
-            scan(),
-        )
+        what += f", {counts.undetermined} could not be told"
+        advice = "give the configuration that has this key, and check that its KMS plugin answers"
+        return unknown("keys", what, advice, scan())
     return ok("keys", what)
 
 
@@ -255,25 +221,6 @@ def _warned(check: Check, warning: str) -> Check:
     return msgspec.structs.replace(
         check, next_step=f"{warning} {check.next_step[:1].upper()}{check.next_step[1:]}"
     )
-
-
-def _unused(configuration: EncryptionConfiguration | None, met: set[tuple[str, str]]) -> Iterator[Check]:
-    from etcdfix.encryption.config import KeyedProvider  # noqa: PLC0415 - needs YAML, only with a configuration
-
-    if configuration is None:
-        return
-    told = set(met)
-    for rule in configuration.rules:
-        for provider in rule.providers:
-            if not isinstance(provider, KeyedProvider):
-                continue
-            for key in provider.keys:
-                place = transformer_name(provider.type, "v1", key.name), key.material.fingerprint
-                if place not in told:
-                    told.add(place)
-                    yield ok(
-                        "keys", f"{_label(KeyName(','.join(rule.resources), *place))}: opens nothing here"
-                    )
 
 
 def _label(name: KeyName) -> str:

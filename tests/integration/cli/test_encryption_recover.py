@@ -391,17 +391,6 @@ def test_where_a_configuration_is_kept_that_is_the_first_way_to_a_key_that_is_mi
     without = said("explain", key)["finding"]["remedies"]
     assert [remedy["command"] for remedy in without[1:]] == [recover] * kept
     assert without[0]["command"].startswith("etcdfix scan ")
-    configured = ("--encryption-config", str(config))
-    for ask in (("impact", key), ("namespace", "shop")):
-        assert (said(*ask, *configured)["next"]["command"] == with_it) is kept, ask
-        assert (recover in json.dumps(said(*ask))) is kept, ask
-    report = k3s.folder / "scan.json"
-    run(["scan", *where, *configured, "-o", "json", "--output-file", str(report)])
-    plan = said("plan", "--from-report", str(report), *configured)
-    steps = [command for step in plan["steps"] for command in step["commands"]]
-    assert steps.count(with_it) == kept
-    if kept:  # before what needs a file that nobody may have any more
-        assert steps.index(with_it) < next(at for at, step in enumerate(steps) if " scan " in step)
     # The command works as it is given.
     if kept:
         ran = with_it.replace("FILE", str(k3s.token)).split()[1:]
@@ -428,8 +417,7 @@ def test_a_deletion_names_it_before_anything_is_deleted(
     accepted = ("--accept", "no-api-server", "--declare-key-lost", f"aescbc/v1/{NEW_NAME}")
     ran = registry.delete(key, "--dry-run", *accepted)
     assert ran.code == 0, ran.err
-    first = ran.err.partition("Less destructive options:")[2].partition("  2. ")[0]
-    assert (recover in first) is kept
+    assert (recover in ran.out + ran.err) is kept
     assert "never-to-be-shown" not in ran.out + ran.err
 
 

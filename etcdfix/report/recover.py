@@ -58,20 +58,23 @@ class BootstrapValue(msgspec.Struct, frozen=True, kw_only=True):
     configuration: str | None
 
 
-class NodeConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+class NodeConfiguration(msgspec.Struct, frozen=True):
     """What the annotation of one Node names.
 
     Attributes:
-        node: Its name.
+        node: Its name, which anybody may have chosen.
         stage: Of a rotation: ``start``, ``prepare``, ``rotate``, ``reencrypt_active``, ``reencrypt_finished``, ….
         sha256: Of the file; under ``reencrypt_request``, of its keys.
-        configuration: The name here of the configuration that has this digest; null for none.
     """
 
     node: str
     stage: str
     sha256: str
-    configuration: str | None
+
+    @property
+    def names_a_file(self) -> bool:
+        """Whether the digest is that of a file."""
+        return self.stage != "reencrypt_request"
 
 
 class RecoveredConfiguration(Opened, kw_only=True):
@@ -148,8 +151,8 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
     tried: int | None
     opened: int
     groups: list[FindingGroup]
-    notes: list[str]
-    next: Step | None
+    notes: list[str] = msgspec.field(default_factory=list)
+    next: Step | None = None
     audit_records: list[FileRecord]
     no_record: str
     complete: bool
@@ -158,6 +161,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
     def document(self) -> Document:
         """Return what was recovered and what it opens; where nothing was, what is there instead."""
         usable = sum(one.usable for one in self.configurations)
+        names = {one.sha256: one.name for one in self.configurations}
         written = [
             (one.name, one.file.path, one.file.sha256) for one in self.configurations if one.file is not None
         ]
@@ -203,7 +207,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
                 Table(
                     title="Which configuration each Node names",
                     columns=(Column("NODE"), Column("STAGE"), Column("NAMES")),
-                    rows=[(one.node, one.stage, one.configuration or one.sha256) for one in self.nodes],
+                    rows=[(one.node, one.stage, names.get(one.sha256, one.sha256)) for one in self.nodes],
                     noun="Node",
                     wide=True,
                 ),

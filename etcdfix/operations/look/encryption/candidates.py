@@ -77,7 +77,7 @@ class TryRequest(Reading, frozen=True, kw_only=True):
         report: A saved scan whose findings are tried instead; None for a scan of its own.
     """
 
-    candidates: tuple[NamedCandidate, ...]
+    candidates: tuple[NamedCandidate, ...] = ()
     scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
     report: SavedReport | None = None
 

@@ -14,7 +14,7 @@ from etcdfix.encryption.config_text import Element, Part, configuration_file
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.server_token import ServerToken
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
-from etcdfix.examine import Examiner, Reading
+from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.operations.look.encryption.bootstrap_log import LoggedValues
 from etcdfix.operations.look.encryption.bootstrap_values import (
@@ -24,11 +24,11 @@ from etcdfix.operations.look.encryption.bootstrap_values import (
 )
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
 from etcdfix.operations.look.encryption.merge import rules_of
-from etcdfix.operations.look.encryption.node_stages import NodeStages, read_node_stages
+from etcdfix.operations.look.encryption.node_stages import read_node_stages
 from etcdfix.operations.look.encryption.recover_advice import next_step, notes
 from etcdfix.operations.look.encryption.whole import Looked
 from etcdfix.report.configurations import FileRecord
-from etcdfix.report.encryption_try import CandidateResult, EncryptionTryReport
+from etcdfix.report.encryption_try import CandidateResult, EncryptionTryReport, Opened
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import report_origin, shown_word
 from etcdfix.report.recover import (
@@ -38,23 +38,20 @@ from etcdfix.report.recover import (
     NodeConfiguration,
     RecoveredConfiguration,
 )
-from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
 
 
-class RecoverRequest(Reading, frozen=True, kw_only=True):
-    """Everything that decides what is looked for.
+class RecoverRequest(TryRequest, frozen=True, kw_only=True):
+    """Everything that decides what is looked for; what is found are the candidates.
 
     Attributes:
         tokens: Every form of every token, the empty one too.
         token_files: Where they come from, as given.
-        scope: Which values the configurations are tried on.
         write_ahead_logs: Directories of logs that are looked at too, as given.
     """
 
     tokens: tuple[ServerToken, ...]
     token_files: tuple[str, ...]
-    scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
     write_ahead_logs: tuple[str, ...] = ()
 
 
@@ -72,22 +69,26 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     configuration: EncryptionConfiguration | None
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class Found(msgspec.Struct, kw_only=True):
     """What was found before any value was tried.
 
     Attributes:
         values: Of the bootstrap data.
-        stages: What the Nodes say.
-        cluster: uid of kube-system; None where it cannot be read.
+        problems: Why that is not everything, one sentence each.
         recovered: The newest configuration first, those that are only ``possible`` last.
         log_notes: What to know of the write-ahead logs, one sentence each.
+        nodes: What the Nodes say.
+        unread_nodes: How many Nodes could not be read.
+        cluster: uid of kube-system; None where it cannot be read.
     """
 
     values: BootstrapValues
-    stages: NodeStages
-    cluster: str | None
-    recovered: tuple[Recovered, ...]
-    log_notes: tuple[str, ...] = ()
+    problems: list[str]
+    recovered: list[Recovered]
+    log_notes: tuple[str, ...]
+    nodes: list[NodeConfiguration] = []
+    unread_nodes: int = 0
+    cluster: str | None = None
 
     @property
     def usable(self) -> list[EncryptionConfiguration]:
@@ -122,27 +123,22 @@ def find_configurations(source: Source, request: RecoverRequest, logged: LoggedV
     """
     logged = logged if logged is not None else LoggedValues()
     values = read_values(source, request.tokens, logged.values)
-    examiner = Examiner.of(request)
-    recovered = [
-        Recovered(name=name, file=file, configuration=_marked(file, name))
-        for name, file in (
-            (f"recovered-{at}", file) for at, file in enumerate(values.files.values(), start=1)
-        )
-    ]
-    problems = [*values.problems, *logged.problems]
-    stages, cluster = NodeStages((), 0), None
-    try:
-        cluster = examiner.kube_system_uid(source)
-        stages = read_node_stages(source, examiner)
-    except SourceError as problem:  # what was recovered is worth more
-        problems.append(f"what the Nodes say could not be read: {problem.message}")
-    return Found(
-        values=msgspec.structs.replace(values, problems=tuple(problems)),
-        stages=stages,
-        cluster=cluster,
-        recovered=tuple(recovered),
+    files = ((f"recovered-{at}", file) for at, file in enumerate(values.files.values(), start=1))
+    found = Found(
+        values=values,
+        problems=[*values.problems, *logged.problems],
+        recovered=[
+            Recovered(name=name, file=file, configuration=_marked(file, name)) for name, file in files
+        ],
         log_notes=logged.notes,
     )
+    examiner = Examiner.of(request)
+    try:
+        found.cluster = examiner.kube_system_uid(source)
+        found.nodes, found.unread_nodes = read_node_stages(source, examiner)
+    except SourceError as problem:  # what was recovered is worth more
+        found.problems.append(f"what the Nodes say could not be read: {problem.message}")
+    return found
 
 
 def _marked(file: RecoveredFile, name: str) -> EncryptionConfiguration | None:
@@ -208,21 +204,17 @@ def try_recovered(
     )
     tried = None
     if candidates:
-        try_request = TryRequest(
-            layout=request.layout,
-            configuration=request.configuration,
-            kubernetes_minor=request.kubernetes_minor,
-            run=request.run,
-            candidates=candidates,
-            scope=request.scope,
-        )
+        trying = msgspec.structs.replace(request, candidates=candidates)
         try:
-            tried = try_candidates(source, try_request, plugins=plugins, progress=progress)
+            tried = try_candidates(source, trying, plugins=plugins, progress=progress)
         except SourceError as problem:  # what was recovered, and written, is told all the same
-            lost = f"which values they open could not be read: {problem.message}"
-            values = msgspec.structs.replace(found.values, problems=(*found.values.problems, lost))
-            found = msgspec.structs.replace(found, values=values)
-    return _report(source, request, found, saved, tried), tried.whole.ended if tried is not None else None
+            found.problems.append(f"which values they open could not be read: {problem.message}")
+    report = _report(source, request, found, saved, tried)
+    advised = tried.report.next if tried is not None and saved.files else None
+    report = msgspec.structs.replace(
+        report, notes=[*notes(report), *found.log_notes], next=next_step(report, advised)
+    )
+    return report, tried.whole.ended if tried is not None else None
 
 
 def _at(configuration: EncryptionConfiguration, file: ReportConfiguration | None) -> EncryptionConfiguration:
@@ -236,53 +228,34 @@ def _report(
     saved: Saved,
     tried: Looked[EncryptionTryReport] | None,
 ) -> EncryptionRecoverReport:
+    """Return the report without advice."""
     names = {one.file.sha256: one.name for one in found.recovered}
     results = {one.name: one for one in tried.report.candidates} if tried is not None else {}
-    configurations = [_published(found, one, results.get(one.name), saved) for one in found.recovered]
-    reasons = [*found.values.problems]
-    reasons += tried.report.incomplete_reasons if tried is not None else source.problems
+    reasons = [*found.problems, *(tried.report.incomplete_reasons if tried is not None else source.problems)]
     if tried is not None and not tried.whole.below_prefix:
         reasons.append(f"no key starts with {request.layout.prefix}: nothing was there to try them on")
-    if found.stages.unread:
-        reasons.append(f"{found.stages.unread} of the Nodes could not be read")
-    without_advice = EncryptionRecoverReport(
+    if found.unread_nodes:
+        reasons.append(f"{found.unread_nodes} of the Nodes could not be read")
+    groups = tried.report.groups if tried is not None else []
+    if not saved.files:  # what they advise names files
+        for group in groups:
+            group.next = None
+    return EncryptionRecoverReport(
         **report_origin(source.describe(), request.configuration, found.cluster),
         token_files=list(map(shown_word, request.token_files)),
         write_ahead_logs=list(map(shown_word, request.write_ahead_logs)),
         bootstrap_keys=found.values.keys,
         values=[_value(kept, names) for kept in found.values.values],
-        configurations=configurations,
-        nodes=[
-            NodeConfiguration(
-                node=one.node,
-                stage=one.stage.name,
-                sha256=one.stage.sha256,
-                configuration=names.get(one.stage.sha256) if one.stage.names_a_file else None,
-            )
-            for one in found.stages.stages
-        ],
-        unread_nodes=found.stages.unread,
+        configurations=[_published(found, one, results.get(one.name), saved) for one in found.recovered],
+        nodes=found.nodes,
+        unread_nodes=found.unread_nodes,
         tried=tried.report.findings if tried is not None else None,
         opened=tried.report.opened if tried is not None else 0,
-        # What they advise names files, which are there only where they were saved.
-        groups=[
-            group if saved.files else msgspec.structs.replace(group, next=None)
-            for group in (tried.report.groups if tried is not None else ())
-        ],
-        notes=[],
-        next=None,
+        groups=groups,
         audit_records=list(saved.records),
         no_record=saved.no_record,
         complete=not reasons,
         incomplete_reasons=list(dict.fromkeys(reasons)),
-    )
-    return msgspec.structs.replace(
-        without_advice,
-        notes=[*notes(without_advice), *found.log_notes],
-        next=next_step(
-            without_advice,
-            tried.report.next if tried is not None and saved.files else None,
-        ),
     )
 
 
@@ -309,8 +282,9 @@ def _published(
     # The newest word on it: one file goes through several stages.
     stages = [kept.opened.file.stage for kept in holding if kept.opened.file is not None]
     stage = next((stage for stage in reversed(stages) if stage is not None), None)
-    naming = found.stages.naming
-    nodes = [named.node for named in naming if named.stage.sha256 == one.file.sha256]
+    naming = [node for node in found.nodes if node.names_a_file]
+    nodes = [node.node for node in naming if node.sha256 == one.file.sha256]
+    opened = result if result is not None else Opened()
     return RecoveredConfiguration(
         name=one.name,
         sha256=one.file.sha256,
@@ -326,9 +300,9 @@ def _published(
         named_by_nodes=_named(len(nodes), len(naming)),
         nodes=nodes,
         rules=rules_of(one.configuration) if one.configuration is not None else [],
-        opens=result.opens if result is not None else 0,
-        right_key=result.right_key if result is not None else 0,
-        undetermined=result.undetermined if result is not None else 0,
+        opens=opened.opens,
+        right_key=opened.right_key,
+        undetermined=opened.undetermined,
         file=saved.files.get(one.name),
     )
 

@@ -19,7 +19,7 @@ _RESTING: Final = frozenset({"start", "reencrypt_finished", ""})
 
 def notes(report: EncryptionRecoverReport) -> Iterator[str]:
     """Yield what to know, one or two sentences each."""
-    naming = [node for node in report.nodes if node.stage != "reencrypt_request"]
+    naming = [node for node in report.nodes if node.names_a_file]
     named = {node.sha256 for node in naming}
     missing = sorted(named - {one.sha256 for one in report.configurations})
     if missing and report.configurations:

@@ -49,23 +49,18 @@ _NOT_SERVED: Final = "as soon as its own kind is served: no readable CRD has it"
 
 
 def collect(
-    index: ImpactIndex, removed: int, *, uid: str = "", by_api: Propagation | None = None
+    index: ImpactIndex, *removed: int, uid: str = "", by_api: Propagation | None = None
 ) -> Collection:
-    """Play through the removal of an object.
+    """Play through the removal of an object, or of several at once; the first stands for all.
 
     Args:
         index: Of the cluster as it is.
-        removed: Node of the object that is deleted in etcd, or unsafely.
+        removed: Nodes of the objects that are deleted in etcd, or unsafely.
         uid: Its uid, where it is known from elsewhere: references with another uid were dangling before. Where no
             CRD tells its kind, it finds those that state it.
         by_api: It is deleted through the API instead, in this way; then its finalizers count.
     """
-    return _Collector(index, {removed: uid or index.uid(removed)}, by_api).run()
-
-
-def collect_all(index: ImpactIndex, removed: Iterable[int]) -> Collection:
-    """Play through the removal of several objects at once, in etcd; the first stands for all."""
-    return _Collector(index, {node: index.uid(node) for node in removed}, None).run()
+    return _Collector(index, {node: uid or index.uid(node) for node in removed}, by_api).run()
 
 
 def catch_up(index: ImpactIndex) -> tuple[Decision, ...]:
@@ -404,12 +399,9 @@ class _Collector:
     def _unnoticed(self, node: int) -> str:
         """Return why the collector does not notice that an object is being deleted; "" where it does."""
         ref = self._index.ref(node)
-        blind = self._path(node) in self._blind
-        return (
-            f"does not notice that {ref} is being deleted before all {ref.full_resource} can be listed"
-            if blind
-            else ""
-        )
+        if self._path(node) not in self._blind:
+            return ""
+        return f"does not notice that {ref} is being deleted before all {ref.full_resource} can be listed"
 
     # -- references
 

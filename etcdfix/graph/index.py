@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -150,18 +150,12 @@ class ImpactIndex:
         self.truncated = 0
         self.opaque = 0
         self._tables = tables
-        self._unreadable: dict[str, int] | None = None
-        self._unlistable: dict[str, tuple[int, ...]] | None = None
-        self._unlistable_counts: dict[str, int] | None = None
-        self._counts: tuple[dict[str, int], dict[str, int]] | None = None
-        self._by_uid: dict[bytes, list[int]] | None = None
-        self._strays: dict[int, list[int]] | None = None
 
     def forget_counts(self) -> None:
         """Forget what was counted over all nodes: some of them are others now."""
         self._last_users = -1, ()
-        self._unreadable = self._unlistable = self._unlistable_counts = None
-        self._counts = self._by_uid = self._strays = None
+        for counted in ("_unreadable", "_unlistable", "_counts", "_by_uid", "_strays"):
+            self.__dict__.pop(counted, None)
 
     # -- nodes
 
@@ -262,26 +256,26 @@ class ImpactIndex:
 
     def unreadable_by_path(self) -> dict[str, int]:
         """Return how many objects of each directory are proven broken or could not be judged."""
-        if self._unreadable is None:
-            self._unreadable = Counter(
-                self.place(node)[0].path for node in self.nodes() if self.unreadable(node)
-            )
         return self._unreadable
+
+    @cached_property
+    def _unreadable(self) -> dict[str, int]:
+        return Counter(self.place(node)[0].path for node in self.nodes() if self.unreadable(node))
 
     def unlistable(self) -> dict[str, tuple[int, ...]]:
         """Return the directories whose LIST fails, or may fail, each with the objects that are the reason.
 
         Left out is what the API server shows as an empty object, and what no API serves.
         """
-        if self._unlistable is None:
-            found: dict[str, list[int]] = {}
-            for node in self.nodes():
-                if path := self._kept_from_being_listed(node):
-                    found.setdefault(path, []).append(node)
-            self._unlistable = {
-                path: tuple(sorted(nodes, key=self.relative)) for path, nodes in sorted(found.items())
-            }
         return self._unlistable
+
+    @cached_property
+    def _unlistable(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, list[int]] = {}
+        for node in self.nodes():
+            if path := self._kept_from_being_listed(node):
+                found.setdefault(path, []).append(node)
+        return {path: tuple(sorted(nodes, key=self.relative)) for path, nodes in sorted(found.items())}
 
     def unlistable_counts(self, without: Iterable[int] = ()) -> dict[str, int]:
         """Return how many objects keep each directory of :meth:`unlistable` from being listed.
@@ -289,10 +283,7 @@ class ImpactIndex:
         Args:
             without: Nodes that count as gone; a directory that nothing else is the reason for stays, with 0.
         """
-        if self._unlistable_counts is None:
-            paths = filter(None, map(self._kept_from_being_listed, self.nodes()))
-            self._unlistable_counts = dict(sorted(Counter(paths).items()))
-        counts = dict(self._unlistable_counts)
+        counts = {path: len(nodes) for path, nodes in self._unlistable.items()}
         for node in without:
             if path := self._kept_from_being_listed(node):
                 counts[path] -= 1
@@ -326,20 +317,16 @@ class ImpactIndex:
 
     def count_in(self, namespace: str) -> int:
         """Return how many objects live in a namespace."""
-        return self._counted()[0].get(namespace, 0)
+        return self._counts[0].get(namespace, 0)
 
     def count_below(self, path: str) -> int:
         """Return how many objects a directory holds."""
-        return self._counted()[1].get(path, 0)
+        return self._counts[1].get(path, 0)
 
-    def _counted(self) -> tuple[dict[str, int], dict[str, int]]:
-        if self._counts is None:
-            places = [self.place(node) for node in self.nodes()]
-            self._counts = (
-                Counter(namespace for _, namespace, _ in places),
-                Counter(directory.path for directory, _, _ in places),
-            )
-        return self._counts
+    @cached_property
+    def _counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        places = [self.place(node) for node in self.nodes()]
+        return Counter(place[1] for place in places), Counter(place[0].path for place in places)
 
     def has_owners(self, node: int) -> bool:
         """Tell whether a node has owner references."""
@@ -355,13 +342,15 @@ class ImpactIndex:
 
     def by_uid(self, uid: str) -> list[int]:
         """Return the objects that have a uid."""
-        if self._by_uid is None:
-            found: dict[bytes, list[int]] = {}
-            for node, known in enumerate(self._tables.uids):
-                if known:
-                    found.setdefault(known, []).append(node)
-            self._by_uid = found  # whole: a signal may come in between, and the report is made once more
         return self._by_uid.get(_bytes(uid), [])
+
+    @cached_property
+    def _by_uid(self) -> dict[bytes, list[int]]:
+        found: dict[bytes, list[int]] = {}
+        for node, known in enumerate(self._tables.uids):
+            if known:
+                found.setdefault(known, []).append(node)
+        return found
 
     def finalizers(self, node: int) -> tuple[str, ...]:
         """Return ``metadata.finalizers``."""
@@ -474,17 +463,17 @@ class ImpactIndex:
         It looks for the owner by kind, name and the dependent's namespace; these are cluster-scoped and name a
         namespaced owner, lie in another namespace, or state a name or kind that is not that of the uid.
         """
+        return self._strays.get(self._tables.texts.find(uid), [])
+
+    @cached_property
+    def _strays(self) -> dict[int, list[int]]:
         tables = self._tables
-        if self._strays is None:
-            found: dict[int, dict[int, None]] = {}
-            uids, texts = tables.owner_texts[::4], tables.texts.texts
-            for text, target, dependent in zip(
-                uids, tables.owner_target, tables.owner_dependent, strict=True
-            ):
-                if text and (target < 0 or display(tables.uids[target]) != texts[text]):
-                    found.setdefault(text, {})[dependent] = None
-            self._strays = {text: sorted(nodes, key=self.relative) for text, nodes in found.items()}
-        return self._strays.get(tables.texts.find(uid), [])
+        found: dict[int, dict[int, None]] = {}
+        uids, texts = tables.owner_texts[::4], tables.texts.texts
+        for text, target, dependent in zip(uids, tables.owner_target, tables.owner_dependent, strict=True):
+            if text and (target < 0 or display(tables.uids[target]) != texts[text]):
+                found.setdefault(text, {})[dependent] = None
+        return {text: sorted(nodes, key=self.relative) for text, nodes in found.items()}
 
     def may_own(self, node: int, dependent: int, name: str) -> bool:
         """Tell whether a reference of unknown kind, of a dependent and to a name, can mean a node."""
@@ -507,21 +496,9 @@ class ImpactIndex:
             bool(flags & CONTROLLER),
             bool(flags & BLOCKS),
             target == WRONG_SCOPE,
-            _guess(flags),
-            _served(flags),
+            Guess.UID if flags & BY_UID else Guess.NAME if flags & BY_NAME else Guess.NONE,
+            Served.NO if flags & NOT_SERVED else Served.PERHAPS if flags & PERHAPS_SERVED else Served.YES,
         )
-
-
-def _guess(flags: int) -> Guess:
-    if flags & BY_UID:
-        return Guess.UID
-    return Guess.NAME if flags & BY_NAME else Guess.NONE
-
-
-def _served(flags: int) -> Served:
-    if flags & NOT_SERVED:
-        return Served.NO
-    return Served.PERHAPS if flags & PERHAPS_SERVED else Served.YES
 
 
 def _bytes(text: str) -> bytes:

@@ -191,7 +191,7 @@ class Tables:
         self.first_owner[node] = -1
         edge = self.first_out[node]
         while edge >= 0:
-            self._unlink_edge(edge)
+            _unlink(self.first_in, self.next_in, self.edge_target[edge], edge)
             edge = self.next_out[edge]
         self.first_out[node] = -1
         if self.bundle[node] >= 0:
@@ -205,36 +205,12 @@ class Tables:
 
     def _unlink_owner(self, number: int) -> None:
         target = self.owner_target[number]
-        if target < 0:
-            return
-        before, at = -1, self.first_dependent[target]
-        while at != number:
-            before, at = at, self.next_dependent[at]
-        if before < 0:
-            self.first_dependent[target] = self.next_dependent[number]
-        else:
-            self.next_dependent[before] = self.next_dependent[number]
-        self.next_dependent[number] = -1
-
-    def _unlink_edge(self, edge: int) -> None:
-        target = self.edge_target[edge]
-        before, at = -1, self.first_in[target]
-        while at != edge:
-            before, at = at, self.next_in[at]
-        if before < 0:
-            self.first_in[target] = self.next_in[edge]
-        else:
-            self.next_in[before] = self.next_in[edge]
+        if target >= 0:
+            _unlink(self.first_dependent, self.next_dependent, target, number)
+            self.next_dependent[number] = -1
 
     def _leave_bundle(self, node: int) -> None:
-        bundle = self.bundle[node]
-        before, at = -1, self.bundle_members[bundle]
-        while at != node:
-            before, at = at, self.next_member[at]
-        if before < 0:
-            self.bundle_members[bundle] = self.next_member[node]
-        else:
-            self.next_member[before] = self.next_member[node]
+        _unlink(self.bundle_members, self.next_member, self.bundle[node], node)
         self.bundle[node] = self.next_member[node] = -1
 
     def withdraw_guesses(self) -> bool:
@@ -254,3 +230,14 @@ class Tables:
     def _link(self, number: int, target: int) -> None:
         self.next_dependent[number] = self.first_dependent[target]
         self.first_dependent[target] = number
+
+
+def _unlink(first: array[int], following: array[int], chain: int, wanted: int) -> None:
+    """Take an element out of a chain, which begins with ``first[chain]``."""
+    before, at = -1, first[chain]
+    while at != wanted:
+        before, at = at, following[at]
+    if before < 0:
+        first[chain] = following[wanted]
+    else:
+        following[before] = following[wanted]

@@ -8,16 +8,12 @@ from contextlib import contextmanager
 import pytest
 
 from etcdfix.graph.assess import assess
-from etcdfix.graph.collector import collect
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Risk
-from etcdfix.graph.namespaces import namespace_state
-from etcdfix.graph.users import secret_state, users_of
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.testing.servers import EtcdServer
-from tests.support.impact_objects import BROKEN, Cluster, node_of, owner
-from tests.support.kep2639 import CASES, build
+from tests.support.impact_objects import BROKEN, Cluster, owner
 
 pytestmark = pytest.mark.etcd
 
@@ -27,23 +23,6 @@ def live(etcd: EtcdServer, cluster: Cluster) -> Iterator[tuple[LiveSource, Impac
     etcd.put_all(cluster.pairs())
     with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as source:
         yield source, cluster.index(source)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_cases_of_kep_2639(etcd: EtcdServer, prefix: bytes, name: str) -> None:
-    case = CASES[name]
-    cluster, key = build(case, prefix.decode())
-    with live(etcd, cluster) as (_, index):
-        users = users_of(index, node_of(index, key))
-        state = secret_state(index, node_of(index, key), users)
-    assert state is not None
-    assert state.protected is case.protected
-    assert state.opted_out is (name == "opted out")
-    assert ("kubernetes.io/secret-protection" in state.protection_finalizers) is (name == "with finalizers")
-    assert {(str(u.role), u.template) for u in users} == (
-        {(case.role, case.template)} if case.role else set()
-    )
-    assert not case.user or case.user in {u.object.name for u in users}
 
 
 def test_a_deployment_that_was_readable_once(etcd: EtcdServer, prefix: bytes) -> None:
@@ -96,20 +75,3 @@ def test_what_was_written_after_the_pass_is_not_what_the_object_was(
     assert (found.readable, found.last_known.basis, found.last_known.uid) == (False, "none", "")
     changed = f"{key} was changed after everything was read, and etcd compacted what it was"
     assert found.problems == ((changed,) if compacted else ())
-
-
-def test_a_namespace_that_hangs(etcd: EtcdServer, prefix: bytes) -> None:
-    cluster = Cluster(prefix.decode())
-    cluster.namespace("shop", terminating=True)
-    broken = cluster.break_(cluster.secret("lost"))
-    cluster.pod("web", finalizers=("example.com/wait-for-networkpolicy",), terminating=True)
-    cluster.add("networking.k8s.io/v1", "NetworkPolicy", "deny", "shop")
-    with live(etcd, cluster) as (_, index):
-        state = namespace_state(index, "shop")
-        result = collect(index, node_of(index, broken))
-    assert state is not None
-    assert state.terminating
-    assert [stage.name for stage in state.stages] == ["unreadable", "pods", "rest", "namespace"]
-    assert [blocker.object.key for blocker in state.stages[0].blockers] == [broken]
-    assert [[step.waiter.name for step in cycle.steps] for cycle in state.cycles] == [["web", "deny"]]
-    assert result.tree == ()

@@ -14,15 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
-import msgspec
 import pytest
 
-from etcdfix.graph.collector import catch_up, collect, collect_all
+from etcdfix.graph.collector import catch_up, collect
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Decision, Propagation, Stays
 from etcdfix.graph.namespaces import NamespaceState, namespace_state, terminating_namespaces
 from etcdfix.operations.look.namespace import concerns_namespace, namespace_report
+from etcdfix.report.render.machine import Encoder
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RunOptions
 from tests.support.controllers import Case, cases, look_at, values_before
 from tests.support.golden import VARIABLE, needs_golden
 
@@ -91,7 +92,7 @@ class Forecast:
     def _remove(self, keys: list[str]) -> None:
         index = look_at(self.values).index
         nodes = [node_of(index, key) for key in keys]
-        played = collect(index, nodes[0]) if len(nodes) == 1 else collect_all(index, nodes)
+        played = collect(index, *nodes)
         self.halts = bool(played.unlistable)
         self.done.update(keys)
         self._collected((*played.tree, *played.caught_up))
@@ -236,7 +237,7 @@ class Forecast:
             if told is Said.GOES and (node := index.find(key.encode())) is not None
         ]
         if gone and self.manager is not Manager.NONE:
-            self._collected(d for d in collect_all(index, gone).tree if d.object.key not in self.said)
+            self._collected(d for d in collect(index, *gone).tree if d.object.key not in self.said)
 
     def _contents(self, index: ImpactIndex, state: NamespaceState) -> None:
         blockers = {blocker.object.key for blocker in state.blockers}
@@ -360,9 +361,8 @@ def test_every_obstacle_of_a_held_namespace_is_named() -> None:
         surroundings = look_at(values_before(case), concerns_namespace(StorageLayout("/registry"), name))
         report = namespace_report(surroundings, name)
         assert report is not None
-        text = msgspec.json.encode(
-            [report.stages, report.elsewhere, report.missing_apis, report.plan]
-        ).decode()
+        said = [report.stages, report.elsewhere, report.missing_apis, report.plan]
+        text = Encoder(RunOptions()).encode(said).decode()
         text += " ".join([*report.finalizers, *report.spec_finalizers])
         unnamed += [f"{case['id']}: {word}" for word in words if word not in text]
         if not words:

@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
 from tests.support.impact_objects import BROKEN, Cluster, owner
-from tests.support.kep2639 import CASES, build
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import IDENTITY, configuration_yaml
@@ -36,23 +35,6 @@ def web(*, pods: int = 2) -> tuple[Cluster, str]:
     return cluster, key
 
 
-def test_the_tree_of_the_document_is_flat_and_in_order(impact: Runner) -> None:
-    cluster, key = web()
-    ran = impact(cluster, key, "-o", "json")
-    report = ran.document
-    assert (report["apiVersion"], report["kind"]) == ("etcdfix/v1", "ImpactReport")
-    assert report["dependents"]["counts"]["cascade-deleted"] == 3
-    assert [(d["depth"], d["below"], d["object"]["name"]) for d in report["dependents"]["tree"]] == [
-        (1, key, "web-1"),
-        (2, "/registry/replicasets/shop/web-1", "web-1-0"),
-        (2, "/registry/replicasets/shop/web-1", "web-1-1"),
-    ]
-    assert report["last_known"]["uid"] == "uid-web"
-    assert report["last_known"]["basis"] == "references"
-    assert report["finding"]["outcome"] == "decode-failure"
-    assert report["complete"] is True
-
-
 def test_a_long_chain_of_owners_is_no_deep_document(impact: Runner) -> None:
     cluster, key = web(pods=0)
     for number in range(1, 1500):
@@ -61,17 +43,6 @@ def test_a_long_chain_of_owners_is_no_deep_document(impact: Runner) -> None:
     for form in ("json", "wide", "html"):
         ran = impact(cluster, key, "-o", form)
         assert (ran.code, "web-100" in ran.out) == (1, True)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_cases_of_kep_2639(impact: Runner, name: str) -> None:
-    case = CASES[name]
-    cluster, key = build(case)
-    report = impact(cluster, key, "-o", "json").document
-    assert report["secret"]["protected"] is case.protected
-    assert report["secret"]["opted_out"] is (name == "opted out")
-    assert {group["role"] for group in report["users"]} == ({case.role} if case.role else set())
-    assert {u["template"] for g in report["users"] for u in g["users"]} <= {case.template}
 
 
 def test_readable_gone_and_unknown(impact: Runner, tmp_path: Path) -> None:
@@ -92,17 +63,6 @@ def test_readable_gone_and_unknown(impact: Runner, tmp_path: Path) -> None:
     assert "next: it is a prefix of keys like /registry/secrets/shop/db" in ran.err
     assert report.read_text() == "last night's"
     assert list(tmp_path.iterdir()) == [report]
-
-
-def test_what_could_not_be_judged_makes_it_incomplete(impact: Runner) -> None:
-    cluster, key = web()
-    cluster.values[cluster.key("secrets", "shop", "sealed")] = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
-    ran = impact(cluster, key)
-    assert ran.code == 3
-    assert "incomplete: undetermined: 1 object; what else" in ran.err
-    ran = impact(cluster, cluster.key("secrets", "shop", "sealed"), "-o", "json")
-    assert ran.code == 3
-    assert (ran.document["undetermined_elsewhere"], ran.document["finding"]["outcome"]) == (0, "undetermined")
 
 
 def test_a_source_that_breaks_off(impact: Runner) -> None:

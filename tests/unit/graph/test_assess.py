@@ -40,49 +40,12 @@ def codes(found: Assessment) -> dict[str, Risk]:
     return {reason.code: reason.risk for reason in found.reasons}
 
 
-def test_nobody_misses_it() -> None:
-    cluster = Cluster()
-    found = assessed(cluster, cluster.break_(cluster.secret("s")))
-    assert (found.risk, found.reasons) == (Risk.NONE, ())
-    assert found.exists
-    assert not found.readable
-    assert found.last_known.basis == "none"
-    assert found.last_known.uid == ""
-
-
 def test_a_key_that_nobody_knows() -> None:
     cluster = Cluster()
     cluster.secret("s")
     source = cluster.source()
     assert assess(cluster.index(), source, cluster.examiner(), b"/registry/secrets/shop/never") is None
     assert assess(cluster.index(), source, cluster.examiner(), b"elsewhere") is None
-
-
-def test_users_that_stop() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.secret("s"))
-    cluster.pod("p", spec={"volumes": [{"name": "v", "secret": {"secretName": "s"}}]})
-    found = assessed(cluster, key)
-    assert found.risk is Risk.HIGH
-    assert codes(found) == {"users-stop": Risk.HIGH}
-    assert found.secret is not None
-    assert len(found.users) == 1
-
-
-def test_a_certificate_is_missed_at_once() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.secret("s"))
-    for name in ("a", "b"):
-        cluster.add(
-            "networking.k8s.io/v1",
-            "Ingress",
-            name,
-            "shop",
-            spec={"tls": [{"secretName": "s", "hosts": ["h"]}]},
-        )
-    found = assessed(cluster, key)
-    assert codes(found) == {"certificate": Risk.HIGH}
-    assert found.reasons[0].text == "2 objects would serve without the certificate"
 
 
 def test_a_volume_and_its_claim() -> None:
@@ -92,23 +55,6 @@ def test_a_volume_and_its_claim() -> None:
     found = assessed(cluster, key)
     assert codes(found)["volume"] is Risk.HIGH
     assert found.consequences[0] == "persistentvolumeclaims shop/data becomes Lost"
-
-
-def test_other_unreadable_objects_leave_a_doubt() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.secret("s"))
-    cluster.break_("/registry/pods/shop/p")
-    found = assessed(cluster, key)
-    assert codes(found) == {"unreadable-others": Risk.LOW}
-    assert found.may_be_worse
-
-
-def test_a_large_cascade_breaks_the_cluster() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "r1", "shop"))
-    for number in range(100):
-        cluster.pod(f"p{number}", owners=(owner("ReplicaSet", "r1"),))
-    assert assessed(cluster, key).risk is Risk.CLUSTER_BREAKING
 
 
 def test_references_that_disagree_on_the_uid() -> None:
@@ -134,24 +80,6 @@ def test_volumes_and_tokens_tell_uids_too() -> None:
     cluster.secret("t", type=f"{base}-token", annotations=annotations)
     assert assessed(cluster, claim).last_known.uid == "u-claim"
     assert assessed(cluster, account).last_known.uid == "u-robot"
-
-
-def test_the_newest_readable_revision_tells_most() -> None:
-    cluster = Cluster()
-    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop", finalizers=("example.com/clean",))
-    old = stored(key, cluster.values[key], mod_revision=6)
-    cluster.break_(key)
-    cluster.values = {key: BROKEN}
-    source = Remembering(cluster, key, old)
-    source._records[key.encode()] = stored(key, BROKEN, mod_revision=9)
-    found = assessed(cluster, key, source)
-    assert found.last_known.basis == "history"
-    assert (found.last_known.uid, found.last_known.revision) == ("uid-r1", 6)
-    assert found.last_known.confidence is Confidence.CERTAIN
-    assert found.last_known.finalizers == ("example.com/clean",)
-    # It had it then; whether it still has is not known.
-    assert [(f.name, f.confidence) for f in found.finalizers] == [("example.com/clean", Confidence.LIKELY)]
-    assert codes(found) == {"finalizer": Risk.HIGH, "workload": Risk.LOW}
 
 
 class WalkedOnly(Remembering):

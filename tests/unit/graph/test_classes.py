@@ -7,8 +7,6 @@ import pytest
 from etcdfix.graph.classes import (
     azure_secrets,
     claim_tokens,
-    snapshot_templates,
-    snapshot_tokens,
     storage_templates,
 )
 from etcdfix.graph.uses import Role
@@ -18,18 +16,6 @@ CSI = "csi.storage.k8s.io"
 
 def pair(operation: str, name: str = "s", namespace: str = "n") -> dict[str, str]:
     return {f"{CSI}/{operation}secret-name": name, f"{CSI}/{operation}secret-namespace": namespace}
-
-
-@pytest.mark.parametrize(
-    "role",
-    [
-        Role.PROVISIONER, Role.CONTROLLER_PUBLISH, Role.NODE_STAGE, Role.NODE_PUBLISH, Role.CONTROLLER_EXPAND,
-        Role.NODE_EXPAND, Role.CONTROLLER_MODIFY,
-    ],
-)  # fmt: skip
-def test_each_operation_of_a_storage_class(role: Role) -> None:
-    (found,) = storage_templates("csi.example.com", pair(f"{role}-"))
-    assert (found.role, found.name, found.namespace, found.literal) == (role, "s", "n", True)
 
 
 def test_the_pair_for_any_operation_is_a_fallback() -> None:
@@ -43,20 +29,6 @@ def test_the_pair_for_any_operation_is_a_fallback() -> None:
         Role.NODE_EXPAND: "s",
         Role.CONTROLLER_MODIFY: "s",
     }
-
-
-@pytest.mark.parametrize(
-    ("old", "role"),
-    [
-        ("csiProvisioner", Role.PROVISIONER),
-        ("csiControllerPublish", Role.CONTROLLER_PUBLISH),
-        ("csiNodeStage", Role.NODE_STAGE),
-        ("csiNodePublish", Role.NODE_PUBLISH),
-    ],
-)
-def test_deprecated_names(old: str, role: Role) -> None:
-    parameters = {f"{old}SecretName": "s", f"{old}SecretNamespace": "n"}
-    assert [t.role for t in storage_templates("csi.example.com", parameters)] == [role]
 
 
 def test_azure_files() -> None:
@@ -114,10 +86,6 @@ def test_volumes_of_azure_files_without_a_claim() -> None:
     assert list(azure_secrets({**csi, "driver": []}, "shop")) == []
 
 
-def test_half_a_pair_is_none() -> None:
-    assert storage_templates("d", {f"{CSI}/provisioner-secret-name": "s"}) == ()
-
-
 @pytest.mark.parametrize(
     ("name", "namespace", "expected"),
     [
@@ -135,13 +103,3 @@ def test_templates_of_storage_classes(name: str, namespace: str, expected: tuple
     (template,) = storage_templates("d", pair("provisioner-", name, namespace))
     tokens = claim_tokens("shop", "data", "pv-1", {"a/b": "from-annotation"})
     assert template.resolve(tokens.names, tokens.namespaces) == expected
-
-
-@pytest.mark.parametrize(
-    "role", [Role.SNAPSHOTTER, Role.SNAPSHOTTER_LIST, Role.GROUP_SNAPSHOTTER, Role.GROUP_SNAPSHOTTER_GET]
-)
-def test_snapshot_classes(role: Role) -> None:
-    (found,) = snapshot_templates(pair(f"{role}-", "${volumesnapshot.name}", "${volumesnapshot.namespace}"))
-    tokens = snapshot_tokens("shop", "nightly", "content", {})
-    assert found.role is role
-    assert found.resolve(tokens.names, tokens.namespaces) == ("shop", "nightly")

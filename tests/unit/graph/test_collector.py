@@ -28,65 +28,6 @@ def removal(cluster: Cluster, key: str, **settings: Any) -> Collection:
     return collect(index, node_of(index, key), **settings)
 
 
-def deployment(cluster: Cluster, *, replicas: int = 2, **replica_set: Any) -> str:
-    key = cluster.add("apps/v1", "Deployment", "d1", "shop")
-    owners = (owner("Deployment", "d1", controller=True, blockOwnerDeletion=True),)
-    cluster.add("apps/v1", "ReplicaSet", "r1", "shop", owners=owners, **replica_set)
-    for number in range(replicas):
-        cluster.pod(
-            f"p{number}", owners=(owner("ReplicaSet", "r1", controller=True, blockOwnerDeletion=True),)
-        )
-    return key
-
-
-@pytest.mark.parametrize("broken", [False, True], ids=["readable", "unreadable"])
-def test_deployment_replica_set_pods(broken: bool) -> None:
-    cluster = Cluster()
-    key = deployment(cluster)
-    if broken:
-        cluster.break_(key)
-    result = removal(cluster, key)
-    replica_set, *pods = result.tree
-    assert (replica_set.object.name, replica_set.action) == ("r1", Action.CASCADE_DELETED)
-    assert replica_set.propagation is Propagation.BACKGROUND
-    assert [(d.object.name, d.action) for d in pods] == [
-        ("p0", Action.CASCADE_DELETED),
-        ("p1", Action.CASCADE_DELETED),
-    ]
-    assert [(d.depth, d.below) for d in result.tree] == [(1, key), *[(2, replica_set.object.key)] * 2]
-    assert result.counts[Action.CASCADE_DELETED] == 3
-    assert result.deleted_by_resource == {"pods": 2, "replicasets.apps": 1}
-
-
-def test_two_owners_one_of_them_solid() -> None:
-    cluster = Cluster()
-    key = cluster.add("v1", "ConfigMap", "a", "shop")
-    cluster.add("v1", "ConfigMap", "b", "shop")
-    both = (owner("ConfigMap", "a", api_version="v1"), owner("ConfigMap", "b", api_version="v1"))
-    cluster.add("v1", "ConfigMap", "c", "shop", owners=both)
-    (decision,) = removal(cluster, key).tree
-    assert decision.action is Action.KEPT
-    assert {o.name: (o.state, o.stripped, o.removed) for o in decision.owners} == {
-        "a": (OwnerState.ABSENT, True, True),
-        "b": (OwnerState.SOLID, False, False),
-    }
-
-
-def test_a_dependent_with_the_orphan_finalizer_lets_its_own_go() -> None:
-    cluster = Cluster()
-    key = deployment(cluster, finalizers=("orphan",))
-    cluster.add("v1", "ConfigMap", "solid", "shop")
-    owners = (owner("ReplicaSet", "r1"), owner("ConfigMap", "solid", api_version="v1"))
-    cluster.pod("shared", owners=owners)
-    found = by_name(removal(cluster, key).tree)
-    assert found["r1"].action is Action.CASCADE_DELETED
-    assert found["r1"].propagation is Propagation.ORPHAN
-    assert found["p0"].action is found["p1"].action is Action.ORPHANED
-    assert [o.stripped for o in found["p0"].owners] == [True]
-    assert found["shared"].action is Action.REFERENCE_STRIPPED
-    assert {o.name: o.stripped for o in found["shared"].owners} == {"r1": True, "solid": False}
-
-
 def test_removal_does_not_concern_dependents_of_an_earlier_object() -> None:
     cluster = Cluster()
     key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop", uid="new")
@@ -96,15 +37,6 @@ def test_removal_does_not_concern_dependents_of_an_earlier_object() -> None:
     cluster.break_(key)
     assert set(by_name(removal(cluster, key).tree)) == {"new", "old"}
     assert set(by_name(removal(cluster, key, uid="new").tree)) == {"new"}
-
-
-def test_unreadable_owner_freezes_its_dependents_until_it_goes() -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "r1", "shop"))
-    pod = cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
-    index = cluster.index()
-    assert decide(index, node_of(index, pod)).action is Action.FROZEN
-    assert [d.action for d in collect(index, node_of(index, key)).tree] == [Action.CASCADE_DELETED]
 
 
 def test_an_owner_that_the_api_server_shows_as_empty_is_absent() -> None:
@@ -119,22 +51,6 @@ def test_an_owner_that_the_api_server_shows_as_empty_is_absent() -> None:
     assert "without a uid" in decision.owners[0].reason
     assert decision.uncertain == ""
     assert [d.action for d in collect(index, node_of(index, key)).tree] == [Action.CASCADE_DELETED]
-
-
-def test_a_custom_resource_of_no_bytes_is_served_by_nobody() -> None:
-    cluster, key = widgets("readable")
-    cluster.values[key] = b""
-    index = cluster.index()
-    assert decide(index, node_of(index, "/registry/replicasets/shop/r1")).action is Action.FROZEN
-
-
-def test_owner_of_unknown_kind_is_not_absent() -> None:
-    cluster = Cluster()
-    key = cluster.pod("p", owners=(owner("Thing", "t", api_version="example.com/v1"),))
-    index = cluster.index()
-    decision = decide(index, node_of(index, key))
-    assert decision.action is Action.FROZEN
-    assert decision.owners[0].state is OwnerState.UNKNOWN
 
 
 def widgets(crd: str) -> tuple[Cluster, str]:
@@ -209,17 +125,6 @@ def test_a_uid_from_elsewhere_finds_dependents_where_the_key_tells_no_group() ->
     assert (found.object.name, found.action) == ("p", Action.CASCADE_DELETED)
     assert found.owners[0].removed
     assert found.uncertain.startswith("as soon as")
-
-
-def test_a_dependent_whose_own_kind_is_not_served() -> None:
-    cluster = Cluster()
-    key = cluster.add("apps/v1", "Deployment", "d1", "shop")
-    cluster.add("example.com/v1", "Widget", "w", "shop", owners=(owner("Deployment", "d1"),))
-    cluster.pod("p", owners=(WIDGET,))
-    found = by_name(removal(cluster, key).tree)
-    assert found["w"].action is found["p"].action is Action.CASCADE_DELETED
-    assert "its own kind" in found["w"].uncertain
-    assert "kind of its owner" in found["p"].uncertain
 
 
 def test_what_was_not_seen_is_not_absent() -> None:

@@ -118,21 +118,6 @@ def test_who_uses_a_claim_and_a_volume() -> None:
     )
 
 
-def test_what_is_certain_never_to_end() -> None:
-    cluster = Cluster()
-    key = cluster.add("v1", "ConfigMap", "top", "shop")
-    wide = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)
-    cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", "wide", owners=wide)
-    found = told(cluster, key, FOREGROUND)
-    wait = only(found)
-    assert (wait.held_by, wait.permanent, wait.holds_object) == (HeldBy.OWNER_INVALID, True, True)
-    assert any("cannot have a namespaced owner and is never collected" in note for note in found.notes)
-    assert told(cluster, key, ORPHAN).result is DeletionResult.GONE
-    # A collector that cannot list a type may not know the dependent at all.
-    cluster.break_(cluster.key("clusterroles", "", "broken"))
-    assert not only(told(cluster, key, FOREGROUND)).permanent
-
-
 @pytest.mark.parametrize("policy", [BACKGROUND, FOREGROUND, ORPHAN])
 def test_dependents_that_cannot_be_read(policy: Propagation) -> None:
     cluster = Cluster()

@@ -24,24 +24,6 @@ def foreground(cluster: Cluster, key: str) -> tuple[Collection, list[str]]:
     return played, [index.place(node)[2] for node in played.blocking]
 
 
-def test_a_chain_names_its_end_and_the_nearest() -> None:
-    cluster = Cluster()
-    key = config(cluster, "top")
-    config(cluster, "a", "top")
-    config(cluster, "b", "a")
-    config(cluster, "c", "b", finalizers=("x/y",))
-    played, ends = foreground(cluster, key)
-    assert (
-        played.stays == "configmaps shop/a, which waits for configmaps shop/c, which waits for finalizer x/y"
-    )
-    assert ends == ["c"]
-    assert [d.stays for d in played.tree] == [
-        "configmaps shop/b, which waits for configmaps shop/c, which waits for finalizer x/y",
-        "configmaps shop/c, which waits for finalizer x/y",
-        "finalizer x/y",
-    ]
-
-
 def test_a_ring_that_is_being_deleted_already_stays() -> None:
     cluster = Cluster()
     key = config(cluster, "a", "b")

@@ -18,23 +18,6 @@ def the_guess(index: ImpactIndex, dependent: str) -> tuple[str, Guess]:
     return (index.ref(found.node).key if found.node >= 0 else ""), found.guess
 
 
-def test_a_known_kind_is_no_guess() -> None:
-    cluster = Cluster()
-    cluster.define("example.com", "Widget")
-    pod = cluster.pod("p", owners=(WIDGET,))
-    assert the_guess(cluster.index(), pod) == ("/registry/example.com/widgets/shop/w", Guess.NONE)
-
-
-def test_an_owner_of_unknown_kind_is_found_by_uid() -> None:
-    cluster = Cluster()
-    key = cluster.add("example.com/v1", "Widget", "w", "shop")
-    pods = [cluster.pod(f"p{n}", owners=(WIDGET,)) for n in range(3)]
-    index = cluster.index()
-    assert {the_guess(index, pod) for pod in pods} == {(key, Guess.UID)}
-    assert index.dependents(node_of(index, key)) == [node_of(index, pod) for pod in pods]
-    assert index.dependents(node_of(index, key), "uid-w") == [node_of(index, pod) for pod in pods]
-
-
 def test_the_namespace_of_each_dependent_counts() -> None:
     cluster = Cluster()
     key = cluster.add("example.com/v1", "Widget", "w", "one")
@@ -95,13 +78,6 @@ def test_the_resource_that_is_most_like_the_kind_is_taken() -> None:
         assert the_guess(index, f"/registry/pods/shop/{kind.lower()}") == expected
 
 
-def test_a_resource_that_is_not_like_the_kind_is_taken_where_there_is_no_other() -> None:
-    cluster = Cluster()
-    key = cluster.break_("/registry/example.com/people/shop/w")
-    pod = cluster.pod("p", owners=(owner("Human", "w", api_version="example.com/v1"),))
-    assert the_guess(cluster.index(), pod) == (key, Guess.NAME)
-
-
 def test_by_name_goes_only_what_has_no_uid_of_its_own() -> None:
     cluster = Cluster()
     broken = cluster.break_("/registry/example.com/gadgets/shop/w")
@@ -160,16 +136,6 @@ def test_guessing_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.add("example.org/v1", "Widget", name, "shop", uid="same")
     cluster.pod("q", owners=(owner("Widget", "w", api_version="example.org/v1", uid="same"),))
     assert the_guess(cluster.index(), "/registry/pods/shop/q") == ("", Guess.NONE)
-
-
-def test_served_as_empty() -> None:
-    cluster = Cluster()
-    empty, broken = cluster.pod("empty"), cluster.break_("/registry/pods/shop/broken")
-    cluster.values[empty] = b""
-    index = cluster.index()
-    assert index.serves_empty(node_of(index, empty))
-    assert index.lost(node_of(index, empty))
-    assert not index.serves_empty(node_of(index, broken))
 
 
 def test_a_withheld_key_lies_in_no_directory_of_its_neighbours() -> None:

@@ -81,18 +81,6 @@ def test_a_spec_that_names_the_secret_is_certain(
     assert entry.comes_back == "by-itself"
 
 
-@pytest.mark.parametrize(
-    ("namespace", "spec"),
-    [("pay", {"secretName": "target"}), ("shop", {"secretName": "another"}), ("shop", {"secretName": 7})],
-)
-def test_a_spec_elsewhere_or_of_another_secret_says_nothing(
-    tmp_path: Path, namespace: str, spec: dict[str, Any]
-) -> None:
-    cluster = base()
-    cluster.add(f"{CERT_MANAGER}/v1", "Certificate", "site", namespace, spec=spec)
-    assert summary(entry_of(cluster, cluster.secret("target"), tmp_path)) == ("by hand", None, "")
-
-
 def test_a_service_of_openshift_names_its_serving_certificate(tmp_path: Path) -> None:
     cluster = base()
     annotations = {"service.beta.openshift.io/serving-cert-secret-name": "target"}
@@ -119,21 +107,6 @@ def test_a_token_in_its_accounts_list(tmp_path: Path) -> None:
     assert entry.comes_back == "after-a-step"
     assert "since 1.24" in entry.recreate_how
     assert entry.what == "Secret (service-account token), used by serviceaccounts robot"
-
-
-def test_a_secret_in_a_list_that_a_pod_uses_too_is_no_token(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.add("v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "odd"}])
-    key = cluster.secret("odd")
-    entry = entry_of(cluster, key, tmp_path)
-    assert summary(entry) == (
-        "service-account token controller",
-        "possible",
-        "in the list of ServiceAccount robot",
-    )
-    container = {"name": "main", "envFrom": [{"secretRef": {"name": "odd"}}]}
-    cluster.pod("web", spec={"containers": [container]})
-    assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
 
 
 # --------------------------------------------------------------------- an earlier revision that can still be read
@@ -327,17 +300,6 @@ def test_what_was_under_the_key_before_is_only_possible(basis: str, expected: st
 
 
 # ------------------------------------------------------------------------- what the last readable revision rules out
-
-
-def test_a_secret_of_another_type_is_no_token(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.add(
-        "v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "robot-token-x7k2p"}, {"name": "odd"}]
-    )
-    for name in ("robot-token-x7k2p", "odd"):
-        key = cluster.secret(name, type="Opaque")
-        assert summary(of_history(cluster, key, tmp_path)) == NOBODY
-        del cluster.values[key]
 
 
 def test_the_owner_says_more_than_the_name(tmp_path: Path) -> None:

@@ -152,16 +152,6 @@ def test_generic_ephemeral_volumes() -> None:
     }
 
 
-def test_stateful_sets_name_their_claims() -> None:
-    cluster = Cluster()
-    spec = {"replicas": 2, "ordinals": {"start": 5}, "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
-    key = cluster.add("apps/v1", "StatefulSet", "db", "shop", spec=spec)
-    assert {target for target, _, _ in uses(cluster, key)} == {
-        "persistentvolumeclaims/shop/data-db-5",
-        "persistentvolumeclaims/shop/data-db-6",
-    }
-
-
 CLAIM_REF = {"namespace": "shop", "name": "data", "uid": "u-claim"}
 
 

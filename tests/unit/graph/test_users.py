@@ -55,20 +55,6 @@ def test_the_decoy_has_no_users() -> None:
         assert users_of(index, node_of(index, "/registry/secrets/shop/decoy")) == ()
 
 
-def test_optional_uses_do_not_stop() -> None:
-    cluster = Cluster()
-    cluster.secret("s")
-    reference = {"name": "s", "optional": True}
-    cluster.pod("p", spec={"containers": [{"name": "c", "envFrom": [{"secretRef": reference}]}]})
-    cluster.pod("q", spec={"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "s"}}]}]})
-    index = cluster.index()
-    found = users_of(index, node_of(index, "/registry/secrets/shop/s"))
-    assert {u.object.name: (u.optional, u.stops) for u in found} == {
-        "p": (True, Stops.NO),
-        "q": (False, Stops.YES),
-    }
-
-
 def test_a_finished_pod_is_not_stopped_and_does_not_protect() -> None:
     cluster = Cluster()
     cluster.secret("s")
@@ -95,24 +81,6 @@ def test_pods_behind_a_volume_are_named() -> None:
     assert user.object.name == "pv-1"
     assert [pod.name for pod in user.behind] == ["one", "two"]
     assert user.behind_count == 2
-
-
-def test_a_secret_that_does_not_exist_has_users() -> None:
-    cluster = Cluster()
-    cluster.pod("p", spec={"imagePullSecrets": [{"name": "gone"}]})
-    index = cluster.index()
-    found = users_of(index, node_of(index, "/registry/secrets/shop/gone"))
-    assert [(u.role, u.stops) for u in found] == [(Role.IMAGE_PULL, Stops.PERHAPS)]
-
-
-def test_only_secrets_are_protected_and_only_their_users_are_stopped() -> None:
-    cluster = Cluster()
-    key = cluster.add("v1", "ConfigMap", "c", "shop")
-    cluster.pod("p", spec={"containers": [{"name": "c", "envFrom": [{"configMapRef": {"name": "c"}}]}]})
-    index = cluster.index()
-    (user,) = users_of(index, node_of(index, key))
-    assert (user.role, user.stops, user.consequence) == (Role.ENV_FROM, None, "")
-    assert secret_state(index, node_of(index, key), (user,)) is None
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ from etcdfix.readers import PlainCounts, PlainPlace, Plugins, ResourceReader, Re
 from etcdfix.repair import NO_REPAIR, RepairSearch, find_repair, proof_of, rewrites_of, unasked
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageCodec, StorageLayout
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage, is_right_key
 from etcdfix.verdicts.deletability import FAILED, rests_on_others
@@ -98,12 +98,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     layout: StorageLayout
     configuration: EncryptionConfiguration | None = None
     kubernetes_minor: int | None = None
-    run: RepeatedOptions = RepeatedOptions()
-
-    @property
-    def same_again(self) -> RepeatedOptions:
-        """Return ``run``. It goes."""
-        return self.run
+    run: RunOptions = RunOptions()
 
 
 class Examiner:

@@ -34,7 +34,7 @@ from etcdfix.examine_all import Progress
 from etcdfix.operations.opening import Inputs, open_cluster
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 
 etcd_options = option_group(live_options, main_etcd_options, reading_options)
 """Which etcd, and how its values are read."""
@@ -67,7 +67,7 @@ class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress
 
     @property
-    def again(self) -> RepeatedOptions:
+    def run(self) -> RunOptions:
         """What a command must repeat."""
         return self.inputs.run_options(api=self.api, places=self.request["record_paths"])
 

@@ -134,7 +134,7 @@ def command(
                 request.layout, result.report.incomplete_reasons, result.ended, result.suggested_prefixes
             )
         say_incomplete(result.report.incomplete_reasons)
-        place.show(result.report, request.same_again)
+        place.show(result.report, request.run)
     return _exit_code(result)
 
 

@@ -82,12 +82,12 @@ def command(
 
     with open_change(Verb.DELETE, options, lambda: one_key(key, options), adapt=load) as change:
         api = change.api
-        again = change.again
+        run = change.run
         checked: list[Preflight] = []
 
         def preview(found: Preflight) -> None:
             checked.append(found)
-            kept = with_what_it_keeps(again, change.cluster.source)
+            kept = with_what_it_keeps(run, change.cluster.source)
             show_preview(deletion_preview(change.cluster, found, kept), kept)
 
         outcome = run_delete(
@@ -96,7 +96,7 @@ def command(
                 key=change.key,
                 plan=planned[0] if planned else None,
                 plan_file=str(plan or ""),
-                again=again,
+                run=run,
                 rescued=rescued,
                 **change.request,
             ),
@@ -106,7 +106,7 @@ def command(
         )
         deleted = outcome.result is Result.DELETED
         afterwards = list(after_deletion(checked[0])) if deleted else ()
-        code = change.teller.tell(outcome, again, afterwards)
+        code = change.teller.tell(outcome, run, afterwards)
     if deleted and api is not None:
         with contextlib.suppress(OSError):  # what counts was told
             for line in recovery_lines(api, checked[0], say=say):

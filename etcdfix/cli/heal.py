@@ -140,7 +140,7 @@ def _run(
     keys = (named(),) if report is None else tuple(report.findings)
     api = api_access(options)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
-    again = account.run = inputs.run_options(api=api, places=record_paths(options))
+    run = account.run = inputs.run_options(api=api, places=record_paths(options))
     for problem in report.problems if report is not None else ():
         say(f"warning: the report is not of everything: {problem}")
 
@@ -159,7 +159,7 @@ def _run(
 
         def preview(shown: HealPreview) -> None:
             account.to_heal = len(shown.healable)
-            show_preview(heal_preview(cluster, shown, dry_run=options["dry_run"]), again)
+            show_preview(heal_preview(cluster, shown, dry_run=options["dry_run"]), run)
 
         return run_heal(
             cluster,
@@ -168,7 +168,7 @@ def _run(
                 saved=saved,
                 many=report is not None,
                 report_cluster_uid=(report.source.kube_system_uid or "") if report is not None else "",
-                again=again,
+                run=run,
                 **request_fields(options, inputs, api),
             ),
             Terminal(yes=options["yes"]),

@@ -191,7 +191,7 @@ def _run(
     api = api_access(options)
     keys = tuple(plan_key(entry) for entry in run.plan.entries)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
-    again = account.run = inputs.run_options(api=api, places=record_paths(options))
+    run_options = account.run = inputs.run_options(api=api, places=record_paths(options))
     with open_cluster(inputs, configuration_of, say=say) as cluster:
         account.request = RunRequest(
             plan_file=account.plan_file,
@@ -200,7 +200,7 @@ def _run(
             leave_out=leave_out,
             rescued=rescued,
             encryption_config=_read_again(inputs.encryption_config),
-            again=again,
+            run=run_options,
             **request_fields(options, inputs, api),
         )
         return run_plan(

@@ -62,9 +62,9 @@ def command(*, key: str, candidate_config: Path, **options: Any) -> int:
                     **change.request,
                 ),
                 change.confirmer,
-                preview=lambda shown: show_preview(reencrypt_preview(change.cluster, shown), change.again),
+                preview=lambda shown: show_preview(reencrypt_preview(change.cluster, shown), change.run),
             )
-        return change.teller.tell(outcome, change.again)
+        return change.teller.tell(outcome, change.run)
 
 
 def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:

@@ -36,7 +36,7 @@ def command(*, key: str, **options: Any) -> int:
             change.cluster,
             RepairRequest(key=change.key, **change.request),
             change.confirmer,
-            preview=lambda shown: show_preview(repair_preview(change.cluster, shown), change.again),
+            preview=lambda shown: show_preview(repair_preview(change.cluster, shown), change.run),
             progress=change.progress,
         )
-        return change.teller.tell(outcome, change.again)
+        return change.teller.tell(outcome, change.run)

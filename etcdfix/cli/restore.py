@@ -117,15 +117,15 @@ def command(*, backup_or_key: str, **options: Any) -> int:
                 candidate=candidate,
                 replace_mod_revision=options["replace_mod_revision"],
                 value_sha256=options["candidate_sha256"] or "",
-                again=change.again,
+                run=change.run,
                 **change.request,
             ),
             change.confirmer,
-            preview=lambda shown: show_preview(restore_preview(cluster, shown), change.again),
+            preview=lambda shown: show_preview(restore_preview(cluster, shown), change.run),
             progress=change.progress,
         )
         unread = not cluster.configured and looks_enveloped(candidate.stored.value)
-        return change.teller.tell(outcome, change.again, unread=unread)
+        return change.teller.tell(outcome, change.run, unread=unread)
 
 
 def _source_of(options: dict[str, Any]) -> str:
@@ -161,7 +161,7 @@ def _candidate(change: OpenChange, options: dict[str, Any]) -> Candidate:
                 options["from_wal"],
                 options["entry"],
                 progress=progress_of(cluster.source),
-                again=change.again,
+                run=change.run,
             )
         case "from_object":
             return Candidate.of_object(cluster, key, options["from_object"])

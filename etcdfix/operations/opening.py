@@ -17,7 +17,7 @@ from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.inputs.overrides import overrides_text, servers_of
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, builtin_directories
-from etcdfix.text.commands import KeptOptions, RepeatedOptions
+from etcdfix.text.commands import KeptOptions, RunOptions
 
 if TYPE_CHECKING:
     from etcdfix.apiserver.servers import APIAccess
@@ -102,9 +102,7 @@ class Inputs(msgspec.Struct, frozen=True):
         files = (self.connection.get(name) for name in ("cacert", "cert", "key_file"))
         return [Path(file) for file in files if file]
 
-    def run_options(
-        self, *, api: APIAccess | None = None, places: RecordPaths | None = None
-    ) -> RepeatedOptions:
+    def run_options(self, *, api: APIAccess | None = None, places: RecordPaths | None = None) -> RunOptions:
         """Return the options that a command in a remedy must repeat; a password is never among them.
 
         Args:
@@ -137,7 +135,7 @@ class Inputs(msgspec.Struct, frozen=True):
             reading.append("--no-kms")
         if self.kubernetes_minor is not None:
             reading += ["--kubernetes-version", f"1.{self.kubernetes_minor}"]
-        return RepeatedOptions(
+        return RunOptions(
             source=tuple(source),
             layout=(
                 *(() if self.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", self.etcd_prefix)),

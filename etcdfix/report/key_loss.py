@@ -12,7 +12,7 @@ from etcdfix.report.advice.whole import doubt_in, ways_of_lost_key
 from etcdfix.report.model import LostKey, Remedy, TransformerSummary
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
@@ -88,7 +88,7 @@ class Lost(NamedTuple):
 class KeyLosses:
     """Gathers the values that may belong to a lost encryption key. Memory depends on keys and resources in use."""
 
-    def __init__(self, again: RepeatedOptions) -> None:
+    def __init__(self, again: RunOptions) -> None:
         self._again = again
         self._members: dict[Place, _Members] = {}
 

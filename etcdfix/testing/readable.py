@@ -19,7 +19,7 @@ from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import DEFAULT_PREFIX
 from etcdfix.testing.failures import without_frames
 from etcdfix.testing.servers import EtcdServer
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions, explain, scan
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
@@ -165,24 +165,22 @@ def _incomplete(result: ScanResult) -> Iterator[str]:
         yield "no object is in this scope"
 
 
-def _lines(
-    found: _Found, incomplete: Sequence[str], summary: Summary, again: RepeatedOptions
-) -> Iterator[str]:
-    where = " ".join(again.source[1:2])
+def _lines(found: _Found, incomplete: Sequence[str], summary: Summary, run: RunOptions) -> Iterator[str]:
+    where = " ".join(run.source[1:2])
     yield safe_text(
         f"{found.count} of {counted(summary.keys - summary.not_objects, 'object')} cannot be relied upon in {where}"
         if found.count
         else f"not everything was seen in {where}"
     )
     for finding in found.kept[:MOST_SHOWN]:
-        yield from map(safe_text, _lines_of(finding, again))
+        yield from map(safe_text, _lines_of(finding, run))
     if found.count > MOST_SHOWN:
-        yield f"and {found.count - MOST_SHOWN} more; all of them: {again.scan_of()}"
+        yield f"and {found.count - MOST_SHOWN} more; all of them: {scan().line(run)}"
     for reason in incomplete:
         yield safe_text(f"incomplete: {reason}")
 
 
-def _lines_of(finding: Finding, again: RepeatedOptions) -> Iterator[str]:
+def _lines_of(finding: Finding, run: RunOptions) -> Iterator[str]:
     yield f"  {finding.key}"
     yield f"    {finding.outcome}: {finding.cause or 'no cause'} ({finding.confidence})"
     if finding.message:
@@ -190,4 +188,4 @@ def _lines_of(finding: Finding, again: RepeatedOptions) -> Iterator[str]:
     for evidence in finding.evidence[:_MOST_EVIDENCE]:
         yield f"    - {evidence.check}: {evidence.result}{f' ({evidence.detail})' if evidence.detail else ''}"
     key = base64.b64decode(finding.key_base64) if finding.key_base64 is not None else finding.key.encode()
-    yield f"    next: {again.explain(key)}"
+    yield f"    next: {explain(key).line(run)}"

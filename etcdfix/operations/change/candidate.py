@@ -31,7 +31,7 @@ from etcdfix.rules import Rule, refuse
 from etcdfix.sources.base import Source
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.deletability import IDENTITY
 
 _BY_API = (
@@ -221,13 +221,13 @@ class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
         replace_mod_revision: The present value may be replaced, if it stands at this revision; None: the key must
             be absent.
         value_sha256: ``sha256:<hex>`` that the value to put back must have, "" for any.
-        again: Options that a command in a refusal must repeat.
+        run: What was read, and how.
     """
 
     candidate: Candidate
     replace_mod_revision: int | None = None
     value_sha256: str = ""
-    again: RepeatedOptions = RepeatedOptions()
+    run: RunOptions = RunOptions()
 
 
 def identify_file(cluster: Cluster, source: Source) -> ClusterIdentity:

@@ -39,7 +39,8 @@ from etcdfix.report.advice.change import readable_way
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.rules import Rule
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
+from etcdfix.text.commands import plan as make_plan
 from etcdfix.text.notes import Note
 from etcdfix.verdicts.examination import Examination
 
@@ -71,7 +72,7 @@ class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
         key: Complete etcd key.
         plan: What a reviewed plan expects, which may add a refusal; None without one.
         plan_file: Where it was read from, as named.
-        again: Options that the commands of a refusal must repeat.
+        run: What was read, and how.
         rescued: Directory of objects that were saved from API servers; None for none.
         brief: Nobody reads the preview: repairs that nothing proves, which are only told there, are not looked for.
     """
@@ -79,7 +80,7 @@ class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
     key: bytes
     plan: DeletionPlan | None = None
     plan_file: str = ""
-    again: RepeatedOptions = RepeatedOptions()
+    run: RunOptions = RunOptions()
     rescued: Path | None = None
     brief: bool = False
 
@@ -121,7 +122,7 @@ def run_delete(
             config_sha256=cluster.config_sha256,
             assumed_release=cluster.examiner.assumed_release,
             accepted=request.accepted,
-            again=request.again.plan(plan.report.path, request.plan_file),
+            again=make_plan(plan.report.path, request.plan_file).line(request.run),
             now=datetime.now(UTC),
         )
     step("check: landmarks")
@@ -135,7 +136,7 @@ def run_delete(
             api=request.api,
             expected=expected,
             copies=RescuedCopies.load(request.rescued, request.record_paths.log_path),
-            run=request.again,
+            run=request.run,
             progress=progress,
             step=step,
         )
@@ -200,7 +201,7 @@ def _with_ways_out(cluster: Cluster, request: DeleteRequest, refusal: RefusedByR
         recovered_configuration(
             [cause] if cause is not None else [],
             found.transformer,
-            with_what_it_keeps(request.again, cluster.source),
+            with_what_it_keeps(request.run, cluster.source),
         )
     ]
     if readable is not None:
@@ -208,12 +209,12 @@ def _with_ways_out(cluster: Cluster, request: DeleteRequest, refusal: RefusedByR
             readable_way(
                 found,
                 readable,
-                request.again,
+                request.run,
                 breaking=refusal.rule == Rule.CLUSTER_BREAKING,
                 refused=refusal.rule not in _LIFTED,
             ).remedy
         )
-    told = [f"{way.action}: {way.command.line(request.again)}" for way in ways if way is not None]
+    told = [f"{way.action}: {way.command.line(request.run)}" for way in ways if way is not None]
     if not told:
         return refusal
     hint = "; ".join([*told, refusal.hint] if refusal.hint else told)

@@ -23,7 +23,8 @@ from etcdfix.rules import Rule, refuse
 from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions, look
+from etcdfix.text.safetext import key_word
 from etcdfix.text.words import counted
 
 _MOST_WRITES: Final = 64
@@ -41,7 +42,7 @@ def of_log(
     directory: Path,
     entry: int | None = None,
     *,
-    again: RepeatedOptions,
+    run: RunOptions,
     progress: Progress = no_progress,
 ) -> Candidate:
     """Return a write of a key: that of an entry, or the newest that reads and is of the key's object.
@@ -51,7 +52,7 @@ def of_log(
         key: Complete etcd key.
         directory: A member's ``member/wal``, or a copy.
         entry: Raft index of an entry; None for the newest write that will do.
-        again: Options that a command must repeat.
+        run: What was read, and how.
         progress: Counts keys for a display.
 
     Raises:
@@ -63,7 +64,12 @@ def of_log(
         judged.require_same_history()
         history = judged.history
         chosen, told = _choose(
-            cluster, key, directory, entry, history, again.history(key, "--wal", str(directory))
+            cluster,
+            key,
+            directory,
+            entry,
+            history,
+            look("history", "--wal", str(directory), key_word(key)).line(run),
         )
         told = (*told, *judged.notes)
         stored = chosen.stored()

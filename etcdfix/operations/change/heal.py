@@ -48,7 +48,7 @@ from etcdfix.rescued import newest_first, read_index
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.kine import KineSource
 from etcdfix.storagekey import ResourcePrefix, display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 
 
 class HealConfirmer(Confirmer, Protocol):
@@ -68,14 +68,14 @@ class HealRequest(ChangeRequest, frozen=True, kw_only=True):
         many: The keys are those of a report: each that needs no heal is left alone, and the number is typed. Else
             there is one, and it refuses.
         report_cluster_uid: uid of kube-system in the report, "" where it says none.
-        again: Options that commands must repeat.
+        run: What was read, and how.
     """
 
     keys: tuple[bytes, ...]
     saved: Path
     many: bool = False
     report_cluster_uid: str = ""
-    again: RepeatedOptions = RepeatedOptions()
+    run: RunOptions = RunOptions()
 
 
 class HealPreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +201,7 @@ def run_heal(
                 identity=identity,
                 all_servers=all_servers,
                 saved=index.directory,
-                again=request.again,
+                run=request.run,
                 copies={key: newest_first(objects) for key, objects in index.by_key().items()},
                 accepted=request.accepted,
                 places=request.record_paths,

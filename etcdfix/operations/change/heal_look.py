@@ -34,7 +34,8 @@ from etcdfix.report.objects import Viewer
 from etcdfix.rescued import SavedObject, read_saved
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import ResourcePrefix, api_path, display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions, copies, rescue
+from etcdfix.text.safetext import key_word
 from etcdfix.verdicts.deletability import FAILED, LOST_KEY, key_may_be_lost
 from etcdfix.verdicts.examination import Examination
 
@@ -131,7 +132,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         all_servers: Its API servers.
         saved: Directory of what was rescued.
         copies: What was rescued, by etcd key, the newest resourceVersion first.
-        again: Options that commands must repeat.
+        run: What was read, and how.
         accepted: Expectations and acceptances.
         places: Where backups and the audit log are.
         step: Told the name of each step before it is taken.
@@ -142,7 +143,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     all_servers: AllServers
     saved: Path
     copies: Mapping[bytes, tuple[SavedObject, ...]]
-    again: RepeatedOptions
+    run: RunOptions
     accepted: Acceptances
     places: RecordPaths
     step: Step
@@ -155,11 +156,11 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rescue(self) -> str:
         """The command that saves what a scan found unreadable."""
-        return self.again.rescue(("--from-report", "REPORT"), str(self.saved))
+        return rescue(("--from-report", "REPORT"), str(self.saved)).line(self.run)
 
     def what_is_left(self, key: bytes) -> str:
         """Return the command that lists every copy of an object, each with the command that puts it back."""
-        return self.again.copies(key, "--rescued", str(self.saved))
+        return copies(key_word(key), options=["--rescued", str(self.saved)]).line(self.run)
 
     def saved_of(self, stored: StoredValue) -> tuple[SavedObject, ...]:
         """Return what was saved of the present generation of a key, the newest first.

@@ -42,8 +42,7 @@ from etcdfix.remediation.preflight.target import (
 )
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.commands import piped
-from etcdfix.text.safetext import quote_command
+from etcdfix.text.commands import Command, RunOptions
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
@@ -209,4 +208,4 @@ def _replacement(today: Examination) -> str:
         return "kubectl get -o json, and kubectl replace"
     where = ["-n", namespace] if namespace else []
     words = ["kubectl", "get", str(today.directory.group_resource), name, *where, "-o", "json"]
-    return piped(quote_command(words), ["kubectl", "replace", "-f", "-"])
+    return Command(words, feeds=["kubectl", "replace", "-f", "-"]).line(RunOptions())

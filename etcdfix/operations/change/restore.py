@@ -343,7 +343,7 @@ def _check_replaced(
             api=request.api,
             expected=request.expected,
             act="putting another value over this key",
-            run=request.again,
+            run=request.run,
             progress=progress,
             step=step,
         )

@@ -50,6 +50,7 @@ from etcdfix.report.plan import Decision, DeletionPlan, PlanDecision, PlanEntry
 from etcdfix.report.planfile import decided_digest, plan_key
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
+from etcdfix.text.commands import plan as make_plan
 from etcdfix.text.safetext import key_word, quote_command, safe_text
 
 DONE: Final = {
@@ -207,7 +208,7 @@ def run_plan(
             "the contents or the decisions of the plan are not those that --expect-plan names",
             hint="review it again with --dry-run, which prints its digest",
         )
-    again = request.again.plan(run.plan.report.path, str(request.plan_file))
+    again = make_plan(run.plan.report.path, str(request.plan_file)).line(request.run)
     check_fits(
         run.plan,
         cluster_id=cluster.source.describe().cluster_id,
@@ -507,7 +508,7 @@ class _Work:
                     cluster,
                     DeleteRequest(
                         key=task.key,
-                        again=request.again,
+                        run=request.run,
                         rescued=request.rescued,
                         brief=not request.dry_run,
                         **common,

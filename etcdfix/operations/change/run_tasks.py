@@ -27,7 +27,7 @@ from etcdfix.report.plan import (
 from etcdfix.report.planfile import plan_key
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.commands import Command, RepeatedOptions, run_plan
+from etcdfix.text.commands import Command, RunOptions, run_plan
 from etcdfix.text.safetext import key_word, quote_command, safe_text
 from etcdfix.text.words import counted
 
@@ -48,7 +48,7 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
         rescued: Directory of objects that were saved from API servers; None for none.
         encryption_config: File of the EncryptionConfiguration, which must stay as it is; None where it cannot be read
             again.
-        again: Options that commands must repeat.
+        run: What was read, and how.
     """
 
     plan_file: Path
@@ -57,7 +57,7 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
     leave_out: tuple[bytes, ...] = ()
     rescued: Path | None = None
     encryption_config: Path | None = None
-    again: RepeatedOptions = RepeatedOptions()
+    run: RunOptions = RunOptions()
 
     def command(self, digest: str) -> Command:
         """Return the command that does this in a script, if the plan has this digest."""

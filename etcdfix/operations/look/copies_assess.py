@@ -29,7 +29,7 @@ from etcdfix.report.model import Remedy
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text import commands
-from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, Part, RepeatedOptions, Word
+from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, Part, RunOptions, Word
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
@@ -67,7 +67,7 @@ class Assessor:
     def __init__(
         self,
         places: Sequence[CopyPlace],
-        run: RepeatedOptions,
+        run: RunOptions,
         layout: StorageLayout,
         revision: int,
     ) -> None:

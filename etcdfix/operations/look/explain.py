@@ -46,7 +46,7 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
 from etcdfix.storagekey import display
 from etcdfix.text import commands
-from etcdfix.text.commands import Command, Part, RepeatedOptions
+from etcdfix.text.commands import Command, Part, RunOptions
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY, KMS_DOUBTS, Deletability, deletability_of
@@ -287,7 +287,7 @@ def _is_there(source: Source, key: bytes) -> bool:
         return False
 
 
-def _next(found: Examination, ways: Sequence[Way], again: RepeatedOptions) -> Remedy | None:
+def _next(found: Examination, ways: Sequence[Way], again: RunOptions) -> Remedy | None:
     """Return what to do first: of what waits for a configuration or a plugin, as a scan says it."""
     cause = found.verdict.cause
     if found.verdict.outcome is Outcome.UNDETERMINED and cause in {*KMS_DOUBTS, Cause.NO_CONFIGURATION}:

@@ -24,7 +24,7 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.storagekey import display
 from etcdfix.text import commands
-from etcdfix.text.commands import NO_COMMAND, Command, RepeatedOptions
+from etcdfix.text.commands import NO_COMMAND, Command, RunOptions
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded
@@ -100,7 +100,7 @@ class KeyLog(Closing):
         kept: frozenset[int],
         now: Examination | None,
         object_now: ObjectNow,
-        run: RepeatedOptions,
+        run: RunOptions,
         most: int,
     ) -> HistoryLog | None:
         """Tell the writes of a key; None where the log knows nothing of it.
@@ -157,7 +157,7 @@ class KeyLog(Closing):
         now: Examination | None,
         object_now: ObjectNow,
         last: str,
-        run: RepeatedOptions,
+        run: RunOptions,
     ) -> tuple[Command, str]:
         """Return the dry run that puts a value back, if there is one; and what to know, or why there is none."""
         if one.kept or run.of_the_past or (now is not None and now.verdict.outcome not in FAILED):

@@ -54,7 +54,7 @@ from etcdfix.report.rows import Rows
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Indexed, Source
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import Part, RunOptions, delete
 from etcdfix.text.safetext import quote_command, safe_text
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
@@ -186,7 +186,7 @@ def build_plan(
             named = f" {quote_command(['--plan', request.plan_file])}" if request.plan_file and uid else ""
             write = _Writer(
                 index, source, examiner, reader, neighbours, keys, request, has_earlier, readable,
-                request.run.delete, named,
+                named,
             )  # fmt: skip
             entries = in_order(drafts(write))
         except KeyboardInterrupt as exc:
@@ -319,7 +319,6 @@ class _Writer(msgspec.Struct, frozen=True):
     request: PlanRequest
     generations: Callable[[bytes], bool]
     readable: ReadableRevisions
-    delete: Callable[[bytes], str]
     naming_plan: str
     terms_of_kind: dict[int, _Terms] = msgspec.field(default_factory=dict)
 
@@ -407,11 +406,11 @@ class _Writer(msgspec.Struct, frozen=True):
         return revision.at if revision and revision.same_object and not revision.leased else 0
 
     def _command(self, found: Examination) -> str:
-        command = self.delete(found.stored.key)
+        command = delete(found.stored.key).line(self.request.run)
         if not command:
             return ""
         possible = found.verdict.damage is Damage.POSSIBLE
-        asking = f" {quote_command(self.request.run.asking)}" if possible else ""
+        asking = f" {quote_command(self.request.run.part(Part.ASKING))}" if possible else ""
         return f"{command} --expect-mod-revision {found.stored.mod_revision}{asking}{self.naming_plan}"
 
 
@@ -440,7 +439,7 @@ class _Groups:
                 self._of_kind[broken.kind] = group
         group.count += 1
 
-    def published(self, keys: KeyCounter, again: RepeatedOptions) -> list[PlanGroup]:
+    def published(self, keys: KeyCounter, run: RunOptions) -> list[PlanGroup]:
         """Return the groups, the largest first."""
         groups = []
         for group in sorted(self._groups.values(), key=lambda group: -group.count):
@@ -458,7 +457,7 @@ class _Groups:
                     group.count,
                     max(keys.of(name).opened for name in first.encryption_keys),
                     doubts != {KeyDoubt.NONE},
-                    _advice(first, doubts, needed, again),
+                    _advice(first, doubts, needed, run),
                     flag,
                 )
             )
@@ -476,13 +475,13 @@ def _needs_of_repair(found: Examination, repair: Repair) -> list[str]:
     return [acceptance(rule) for rule in repair_risks(found, repair) if rule is not Rule.CLUSTER_BREAKING]
 
 
-def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed, again: RepeatedOptions) -> str:
+def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed, run: RunOptions) -> str:
     """Return what is to be said of values like this one; "" for nothing."""
     key = bool(doubts & THE_KEY)
     gone = "it"
     if needed.declaration:
         if found.verdict.outcome is Outcome.UNDETERMINED:
-            text = kms_step(found.verdict.cause, again).action
+            text = kms_step(found.verdict.cause, run).action
             text, gone = f"nothing is proven: {text[0].lower()}{text[1:]}", "the key"
         elif deletability_of(found) is Deletability.DECLARABLE:
             text = "the configuration alone can cure this: find the key"

@@ -27,7 +27,8 @@ from etcdfix.report.model import Remedy
 from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, deletion_waits, entry_stake, meaning
 from etcdfix.report.planfile import plan_key
 from etcdfix.report.rows import Rows
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text import commands
+from etcdfix.text.commands import Part, RunOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Rank
@@ -41,7 +42,7 @@ def steps_for(
     entries: Sequence[PlanEntry],
     groups: Sequence[PlanGroup],
     report: str,
-    again: RepeatedOptions,
+    run: RunOptions,
 ) -> list[PlanStep]:
     """Return the steps; none where nothing is broken.
 
@@ -49,14 +50,14 @@ def steps_for(
         entries: In their order.
         groups: Of the entries.
         report: Path of the saved report that the plan rests on.
-        again: What a command must repeat.
+        run: What was read, and how.
     """
     if not entries:
         return []
     counts = _Counts()
     for entry in entries:
         counts.add(entry)
-    return [*_before(counts, groups, report, again), *_deletions(counts, again)]
+    return [*_before(counts, groups, report, run), *_deletions(counts, run)]
 
 
 class _Counts(msgspec.Struct):
@@ -119,7 +120,7 @@ def _before(
     counts: _Counts,
     groups: Sequence[PlanGroup],
     report: str,
-    again: RepeatedOptions,
+    run: RunOptions,
 ) -> Iterator[PlanStep]:
     yield PlanStep(
         "Do not restart the API servers",
@@ -133,10 +134,10 @@ def _before(
         "Save what API servers hold in memory",
         "One deletion ends that for all objects of a kind, and is refused until they are saved (--rescued DIR). Keep "
         f"the files as you would keep the Secrets themselves.{heal if lost else ''}",
-        [again.rescue(words), again.heal(words)] if lost else [],
+        [commands.rescue(words).line(run), commands.heal(words).line(run)] if lost else [],
     )
     kept = (
-        recovered_configuration([Cause(group.cause)], group.transformer, again)
+        recovered_configuration([Cause(group.cause)], group.transformer, run)
         for group in groups
         if group.cause
     )
@@ -145,7 +146,7 @@ def _before(
         yield PlanStep(
             recovered.action,
             f"{recovered.note} What one of them opens is not lost: plan again with it.",
-            [recovered.command.text],
+            [recovered.command.line(run)],
         )
     patterns = _patterns(group for group in groups if group.declaration)
     if patterns:
@@ -153,21 +154,21 @@ def _before(
             "Look for the encryption key",
             f"{patterns}: that is the key or the configuration, not the objects. A key that is found makes this plan "
             "needless; until it is declared lost, their deletion is refused.",
-            [again.scan_of(reading=again.with_configuration)],
+            [commands.scan(reading=[Part.CONFIGURATION]).line(run)],
         )
     silent: Counter[Remedy] = Counter()
     for group in groups:
         if group.outcome == _UNDETERMINED:
-            silent[kms_step(group.cause, again)] += group.count
+            silent[kms_step(group.cause, run)] += group.count
     for way, count in silent.items():
         yield PlanStep(
             way.action,
             f"Of {counted(count, 'object')} nothing is proven: most likely they are in order. Plan again after that.",
-            [way.command.text],
+            [way.command.line(run)],
         )
     if counts.worst_earlier is not None:
-        yield _earlier_revisions(counts.earlier, counts.worst_earlier, again)
-    if counts.repairable and not again.of_kine:
+        yield _earlier_revisions(counts.earlier, counts.worst_earlier, run)
+    if counts.repairable and not run.of_kine:
         first = counts.first_repairable
         which = (
             "The commands are" if len(first) == counts.repairable else f"The first {len(first)} commands are"
@@ -176,13 +177,13 @@ def _before(
             "Repair what can be had back from its own bytes",
             f"Of {counted(counts.repairable, 'object')} the stored bytes can be put right (repair in the plan): then "
             f"nothing of them is lost. {which} dry runs:",
-            [again.repair(plan_key(entry), _words(entry.repair_needs)) for entry in first],
+            [commands.repair(plan_key(entry), _words(entry.repair_needs)).line(run) for entry in first],
         )
     yield PlanStep(
         "Look for every other copy",
         "In etcd's write-ahead log, older snapshots, backups: of each it says how it is put back. To put one back is "
         "better than to delete. Leave out what there is not.",
-        [again.copies_of_report(report, *again.other_places)],
+        [commands.copies(*words, options=[Part.OTHER_PLACES]).line(run)],
     )
     others = _patterns(group for group in groups if not group.declaration)
     if others:
@@ -190,14 +191,14 @@ def _before(
             "Find out what happened to many values",
             f"{others}: the advice of the groups says what this points at. Before that is known, delete none of them. "
             "The evidence of each:",
-            [again.scan_of(["-o", "yaml"])],
+            [commands.scan("-o", "yaml").line(run)],
         )
     yield PlanStep(
         "Copy the database of kine, and keep the copy"
-        if again.of_kine
+        if run.of_kine
         else "Take a snapshot of etcd, and keep it",
         "A key may turn up later.",
-        [again.save_snapshot("before-deletions.db")],
+        [commands.save_copy(run, "before-deletions.db").line(run)],
     )
 
 
@@ -205,30 +206,29 @@ def _words(needs: list[str]) -> list[str]:
     return [flag.removeprefix(_ACCEPT) for flag in needs if flag.startswith(_ACCEPT)]
 
 
-def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> PlanStep:
+def _earlier_revisions(kept: int, worst: PlanEntry, run: RunOptions) -> PlanStep:
     """Return the step that keeps what etcd is about to compact, with the command for the worst of the losses.
 
     A file compacts nothing, and nothing can be put back into it.
     """
     which = "This one" if kept == 1 else "The one whose loss is the worst"
     key = plan_key(worst)
-    save = save_command(key, GroupResource(worst.group, worst.resource), worst.readable_revision).line(again)
-    if again.of_a_file:
+    save = save_command(key, GroupResource(worst.group, worst.resource), worst.readable_revision).line(run)
+    if run.of_a_file:
         return PlanStep(
             "See earlier revisions, which this file still holds",
             f"Of {counted(kept, 'object')} it holds a readable revision (readable_revision in the plan). A live etcd "
             f"may have compacted it by now: keep this file. {which}, first to see it, then to save it:",
-            [again.get(key, revision=worst.readable_revision), save],
+            [commands.get(key, revision=worst.readable_revision).line(run), save],
         )
     waits = deletion_waits(worst) or bool(worst.repair)  # a repair brings back what is newer
-    risks = _words(worst.needs)
-    put_back = again.restore(
+    asking = [Part.ASKING] if "--kubeconfig" in shlex.split(worst.command) else []
+    put_back = commands.restore(
+        ("--from-revision", str(worst.readable_revision), *asking),
         key,
-        worst.readable_revision,
         replacing=worst.mod_revision,
-        accepting=risks,
-        asking="--kubeconfig" in shlex.split(worst.command),
-    )
+        accepted=_words(worst.needs),
+    ).line(run)
     return PlanStep(
         f"{'Save' if waits else 'Put back'} earlier revisions before etcd compacts them",
         f"Of {counted(kept, 'object')} etcd kept a readable revision (readable_revision in the plan). To put one back "
@@ -239,14 +239,14 @@ def _earlier_revisions(kept: int, worst: PlanEntry, again: RepeatedOptions) -> P
     )
 
 
-def kms_step(cause: str | None, again: RepeatedOptions) -> Remedy:
+def kms_step(cause: str | None, run: RunOptions) -> Remedy:
     """Return what comes first for values of which nothing is proven, since KMS did not open them."""
-    way = undetermined_way({cause or ""}, (), again)
+    way = undetermined_way({cause or ""}, (), run)
     assert way is not None  # there is a cause
     return way
 
 
-def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
+def _deletions(counts: _Counts, run: RunOptions) -> Iterator[PlanStep]:
     if counts.alone:
         first = len(counts.trials)
         turns = "The first turn is one of them" if first == 1 else f"The first {first} turns are one of each"
@@ -279,7 +279,7 @@ def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
     last = counts.breaking
     how = (
         "etcdfix deletes nothing in kine: an API server does, and etcdfix explain shows the request"
-        if again.of_kine
+        if run.of_kine
         else "Each command is a dry run; leave --dry-run out when what it shows is right"
     )
     yield PlanStep(
@@ -291,7 +291,7 @@ def _deletions(counts: _Counts, again: RepeatedOptions) -> Iterator[PlanStep]:
     yield PlanStep(
         "Scan again",
         "Nothing of this plan may be left.",
-        [again.scan_of()],
+        [commands.scan().line(run)],
     )
 
 

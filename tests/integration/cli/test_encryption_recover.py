@@ -18,7 +18,7 @@ from etcdfix.operations.look.encryption import recovered_files
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.sources.base import SourceDescription
 from etcdfix.testing.servers import EtcdServer
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from tests.support.change_runs import Registry
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, path, stage_line
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
@@ -439,6 +439,6 @@ def test_nobody_asks_for_it_where_nothing_is_encrypted_or_nobody_may_read_there(
             raise SourceError(f"{prefix!r}: permission denied")
 
     denied: Any = Denied()
-    told = RepeatedOptions(reading=("--no-encryption",))
+    told = RunOptions(reading=("--no-encryption",))
     assert with_what_it_keeps(told, denied) is told
-    assert with_what_it_keeps(RepeatedOptions(), denied) == RepeatedOptions()
+    assert with_what_it_keeps(RunOptions(), denied) == RunOptions()

@@ -19,7 +19,7 @@ from etcdfix.cli.options import (
 from etcdfix.errors import ConfigurationError, NotASnapshot
 from etcdfix.operations.opening import Inputs, load_encryption, open_source
 from etcdfix.scope import ScopeRequest
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions, scan
 
 MANIFEST = """
 spec:
@@ -267,7 +267,7 @@ def test_a_command_for_later_repeats_the_snapshot_and_how_it_was_read() -> None:
         "--snapshot", "s.db", "--revision", "7", "--etcd-prefix", "/x", "--encryption-config", "e.yaml",
         "--kubernetes-version", "v1.30.3",
     )  # fmt: skip
-    assert inputs.run_options() == RepeatedOptions(
+    assert inputs.run_options() == RunOptions(
         source=("--snapshot", "s.db", "--revision", "7"),
         layout=("--etcd-prefix", "/x"),
         reading=("--encryption-config", "e.yaml", "--kubernetes-version", "1.30"),
@@ -285,11 +285,11 @@ def test_a_command_for_later_repeats_the_connection_and_never_a_password() -> No
         "--insecure-skip-tls-verify",
     )  # fmt: skip
     assert (again.layout, again.reading) == ((), ())
-    assert "letmein" not in again.scan(b"/registry/secrets/shop/web")
+    assert "letmein" not in scan("secrets").line(again)
 
 
 def test_a_command_for_later_has_nothing_to_repeat_by_default() -> None:
-    assert gather().run_options() == RepeatedOptions()
+    assert gather().run_options() == RunOptions()
 
 
 def test_what_the_manifest_said_is_repeated(manifest: str) -> None:

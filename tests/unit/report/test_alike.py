@@ -16,14 +16,14 @@ from etcdfix.report.alike import Alike, OneOfMany
 from etcdfix.report.finding import finding_from
 from etcdfix.report.key_loss import places_of
 from etcdfix.report.model import FindingEvidence
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts import kinds
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import LOST_KEY
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import SECRET_BYTES, examination
 
-AGAIN = RepeatedOptions(source=("--endpoints", "etcd.example:2379"))
+AGAIN = RunOptions(source=("--endpoints", "etcd.example:2379"))
 
 
 def failing(name: str = "web", **fields: Any) -> Examination:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from etcdfix.text.commands import KeptOptions, RepeatedOptions
+from etcdfix.text import commands
+from etcdfix.text.commands import KeptOptions, RunOptions
 
 ACCESS = ("--cacert", "ca", "--cert", "c", "--key", "k", "--user", "root")
 
@@ -24,7 +25,7 @@ ACCESS = ("--cacert", "ca", "--cert", "c", "--key", "k", "--user", "root")
     ],
 )
 def test_a_snapshot_is_saved_of_one_endpoint_as_it_stands_now(source: tuple[str, ...], expected: str) -> None:
-    assert RepeatedOptions(source=source).save_snapshot() == expected
+    assert commands.save_snapshot().line(RunOptions(source=source)) == expected
 
 
 @pytest.mark.parametrize(
@@ -36,62 +37,70 @@ def test_a_snapshot_is_saved_of_one_endpoint_as_it_stands_now(source: tuple[str,
     ],
 )
 def test_the_revision_that_was_named(source: tuple[str, ...], expected: str) -> None:
-    assert RepeatedOptions(source=source).revision == expected
+    assert RunOptions(source=source).revision == expected
 
 
 def test_etcdctl_asks_every_endpoint_and_knows_no_revision() -> None:
-    again = RepeatedOptions(source=("--endpoints", "one:1,two:2", "--revision", "7", "--cacert", "my ca"))
-    assert again.etcdctl("alarm", "list") == "etcdctl --endpoints one:1,two:2 --cacert 'my ca' alarm list"
-    assert RepeatedOptions(source=("--snapshot", "old.db", "--salvage")).etcdctl("alarm", "list") == (
-        "etcdctl alarm list"
-    )
+    run = RunOptions(source=("--endpoints", "one:1,two:2", "--revision", "7", "--cacert", "my ca"))
+    alarms = commands.etcdctl("alarm", "list")
+    assert alarms.line(run) == "etcdctl --endpoints one:1,two:2 --cacert 'my ca' alarm list"
+    assert alarms.line(RunOptions(source=("--snapshot", "old.db", "--salvage"))) == "etcdctl alarm list"
+
+
+KEY = b"/registry/secrets/shop/web"
+RESTORE = commands.restore(("--from-revision", "5"), KEY)
 
 
 def test_no_command_writes_to_kine() -> None:
-    again = RepeatedOptions(source=("--kine", "my state.db", "--revision", "7"), reading=("--no-encryption",))
-    key = b"/registry/secrets/shop/web"
-    assert again.of_a_file
-    assert again.of_the_past
-    changes = [
-        again.delete(key),
-        again.reencrypt(key, "c.yaml"),
-        again.repair(key),
-        again.restore(key, 5),
-        again.etcdctl("alarm", "list"),
-    ]
-    assert changes == [""] * 5
-    assert again.save_snapshot("kept.db") == "sqlite3 -readonly 'my state.db' '.backup kept.db'"
-    assert again.get(key, revision=5) == (
+    run = RunOptions(source=("--kine", "my state.db", "--revision", "7"), reading=("--no-encryption",))
+    assert run.of_a_file
+    assert run.of_the_past
+    changes = (
+        commands.delete(KEY), commands.reencrypt(KEY, "c.yaml"), commands.repair(KEY), RESTORE,
+        commands.etcdctl("alarm", "list"), commands.run_plan("plan.json"), commands.save_snapshot(),
+    )  # fmt: skip
+    assert {change.line(run) for change in changes} == {""}
+    assert commands.save_copy(run, "kept.db").line(run) == "sqlite3 -readonly 'my state.db' '.backup kept.db'"
+    assert commands.get(KEY, revision=5).line(run) == (
         "etcdfix get --kine 'my state.db' --revision 5 --no-encryption /registry/secrets/shop/web"
     )
-    assert again.history(key).startswith("etcdfix history --kine 'my state.db'")
+    assert " --kine 'my state.db' --encryption-config FILE --reason" in commands.heal(["k"]).line(run)
 
 
 def test_every_command_names_the_places_that_it_has_options_for() -> None:
-    key, report = b"/registry/secrets/shop/web", ("--from-report", "scan.json")
-    again = RepeatedOptions(
-        source=("--endpoints", "one:1"),
-        kept=KeptOptions(("--backup-dir", "B"), ("--audit-log", "L"), ("--audit-syslog", "/dev/log")),
-    )
+    report = ("--from-report", "scan.json")
+    kept = KeptOptions(("--backup-dir", "B"), ("--audit-log", "L"), ("--audit-syslog", "/dev/log"))
+    run = RunOptions(source=("--endpoints", "one:1"), kept=kept)
     change = "--backup-dir B --audit-log L --audit-syslog /dev/log --reason REASON"
-    of_file = msgspec.structs.replace(again, source=("--snapshot", "old.db"))
     for command in (
-        again.delete(key), again.repair(key), again.reencrypt(key, "c.yaml"), again.restore(key, 5),
-        again.restore_from_key(b"/registry/secrets/shop/other", key), of_file.restore_from_file(key),
-        again.heal(report),
+        commands.delete(KEY), commands.repair(KEY), commands.reencrypt(KEY, "c.yaml"), RESTORE,
+        commands.heal(report),
     ):  # fmt: skip
-        assert command.count(change) == 1, command
-        assert command.count("--audit-log") == 1
-    assert again.rescue(report).endswith(" --reveal --audit-log L --audit-syslog /dev/log")
-    for command in (again.copies(key), again.copies_of_report("scan.json")):
-        assert "--backup-dir B --audit-log L" in command
-        assert "--audit-syslog" not in command
-    assert again.recover(["T"], "--save-dir", "D").endswith("--audit-log L --save-dir D")
-    assert "--audit-log L" in again.get(key, "--reveal")
+        assert command.line(run).count(change) == 1, command
+        assert command.line(run).count("--audit-log") == 1
+    assert commands.rescue(report).line(run).endswith(" --reveal --audit-log L --audit-syslog /dev/log")
+    for command in (commands.copies("k"), commands.copies(*report)):
+        assert "--backup-dir B --audit-log L" in command.line(run)
+        assert "--audit-syslog" not in command.line(run)
+    assert commands.recover(["T"], "--save-dir", "D").line(run).endswith("--audit-log L --save-dir D")
+    assert "--audit-log L" in commands.get(KEY, "--reveal").line(run)
     for command in (
-        again.get(key), again.scan(key), again.explain(key), again.history(key), again.impact(key), again.orphans(),
-        again.plan("scan.json", "plan.json"),
+        commands.get(KEY), commands.scan("k"), commands.explain(KEY), commands.look("history", "k"),
+        commands.plan("scan.json", "plan.json"),
     ):  # fmt: skip
-        assert not {"--backup-dir", "--audit-log", "--audit-syslog"} & set(command.split())
-    assert again.after_change()[-2:] == ("--audit-syslog", "/dev/log")
-    assert not {"--backup-dir", "--audit-log"} & set(again.after_change())
+        assert not {"--backup-dir", "--audit-log", "--audit-syslog"} & set(command.line(run).split())
+    settle = commands.Command(commands.after_change()).line(run)
+    assert settle.endswith("--audit-syslog /dev/log")
+    assert "--audit-log" not in settle
+
+
+def test_a_command_comes_back_from_the_disk_as_it_was() -> None:
+    for command in (
+        commands.get(KEY, revision=3),
+        RESTORE,
+        commands.Command(text="etcdfix scan"),
+        commands.heal(["k"]),
+    ):
+        packed = msgspec.msgpack.encode(command, enc_hook=commands.pack_command)
+        read = msgspec.msgpack.decode(packed, type=commands.Command, dec_hook=commands.unpack_command)
+        assert read == command

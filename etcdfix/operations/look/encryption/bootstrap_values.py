@@ -15,7 +15,7 @@ from etcdfix.errors import SourceError
 from etcdfix.model import Confidence
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 
 # There is one, and after a rotation of the token two.
 _MOST_KEYS: Final = 1000
@@ -96,18 +96,18 @@ class LoggedValue(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str = ""
 
 
-def with_what_it_keeps(again: RepeatedOptions, source: Source) -> RepeatedOptions:
+def with_what_it_keeps(run: RunOptions, source: Source) -> RunOptions:
     """Return the options with a note whether the source keeps a configuration of k3s or RKE2: remedies then say so."""
-    if "--no-encryption" in again.reading:
-        return again
+    if "--no-encryption" in run.reading:
+        return run
     limited_to = source.describe().limited_to
     if limited_to and not display(BOOTSTRAP_PREFIX).startswith(limited_to):
-        return again  # a refusal there would count as something in scope that was not seen
+        return run  # a refusal there would count as something in scope that was not seen
     try:
         kept = any(True for _ in source.current(BOOTSTRAP_PREFIX))
     except SourceError:  # nobody may read there, or what is wrong is told by whoever reads more
-        return again
-    return msgspec.structs.replace(again, keeps_configuration=kept)
+        return run
+    return msgspec.structs.replace(run, keeps_configuration=kept)
 
 
 def read_values(

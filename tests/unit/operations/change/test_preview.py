@@ -19,7 +19,7 @@ from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
 from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.report.render.text import text_lines
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import KeyCounts
@@ -35,7 +35,7 @@ CLUSTER = cast(
         origins=(),
     ),
 )
-AGAIN = RepeatedOptions(
+AGAIN = RunOptions(
     ("--endpoints", "a:1"), ("--etcd-prefix", "/kubernetes.io"), ("--encryption-config", "my file")
 )
 ALLOWED = Authorization(user_name=f"alice{HOSTILE}", server="https://api", kube_system_uid="u")

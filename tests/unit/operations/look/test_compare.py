@@ -20,7 +20,7 @@ from etcdfix.report.render import write
 from etcdfix.report.render.text import text_lines
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions, RunOptions
+from etcdfix.text.commands import RunOptions
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -48,7 +48,7 @@ def request(*words: str) -> CompareRequest:
         layout=LAYOUT,
         configuration=CONFIG,
         scope=ScopeRequest(words),
-        run=RepeatedOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml")),
+        run=RunOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml")),
     )
 
 

@@ -28,7 +28,7 @@ from etcdfix.report.render import FORMS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from tests.support.etcd_history import KUBE_SYSTEM, LiveHistory, RememberedEtcd
 from tests.support.objects import (
     IDENTITY,
@@ -45,7 +45,7 @@ from tests.support.objects import (
 from tests.support.rendering import rendered
 
 CBC = configuration(provider("aescbc", key1=KEY_1), IDENTITY)
-LIVE = RepeatedOptions(source=("--endpoints", "10.0.0.1:2379"), reading=("--encryption-config", "c.yaml"))
+LIVE = RunOptions(source=("--endpoints", "10.0.0.1:2379"), reading=("--encryption-config", "c.yaml"))
 KEY = b"/registry/secrets/shop/web"
 WHOLE = aescbc(secret("web"))
 CUT = WHOLE[:-5]

@@ -12,14 +12,14 @@ from etcdfix.operations.look.copies_assess import Assessor
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought, digest_of
 from etcdfix.report.copies import CopyPlace, Fit, Grade, ObjectCopies, PlaceKind
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination
 from tests.support.memory_source import stored
 
 KEY = b"/registry/secrets/shop/web"
-LIVE = RepeatedOptions(
+LIVE = RunOptions(
     source=("--endpoints", "e:1"), reading=("--encryption-config", "c"), servers=("--kubeconfig", "k")
 )
 REMEMBERED = {"mod_revision": 20, "outcome": None, "create_revision": 0, "version": 0, "value_sha256": ""}
@@ -49,7 +49,7 @@ def assess(
     kind: PlaceKind = PlaceKind.SNAPSHOT,
     history: Fit = Fit.SAME,
     sought: Sought | None = None,
-    again: RepeatedOptions = LIVE,
+    again: RunOptions = LIVE,
 ) -> ObjectCopies:
     place = CopyPlace(kind=kind, path="place", searched=True, history=history)
     assessor = Assessor([place], again, StorageLayout(), 30)

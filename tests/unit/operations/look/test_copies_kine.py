@@ -8,13 +8,13 @@ import pytest
 
 from etcdfix.report.copies import Grade, ObjectState, PlaceKind
 from etcdfix.sources.kine import KineSource
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from tests.support.etcd_history import KUBE_SYSTEM
 from tests.support.kine import KineWriter, Release
 from tests.support.objects import namespace_object
 from tests.unit.operations.look.test_copies import CUT, KEY, WHOLE, look, only
 
-KINE = RepeatedOptions(source=("--kine", "state.db"), reading=("--encryption-config", "c.yaml"))
+KINE = RunOptions(source=("--kine", "state.db"), reading=("--encryption-config", "c.yaml"))
 
 
 @pytest.mark.parametrize("release", list(Release))

@@ -14,7 +14,7 @@ from etcdfix.report.document import State, Table
 from etcdfix.report.history import HistoryReport
 from etcdfix.report.render import FORMS
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from tests.support.memory_source import MemorySource
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, configuration, provider, secret
 from tests.support.rendering import rendered
@@ -23,8 +23,8 @@ from tests.unit.test_readable_revision import KEY, Remembering
 CBC = configuration(provider("aescbc", key1=KEY_1), IDENTITY)
 WHOLE = aescbc(secret("web"))
 CUT = WHOLE[:-5]
-LIVE = RepeatedOptions(source=("--endpoints", "10.0.0.1:2379"), reading=("--encryption-config", "c.yaml"))
-FILE = RepeatedOptions(source=("--snapshot", "s.db"), reading=("--encryption-config", "c.yaml"))
+LIVE = RunOptions(source=("--endpoints", "10.0.0.1:2379"), reading=("--encryption-config", "c.yaml"))
+FILE = RunOptions(source=("--snapshot", "s.db"), reading=("--encryption-config", "c.yaml"))
 
 
 def web(uid: str = "u-1", **data: str) -> bytes:
@@ -43,14 +43,14 @@ def web(uid: str = "u-1", **data: str) -> bytes:
     return json.dumps(document).encode()
 
 
-def look(source: MemorySource, again: RepeatedOptions = LIVE, **changes: Any) -> HistoryResult:
+def look(source: MemorySource, again: RunOptions = LIVE, **changes: Any) -> HistoryResult:
     config: EncryptionConfiguration = changes.pop("configuration", CBC)
     request = HistoryRequest(layout=StorageLayout(), configuration=config, key=KEY, run=again, **changes)
     return look_into_history(source, request)
 
 
 def history(
-    *steps: bytes | None, again: RepeatedOptions = LIVE, compacted: int = 0, **changes: Any
+    *steps: bytes | None, again: RunOptions = LIVE, compacted: int = 0, **changes: Any
 ) -> HistoryReport:
     report = look(Remembering(*steps, compacted=compacted), again, **changes).report
     assert report is not None
@@ -137,7 +137,7 @@ def test_what_may_be_put_back_where_nothing_is() -> None:
 def test_what_is_taken_for_granted_is_said() -> None:
     (_, newest) = history(WHOLE, None).revisions
     assert newest.restore_note == ""
-    for again in (RepeatedOptions(source=LIVE.source), RepeatedOptions(source=FILE.source)):
+    for again in (RunOptions(source=LIVE.source), RunOptions(source=FILE.source)):
         values = (WHOLE, None) if again.source is LIVE.source else (WHOLE,)
         told = history(*values, again=again).revisions[-1]
         assert "--no-encryption" in told.restore.line(again)
@@ -170,14 +170,12 @@ def test_in_a_file_only_the_newest_value_goes_back() -> None:
     assert "--accept unlisted-source" in newest.restore.line(FILE)
     assert not older.restore
     assert older.save
-    assert restores(history(WHOLE, again=RepeatedOptions(source=(*FILE.source, "--salvage")))) == [False]
-    assert restores(history(WHOLE, again=RepeatedOptions(source=(*FILE.source, "--revision", "1")))) == [
-        False
-    ]
+    assert restores(history(WHOLE, again=RunOptions(source=(*FILE.source, "--salvage")))) == [False]
+    assert restores(history(WHOLE, again=RunOptions(source=(*FILE.source, "--revision", "1")))) == [False]
 
 
 def test_at_an_older_revision_of_an_etcd_nothing_goes_back() -> None:
-    past = RepeatedOptions(source=(*LIVE.source, "--revision", "9"))
+    past = RunOptions(source=(*LIVE.source, "--revision", "9"))
     assert restores(history(WHOLE, web(), again=past)) == [False, False]
 
 

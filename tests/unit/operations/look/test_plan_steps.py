@@ -3,18 +3,16 @@ from __future__ import annotations
 from etcdfix.operations.look.plan_steps import in_order, steps_for
 from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, declaration
 from etcdfix.rules import Rule, acceptance
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from tests.support.plan_entries import entry
 
 
 def steps(entries: list[PlanEntry], groups: list[PlanGroup] | None = None) -> dict[str, PlanStep]:
-    return {
-        step.title: step for step in steps_for(in_order(entries), groups or [], "r.json", RepeatedOptions())
-    }
+    return {step.title: step for step in steps_for(in_order(entries), groups or [], "r.json", RunOptions())}
 
 
 def test_the_snapshot_is_saved_of_the_etcd_that_was_read() -> None:
-    again = RepeatedOptions(source=("--endpoints", "one:1,two:2", "--cacert", "ca", "--revision", "5"))
+    again = RunOptions(source=("--endpoints", "one:1,two:2", "--cacert", "ca", "--revision", "5"))
     found = {step.title: step.commands for step in steps_for(in_order([entry()]), [], "r.json", again)}
     assert found["Take a snapshot of etcd, and keep it"] == [
         "etcdctl --endpoints one:1 --cacert ca snapshot save before-deletions.db"
@@ -46,7 +44,7 @@ def test_what_is_proven_wrong_goes_before_what_waits() -> None:
 
 def earlier(*entries: PlanEntry) -> str:
     groups: list[PlanGroup] = []
-    found = {step.title: step for step in steps_for(in_order(entries), groups, "r.json", RepeatedOptions())}
+    found = {step.title: step for step in steps_for(in_order(entries), groups, "r.json", RunOptions())}
     (title,) = [title for title in found if "earlier revisions" in title]
     (command,) = found[title].commands
     assert title.startswith("Put back" if "restore" in command else "Save")
@@ -54,7 +52,7 @@ def earlier(*entries: PlanEntry) -> str:
 
 
 def test_a_file_compacts_nothing_and_nothing_is_put_back_into_it() -> None:
-    file = RepeatedOptions(("--snapshot", "f.db"))
+    file = RunOptions(("--snapshot", "f.db"))
     found = steps_for([entry(1, cause="value-truncated", readable_revision=5)], [], "r.json", file)
     (step,) = [step for step in found if "earlier revisions" in step.title]
     assert step.title == "See earlier revisions, which this file still holds"

@@ -17,13 +17,13 @@ from etcdfix.report.explain import ExplainReport
 from etcdfix.report.model import Finding, Remedy, Summary
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions, repair
 from tests.support.attacks import LOCAL, TRUE, WRONG, seal, secret
 from tests.support.collecting import CollectingReporter
 from tests.support.memory_source import MemorySource
 from tests.support.objects import IDENTITY, configuration, provider
 
-LIVE = RepeatedOptions(source=("--endpoints", "10.0.0.1:2379"), reading=("--encryption-config", "c.yaml"))
+LIVE = RunOptions(source=("--endpoints", "10.0.0.1:2379"), reading=("--encryption-config", "c.yaml"))
 NAMES = ("a", "b", "c", "d", "e")
 TARGET = "/registry/secrets/shop/c"
 NOWHERE = Path("/nonexistent/etcdfix")
@@ -84,8 +84,8 @@ def first_commands(holds: dict[str, bytes], config: EncryptionConfiguration) -> 
     return [step.command.text if step is not None else "" for step in steps]
 
 
-UNPROVEN = LIVE.repair(TARGET.encode(), ["unproven-repair"])
-PROVEN = LIVE.repair(TARGET.encode(), [])
+UNPROVEN = repair(TARGET.encode(), ["unproven-repair"]).line(LIVE)
+PROVEN = repair(TARGET.encode(), []).line(LIVE)
 
 
 @pytest.mark.parametrize("kind", LOCAL)

@@ -26,7 +26,7 @@ from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment
 from etcdfix.spool import Spool
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.kinds import Part
 from tests.support.collecting import CollectingReporter
 from tests.support.junit import read_junit
@@ -140,7 +140,7 @@ def test_a_source_lost_midway_still_gives_a_report(after: int) -> None:
 def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | None) -> None:
     holds = {"/registry/configmaps/shop/x": b'{"kind":"Thing","apiVersion":"v1","metadata":{}}'}
     reading = ("--kubernetes-version", f"1.{minor}") if minor is not None else ()
-    reporter, _result = scan(holds, kubernetes_minor=minor, run=RepeatedOptions(reading=reading))
+    reporter, _result = scan(holds, kubernetes_minor=minor, run=RunOptions(reading=reading))
     (finding,) = reporter.findings.values()
     assert finding.cause == "kind-not-registered"
     assert any("--kubernetes-version X.Y" in r.command.text for r in finding.remedies) is (minor is None)

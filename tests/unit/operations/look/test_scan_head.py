@@ -19,7 +19,7 @@ from etcdfix.report.baseline import Baseline, load_baseline
 from etcdfix.report.formats import SCAN_FORMATS
 from etcdfix.report.summing_up import SummingUp
 from etcdfix.scope import ScopeRequest
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from tests.support.examinations import LAYOUT
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
@@ -34,9 +34,7 @@ from tests.support.objects import (
     secret,
 )
 
-AGAIN = RepeatedOptions(
-    source=("--endpoints", "etcd.example:2379"), reading=("--encryption-config", "today.yaml")
-)
+AGAIN = RunOptions(source=("--endpoints", "etcd.example:2379"), reading=("--encryption-config", "today.yaml"))
 CONFIGURATION = configuration(provider("aesgcm", key1=KEY_1), resources=("secrets", "configmaps"))
 CRD_KEY = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 KUBE_SYSTEM = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
@@ -48,7 +46,7 @@ def scan(
     config: EncryptionConfiguration | None = CONFIGURATION,
     form: str = "json",
     baseline: Baseline | None = None,
-    again: RepeatedOptions = AGAIN,
+    again: RunOptions = AGAIN,
     **where: Any,
 ) -> bytes:
     stream = io.BytesIO()

@@ -14,7 +14,7 @@ from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions
+from etcdfix.text.commands import RunOptions
 from tests.support.collecting import CollectingReporter
 
 CASES = Path(__file__).parents[4] / "fixtures" / "cases"
@@ -24,7 +24,7 @@ FAILING = {"a": 4, "b": 14}
 
 def reading(server: str) -> dict[str, Any]:
     path = CASES / f"05-enc-{server}.json"
-    again = RepeatedOptions(source=("--snapshot", str(SNAPSHOT)), reading=("--encryption-config", str(path)))
+    again = RunOptions(source=("--snapshot", str(SNAPSHOT)), reading=("--encryption-config", str(path)))
     return {
         "layout": StorageLayout(),
         "configuration": parse_configuration(path.read_bytes(), path=str(path)),

@@ -22,7 +22,7 @@ from etcdfix.report.render.text import text_lines
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RepeatedOptions, RunOptions
+from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import content, own_directory
 from tests.support.backups import Ground
 from tests.support.collecting import ALPHA
@@ -226,7 +226,7 @@ def test_where_the_source_has_problems_nothing_is_safe() -> None:
 
 
 def test_an_older_revision_makes_nothing_safe() -> None:
-    again = RepeatedOptions(source=("--snapshot", "x", "--revision", "7"))
+    again = RunOptions(source=("--snapshot", "x", "--revision", "7"))
     assert usage(under("new", KEY_1), run=again).safe_to_remove == 0
 
 

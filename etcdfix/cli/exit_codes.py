@@ -57,8 +57,8 @@ def scan_exit_code(result: ScanResult, fail_on: Collection[Outcome] = FAILING) -
     """
     counted = {outcome for outcome, keys in result.new.items() if keys and outcome in fail_on}
     if result.ended is not None:
-        return result.ended.exit_code if result.summary.keys else result.ended.bare_exit_code
-    if result.problems and not result.summary.keys:
+        return result.ended.exit_code if result.report.summary.keys else result.ended.bare_exit_code
+    if result.problems and not result.report.summary.keys:
         return ExitCode.SOURCE
     if not result.below_prefix or result.nothing_named_exists:
         return ExitCode.INCOMPLETE if result.problems else ExitCode.SOURCE

@@ -9,10 +9,9 @@ from typing import BinaryIO, Concatenate, ParamSpec, TypeVar
 
 from etcdfix.cli.output import say
 from etcdfix.inputs.outputfile import destination, is_file_by_itself
-from etcdfix.report.base import FirstLine, Reporter
+from etcdfix.report.base import FirstLine
 from etcdfix.report.document import CAP
 from etcdfix.report.render import Report, write
-from etcdfix.report.summing_up import SummingUp
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.notes import Note
 
@@ -69,13 +68,6 @@ class ReportPlace:
             line = FirstLine()
             write_text(line)
             self.sentence = line.text
-
-    def listening(self, reporter: Reporter) -> Reporter:
-        """Return a reporter of a scan from which the sentence is heard."""
-        return SummingUp(reporter, self._take) if self._to_file else reporter
-
-    def _take(self, sentence: str) -> None:
-        self.sentence = sentence
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import click
 
@@ -25,7 +25,8 @@ from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.report.advice.whole import plugin_troubles
 from etcdfix.report.baseline import load_baseline
-from etcdfix.report.formats import SCAN_FORMATS
+from etcdfix.report.render import SCAN_FORMS, Writer
+from etcdfix.text.commands import RunOptions
 from etcdfix.text.notes import Note
 from etcdfix.text.safetext import safe_text
 
@@ -54,7 +55,7 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
 @source_options
 @reading_options
 @jobs_option
-@form_option(SCAN_FORMATS)
+@form_option(SCAN_FORMS)
 @output_file_option("Write the report here instead of standard output.")
 @click.option(
     "--max-causes",
@@ -63,7 +64,7 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
     show_default=True,
     metavar="N",
     envvar="ETCDFIX_MAX_CAUSES",
-    help="Rows of the table and causes of each Status; counts are never capped.",
+    help="Keys that -o wide lists, and causes of each Status; counts are never capped.",
 )
 @click.option(
     "--baseline",
@@ -114,19 +115,27 @@ def command(
         open_source(inputs, say=say) as source,
         report_place(output_file, inputs_used, output) as place,
     ):
-        reporter = place.listening(SCAN_FORMATS[output](place.stream, max_causes))
-        reporter.heed(fail_on)
+        writer = _writer(output, place.stream, request.run, max_causes, fail_on)
         with open_plugins(inputs, configuration) as plugins:
             result = run_scan(
                 source,
                 request,
-                reporter,
+                writer,
                 plugins=plugins,
                 progress=progress_of(source),
                 jobs=jobs,
             )
+        place.sentence = result.report.document().status.headline
     _say_last_words(result, fail_on)
     return int(scan_exit_code(result, fail_on))
+
+
+def _writer(form: str, stream: BinaryIO, run: RunOptions, cap: int, failing: Collection[Outcome]) -> Writer:
+    if form == "junit":
+        from etcdfix.report.render.junit import JUnitWriter  # noqa: PLC0415 - only this form loads XML
+
+        return JUnitWriter(stream, run, failing)
+    return SCAN_FORMS[form](stream, run, cap)
 
 
 def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:
@@ -139,7 +148,7 @@ def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:
     say_incomplete(result.problems)
     if result.ended is not None:
         say(f"incomplete: {result.ended.reason} before the end")
-    for trouble in plugin_troubles(result.summary.kms):
+    for trouble in plugin_troubles(result.report.summary.kms):
         say(trouble)
     for key in result.denied:
         say(f"permission denied: the key {key} itself, outside {result.prefix}, was not read")
@@ -152,7 +161,7 @@ def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:
 
 
 def _say_what_was_not_examined(result: ScanResult) -> None:
-    keys = result.summary.keys
+    keys = result.report.summary.keys
     if not keys and (result.problems or result.ended is not None):
         say("NOTHING WAS EXAMINED")
     elif not result.below_prefix:

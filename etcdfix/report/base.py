@@ -1,51 +1,15 @@
-"""The seam between a scan and the formats it can be written in."""
+"""How the formats of reports without a document write lines."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-import msgspec
-
-from etcdfix.report.model import Conclusion, Finding, Header, SharedWords
 from etcdfix.report.tables import folded, prose_lines, table_lines, width_for
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
-
-
-class Reporter:
-    """Receives one header, any number of findings in key order, and one conclusion.
-
-    A reporter writes bytes to the stream that it was made with, keeps no more findings in memory than it
-    shows, and never closes the stream. What it has no use for, it need not take.
-    """
-
-    def heed(self, outcomes: Collection[str]) -> None:
-        """Take which outcomes make the exit code, before anything else; where nobody says, all that are wrong do."""
-
-    def begin(self, header: Header) -> None:
-        """Take what is known before the first key."""
-
-    def finding(self, finding: Finding) -> None:
-        """Take one finding."""
-
-    def finding_of_lost_key(self, finding: Finding, shared: SharedWords) -> None:
-        """Take one finding that belongs to a lost key.
-
-        Args:
-            finding: It, without what many have in common.
-            shared: That; the conclusion has it too.
-        """
-        self.finding(
-            msgspec.structs.replace(
-                finding, message=shared.message, evidence=[*shared.evidence, *finding.evidence]
-            )
-        )
-
-    def end(self, conclusion: Conclusion) -> None:
-        """Take the counts and finish the output."""
 
 
 def fit(cell: str, most: int = 500) -> str:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from etcdfix.model import Outcome
 from etcdfix.report.advice.whole import plugin_problems, undetermined_problem
-from etcdfix.report.base import fit
-from etcdfix.report.model import Header, NewFindings, Remedy, Summary
+from etcdfix.report.group_words import objects_by_kind
+from etcdfix.report.model import LostKey, NewFindings, Remedy, Summary
 from etcdfix.report.tally import MAX_NAMES
 from etcdfix.text.safetext import safe_text
-from etcdfix.text.words import counted
+from etcdfix.text.words import counted, fit
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.severity import Stake, headline, restart_warning, stake_of
 
-_MOST_CAUSES = 2
+if TYPE_CHECKING:
+    from etcdfix.report.scan import ScanReport
+
 _MOST_NAMED = 3
-_WIDTH = 80
+_WIDTH = 100
 _MOST_NAME = 60
+_MOST_KEY = 20
 
 
 def head_lines(at_stake: str, do_not_restart: str, following: Remedy | None) -> Iterator[str]:
@@ -80,69 +84,72 @@ def stakes_of(values: Iterable[Examination], *, past: bool = False) -> Stakes:
     return stakes
 
 
-def found_line(
-    header: Header,
-    summary: Summary,
-    reasons: Sequence[str],
-    *,
-    interrupted: bool,
-    warnings: int = 0,
-    shown: str = "below",
-) -> str:
-    """Return what a scan found, in one line of counts.
-
-    Args:
-        header: Says what was looked at.
-        summary: All counts.
-        reasons: Why it is not complete; empty where it is.
-        interrupted: A signal ended it.
-        warnings: How many keys have a warning and are not wrong.
-        shown: Where these are shown.
-    """
-    new = summary.new
+def found_line(report: ScanReport) -> str:
+    """Return what a scan found, in one line of counts."""
+    summary, scope, reasons = report.summary, report.scope, report.incomplete_reasons
     lacks = counts_as_incomplete(summary, reasons)
-    start = "INTERRUPTED: " if interrupted else "INCOMPLETE: " if lacks else ""
-    scope = header.scope
+    start = "INTERRUPTED: " if report.interrupted else "INCOMPLETE: " if lacks else ""
     narrow = bool(scope.prefixes or scope.resources or scope.namespaces)
-    where = " in scope" if narrow else ""
-    if scope.namespaces:
-        named = [safe_text(name) for name in scope.namespaces[:_MOST_NAMED]]
-        more = f" and {len(scope.namespaces) - len(named)} more" if len(scope.namespaces) > len(named) else ""
-        noun = "namespace" if len(scope.namespaces) == 1 else "namespaces"
-        where += f" ({noun} {', '.join(named)}{more})"
-    if header.source.type != "etcd":
-        file = "file of kine" if header.source.type == "kine" else "snapshot"
-        where += f" of the {file}" if narrow else f" in the {file}"
-    if summary.keys == summary.not_objects:
-        why = safe_text(reasons[0]) if reasons else "no object is in this scope"
-        return f"NOTHING WAS EXAMINED: {why}."
-    if new is not msgspec.UNSET and (new.findings or summary.known_findings):
-        return f"{start}{_against_baseline(summary.known_findings, new, where)}."
-    failed = summary.decrypt_failures + summary.decode_failures
-    bad = failed + summary.inconsistent
+    place = _place(report, narrow=narrow)
+    objects = summary.keys - summary.not_objects
+    if not objects:
+        return f"NOTHING WAS EXAMINED: {reasons[0] if reasons else 'no object is in this scope'}"
+    if summary.new is not msgspec.UNSET and (summary.new.findings or summary.known_findings):
+        return f"{start}{_against_baseline(summary.known_findings, summary.new)}{place}"
+    bad = summary.decrypt_failures + summary.decode_failures + summary.inconsistent
     if not bad and not summary.undetermined:
         if start:
-            seen = f"{counted(summary.keys - summary.not_objects, 'object')} seen{where}"
-            return f"{start}nothing is wrong with the {seen}; not all were seen."
-        if warnings:
-            objects = counted(summary.readable, "object")
-            return (
-                f"NOTHING IS PROVEN WRONG with {objects}{where}; {counted(warnings, 'warning')}: see {shown}."
-            )
-        rest = "; the rest was not looked at" if narrow else ""
-        return f"NOTHING WRONG FOUND in {counted(summary.readable, 'object')}{where}{rest}."
-    of = f"of {counted(summary.keys, 'key')}{where}"
+            return f"{start}nothing is wrong with the {counted(objects, 'object')} examined{place}"
+        if summary.warnings:
+            warned = f"{counted(summary.warnings, 'warning')} (-o wide)"
+            return f"NOTHING IS PROVEN WRONG with {counted(objects, 'object')}{place}, {warned}"
+        rest = "; the rest was not examined" if narrow else ""
+        return f"NOTHING WRONG FOUND in {counted(objects, 'object')}{place}{rest}"
+    of = f"of {counted(objects, 'object')}{place if narrow else ''}"
     if not bad:
-        return f"{start}{summary.undetermined} {of} could not be judged{_in_brackets(summary)}."
-    text = f"{start}{bad} {of} {_verb(failed, summary.inconsistent, bad)}"
+        text = f"{start}{summary.undetermined} {of} could not be judged"
+        return _with_kinds(text, [(one.group, one.resource, one.undetermined) for one in summary.by_resource])
+    text = f"{start}{bad} {of} {_verb(bad - summary.inconsistent, summary.inconsistent, bad)}"
     if summary.undetermined:
         text += f", {summary.undetermined} not judged"
-    if summary.key_loss:
-        lost = summary.key_loss[0]
-        more = f", {len(summary.key_loss) - 1} more lost" if len(summary.key_loss) > 1 else ""
-        return f"{text}: {lost.failures} of {lost.of} under {safe_text(fit(lost.transformer, _MOST_NAME))}{more}."
-    causes = _causes(summary, "decrypt-failure", "decode-failure", "inconsistent")
-    return f"{text} ({causes})." if len(text) + len(causes) + 4 <= _WIDTH else f"{text}."
+    return _with_kinds(
+        text,
+        [
+            (one.group, one.resource, one.decrypt_failures + one.decode_failures + one.inconsistent)
+            for one in summary.by_resource
+        ],
+    )
+
+
+def _with_kinds(text: str, counts: Sequence[tuple[str, str, int]]) -> str:
+    """Add the kinds of the objects to a line, as many as fit."""
+    lines = (f"{text}: {objects_by_kind(counts, most)}" for most in (3, 2, 1))
+    return next((line for line in lines if len(line) <= _WIDTH), text)
+
+
+def _place(report: ScanReport, *, narrow: bool) -> str:
+    scope, kind = report.scope, report.source.type
+    place = " in scope" if narrow else ""
+    if scope.namespaces:
+        named = [fit(name, _MOST_NAME) for name in scope.namespaces[:_MOST_NAMED]]
+        more = f" and {len(scope.namespaces) - len(named)} more" if len(scope.namespaces) > len(named) else ""
+        noun = "namespace" if len(scope.namespaces) == 1 else "namespaces"
+        place += f" ({noun} {', '.join(named)}{more})"
+    if kind == "etcd":
+        return place
+    return f"{place} {'of' if narrow else 'in'} the {'file of kine' if kind == 'kine' else 'snapshot'}"
+
+
+def lost_keys_line(summary: Summary) -> str:
+    """Return the names of the encryption keys that are missing or wrong; "" where there are none."""
+    keys = summary.key_loss
+    if not keys:
+        return ""
+    named = [f"{fit(key.transformer, _MOST_KEY)} ({key.failures}{_of(key)} objects)" for key in keys[:2]]
+    if len(keys) == 1:
+        return f"An encryption key is missing or wrong: {named[0]}."
+    more = f" and {len(keys) - 2} more" if len(keys) > 2 else ""
+    return f"{len(keys)} encryption keys are missing or wrong: {', '.join(named)}{more}."
 
 
 def counts_as_incomplete(summary: Summary, reasons: Sequence[str]) -> bool:
@@ -157,34 +164,19 @@ def lost_midway(summary: Summary, reasons: Sequence[str]) -> bool:
     return not {undetermined_problem(summary), *plugin_problems(summary.kms)}.issuperset(reasons)
 
 
-def _against_baseline(known: int, new: NewFindings, where: str) -> str:
-    text = f"{new.findings} NEW: {safe_text(new.first or '')}" if new.findings else "nothing new"
-    if new.findings > 1:
-        text += f" and {new.findings - 1} more"
-    all_of_them = '; -o json lists all: those without "baseline"' if new.findings > 1 else ""
-    return f"{text} ({known} known){where}{all_of_them}"
+def _of(key: LostKey) -> str:
+    return f" of {key.of}" if key.of != key.failures else ""
 
 
-def _in_brackets(summary: Summary) -> str:
-    causes = _causes(summary, "undetermined")
-    return f" ({causes})" if causes else ""
+def _against_baseline(known: int, new: NewFindings) -> str:
+    if not new.findings:
+        return f"nothing new ({known} known)"
+    more = f" and {new.findings - 1} more" if new.findings > 1 else ""
+    return f"{new.findings} NEW: {fit(new.first or '', _MOST_NAME)}{more} ({known} known)"
 
 
 def _verb(failed: int, inconsistent: int, bad: int) -> str:
     if not inconsistent:
         return "cannot be read"
     are = "is" if bad == 1 else "are"
-    return f"{are} unreadable or inconsistent" if failed else f"{are} inconsistent"
-
-
-def _causes(summary: Summary, *outcomes: str) -> str:
-    counts: dict[str, int] = {}
-    for entry in summary.by_cause:
-        if entry.outcome in outcomes:
-            counts[entry.cause] = counts.get(entry.cause, 0) + entry.count
-    if len(counts) == 1:
-        return next(iter(counts))
-    first = sorted(counts, key=lambda cause: -counts[cause])[:_MOST_CAUSES]
-    text = ", ".join(f"{cause} {counts[cause]}" for cause in first)
-    more = len(counts) - len(first)
-    return text + (f", {counted(more, 'more cause')}" if more else "")
+    return f"{are} broken" if failed else f"{are} inconsistent"

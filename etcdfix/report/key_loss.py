@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from etcdfix.report.advice.ways import first_way_out
+from etcdfix.report.advice.ways import Way, first_way
 from etcdfix.report.advice.whole import doubt_in, ways_of_lost_key
 from etcdfix.report.model import LostKey, Remedy, TransformerSummary
 from etcdfix.report.tally import MAX_NAMES, OTHERS
@@ -23,7 +23,6 @@ from etcdfix.verdicts.severity import Stake
 Place = tuple[str, str, str]
 """Rule, transformer and fingerprint, as ``by_transformer`` counts."""
 
-_REPORT = "report.json"
 _MOST_WORDS = 10
 
 
@@ -82,7 +81,7 @@ class Lost(NamedTuple):
 
     entry: LostKey
     worst: Stake
-    first: Remedy | None
+    first: Way | None
 
 
 class KeyLosses:
@@ -139,7 +138,7 @@ class KeyLosses:
                     kept=kept,
                 )
                 lost = self._entry(place, entry, members, [way.remedy for way in ways])
-                found[place] = Lost(lost, members.worst, first_way_out(ways))
+                found[place] = Lost(lost, members.worst, first_way(ways))
         return found
 
     @staticmethod

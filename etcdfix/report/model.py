@@ -141,9 +141,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``key_fingerprint`` say under which encryption key of which rule it counts, as ``by_transformer`` does; absent where
     there is none, or where several keys of the rule have that name. ``stale`` is present and true where the value
     reads, and is not written with today's write key.
-
-    ``shared`` is there where the finding belongs to a lost key, see :class:`SharedWords`: then ``message`` is "",
-    ``evidence`` is only what this value alone has, and what would be null is left out.
     """
 
     key: str
@@ -177,7 +174,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rule: str | None = None
     key_fingerprint: str | None = None
     stale: bool = False
-    shared: str | None = None
 
 
 class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -290,25 +286,11 @@ class SeveritySummary(msgspec.Struct):
     at_restart: str
 
 
-class SharedWords(msgspec.Struct, frozen=True):
-    """What a scan says of many findings of a lost key, once: those whose ``shared`` is this ``id``.
-
-    All of it holds for such a finding: this ``message``, and this ``evidence`` before its own. ``id`` is made of the
-    rest, so that it means the same in every report.
-    """
-
-    id: str
-    cause: str
-    message: str
-    evidence: list[FindingEvidence]
-
-
 class LostKey(msgspec.Struct, frozen=True):
     """An encryption key under which none of several values opens, or most do not: what holds for all of them, once.
 
     ``failures`` of the values under it (``of``) do not open or do not decode. ``resources`` are those of the values
-    that do not open. Findings that belong to it have no remedies of their own, and leave what many have in common to
-    ``shared``.
+    that do not open. Findings that belong to it have no remedies of their own.
     """
 
     transformer: str
@@ -320,7 +302,54 @@ class LostKey(msgspec.Struct, frozen=True):
     first_mod_revision: int
     last_mod_revision: int
     remedies: list[Remedy]
-    shared: list[SharedWords] = []
+
+
+class GroupWay(msgspec.Struct, frozen=True):
+    """What to do about a group.
+
+    Attributes:
+        verb: What the way out does, one word of :class:`~etcdfix.report.ways.WayKind`.
+        action: In words.
+        command: For the example; each other object has its own.
+        note: What to know first.
+    """
+
+    verb: str
+    action: str
+    command: Command
+    note: str
+
+
+class FindingGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings that share cause, outcome, encryption key and way out.
+
+    ``by_resource`` has the largest first. ``namespaces`` says how many there are, ``first_namespaces`` names some.
+    ``example`` is the key of the most urgent finding, whose ``message`` and ``severity`` these are; ``known`` says how
+    many of them the baseline knew. The group ``(others)`` counts what found no group of its own.
+    """
+
+    cause: str | None
+    outcome: str
+    rule: str | None
+    transformer: str
+    key_fingerprint: str | None
+    count: int
+    by_resource: dict[str, int]
+    namespaces: int
+    first_namespaces: list[str]
+    severity: str | None
+    example: str
+    message: str
+    known: int
+    way: GroupWay | None
+
+
+class DoubtfulNames(msgspec.Struct, frozen=True):
+    """Keys whose own name may be damaged: how many, the first of them, and what was seen of that."""
+
+    count: int
+    first: str
+    detail: str
 
 
 class KMSKeySummary(msgspec.Struct):
@@ -384,10 +413,13 @@ class Summary(Counts, kw_only=True):
     earlier revision is still kept that reads; of ``readable_revisions_not_sought`` not all that is kept was looked at
     (their evidence says why). ``severity`` is the worst of all findings, null where nothing is proven wrong;
     ``at_stake`` says in one line what that means, ``do_not_restart`` why no API server should be restarted ("" where
-    nothing speaks against it), and ``next`` what to do first.
+    nothing speaks against it), and ``next`` what to do first. ``warnings`` keys are in order and have a warning.
     """
 
+    groups: list[FindingGroup] = msgspec.field(default_factory=list)
     not_objects: int = 0
+    warnings: int = 0
+    doubtful_names: DoubtfulNames | None = None
     by_resource: list[ResourceSummary] = msgspec.field(default_factory=list)
     by_cause: list[CauseSummary] = msgspec.field(default_factory=list)
     by_transformer: list[TransformerSummary] = msgspec.field(default_factory=list)
@@ -431,32 +463,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     incomplete_reasons: list[str]
     finished_at: str
-
-
-class Conclusion(Ending, frozen=True, kw_only=True):
-    """What is known after the last key."""
-
-    statuses: list[Status]
     interrupted: bool = False
-
-
-class ScanReport(msgspec.Struct, frozen=True, rename={"api_version": "apiVersion"}):
-    """The whole document of ``-o json``. ``baseline`` is left out where there was none."""
-
-    api_version: str
-    kind: str
-    tool: Tool
-    generated_at: str
-    source: ReportSource
-    encryption_config: ReportConfiguration | None
-    scope: Scope
-    findings: list[Finding]
-    statuses: list[Status]
-    summary: Summary
-    complete: bool
-    incomplete_reasons: list[str]
-    finished_at: str
-    baseline: ReportBaseline | None = None
 
 
 class PublishedReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,8 @@ import msgspec
 from etcdfix.model import GroupResource, Outcome
 from etcdfix.report.cases import Case, CaseState, whole_case
 from etcdfix.report.head import lost_midway
-from etcdfix.report.model import COUNTED, Finding, ScanReport
+from etcdfix.report.model import COUNTED, Finding
+from etcdfix.report.scan import ScanReport
 from etcdfix.text.words import counted
 
 WHOLE: Final = "everything in scope was examined"

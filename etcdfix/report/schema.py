@@ -24,13 +24,14 @@ from etcdfix.report.heal import HealReport
 from etcdfix.report.history import HistoryReport
 from etcdfix.report.impact import ImpactReport
 from etcdfix.report.merge import ReportMerge
-from etcdfix.report.model import API_VERSION, Finding, ScanReport
+from etcdfix.report.model import API_VERSION, Finding
 from etcdfix.report.namespace import NamespaceReport
 from etcdfix.report.orphans import OrphansReport
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_run import PlanRunReport
 from etcdfix.report.recover import EncryptionRecoverReport
 from etcdfix.report.rescue import RescueReport
+from etcdfix.report.scan import ScanReport
 from etcdfix.text.commands import Command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Severity

@@ -12,7 +12,6 @@ from etcdfix.inputs.releases import parse_kubernetes_version
 from etcdfix.operations.look.gathering import FAILING
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.operations.opening import Inputs, load_encryption, open_plugins, open_source
-from etcdfix.report.base import Reporter
 from etcdfix.report.baseline import load_baseline
 from etcdfix.report.model import Finding, Summary
 from etcdfix.scope import ScopeRequest
@@ -114,9 +113,9 @@ def assert_all_readable(
         raise KeyboardInterrupt  # it was told to end, and so is whoever runs the tests
     incomplete = list(_incomplete(result))
     if found.count or incomplete:
-        lines = _lines(found, incomplete, result.summary, request.run)
+        lines = _lines(found, incomplete, result.report.summary, request.run)
         raise NotAllReadable("\n".join(lines), found.kept, incomplete)
-    return result.summary
+    return result.report.summary
 
 
 def _connection(
@@ -135,14 +134,19 @@ def _connection(
     return {"endpoints": endpoints, "user": user, **named, "environ": {}}
 
 
-class _Found(Reporter):
+class _Found:
     """Keeps the findings that count."""
 
     def __init__(self) -> None:
         self.count = 0
         self.kept: list[Finding] = []
 
-    def finding(self, finding: Finding) -> None:
+    def begin(self, header: object) -> None: ...
+
+    def end(self, report: object) -> None: ...
+
+    def row(self, row: Any) -> None:
+        finding: Finding = row
         if finding.baseline or finding.outcome not in FAILING:
             return
         self.count += 1
@@ -161,7 +165,7 @@ def _incomplete(result: ScanResult) -> Iterator[str]:
             yield f"Kubernetes keys seem to be under {places}; give it as etcd_prefix"
     elif result.nothing_named_exists:
         yield "no key matches what was named"
-    elif result.summary.keys == result.summary.not_objects:
+    elif result.report.summary.keys == result.report.summary.not_objects:
         yield "no object is in this scope"
 
 

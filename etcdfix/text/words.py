@@ -22,6 +22,15 @@ def transformer_words(transformer: str) -> str:
     return transformer if readable else "/".join([*parts, f"(unreadable name, {counted(len(raw), 'byte')})"])
 
 
+def fit(text: str, most: int, *, end: bool = False) -> str:
+    """Return a text of at most so many characters: what stands in its middle is left out, or at its end."""
+    if len(text) <= most:
+        return text
+    if end:
+        return f"{text[: most - 1].rstrip(' ,')}…"
+    return f"{text[: most // 2]}…{text[len(text) - (most - 1 - most // 2) :]}"
+
+
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _YEAR = 365 * _DAY
 # Below which length, in which unit, and with which smaller one beside it.

@@ -19,12 +19,14 @@ from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_clu
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.report.formats.machine import JSONReporter, write_rows_json
+from etcdfix.report.formats.machine import write_rows_json
 from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import load_report
 from etcdfix.sources import mvcc
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RunOptions
 from tests.integration.test_scan_jobs import children
 from tests.support.collecting import ALPHA
 from tests.support.thorough import some
@@ -45,7 +47,9 @@ def request_for_plan(tmp_path_factory: pytest.TempPathFactory) -> PlanRequest:
     path: Path = tmp_path_factory.mktemp("report") / "report.json"
     with path.open("wb") as stream, SnapshotSource(SNAPSHOT) as source:
         run_scan(
-            source, ScanRequest(layout=StorageLayout(), configuration=configuration), JSONReporter(stream)
+            source,
+            ScanRequest(layout=StorageLayout(), configuration=configuration),
+            SCAN_FORMS["json"](stream, RunOptions(), 100),
         )
     return PlanRequest(layout=StorageLayout(), report=load_report(path), configuration=configuration)
 

@@ -53,7 +53,13 @@ def scanned(source: Source, jobs: int, progress: Any = no_progress) -> Report:
     assert conclusion is not None
     assert not children(), "no worker is left"
     reasons = conclusion.incomplete_reasons
-    return list(reporter.findings.values()), result.summary, conclusion.statuses, conclusion.source, reasons
+    return (
+        list(reporter.findings.values()),
+        result.report.summary,
+        conclusion.statuses,
+        conclusion.source,
+        reasons,
+    )
 
 
 def children() -> list[int]:

@@ -9,8 +9,8 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.report.base import Reporter
-from etcdfix.report.model import Conclusion, Finding, Header
+from etcdfix.report.model import Finding, Header
+from etcdfix.report.scan import ScanReport
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
 
@@ -18,22 +18,22 @@ REPOSITORY = Path(__file__).parents[2]
 ALPHA = REPOSITORY / "fixtures" / "snapshots" / "alpha"
 
 
-class CollectingReporter(Reporter):
+class CollectingReporter:
     """The simplest reporter: keeps header, findings and conclusion in memory."""
 
     def __init__(self) -> None:
         self.header: Header | None = None
         self.findings: dict[str, Finding] = {}
-        self.conclusion: Conclusion | None = None
+        self.conclusion: ScanReport | None = None
 
     def begin(self, header: Header) -> None:
         self.header = header
 
-    def finding(self, finding: Finding) -> None:
+    def row(self, finding: Finding) -> None:
         assert finding.key not in self.findings
         self.findings[finding.key] = finding
 
-    def end(self, conclusion: Conclusion) -> None:
+    def end(self, conclusion: ScanReport) -> None:
         self.conclusion = conclusion
 
 

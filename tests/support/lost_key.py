@@ -13,10 +13,11 @@ from etcdfix.examine import Examiner
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.operations.look.plan import PlanRequest
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.report.formats.machine import JSONLinesReporter, JSONReporter
+from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import load_report
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RunOptions
 from tests.support.decoders import shared_decoder
 from tests.support.impact_objects import Cluster
 from tests.support.memory_source import MemorySource, stored
@@ -103,7 +104,7 @@ def scan_to(
 ) -> Path:
     """Write the report of a scan."""
     with path.open("wb") as stream:
-        reporter = JSONLinesReporter(stream) if lines else JSONReporter(stream)
+        reporter = SCAN_FORMS["jsonl" if lines else "json"](stream, RunOptions(), 100)
         source = source if source is not None else cluster.source()
         run_scan(source, ScanRequest(layout=cluster.layout, configuration=config), reporter)
     return path

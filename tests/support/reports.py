@@ -1,35 +1,25 @@
-"""A header and a conclusion for reporters under test, and one call that runs a reporter."""
+"""Reports of scans for tests, and one call that runs a writer."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO
+from collections.abc import Iterable
+from typing import Any
 
-from etcdfix.report.base import Reporter
-from etcdfix.report.document import Document, State, Step
-from etcdfix.report.document import Status as DocumentStatus
+import msgspec
+
+from etcdfix.report.document import Step
 from etcdfix.report.finding import finding_from, is_finding, status_cause
-from etcdfix.report.formats import SCAN_FORMATS
-from etcdfix.report.model import (
-    API_VERSION,
-    Conclusion,
-    Header,
-    ReportConfiguration,
-    ReportSource,
-    ScanReport,
-    Scope,
-    Status,
-    Summary,
-    Tool,
-    about,
-)
+from etcdfix.report.groups import Groups, Member
+from etcdfix.report.model import Header, ReportConfiguration, ReportSource, Scope, Status, Summary, Tool
 from etcdfix.report.render import SCAN_FORMS, Writer
+from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import CAP, Tally
 from etcdfix.sources.base import Segment
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.severity import stake_of
 from tests.support.examinations import LAYOUT
 
 CLUSTER = "11111111-2222-3333-4444-555555555555"
@@ -66,35 +56,24 @@ def header(**changes: object) -> Header:
 
 def conclusion(
     summary: Summary | None = None, statuses: Iterable[Status] = (), **changes: object
-) -> Conclusion:
-    """Return the end of a complete scan."""
+) -> ScanReport:
+    """Return the report of a complete scan, without its findings."""
     fields: dict[str, object] = {
-        "source": source(),
+        **msgspec.structs.asdict(header()),
+        "baseline": msgspec.UNSET,
+        "findings": [],
         "statuses": list(statuses),
         "summary": summary or Summary(),
         "complete": True,
         "incomplete_reasons": [],
         "finished_at": "2026-01-02T03:04:06Z",
     }
-    return Conclusion(**(fields | changes))  # type: ignore[arg-type]
+    return ScanReport(**(fields | changes))  # type: ignore[arg-type]
 
 
 def new_tally(*, max_causes: int = CAP) -> Tally:
     """Return an empty tally for the default storage prefix."""
     return Tally(max_causes=max_causes, list_prefix=lambda d: display(LAYOUT.directory_prefix(d)))
-
-
-def whole(document: dict[str, Any]) -> dict[str, Any]:
-    """Put into the findings of a report what stands once for many of them, and drop it there; return the report."""
-    words = {
-        words["id"]: words for lost in document["summary"]["key_loss"] for words in lost.pop("shared", ())
-    }
-    for finding in document["findings"]:
-        shared = words.get(finding.pop("shared", None))
-        if shared is not None:
-            finding["message"] = shared["message"]
-            finding["evidence"] = shared["evidence"] + finding["evidence"]
-    return document
 
 
 def count(tally: Tally, found: Examination) -> None:
@@ -105,39 +84,20 @@ def count(tally: Tally, found: Examination) -> None:
         tally.list_cause(found.directory, shown)
 
 
-class ShownScan(ScanReport, frozen=True):
-    """A scan's report with a document of its headline alone."""
-
-    def document(self) -> Document:
-        """Return the headline."""
-        return Document(
-            status=DocumentStatus(State.FINDINGS, "1 of 2 objects cannot be read"),
-            about=about(self.source, self.tool, self.generated_at),
-        )
-
-
-def scan_report(head: Header | None = None, end: Conclusion | None = None) -> ShownScan:
-    """Return the report of a scan without its findings."""
+def scan_report(head: Header | None = None, end: ScanReport | None = None) -> ScanReport:
+    """Return a report that begins with a header."""
     head, end = head or header(), end or conclusion()
-    return ShownScan(
-        api_version=API_VERSION,
-        kind="ScanReport",
-        tool=head.tool,
-        generated_at=head.generated_at,
-        source=end.source,
-        encryption_config=head.encryption_config,
-        scope=head.scope,
-        findings=[],
-        statuses=end.statuses,
-        summary=end.summary,
-        complete=end.complete,
-        incomplete_reasons=end.incomplete_reasons,
-        finished_at=end.finished_at,
-    )
+    names = ("tool", "generated_at", "encryption_config", "scope")
+    return msgspec.structs.replace(end, **{name: getattr(head, name) for name in names})
 
 
 def write_form(
-    form: str | Writer, found: Iterable[Examination], *, head: Header | None = None, **end: object
+    form: str | Writer,
+    found: Iterable[Examination],
+    *,
+    head: Header | None = None,
+    max_causes: int = CAP,
+    **end: object,
 ) -> bytes:
     """Run examinations through a tally and a writer, as a scan does; return what was written.
 
@@ -145,42 +105,26 @@ def write_form(
         form: Its name, or a writer on a ``BytesIO``.
         found: The examinations.
         head: Of the report.
+        max_causes: Cap of rows and statuses.
         end: Of the report.
     """
     stream: Any = io.BytesIO()
-    writer = SCAN_FORMS[form](stream, RunOptions(), CAP) if isinstance(form, str) else form
+    writer = SCAN_FORMS[form](stream, RunOptions(), max_causes) if isinstance(form, str) else form
     stream = stream if isinstance(form, str) else getattr(form, "_stream")  # noqa: B009
-    tally = new_tally()
+    tally, groups = new_tally(max_causes=max_causes), Groups()
     writer.begin(head or header())
     for one in found:
         count(tally, one)
         if is_finding(one):
-            writer.row(finding_from(one))
-    summary = end.pop("summary", None) or tally.summary()
-    writer.end(scan_report(head, conclusion(summary, tally.statuses(), **end)))  # type: ignore[arg-type]
+            finding, stake = finding_from(one), stake_of(one)
+            groups.add(finding, Member(stake.rank if stake is not None else None))
+            writer.row(finding)
+    summary = tally.summary()
+    summary.groups, summary.warnings = groups.summed(summary)[0], groups.warnings
+    ending = conclusion(**{"summary": summary, "statuses": tally.statuses()} | end)  # type: ignore[arg-type]
+    writer.end(scan_report(head, ending))
     written: bytes = stream.getvalue()
     return written
-
-
-def write(
-    output: str | Callable[[BinaryIO], Reporter],
-    found: Iterable[Examination],
-    *,
-    max_causes: int = CAP,
-    head: Header | None = None,
-    **end: object,
-) -> bytes:
-    """Run examinations through a tally and a reporter, as a scan does; return what was written."""
-    stream = io.BytesIO()
-    reporter = SCAN_FORMATS[output](stream, max_causes) if isinstance(output, str) else output(stream)
-    tally = new_tally(max_causes=max_causes)
-    reporter.begin(head or header())
-    for one in found:
-        count(tally, one)
-        if is_finding(one):
-            reporter.finding(finding_from(one))
-    reporter.end(conclusion(tally.summary(), tally.statuses(), **end))
-    return stream.getvalue()
 
 
 def line(step: Step | None) -> str:

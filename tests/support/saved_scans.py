@@ -11,11 +11,12 @@ import msgspec
 
 from etcdfix.model import Outcome
 from etcdfix.report.finding import finding_from
-from etcdfix.report.formats import SCAN_FORMATS
 from etcdfix.report.model import Finding, Summary
+from etcdfix.report.render import SCAN_FORMS
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
-from tests.support.reports import conclusion, header, source
+from tests.support.reports import conclusion, header, scan_report, source
 
 MADE_AT = "2026-01-02T03:04:05Z"
 
@@ -78,16 +79,16 @@ def write_report(
         | (origin or {})
     )
     with path.open("wb") as stream:
-        reporter = SCAN_FORMATS[path.suffix.removeprefix(".")](stream, 100)
-        reporter.begin(header(**({"source": came_from, "generated_at": MADE_AT} | (head or {}))))
+        reporter = SCAN_FORMS[path.suffix.removeprefix(".")](stream, RunOptions(), 100)
+        begun = header(**({"source": came_from, "generated_at": MADE_AT} | (head or {})))
+        reporter.begin(begun)
         for one in found:
-            reporter.finding(one)
-        reporter.end(
-            conclusion(
-                Summary(**(fields | summary)),
-                source=came_from,
-                complete=not reasons,
-                incomplete_reasons=list(reasons),
-            )
+            reporter.row(one)
+        ending = conclusion(
+            Summary(**(fields | summary)),
+            source=came_from,
+            complete=not reasons,
+            incomplete_reasons=list(reasons),
         )
+        reporter.end(scan_report(begun, ending))
     return path

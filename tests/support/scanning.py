@@ -7,8 +7,9 @@ import re
 from typing import Any
 
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.report.formats import SCAN_FORMATS
+from etcdfix.report.render import SCAN_FORMS
 from etcdfix.sources.base import Source
+from etcdfix.text.commands import RunOptions
 
 _TIMES = re.compile(rb'"(generated_at|finished_at)":\s*"[^"]*"')
 
@@ -23,5 +24,7 @@ def scan_as(opened: tuple[Source, Any], request: ScanRequest, *, jobs: int = 1) 
     stream = io.BytesIO()
     source, plugins = opened
     with source:
-        result = run_scan(source, request, SCAN_FORMATS["json"](stream, 100), plugins=plugins, jobs=jobs)
+        result = run_scan(
+            source, request, SCAN_FORMS["json"](stream, RunOptions(), 100), plugins=plugins, jobs=jobs
+        )
     return stream.getvalue(), result

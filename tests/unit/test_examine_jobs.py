@@ -193,7 +193,7 @@ def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch
     for before in (100, 3, 0):
         monkeypatch.setattr(examine_jobs, "_BEFORE_AUTO", before)
         _, result = scan(MemorySource(values), jobs="auto")
-        counts.append((result.summary.readable, len(started)))
+        counts.append((result.report.summary.readable, len(started)))
     assert counts == [(9, 0), (9, 1), (9, 2)]
 
 

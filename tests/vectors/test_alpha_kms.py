@@ -151,7 +151,7 @@ def test_a_plugin_with_the_wrong_keyring_proves_nothing(
 
 def test_key_ids_in_use_are_counted(answered: tuple[str, CollectingReporter, ScanResult]) -> None:
     _, _, result = answered
-    kms = result.summary.kms
+    kms = result.report.summary.kms
     assert kms is not None
     by_key = [(k.transformer, k.keys, k.opened) for k in kms.keys if k.key_id_sha256]
     assert by_key == [("kms/v2/kmsnew", 10, 8), ("kms/v2/kmsnew", 1, 0)]

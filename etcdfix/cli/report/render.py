@@ -15,11 +15,10 @@ from etcdfix.cli.output import say_incomplete
 from etcdfix.cli.report_place import report_place
 from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.inputs.ownfiles import PLAN_KIND
-from etcdfix.operations.look.render import FOR_TERMINALS, SCAN_KIND, kind_of, render_document, render_scan
-from etcdfix.report.formats import SCAN_FORMATS
+from etcdfix.operations.look.render import SCAN_KIND, kind_of, render_document, render_scan
 from etcdfix.report.formats.of_saved import SAVED_KINDS
 from etcdfix.report.planfile import load_plan
-from etcdfix.report.render import FORMS
+from etcdfix.report.render import FORMS, SCAN_FORMS
 from etcdfix.text.commands import RunOptions
 
 MEANINGS: dict[ExitCode, str] = {
@@ -29,7 +28,7 @@ MEANINGS: dict[ExitCode, str] = {
     **ENDED_EARLY,
 }
 _FORMS: Final = list(
-    dict.fromkeys([*SCAN_FORMATS, *FORMS, *(form for one in SAVED_KINDS.values() for form in one.formats)])
+    dict.fromkeys([*SCAN_FORMS, *FORMS, *(form for one in SAVED_KINDS.values() for form in one.formats)])
 )
 
 
@@ -45,13 +44,16 @@ def command(*, file: Path, output: str, output_file: Path | None, max_rows: int)
     if file == STANDARD_INPUT:
         raise click.UsageError("a report is read twice, and standard input only once: save it to a file")
     kind = kind_of(file)
-    forms = {SCAN_KIND: SCAN_FORMATS, PLAN_KIND: FORMS}.get(kind) or SAVED_KINDS[kind].formats
+    forms = {SCAN_KIND: SCAN_FORMS, PLAN_KIND: FORMS}.get(kind) or SAVED_KINDS[kind].formats
+    if output == "text" and output not in forms:
+        output = "table"
     if output not in forms:
         raise click.UsageError(f"a {kind} has no -o {output}; it has {', '.join(forms)}")
     with report_place(output_file, [file], output) as place:
         if kind == SCAN_KIND:
-            reporter = place.listening(SCAN_FORMATS[output](place.stream, max_rows))
-            reasons = render_scan(file, reporter, plain=output in FOR_TERMINALS)
+            report = render_scan(file, SCAN_FORMS[output](place.stream, RunOptions(), max_rows))
+            reasons = report.incomplete_reasons
+            place.sentence = report.document().status.headline
         elif kind == PLAN_KIND:
             plan = load_plan(file)
             reasons = plan.incomplete_reasons

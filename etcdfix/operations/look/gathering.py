@@ -1,9 +1,9 @@
-"""What comes out of the examinations of a scan: counts, and findings in the order of their keys."""
+"""From the examinations of a scan to its counts, groups, and findings in the order of their keys."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -18,13 +18,13 @@ from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.repair import unasked
 from etcdfix.report.advice.change import readable_way
 from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.advice.ways import Way, WayKind, first_way_out
-from etcdfix.report.alike import Alike, OneOfMany, shown_digest, with_evidence
-from etcdfix.report.base import Reporter
+from etcdfix.report.advice.ways import Way, WayKind, first_way
+from etcdfix.report.compact import CompactFinding, CompactFindings, shown_digest, with_evidence
 from etcdfix.report.finding import finding_from, is_finding, status_cause
-from etcdfix.report.first_step import FirstStep
-from etcdfix.report.key_loss import KeyLosses, Place, places_of
-from etcdfix.report.model import Finding, NewFindings, Remedy, Summary
+from etcdfix.report.groups import Group, Groups, Member, member_of_lost_key
+from etcdfix.report.key_loss import KeyLosses, Lost, Place, places_of
+from etcdfix.report.model import DoubtfulNames, Finding, NewFindings, Remedy, Summary
+from etcdfix.report.render import Writer
 from etcdfix.report.tally import Tally
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
@@ -33,7 +33,7 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.judge import Verdict
 from etcdfix.verdicts.kinds import MOST_KINDS
-from etcdfix.verdicts.severity import Rank, stake_of
+from etcdfix.verdicts.severity import stake_of
 
 if TYPE_CHECKING:
     from etcdfix.operations.look.scan import ScanRequest
@@ -70,29 +70,21 @@ _READABLE_CHECK = "earlier-revision"
 
 
 class _Held(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A finding that waits for its turn, or for the word on its encryption key: findings stand in key order.
-
-    Attributes:
-        rank: How bad it is, the worst lowest; None where nothing is proven wrong.
-        first: Its first way out; None for none.
-        first_of_many: The same where so many fail together that none may be written over.
-    """
+    """A finding that waits for its turn, or for the verdict on its encryption key: findings stand in key order."""
 
     key: bytes
     directory: ResourcePrefix
     finding: Finding
-    rank: Rank | None
-    first: Remedy | None
-    first_of_many: Remedy | None
+    member: Member
 
 
-_Waiting = _Held | OneOfMany
+_Waiting = _Held | CompactFinding
 
 
-class Gathering:
-    """What comes out of the examinations: counts, findings for the reporter, and what the exit code needs."""
+class FindingPipeline:
+    """Counts examinations, and writes findings in the order of their keys."""
 
-    def __init__(self, source: Source, examiner: Examiner, request: ScanRequest, reporter: Reporter) -> None:
+    def __init__(self, source: Source, examiner: Examiner, request: ScanRequest, writer: Writer) -> None:
         self._source = source
         self._examiner = examiner
         self._searched: Counter[KeyName] = Counter()
@@ -113,60 +105,67 @@ class Gathering:
         self.new = dict.fromkeys(FAILING, 0)
         self._first_new: bytes | None = None
         self._request = request
-        self._reporter = reporter
+        self._writer = writer
         self._held: Spool[_Waiting] = Spool(_Waiting)
         self.out_of_order = False
         self._losses = KeyLosses(request.run)
         # From the first finding on that may belong to a lost key: whether it is lost is known at the end.
         self._undecided: Spool[_Waiting] = Spool(_Waiting)
         self._deciding = True
-        self._alike = Alike()
+        self._compact = CompactFindings()
         self._with_told: dict[tuple[Verdict, Evidence], Verdict] = {}
-        self._first_step = FirstStep()
+        self._groups = Groups()
+        self._doubtful_names: DoubtfulNames | None = None
 
     def close(self) -> None:
-        """Forget what was held back."""
+        """Forget what waits."""
         self._held.close()
         self._undecided.close()
 
     def report_until(self, key: bytes | None) -> None:
-        """Report the findings that were held back, those with keys before this one; None for all."""
+        """Write the findings that wait, those with keys before this one; None for all."""
         while self._held.count:
             held = self._held.peek()
             if key is not None and held.key > key:
                 return
             self._held.drop()
-            self._report(held)
+            self._enqueue(held)
 
-    def _report(self, held: _Waiting) -> None:
-        if self._deciding and (isinstance(held, OneOfMany) or self._undecided.count):
+    def _enqueue(self, held: _Waiting) -> None:
+        if self._deciding and (isinstance(held, CompactFinding) or self._undecided.count):
             try:
                 self._undecided.append(held)
             except OSError:  # then each keeps its own remedies, which hold all the same
                 self._deciding = False
-                self._decide(())
+                self._decide({})
             else:
                 return
-        self._publish(self._whole(held))
+        self._emit(self._with_remedies(held))
 
-    def _decide(self, lost: Collection[Place]) -> None:
-        """Publish what waited; what belongs to a lost key has no remedies of its own."""
-        kinds = self._alike.kinds_of(lost)
-        listed = set(kinds)
+    def _decide(self, lost: Mapping[Place, Lost]) -> None:
+        """Write what waited; what belongs to a lost key has no remedies of its own."""
+        place_of = self._compact.kinds_of(lost)
+        listed = set(place_of)
+        groups: dict[int, tuple[Group, Member]] = {}
         for held in self._undecided.drain():
-            if isinstance(held, OneOfMany) and held.kind in kinds:
-                finding, shared = self._alike.published(held)
-                if held.kind in listed and not self._list_cause(self._alike.directory(held.kind), finding):
-                    listed.discard(held.kind)  # no other one of its kind will be
-                self._reporter.finding_of_lost_key(finding, shared)
-            else:
-                self._publish(self._whole(held))
+            if isinstance(held, _Held) or held.kind not in place_of:
+                self._emit(self._with_remedies(held))
+                continue
+            kind, finding = held.kind, self._compact.finding(held)
+            if kind not in groups:
+                member = member_of_lost_key(lost[place_of[kind]])
+                groups[kind] = self._groups.group_of(finding, member, lost=True), member
+            group, member = groups[kind]
+            group.add(finding, member)
+            if kind in listed and not self._list_cause(self._compact.directory(kind), finding):
+                listed.discard(kind)  # no other one of its kind will be
+            self._writer.row(finding)
 
-    def _whole(self, held: _Waiting) -> _Held:
+    def _with_remedies(self, held: _Waiting) -> _Held:
         """Return a finding with the remedies of its value alone."""
         if isinstance(held, _Held):
             return held
-        whole = self._held_of(self._alike.examination(held), held.readable, baseline=held.baseline)
+        whole = self._held_of(self._compact.examination(held), held.readable, baseline=held.baseline)
         finding = msgspec.structs.replace(
             whole.finding, value_size=held.value_size, value_sha256=shown_digest(held)
         )
@@ -181,23 +180,21 @@ class Gathering:
             self.tally.list_cause(directory, shown)
         return True
 
-    def _publish(self, held: _Held) -> None:
-        finding = held.finding
-        self._list_cause(held.directory, finding)
-        if held.rank is not None and finding.remedies:
-            self._first_step.add(finding, held.rank, held.first, held.first_of_many)
-        self._reporter.finding(finding)
+    def _emit(self, held: _Held) -> None:
+        self._list_cause(held.directory, held.finding)
+        self._groups.add(held.finding, held.member)
+        self._writer.row(held.finding)
 
     def end(self) -> tuple[Summary, Remedy | None]:
-        """Publish all that waited; return all counts, and the first way out of the worst that is wrong."""
+        """Write all that waited; return all counts, and the first way out of the worst that is wrong."""
         self.report_until(None)
-        for alike in self._alike.counted:
+        for kind in self._compact.counted:
             self.tally.add_more(
-                alike.found,
-                alike.more,
-                first_mod_revision=alike.first_mod_revision,
-                last_mod_revision=alike.last_mod_revision,
-                first_key=alike.first_key,
+                kind.found,
+                kind.more,
+                first_mod_revision=kind.first_mod_revision,
+                last_mod_revision=kind.last_mod_revision,
+                first_key=kind.first_key,
             )
         summary = self.tally.summary()
         if self._request.baseline is not None:
@@ -205,11 +202,10 @@ class Gathering:
             summary.new = NewFindings(sum(self.new.values()), self.new[Outcome.UNDETERMINED], first)
         lost = self._losses.lost(summary.by_transformer)
         self._decide(lost)
-        summary.key_loss = [
-            msgspec.structs.replace(key.entry, shared=self._alike.shared(place) if self._deciding else [])
-            for place, key in lost.items()
-        ]
-        return summary, self._first_step.way_out(summary, lost)
+        summary.key_loss = [key.entry for key in lost.values()]
+        summary.groups, way = self._groups.summed(summary)
+        summary.warnings, summary.doubtful_names = self._groups.warnings, self._doubtful_names
+        return summary, way.remedy if way is not None else None
 
     def take(self, found: Examination, view: View) -> None:
         """Count one examination, and report it where there is something to say.
@@ -240,9 +236,9 @@ class Gathering:
         try:
             sought = _ENDED if view.ended else self._readable.of(found)
         except KeyboardInterrupt:
-            self._tell(self._record(found, _ENDED, baseline=known), view)  # it was examined
+            self._hold_for_order(self._count(found, _ENDED, baseline=known), view)  # it was examined
             raise
-        self._tell(self._record(found, sought, baseline=known), view)
+        self._hold_for_order(self._count(found, sought, baseline=known), view)
 
     def _note_stranger(self, key: bytes) -> None:
         """Remember a key that holds no object: where others lie is told by it."""
@@ -252,7 +248,7 @@ class Gathering:
         if other:
             self.elsewhere[other] += 1
 
-    def _tell(self, record: _Waiting, view: View) -> None:
+    def _hold_for_order(self, record: _Waiting, view: View) -> None:
         """Report a finding, or hold it back until it is its turn."""
         if not view.draining and not self.out_of_order and view.waiting:
             try:
@@ -261,28 +257,29 @@ class Gathering:
                 self.out_of_order = True
             else:
                 return
-        self._report(record)
+        self._enqueue(record)
 
-    def _record(self, found: Examination, sought: Sought, *, baseline: bool) -> _Waiting:
+    def _count(self, found: Examination, sought: Sought, *, baseline: bool) -> _Waiting:
         """Count a finding, and return what is kept of it until it is its turn."""
         own = self._warnings_of_name(found)
+        self._note_name(found, own)
         readable = sought.revision
         told = self._told_of_earlier(sought)
         if readable is not None:
             own = (*own, told) if told is not None else own
         elif told is not None:
             found = self._with_more(found, told)
-        places, one, new = places_of(found), None, True
+        places, compact, new = places_of(found), None, True
         if places and self._deciding:
-            kinds = len(self._alike)
-            one = self._alike.one(found, own=own, readable=readable, baseline=baseline)
-            new = one is None or len(self._alike) > kinds
+            kinds = len(self._compact)
+            compact = self._compact.compact(found, own=own, readable=readable, baseline=baseline)
+            new = compact is None or len(self._compact) > kinds
         if new:  # of a kind that is known, all are counted at the end
             self.tally.add(found)
         if places and (new or readable is not None):
             self._note_loss(found, places, readable)
-        if one is not None:
-            return one
+        if compact is not None:
+            return compact
         return self._held_of(with_evidence(found, own), readable, baseline=baseline)
 
     def _note_loss(
@@ -308,9 +305,7 @@ class Gathering:
             found.stored.key,
             found.directory,
             finding_from(found, ways, baseline=baseline),
-            stake.rank if stake is not None else None,
-            first_way_out(ways),
-            first_way_out(of_many),
+            Member(stake.rank if stake is not None else None, first_way(ways), first_way(of_many)),
         )
 
     def _put_right(self, found: Examination) -> Examination:
@@ -363,6 +358,21 @@ class Gathering:
             f"{found.stored.mod_revision}: the name of the key itself may be damaged",
         )
         return (warning,)
+
+    def _note_name(self, found: Examination, own: tuple[Evidence, ...]) -> None:
+        """Count a key whose own name may be damaged, and keep the first: API servers do not see such objects."""
+        seen = [
+            e.detail
+            for e in (*found.verdict.evidence, *own)
+            if e.check in {KEY_NAME_CHECK, PREDECESSOR_CHECK}
+        ]
+        if seen:
+            key, before = display(found.stored.key), self._doubtful_names
+            if before is None:
+                self._doubtful_names = DoubtfulNames(1, key, seen[0])
+            else:
+                first = min((key, seen[0]), (before.first, before.detail))
+                self._doubtful_names = DoubtfulNames(before.count + 1, *first)
 
     def _with_more(self, found: Examination, told: Evidence) -> Examination:
         """Return an examination with what was said of its earlier revisions; of many that is one and the same."""

@@ -19,20 +19,19 @@ from etcdfix.inputs.jsonparts import CUT, MOST_PIECE_BYTES, DocumentCut, beginni
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.model import Outcome
 from etcdfix.report.advice.whole import PLUGIN_REMEDIES, WELL
-from etcdfix.report.base import Reporter
 from etcdfix.report.formats.of_saved import SAVED_KINDS
 from etcdfix.report.model import (
     API_VERSION,
-    Conclusion,
     Finding,
-    SharedWords,
     Status,
     Summary,
     other_version,
     read_command,
     written_command,
 )
+from etcdfix.report.render import Writer
 from etcdfix.report.report_file import ReportFile
+from etcdfix.report.scan import ScanReport
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.causes import Cause
 
@@ -89,54 +88,49 @@ def _kind_in(raw: Readable) -> _Kind:
     return msgspec.json.decode(b"{%s}" % b",".join(head), type=_Kind)
 
 
-def render_scan(path: Path, reporter: Reporter, *, plain: bool) -> list[str]:
-    """Hand a saved report of a scan to a reporter, one finding at a time; return why it is not complete.
+def render_scan(path: Path, writer: Writer) -> ScanReport:
+    """Write a saved report of a scan, one finding at a time; return it without its findings.
 
     Args:
         path: Its file.
-        reporter: Gets the report, once the file has proven to be whole.
-        plain: The reporter writes for a terminal.
+        writer: Gets the report, once the file has proven to be whole.
 
     Raises:
         ConfigurationError: It cannot be read, is cut, or is no report.
     """
     with _refusing(path), mapped_input(path, most_bytes=MAX_REPORT_BYTES) as raw:
-        return _render(ReportFile(raw), reporter, plain=plain)
+        return _render(ReportFile(raw), writer)
 
 
-def _render(report: ReportFile, reporter: Reporter, *, plain: bool) -> list[str]:
+def _render(report: ReportFile, writer: Writer) -> ScanReport:
     decode = msgspec.json.Decoder(Finding, dec_hook=read_command).decode
-    words: dict[str, SharedWords] = {}
     for _at, raw in report.findings():
-        shared = decode(raw).shared
-        if shared is not None:
-            words.setdefault(shared, SharedWords(shared, "", "", []))
+        decode(raw)
     head, end = report.header(), report.ending()
     if end is None:
         raise DocumentCut(CUT)
     statuses = [msgspec.json.decode(raw, type=Status) for raw in report.statuses()]
     _check_words(end.summary)
-    told = {one.id: one for lost in end.summary.key_loss for one in lost.shared}
-    untold = sorted(words.keys() - told.keys())
-    if untold:
-        raise msgspec.ValidationError(f"a finding shares what the report does not say: {untold[0]}")
-    reporter.begin(_plain(head) if plain else head)
+    writer.begin(head)
     for _at, raw in report.findings():
-        finding = decode(raw)
-        if finding.shared is None:
-            reporter.finding(finding)
-        else:
-            reporter.finding_of_lost_key(finding, told[finding.shared])
-    conclusion = Conclusion(
+        writer.row(decode(raw))
+    whole = ScanReport(
+        tool=head.tool,
+        generated_at=head.generated_at,
         source=end.source,
+        encryption_config=head.encryption_config,
+        scope=head.scope,
+        baseline=head.baseline or msgspec.UNSET,
+        findings=[],
         statuses=statuses,
         summary=end.summary,
         complete=end.complete,
         incomplete_reasons=end.incomplete_reasons,
         finished_at=end.finished_at,
+        interrupted=end.interrupted,
     )
-    reporter.end(_plain(conclusion) if plain else conclusion)
-    return end.incomplete_reasons
+    writer.end(whole)
+    return whole
 
 
 def _check_words(summary: Summary) -> None:

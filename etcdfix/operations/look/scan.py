@@ -18,19 +18,14 @@ from etcdfix.examine_jobs import Helpers, Jobs, started_early
 from etcdfix.interruptions import interruptions_held
 from etcdfix.model import Outcome, key_id_digest
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
-from etcdfix.operations.look.gathering import SAMPLE, Gathering
+from etcdfix.operations.look.gathering import SAMPLE, FindingPipeline
 from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
 from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem
-from etcdfix.report.base import Reporter
 from etcdfix.report.baseline import Baseline
-from etcdfix.report.model import (
-    Conclusion,
-    Header,
-    KMSPluginSummary,
-    KMSSummary,
-    Summary,
-)
+from etcdfix.report.model import Header, KMSPluginSummary, KMSSummary
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
+from etcdfix.report.render import Writer
+from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import CAP, Tally
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source, has_keys
@@ -61,8 +56,7 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a scan came to.
 
     Attributes:
-        summary: All counts.
-        complete: Everything in scope was seen and decided.
+        report: The report, without its findings.
         new: Unhealthy and undetermined keys that the baseline does not know, by outcome.
         problems: Why the source could not show everything; empty when it could.
         prefix: The storage prefix.
@@ -74,8 +68,7 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         ended: What ended it early; None where nothing did.
     """
 
-    summary: Summary
-    complete: bool
+    report: ScanReport
     new: dict[Outcome, int]
     problems: list[str]
     prefix: str
@@ -90,20 +83,20 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
 def run_scan(
     source: Source,
     request: ScanRequest,
-    reporter: Reporter,
+    writer: Writer,
     *,
     plugins: KMSPlugins | None = None,
     progress: Callable[..., Iterator[Any]] = no_progress,
     jobs: Jobs = 1,
 ) -> ScanResult:
-    """Examine everything in scope and hand it to the reporter.
+    """Examine everything in scope and write what is found.
 
     Values that wait for a KMS plugin are examined, and reported, after all others.
 
     Args:
         source: Where the values are.
         request: What to look at.
-        reporter: Where the results go.
+        writer: Writes the report.
         plugins: The KMS plugins to ask; None to ask none.
         progress: Counts the values for a display; it is told by ``failed`` how many cannot be read.
         jobs: How many processes examine values; the result is the same for any number.
@@ -119,25 +112,26 @@ def run_scan(
         again = with_what_it_keeps(request.run, source)
         request = msgspec.structs.replace(request, scope=scope, run=again)
         denied: list[bytes] = []
-        reporter.begin(_header(source, request, cluster))
-        with contextlib.closing(Gathering(source, examiner, request, reporter)) as gathering:
-            tally, not_object_sample = gathering.tally, gathering.not_object_sample
+        header = _header(source, request, cluster)
+        writer.begin(header)
+        with contextlib.closing(FindingPipeline(source, examiner, request, writer)) as pipeline:
+            tally, not_object_sample = pipeline.tally, pipeline.not_object_sample
             ending = examine_all(
                 examiner,
                 pages_in(source, ranges, denied),
-                gathering.take,
+                pipeline.take,
                 plain=tally.add_plain,
                 helpers=Helpers(examiner, request, source, jobs, early=early) if jobs != 1 else None,
                 targets=searched_for(ranges),
                 progress=partial(progress, failed=lambda: _failed(tally)),
                 beyond=beside(source, examiner.layout, ranges),
             )
-            (summary, first), ended = _uncut(gathering.end, ending.ended)
+            (summary, first), ended = _uncut(pipeline.end, ending.ended)
             midway = ending.problems
     kms = _kms_summary(tally, plugins)
     summary.kms = kms
-    summary.readable_revisions = gathering.readable_revisions
-    summary.readable_revisions_not_sought = gathering.readable_not_sought
+    summary.readable_revisions = pipeline.readable_revisions
+    summary.readable_revisions_not_sought = pipeline.readable_not_sought
     within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]
     problems = [
         *source.problems,
@@ -145,14 +139,14 @@ def run_scan(
         *ending.lost,
         *(f"lost {display(key)}: permission denied" for key in within),
     ]
-    if gathering.out_of_order:
+    if pipeline.out_of_order:
         problems.append("findings are not all in the order of their keys: no room in the temporary directory")
     # What could not be read is not absent.
     unseen = ended is not None or bool(midway)
     below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, not_object_sample)
-    elsewhere = [other for other, _ in gathering.elsewhere.most_common()] if below else []
+    elsewhere = [other for other, _ in pipeline.elsewhere.most_common()] if below else []
     problems += [
-        f"{counted(gathering.elsewhere[other], 'key')} under {other}, another storage prefix: not examined; scan with "
+        f"{counted(pipeline.elsewhere[other], 'key')} under {other}, another storage prefix: not examined; scan with "
         f"--etcd-prefix {other.rstrip('/')} too"
         for other in elsewhere
     ]
@@ -183,8 +177,14 @@ def run_scan(
     if undetermined:
         reasons.append(undetermined)
     description = source.describe()
-    conclusion = Conclusion(
+    report = ScanReport(
+        tool=header.tool,
+        generated_at=header.generated_at,
         source=shown_source(description, cluster),
+        encryption_config=header.encryption_config,
+        scope=header.scope,
+        baseline=header.baseline or msgspec.UNSET,
+        findings=[],
         statuses=tally.statuses(),
         summary=summary,
         complete=not reasons,
@@ -192,11 +192,10 @@ def run_scan(
         finished_at=timestamp(),
         interrupted=ended is not None,
     )
-    _uncut(partial(reporter.end, conclusion), ended)  # what comes too late to be told changes nothing
+    _uncut(partial(writer.end, report), ended)  # what comes too late to be told changes nothing
     return ScanResult(
-        summary=summary,
-        complete=not reasons,
-        new=gathering.new,
+        report=report,
+        new=pipeline.new,
         problems=problems,
         prefix=prefix,
         revision=request.run.revision,

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Final, Protocol
 
-import msgspec
-
 from etcdfix.report.document import Document
 from etcdfix.text.commands import RunOptions
 
@@ -28,10 +26,10 @@ class Writer(Protocol):
     A writer keeps no more rows in memory than it shows, and never closes its stream.
     """
 
-    def begin(self, header: msgspec.Struct) -> None:
+    def begin(self, header: Any) -> None:
         """Take what is known before the first row."""
 
-    def row(self, row: msgspec.Struct) -> None:
+    def row(self, row: Any) -> None:
         """Take one row of the report's first list, which the report itself leaves empty."""
 
     def end(self, report: Any) -> None:

@@ -17,7 +17,8 @@ import msgspec
 from etcdfix import __version__
 from etcdfix.model import GroupResource, Outcome
 from etcdfix.report.head import lost_midway
-from etcdfix.report.model import COUNTED, ScanReport, TransformerSummary
+from etcdfix.report.model import COUNTED, TransformerSummary
+from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.times import seconds_between, unix_seconds

@@ -225,8 +225,10 @@ class _Lines:
         given: list[int | None] = [None] * len(columns)
         while sum(widths) + _GAP * (len(widths) - 1) > self._width:
             able = {number for number in able if widths[number] > max(_LEAST, len(columns[number].name))}
-            if not able:
-                break
+            if (
+                not able
+            ):  # it does not fit: longer lines are easier to read than folded ones that are too long
+                return [None] * len(columns)
             widest = max(able, key=widths.__getitem__)
             widths[widest] -= 1
             given[widest] = widths[widest]

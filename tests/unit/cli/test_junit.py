@@ -11,7 +11,7 @@ import pytest
 from etcdfix.cli import scan as scan_module
 from etcdfix.cli.root import run
 from etcdfix.errors import EndedEarly
-from etcdfix.report.formats.junit_scan import NAME, READABLE, WHOLE
+from etcdfix.report.scan_cases import READABLE, WHOLE
 from tests.support.collecting import ALPHA
 from tests.support.junit import ReadJUnit, read_junit
 from tests.support.memory_source import MemorySource
@@ -67,7 +67,7 @@ def test_it_is_red_where_the_exit_code_is_not_0(
     got, found = scan(*arguments)
     assert got == code
     assert found.is_red == (code != 0)
-    assert found.of(NAME)[WHOLE].state != "failure"
+    assert found.of("ScanReport")[WHOLE].state != "failure"
     assert any(case.state == "failure" for case in found.cases) == (code == 1 or arguments == [])
 
 
@@ -107,7 +107,7 @@ def test_a_scan_that_was_ended_is_red_though_nothing_was_found(
     code, out = command("scan", "--no-encryption", "-o", "junit", "--fail-on", "none")
     found = read_junit(out)
     assert code == 143
-    assert found.of(NAME)[WHOLE].message == "ended by SIGTERM before the end"
+    assert found.of("ScanReport")[WHOLE].message == "ended by SIGTERM before the end"
     assert [case.state for case in found.cases if case.name == READABLE] == ["skipped"]
 
 
@@ -122,14 +122,14 @@ def test_what_nobody_looked_at_has_not_passed(scan: Callable[..., tuple[int, Rea
     code, found = scan("daemonsets.apps")
     assert code == 0
     assert [(case.name, case.state, case.message) for case in found.cases] == [
-        (WHOLE, "skipped", "no object is in this scope")
+        (WHOLE, "skipped", "there is no object in this scope")
     ]
 
 
 def test_no_key_below_the_prefix_is_red(command: Run) -> None:
     code, out = command("scan", *READ, "--etcd-prefix", "/nowhere", "-o", "junit")
     assert code == 5
-    assert read_junit(out).of(NAME)[WHOLE].state == "error"
+    assert read_junit(out).of("ScanReport")[WHOLE].state == "error"
 
 
 @pytest.mark.parametrize(

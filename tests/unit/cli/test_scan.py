@@ -14,7 +14,7 @@ import pytest
 from etcdfix.cli import scan as scan_module
 from etcdfix.cli.root import COMMANDS, cli, run
 from etcdfix.cli.scan import command
-from etcdfix.report.formats import SCAN_FORMATS
+from etcdfix.report.render import SCAN_FORMS
 from tests.support.memory_source import MemorySource
 from tests.support.objects import aescbc, namespace_object, secret
 
@@ -62,9 +62,7 @@ def test_output_file(scan: Run, config: str, tmp_path: Path) -> None:
     target = tmp_path / "report.json"
     code, out, err = scan("--encryption-config", config, "-o", "json", "--output-file", str(target))
     assert (code, out) == (1, "")
-    assert err == (
-        f"etcdfix: wrote {target} (json): 1 of 4 keys in the snapshot cannot be read (value-truncated).\n"
-    )
+    assert err == (f"etcdfix: wrote {target} (json): 1 of 4 objects cannot be read: 1 Secret\n")
     assert json.loads(target.read_bytes())["summary"]["keys"] == 4
 
 
@@ -129,7 +127,7 @@ def test_form_and_baseline_by_variable(scan: Run, monkeypatch: pytest.MonkeyPatc
     assert code == 0
 
 
-@pytest.mark.parametrize("output", list(SCAN_FORMATS))
+@pytest.mark.parametrize("output", list(SCAN_FORMS))
 def test_every_format_is_offered(scan: Run, config: str, output: str) -> None:
     code, out, _err = scan("--encryption-config", config, "-o", output)
     assert code == 1

@@ -11,12 +11,13 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.report.baseline import Baseline, load_baseline
 from etcdfix.report.finding import finding_from
-from etcdfix.report.formats.machine import JSONLinesReporter, JSONReporter
 from etcdfix.report.model import ReportBaseline
+from etcdfix.report.render import SCAN_FORMS
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import SECRET_BYTES, examination, readable
-from tests.support.reports import conclusion, header
+from tests.support.reports import conclusion, header, write_form
 
 START = b'{"apiVersion": "etcdfix/v1", "kind": "ScanReport", "findings": '
 KNOWN = [
@@ -28,10 +29,10 @@ KNOWN = [
 
 def report(tmp_path: Path, kind: str, found: list[Examination]) -> Path:
     buffer = io.BytesIO()
-    reporter = JSONReporter(buffer) if kind == "json" else JSONLinesReporter(buffer)
+    reporter = SCAN_FORMS[kind](buffer, RunOptions(), 100)
     reporter.begin(header())
     for one in found:
-        reporter.finding(finding_from(one))
+        reporter.row(finding_from(one))
     reporter.end(conclusion())
     path = tmp_path / f"report.{kind}"
     path.write_bytes(buffer.getvalue())
@@ -141,3 +142,11 @@ def test_it_is_named_for_the_report_that_is_written_now(tmp_path: Path, kind: st
     assert named == ReportBaseline(
         str(path), f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}", header().generated_at
     )
+
+
+@pytest.mark.parametrize("kind", ["json", "jsonl", "yaml"])
+def test_a_report_says_what_its_baseline_was(tmp_path: Path, kind: str) -> None:
+    known = load_baseline(report(tmp_path, "json", KNOWN))
+    written = write_form(kind, KNOWN, head=header(baseline=known.report), baseline=known.report).decode()
+    assert written.count(known.report.sha256) == 1
+    assert "baseline" not in write_form(kind, KNOWN).decode()

@@ -77,7 +77,6 @@ def test_every_field() -> None:
         "rule": "secrets,configmaps",
         "key_fingerprint": "fp:1",
         "stale": False,
-        "shared": None,
     }
 
 

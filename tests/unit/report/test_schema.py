@@ -6,7 +6,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from etcdfix.model import Outcome
-from etcdfix.report.model import Finding, ScanReport
+from etcdfix.report.model import Finding
+from etcdfix.report.scan import ScanReport
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.verdicts.causes import Cause
 

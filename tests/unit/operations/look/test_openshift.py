@@ -120,13 +120,13 @@ def test_a_prefix_that_holds_or_is_within_the_other_one_is_the_same_cluster(pref
 def test_the_whole_prefix_as_scope_leaves_nothing_to_scan() -> None:
     _, result = scan(CLUSTER | {ROUTE_KEY: ROUTE}, None, "/openshift.io")
     assert scan_exit_code(result) is ExitCode.NOTHING_WRONG
-    assert result.summary.next is None
+    assert result.report.summary.next is None
 
 
 def test_the_associated_data_is_the_whole_etcd_key() -> None:
     holds = {ROUTE_KEY: aesgcm(ROUTE, ROUTE_KEY), TOKEN_KEY: aesgcm(ROUTE, ROUTE_KEY)}
     reporter, result = scan(holds, config(provider("aesgcm", key1=KEY_1)))
-    assert result.summary.readable == 1
+    assert result.report.summary.readable == 1
     moved = reporter.findings[TOKEN_KEY]
     assert (moved.outcome, moved.cause) == ("undetermined", "owner-unknown")
 
@@ -138,7 +138,7 @@ def test_the_file_of_another_api_server_says_nothing_about_them(resources: tuple
     reporter, result = scan({ROUTE_KEY: aescbc(ROUTE), TOKEN_KEY: ROUTE}, settings)
     finding = reporter.findings[ROUTE_KEY]
     assert (finding.outcome, finding.cause) == ("undetermined", "no-configuration")
-    assert (reporter.findings[TOKEN_KEY].outcome, result.summary.readable) == ("readable", 1)
+    assert (reporter.findings[TOKEN_KEY].outcome, result.report.summary.readable) == ("readable", 1)
     assert scan_exit_code(result) is ExitCode.INCOMPLETE
 
 
@@ -172,4 +172,7 @@ def test_other_bytes_under_the_same_name_are_a_wrong_key() -> None:
 
 def test_they_are_named_as_oc_names_them() -> None:
     _, result = scan({ROUTE_KEY: ROUTE, TOKEN_KEY: ROUTE}, None, "routes")
-    assert (result.summary.keys, result.summary.by_resource[0].group) == (1, "route.openshift.io")
+    assert (result.report.summary.keys, result.report.summary.by_resource[0].group) == (
+        1,
+        "route.openshift.io",
+    )

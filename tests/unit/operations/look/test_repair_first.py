@@ -51,7 +51,7 @@ def flipped(value: bytes, bit: int) -> bytes:
 def scanned(holds: dict[str, bytes], config: EncryptionConfiguration, *words: str) -> tuple[Finding, Summary]:
     reporter = CollectingReporter()
     request = ScanRequest(layout=StorageLayout(), configuration=config, scope=ScopeRequest(words), run=LIVE)
-    summary = run_scan(MemorySource(holds), request, reporter).summary
+    summary = run_scan(MemorySource(holds), request, reporter).report.summary
     return reporter.findings[TARGET], summary
 
 

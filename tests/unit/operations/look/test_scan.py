@@ -19,9 +19,9 @@ from etcdfix.errors import ConfigurationError, SourceUnreachable
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.report.baseline import load_baseline
-from etcdfix.report.formats import SCAN_FORMATS
 from etcdfix.report.head import found_line
-from etcdfix.report.model import Header, NewFindings, Summary
+from etcdfix.report.model import NewFindings
+from etcdfix.report.render import SCAN_FORMS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment
 from etcdfix.spool import Spool
@@ -87,8 +87,12 @@ def test_nothing_wrong() -> None:
     reporter, result = scan(HEALTHY)
     assert reporter.findings == {}
     assert code(result) is ExitCode.NOTHING_WRONG
-    assert result.complete
-    assert (result.summary.keys, result.summary.readable, result.summary.not_objects) == (6, 5, 1)
+    assert result.report.complete
+    assert (
+        result.report.summary.keys,
+        result.report.summary.readable,
+        result.report.summary.not_objects,
+    ) == (6, 5, 1)
     assert reporter.conclusion is not None
     assert reporter.conclusion.incomplete_reasons == []
 
@@ -97,7 +101,7 @@ def test_a_finding() -> None:
     reporter, result = scan(HEALTHY | BROKEN)
     assert list(reporter.findings) == list(BROKEN)
     assert code(result) is ExitCode.FINDINGS
-    assert result.complete
+    assert result.report.complete
     assert [*result.new.values()] == [1, 0, 0, 0]
 
 
@@ -105,7 +109,7 @@ def test_a_finding() -> None:
 def test_something_undetermined_is_incomplete_and_wins_over_findings(holds: dict[str, bytes]) -> None:
     reporter, result = scan(holds, config=configuration(provider("aescbc", key1=KEY_1), PROVIDER_KMS))
     assert code(result) is ExitCode.INCOMPLETE
-    assert not result.complete
+    assert not result.report.complete
     assert reporter.conclusion is not None
     assert reporter.conclusion.incomplete_reasons == ["undetermined: 1 key"]
 
@@ -131,7 +135,7 @@ def test_a_source_lost_midway_still_gives_a_report(after: int) -> None:
     reporter, result = scan(MemorySource(HEALTHY | BROKEN, fails_after=after, failure=failure))
     assert code(result) is ExitCode.INCOMPLETE
     assert result.below_prefix
-    assert result.summary.keys == after
+    assert result.report.summary.keys == after
     assert reporter.conclusion is not None
     assert reporter.conclusion.incomplete_reasons == ["the source was lost midway: nobody answers any more"]
 
@@ -157,8 +161,8 @@ def test_a_source_lost_before_the_first_key_examined_nothing() -> None:
 def test_an_interrupted_scan_still_gives_a_report() -> None:
     reporter, result = scan(MemorySource(HEALTHY | BROKEN, fails_after=3, failure=KeyboardInterrupt()))
     assert code(result) == ExitCode.INTERRUPTED
-    assert not result.complete
-    assert result.summary.keys == 3
+    assert not result.report.complete
+    assert result.report.summary.keys == 3
     assert reporter.conclusion is not None
     assert reporter.conclusion.interrupted
     assert reporter.conclusion.incomplete_reasons == ["interrupted before the end"]
@@ -209,7 +213,7 @@ def test_scope(
     arguments: tuple[str, ...], namespaces: tuple[str, ...], keys: tuple[bytes, ...], found: int
 ) -> None:
     _reporter, result = scan(HEALTHY | BROKEN, scope=ScopeRequest(arguments, keys, namespaces))
-    assert result.summary.keys == found
+    assert result.report.summary.keys == found
 
 
 def test_an_unknown_resource_is_refused_before_the_report_begins() -> None:
@@ -257,7 +261,7 @@ def save_report(tmp_path: Path, holds: dict[str, bytes], config: Any, output: st
     path = tmp_path / f"last-night.{output}"
     with path.open("wb") as stream:
         request = ScanRequest(layout=StorageLayout(), configuration=config)
-        run_scan(MemorySource(holds), request, SCAN_FORMATS[output](stream, 100))
+        run_scan(MemorySource(holds), request, SCAN_FORMS[output](stream, RunOptions(), 100))
     return path
 
 
@@ -306,29 +310,23 @@ def test_baseline(
     assert code(result) is expected
     known = {key for key in reporter.findings if key in before and key in now and before[key] == now[key]}
     assert {key for key, finding in reporter.findings.items() if finding.baseline} == known
-    assert result.summary.known_findings == len(known)
+    assert result.report.summary.known_findings == len(known)
     assert len(reporter.findings) == sum(result.new.values()) + len(known)
-    said = found_line(*ended(reporter), interrupted=False)
+    said = found_line(result.report)
     assert said.startswith("INCOMPLETE: ") == (expected is ExitCode.INCOMPLETE)
     fresh = sorted(reporter.findings.keys() - known)
     if fresh:
         assert f"{len(fresh)} NEW: {fresh[0]}" in said
     elif known:
         assert f"nothing new ({len(known)} known)" in said
-    told = result.summary.new
+    told = result.report.summary.new
     assert told == NewFindings(len(fresh), result.new[Outcome.UNDETERMINED], fresh[0] if fresh else None)
-
-
-def ended(reporter: CollectingReporter) -> tuple[Header, Summary, list[str]]:
-    assert reporter.header is not None
-    assert reporter.conclusion is not None
-    return reporter.header, reporter.conclusion.summary, reporter.conclusion.incomplete_reasons
 
 
 NEW_PLUGIN = {"/registry/secrets/shop/kms-2": b"k8s:enc:kms:v2:prov:y"}
 
 
-@pytest.mark.parametrize("output", ["table", "wide", "junit", "html"])
+@pytest.mark.parametrize("output", ["text", "wide", "junit", "html"])
 @pytest.mark.parametrize(
     ("more", "expected"),
     [({}, ExitCode.NOTHING_WRONG), (BROKEN, ExitCode.FINDINGS), (NEW_PLUGIN, ExitCode.INCOMPLETE)],
@@ -340,7 +338,9 @@ def test_each_form_says_of_a_baseline_what_the_exit_code_says(
     baseline = load_baseline(save_report(tmp_path, HEALTHY | PLUGIN, WITH_KMS))
     stream = io.BytesIO()
     request = ScanRequest(layout=StorageLayout(), configuration=WITH_KMS, baseline=baseline)
-    result = run_scan(MemorySource(HEALTHY | PLUGIN | more), request, SCAN_FORMATS[output](stream, 100))
+    result = run_scan(
+        MemorySource(HEALTHY | PLUGIN | more), request, SCAN_FORMS[output](stream, RunOptions(), 100)
+    )
     assert code(result) is expected
     text = html.unescape(stream.getvalue().decode())
     assert ("INCOMPLETE" in text) == (expected is ExitCode.INCOMPLETE)
@@ -354,12 +354,12 @@ def test_each_form_says_of_a_baseline_what_the_exit_code_says(
 def test_a_source_lost_midway_is_incomplete_though_nothing_is_new(tmp_path: Path) -> None:
     baseline = load_baseline(save_report(tmp_path, HEALTHY | PLUGIN, WITH_KMS))
     source = MemorySource(HEALTHY | PLUGIN, problems=["page 7 cannot be read"])
-    reporter, result = scan(source, config=WITH_KMS, baseline=baseline)
+    _, result = scan(source, config=WITH_KMS, baseline=baseline)
     assert code(result) is ExitCode.INCOMPLETE
-    assert found_line(*ended(reporter), interrupted=False).startswith("INCOMPLETE: nothing new (1 known)")
+    assert found_line(result.report).startswith("INCOMPLETE: nothing new (1 known)")
 
 
-@pytest.mark.parametrize("output", list(SCAN_FORMATS))
+@pytest.mark.parametrize("output", list(SCAN_FORMS))
 def test_every_format_of_a_scan_of_hostile_keys(output: str) -> None:
     keys = [
         b"/registry/\xff/x",
@@ -373,9 +373,9 @@ def test_every_format_of_a_scan_of_hostile_keys(output: str) -> None:
         layout=StorageLayout(), configuration=CONFIG,
         scope=ScopeRequest(keys=tuple(keys), arguments=(b"/registry/\xfe".decode("utf-8", "surrogateescape"),)),
     )  # fmt: skip
-    result = run_scan(source, request, SCAN_FORMATS[output](stream, 100))
+    result = run_scan(source, request, SCAN_FORMS[output](stream, RunOptions(), 100))
     assert all(line.isprintable() for line in stream.getvalue().decode().splitlines())
-    assert (result.summary.keys, result.summary.not_objects) == (4, 1)
+    assert (result.report.summary.keys, result.report.summary.not_objects) == (4, 1)
     if output == "json":
         assert json.loads(stream.getvalue())["scope"]["prefixes"][0] == "/registry/\\xfe"
 
@@ -384,18 +384,17 @@ def test_every_format_of_a_scan_of_hostile_keys(output: str) -> None:
 def test_the_cap_from_end_to_end(count: int, extra: int) -> None:
     holds = HEALTHY | {f"/registry/secrets/shop/b{n:03}": aescbc(secret())[:-1] for n in range(count)}
     written = {}
-    for output in ("table", "status", "json", "jsonl", "name"):
+    for output in ("wide", "status", "json", "jsonl", "name"):
         stream = io.BytesIO()
         request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
-        result = run_scan(MemorySource(holds), request, SCAN_FORMATS[output](stream, 100))
+        result = run_scan(MemorySource(holds), request, SCAN_FORMS[output](stream, RunOptions(), 100))
         assert code(result) is ExitCode.FINDINGS
-        assert result.summary.decrypt_failures == count
+        assert result.report.summary.decrypt_failures == count
         written[output] = stream.getvalue().decode()
-    rows = [line for line in written["table"].splitlines() if line.startswith("decrypt-failure")]
+    rows = [line for line in written["wide"].splitlines() if line.startswith("decrypt-failure")]
     assert len(rows) == 100
     truncated = "too many errors, the list is truncated"
-    assert truncated not in written["table"]
-    assert (f"shown: 100 of {count} findings" in written["table"]) is (extra > 0)
+    assert (truncated in written["wide"]) is (extra > 0)
     causes = json.loads(written["status"])["details"]["causes"]
     assert [c["field"] for c in causes[:100]] == [f"/registry/secrets/shop/b{n:03}" for n in range(100)]
     assert [c["message"] for c in causes[100:]] == [truncated] * (extra > 0)
@@ -427,7 +426,7 @@ def test_objects_of_an_unreadable_definition_are_in_the_scope_of_a_namespace(
     reporter, result = scan(LOST_CRD | WIDGET, scope=ScopeRequest(arguments, (), ("shop",)))
     (finding,) = reporter.findings.values()
     assert (finding.key, finding.cause) == (*WIDGET, "owner-unknown")
-    assert result.summary.keys == 1
+    assert result.report.summary.keys == 1
 
 
 @pytest.mark.parametrize(
@@ -460,7 +459,7 @@ def test_stray_keys_among_the_definitions_disturb_no_scope(tail: bytes) -> None:
 def test_what_was_named_and_does_not_exist_makes_no_complete_report(scope: ScopeRequest) -> None:
     reporter, result = scan(HEALTHY, scope=scope)
     assert code(result) is ExitCode.SOURCE
-    assert not result.complete
+    assert not result.report.complete
     assert reporter.conclusion is not None
     assert reporter.conclusion.complete is False
     assert reporter.conclusion.incomplete_reasons == ["no key matches the given name"]
@@ -480,7 +479,7 @@ def test_a_namespace_that_exists_or_holds_something_is_complete(
 ) -> None:
     _reporter, result = scan(HEALTHY | holds, scope=ScopeRequest(("secrets",), (), namespaces))
     assert code(result) is ExitCode.NOTHING_WRONG
-    assert result.complete
+    assert result.report.complete
 
 
 def remedies_of(holds: dict[str, bytes], key: str, **settings: Any) -> list[str]:
@@ -579,7 +578,7 @@ def test_findings_and_statuses_stand_in_the_order_of_the_keys_although_some_wait
     reporter, result = scan(Records(*entries), config=GCM, max_causes=7)
     assert list(reporter.findings) == sorted(reporter.findings)
     assert len(reporter.findings) == 30
-    assert result.summary.decrypt_failures == 30
+    assert result.report.summary.decrypt_failures == 30
     assert reporter.conclusion is not None
     (status,) = reporter.conclusion.statuses
     fields = [cause.field for cause in status.details.causes]
@@ -603,7 +602,7 @@ def test_order_is_given_up_where_there_is_no_room_and_that_is_said(monkeypatch: 
     assert result.problems == [
         "findings are not all in the order of their keys: no room in the temporary directory"
     ]
-    assert not result.complete
+    assert not result.report.complete
 
 
 def test_one_key_name_in_two_rules_makes_two_lines() -> None:
@@ -612,7 +611,7 @@ def test_one_key_name_in_two_rules_makes_two_lines() -> None:
     holds = {f"/registry/secrets/shop/{n}": gcm(str(n), OTHER) for n in range(12)}
     holds |= {f"/registry/configmaps/shop/{n}": gcm(str(n), KEY_2, "configmaps") for n in range(13)}
     reporter, result = scan(holds, config=config)
-    lines = {(*entry.resources,): entry for entry in result.summary.by_transformer}
+    lines = {(*entry.resources,): entry for entry in result.report.summary.by_transformer}
     assert set(lines) == {("secrets",), ("configmaps",)}
     assert {entry.transformer for entry in lines.values()} == {"aesgcm/v1/key1"}
     assert len({entry.key_fingerprint for entry in lines.values()}) == 2
@@ -654,8 +653,11 @@ def test_a_source_that_is_lost_after_the_last_value_leaves_the_report_whole() ->
     value = aescbc(secret())
     damaged = stored("/registry/secrets/shop/web", value[:-5], mod_revision=9, version=2)
     reporter, result = scan(Dies([damaged]))
-    assert result.complete
-    assert (result.summary.readable_revisions, result.summary.readable_revisions_not_sought) == (0, 1)
+    assert result.report.complete
+    assert (
+        result.report.summary.readable_revisions,
+        result.report.summary.readable_revisions_not_sought,
+    ) == (0, 1)
     (finding,) = reporter.findings.values()
     (told,) = [one for one in finding.evidence if one.check == "earlier-revision"]
     assert told.result == "not looked for"
@@ -686,4 +688,4 @@ def test_a_scan_that_was_ended_asks_for_no_earlier_revisions(where: str) -> None
     assert len(asked) == (where == "waiting")
     # The one that was at hand is told too.
     assert causes(reporter) == dict.fromkeys("abc", "wrong-key")
-    assert (result.summary.keys, result.summary.readable_revisions_not_sought) == (3, 3)
+    assert (result.report.summary.keys, result.report.summary.readable_revisions_not_sought) == (3, 3)

@@ -42,7 +42,7 @@ def test_what_the_other_server_wrote_is_never_damaged(server: str, jobs: int) ->
     for finding in reporter.findings.values():
         assert (finding.outcome, finding.cause) == ("decrypt-failure", "wrong-key")
         assert not any("etcdfix delete" in remedy.command.text for remedy in finding.remedies)
-    way = result.summary.next
+    way = result.report.summary.next
     assert way is not None
     assert shlex.split(way.command.text) == [
         "etcdfix",

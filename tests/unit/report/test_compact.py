@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from etcdfix.model import Evidence, ReadableRevision, Repair, RepairKind, RepairProof
-from etcdfix.report import alike
+from etcdfix.report import compact
 from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.alike import Alike, OneOfMany
+from etcdfix.report.compact import CompactFinding, CompactFindings
 from etcdfix.report.finding import finding_from
 from etcdfix.report.key_loss import places_of
 from etcdfix.report.model import FindingEvidence
@@ -32,11 +32,11 @@ def failing(name: str = "web", **fields: Any) -> Examination:
     return examination(f"/registry/secrets/shop/{name}", **fields)
 
 
-def kept(many: Alike, found: Examination, **own: Any) -> OneOfMany:
-    one = many.one(found, **own)
+def kept(many: CompactFindings, found: Examination, **own: Any) -> CompactFinding:
+    one = many.compact(found, **own)
     assert one is not None
     # As it is put aside.
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(one), type=OneOfMany)
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(one), type=CompactFinding)
 
 
 @pytest.mark.parametrize("cause", sorted(LOST_KEY))
@@ -46,8 +46,8 @@ def kept(many: Alike, found: Examination, **own: Any) -> OneOfMany:
 def test_what_is_kept_gives_the_same_finding_and_the_same_ways_out(
     cause: Cause, readable: ReadableRevision | None
 ) -> None:
-    many = Alike()
-    many.one(failing("another", cause=cause, mod_revision=3))
+    many = CompactFindings()
+    many.compact(failing("another", cause=cause, mod_revision=3))
     found = failing(cause=cause, lease=0x7F, mod_revision=12)
     one = kept(many, found, readable=readable)
     again = many.examination(one)
@@ -55,28 +55,23 @@ def test_what_is_kept_gives_the_same_finding_and_the_same_ways_out(
     assert again.stored.value == b""
     assert ways_out(again, AGAIN, readable=one.readable) == ways_out(found, AGAIN, readable=readable)
     assert places_of(again) == places_of(found)
-    finding, shared = many.published(one)
-    whole = finding_from(found, ())
-    assert (finding.message, finding.evidence, finding.shared) == ("", [], shared.id)
-    assert (shared.message, shared.evidence, shared.cause) == (whole.message, whole.evidence, cause)
-    for field in set(whole.__struct_fields__) - {"message", "evidence", "shared"}:
-        assert (getattr(finding, field) or None) == (getattr(whole, field) or None), field
+    assert many.finding(one) == finding_from(found, ())
 
 
 def test_evidence_of_its_own_stays_with_the_value() -> None:
-    many = Alike()
+    many = CompactFindings()
     own = (Evidence("earlier-revision", "readable", "mod_revision 8"),)
     one, other = kept(many, failing("a"), own=own), kept(many, failing("b"))
     assert one.kind == other.kind
-    assert many.published(one)[0].evidence == [
+    assert many.finding(one).evidence[1:] == [
         FindingEvidence("earlier-revision", "readable", "mod_revision 8")
     ]
-    assert many.published(other)[0].evidence == []
+    assert [e.check for e in many.finding(other).evidence] == ["decrypt"]
     assert [e.check for e in many.examination(one).verdict.evidence] == ["decrypt", "earlier-revision"]
 
 
 def test_kinds_are_told_apart_and_counted() -> None:
-    many = Alike()
+    many = CompactFindings()
     places = [
         kept(many, found).kind
         for found in (
@@ -93,9 +88,8 @@ def test_kinds_are_told_apart_and_counted() -> None:
     assert (first.more, first.first_mod_revision, first.last_mod_revision) == (2, 2, 9)
     assert (first.first_key, first.found.stored.value) == (b"/registry/secrets/shop/a", b"")
     (place,) = places_of(failing())
-    assert many.kinds_of([place]) == {0, 1, 3}
-    assert [words.message for words in many.shared(place)].count("something else") == 1
-    assert many.kinds_of(()) == frozenset()
+    assert many.kinds_of([place]) == {0: place, 1: place, 3: place}
+    assert many.kinds_of(()) == {}
 
 
 @pytest.mark.parametrize("moment", range(1, 60))
@@ -105,17 +99,17 @@ def test_after_a_signal_every_value_that_is_kept_is_counted_once(moment: int) ->
 
     def signal(frame: FrameType, event: str, _arg: object) -> None:
         nonlocal left
-        if event in {"call", "c_return"} and frame.f_code.co_filename in {alike.__file__, kinds.__file__}:
+        if event in {"call", "c_return"} and frame.f_code.co_filename in {compact.__file__, kinds.__file__}:
             left -= 1
             if left == 0:
                 raise KeyboardInterrupt
 
-    many, firsts, in_report = Alike(), 0, 0
+    many, firsts, in_report = CompactFindings(), 0, 0
     for name in ("a", "b", "c"):
         known = len(many)
         sys.setprofile(signal)
         try:
-            in_report += many.one(failing(name)) is not None
+            in_report += many.compact(failing(name)) is not None
         except KeyboardInterrupt:
             continue
         finally:
@@ -124,41 +118,25 @@ def test_after_a_signal_every_value_that_is_kept_is_counted_once(moment: int) ->
     assert firsts + sum(kind.more for kind in many.counted) == in_report
 
 
-def test_the_words_of_two_resources_stand_once_and_have_the_same_id_in_every_report() -> None:
-    many, other = Alike(), Alike()
-    place = places_of(failing())[0]
-    evidence = (Evidence("decrypt", "failed", "no such key"),)
-    for found in (failing(), examination("/registry/configmaps/a/b", rule="secrets", evidence=evidence)):
-        kept(many, found)
-        kept(other, found)
-    assert len(many) == 2
-    assert len(many.shared(place)) == 1
-    assert many.shared(place) == other.shared(place)
-
-
-def test_two_texts_never_share_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike, "_ID_DIGITS", 1)
-    many = Alike()
-    for number in range(40):
-        kept(many, failing(message=f"message {number}"))
-    words = many.shared(places_of(failing())[0])
-    assert len({one.id for one in words}) == len({one.message for one in words}) == 40
-
-
 def test_the_number_of_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "MOST_KINDS", 2)
-    many = Alike()
-    assert [many.one(failing(message=str(n))) is not None for n in (0, 1, 2, 0)] == [True, True, False, True]
+    many = CompactFindings()
+    assert [many.compact(failing(message=str(n))) is not None for n in (0, 1, 2, 0)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_a_value_that_can_be_repaired_is_kept_whole() -> None:
     repair = Repair(RepairKind.BIT, "bit 1 of byte 2 is turned back", RepairProof.TAG)
-    assert Alike().one(msgspec.structs.replace(failing(), repair=repair)) is None
+    assert CompactFindings().compact(msgspec.structs.replace(failing(), repair=repair)) is None
 
 
 def test_the_size_and_digest_are_those_of_the_value() -> None:
-    many = Alike()
-    finding, _ = many.published(kept(many, failing()))
+    many = CompactFindings()
+    finding = many.finding(kept(many, failing()))
     whole = finding_from(failing(), ())
     assert finding.value_size == len(SECRET_BYTES)
     assert finding.value_sha256 == whole.value_sha256

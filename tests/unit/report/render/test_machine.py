@@ -16,21 +16,22 @@ from jsonschema import Draft202012Validator
 
 from etcdfix.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.report.finding import finding_from
-from etcdfix.report.formats import machine
-from etcdfix.report.formats.machine import JSONLinesReporter, JSONReporter, YAMLReporter
-from etcdfix.report.model import Finding, ScanReport, SharedWords, read_command
+from etcdfix.report.model import Finding, read_command
+from etcdfix.report.render import SCAN_FORMS, spool
+from etcdfix.report.scan import ScanReport
 from etcdfix.report.schema import document_schema
 from etcdfix.sources.base import Segment
 from etcdfix.temporary import temporary_directory
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
-from tests.support.reports import conclusion, header, source, write
+from tests.support.reports import conclusion, header, source, write_form
 
 # The contract's order (product report, etcdfix/v1); `integrity` and `baseline` are additions at the end.
 DOCUMENT = [
     "apiVersion", "kind", "tool", "generated_at", "source", "encryption_config", "scope", "findings", "statuses",
-    "summary", "complete", "incomplete_reasons", "finished_at",
+    "summary", "complete", "incomplete_reasons", "finished_at", "interrupted",
 ]  # fmt: skip
 SOURCE = [
     "type", "path", "revision", "single_revision", "segments", "cluster_id", "kube_system_uid", "sha256",
@@ -44,7 +45,8 @@ FINDING = [
 ]  # fmt: skip
 COUNTS = ["keys", "readable", "stale", "decrypt_failures", "decode_failures", "inconsistent", "undetermined"]
 SUMMARY = [
-    *COUNTS, "not_objects", "by_resource", "by_cause", "by_transformer", "kms", "known_findings",
+    *COUNTS, "groups", "not_objects", "warnings", "doubtful_names",
+    "by_resource", "by_cause", "by_transformer", "kms", "known_findings",
     "readable_revisions", "readable_revisions_not_sought", "severity", "at_stake", "do_not_restart", "next",
     "by_severity", "key_loss",
 ]  # fmt: skip
@@ -78,14 +80,14 @@ def sample() -> list[Examination]:
 
 
 def document(found: list[Examination], output: str = "json", **end: Any) -> dict[str, Any]:
-    raw = write(output, found, **end)
+    raw = write_form(output, found, **end)
     loaded = json.loads(raw) if output == "json" else yaml.safe_load(raw)
     assert isinstance(loaded, dict)
     return loaded
 
 
 def lines(found: list[Examination], **end: Any) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in write("jsonl", found, **end).splitlines()]
+    return [json.loads(line) for line in write_form("jsonl", found, **end).splitlines()]
 
 
 def test_fields_stand_in_the_order_of_the_contract() -> None:
@@ -146,7 +148,7 @@ def test_document_of_a_live_etcd_validates_too() -> None:
 
 
 def test_no_configuration_is_null() -> None:
-    report = json.loads(write("json", [], head=header(encryption_config=None)))
+    report = json.loads(write_form("json", [], head=header(encryption_config=None)))
     assert report["encryption_config"] is None
     Draft202012Validator(document_schema(ScanReport)).validate(report)
 
@@ -184,14 +186,14 @@ def test_nothing_found_is_a_whole_document(output: str) -> None:
 
 
 def test_each_finding_is_one_line_of_the_document() -> None:
-    raw = write("json", sample()).splitlines()
+    raw = write_form("json", sample()).splitlines()
     findings = [line for line in raw if line.startswith(b'    {"key":')]
     assert len(findings) == len(document(sample())["findings"])
 
 
 @pytest.mark.parametrize("output", ["json", "jsonl", "yaml", "status"])
 def test_no_byte_of_the_output_acts_upon_a_terminal(output: str) -> None:
-    text = write(output, sample()).decode()
+    text = write_form(output, sample()).decode()
     assert all(line.isprintable() for line in text.splitlines())
     assert len(text.splitlines()) == text.count("\n")
 
@@ -251,7 +253,10 @@ def test_lines_say_what_the_document_says() -> None:
     assert parsed[-1] == {
         "apiVersion": "etcdfix/v1",
         "kind": "ScanSummary",
-        **{k: report[k] for k in ("source", "summary", "complete", "incomplete_reasons", "finished_at")},
+        **{
+            k: report[k]
+            for k in ("source", "summary", "complete", "incomplete_reasons", "finished_at", "interrupted")
+        },
     }
 
 
@@ -267,13 +272,11 @@ def test_every_finding_line_validates() -> None:
 
 def test_lines_are_written_as_they_come() -> None:
     stream = io.BytesIO()
-    reporter = JSONLinesReporter(stream)
+    reporter = SCAN_FORMS["jsonl"](stream, RunOptions(), 100)
     reporter.begin(header())
     assert stream.getvalue().count(b"\n") == 1
-    reporter.finding(finding_from(examination()))
+    reporter.row(finding_from(examination()))
     assert stream.getvalue().count(b"\n") == 2
-    reporter.finding_of_lost_key(finding_from(examination()), SharedWords("words", "wrong-key", "said", []))
-    assert stream.getvalue().count(b"\n") == 3
     assert b"ScanSummary" not in stream.getvalue()
 
 
@@ -290,27 +293,27 @@ class _Sink(io.RawIOBase):
         return len(data)
 
 
-@pytest.mark.parametrize("kind", [JSONReporter, JSONLinesReporter, YAMLReporter])
-def test_findings_are_not_kept_in_memory(kind: type[JSONReporter]) -> None:
+@pytest.mark.parametrize("kind", ["json", "jsonl", "yaml"])
+def test_findings_are_not_kept_in_memory(kind: str) -> None:
     def living() -> int:
         gc.collect()
         return sum(isinstance(thing, Finding) for thing in gc.get_objects())
 
     sink = _Sink()
-    reporter = kind(sink)  # type: ignore[arg-type]
+    reporter = SCAN_FORMS[kind](sink, RunOptions(), 100)  # type: ignore[arg-type]
     reporter.begin(header())
     before = living()
     for n in range(300):
-        reporter.finding(finding_from(examination(f"/registry/secrets/shop/web-{n}")))
+        reporter.row(finding_from(examination(f"/registry/secrets/shop/web-{n}")))
     assert living() <= before + 1
     reporter.end(conclusion())
     assert sink.size > 300 * 500
 
 
-@pytest.mark.parametrize("kind", [JSONReporter, YAMLReporter])
-def test_a_scan_that_dies_before_its_first_finding_leaves_nothing_open(kind: type[JSONReporter]) -> None:
+@pytest.mark.parametrize("kind", ["json", "yaml"])
+def test_a_scan_that_dies_before_its_first_finding_leaves_nothing_open(kind: str) -> None:
     """An unclosed file is a warning, and a warning is an error in these tests."""
-    reporter = kind(io.BytesIO())
+    reporter = SCAN_FORMS[kind](io.BytesIO(), RunOptions(), 100)
     reporter.begin(header())
     del reporter
     gc.collect()
@@ -318,20 +321,20 @@ def test_a_scan_that_dies_before_its_first_finding_leaves_nothing_open(kind: typ
 
 def test_output_ends_in_a_line_feed() -> None:
     for output in ("json", "jsonl", "yaml"):
-        assert write(output, sample()).endswith(b"\n")
-        assert not write(output, sample()).endswith(b"\n\n")
+        assert write_form(output, sample()).endswith(b"\n")
+        assert not write_form(output, sample()).endswith(b"\n\n")
 
 
 def test_report_reads_back_into_its_own_types() -> None:
-    report = msgspec.json.decode(write("json", sample()), type=ScanReport, dec_hook=read_command)
+    report = msgspec.json.decode(write_form("json", sample()), type=ScanReport, dec_hook=read_command)
     assert report.findings[1] == finding_from(examination())
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
 def test_findings_are_copied_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    whole = write("json", sample())
-    monkeypatch.setattr(machine, "_PIECE_BYTES", size)
-    assert write("json", sample()) == whole
+    whole = write_form("json", sample())
+    monkeypatch.setattr(spool, "_PIECE_BYTES", size)
+    assert write_form("json", sample()) == whole
     findings = json.loads(whole)["findings"]
     assert whole.count(b'\n    {"key":') == len(findings) == len(document(sample(), "yaml")["findings"])
 
@@ -343,9 +346,9 @@ def test_a_full_temporary_directory_is_named(monkeypatch: pytest.MonkeyPatch) ->
         def write(self, _data: object) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("etcdfix.report.formats.machine.temporary_file", Full)
-    reporter = JSONReporter(io.BytesIO())
+    monkeypatch.setattr("etcdfix.report.render.spool.temporary_file", Full)
+    reporter = SCAN_FORMS["json"](io.BytesIO(), RunOptions(), 100)
     reporter.begin(header())
     with pytest.raises(OSError, match="No space left on device") as raised:
-        reporter.finding(finding_from(examination()))
+        reporter.row(finding_from(examination()))
     assert raised.value.filename == temporary_directory()

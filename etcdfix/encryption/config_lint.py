@@ -10,16 +10,15 @@ first and last, keys that are published there as examples).
 from __future__ import annotations
 
 import stat
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from etcdfix.encryption.config import place_of
-from etcdfix.encryption.config_file import Key, Path, Provider, Rule
+from etcdfix.encryption.config_file import Key, Path, Rule
 from etcdfix.encryption.config_mark import find_mark, is_mark
 from etcdfix.encryption.config_rules import (
     DEFAULT_API_VERSION,
@@ -69,19 +68,6 @@ class LintCheck(StrEnum):
     EMPTY_ENTRY = "empty-entry"
 
 
-_WARNINGS: Final = frozenset(
-    {
-        LintCheck.EXAMPLE_KEY,
-        LintCheck.WEAK_KEY,
-        LintCheck.IDENTITY_FIRST,
-        LintCheck.SAME_NAME_OTHER_BYTES,
-        LintCheck.REPEATED_KEY,
-        LintCheck.KMS_V1,
-        LintCheck.KMS_NAME_TWICE,
-        LintCheck.FILE_MODE,
-        LintCheck.MADE_FOR_READING,
-    }
-)
 _SECRETS, _CONFIG_MAPS = GroupResource("", "secrets"), GroupResource("", "configmaps")
 _EXAMPLES: Final = frozenset(
     map(
@@ -97,14 +83,28 @@ _EXAMPLES: Final = frozenset(
 )
 """Keys that stand in documentation and tutorials."""
 
-_NEW_KEY = (
-    "make a new key (head -c 32 /dev/urandom | base64), rotate to it, and have every value written anew; keep this one "
-    "until nothing needs it any more"
-)
-_ROTATE = "plan regular rotations, or use KMS v2, which has a new data key for every value"
-_BEFORE_IDENTITY = (
-    "before you rely on it, see that no value is stored unencrypted any more: etcdfix scan with this file"
-)
+_NEW_KEY: Final = "Make a new key (head -c 32 /dev/urandom | base64) and rotate to it. Keep this one until no value needs it."
+_NEXT: Final[Mapping[LintCheck, str]] = {
+    LintCheck.EXAMPLE_KEY: _NEW_KEY,
+    LintCheck.WEAK_KEY: _NEW_KEY,
+    LintCheck.IDENTITY_FIRST: "Put the provider that must write first, unless you are decrypting values on purpose.",
+    LintCheck.NOT_COVERED: "Name it in a rule, if it holds anything secret.",
+    LintCheck.SAME_NAME_OTHER_BYTES: "Give every key a name that was never used.",
+    LintCheck.REPEATED_KEY: "Make a new key for a rotation, or remove one of the two.",
+    LintCheck.KMS_V1: "Move to KMS v2: add it in front, have every value written again, then remove this provider.",
+    LintCheck.KMS_NAME_TWICE: "Keep the provider that your values need. Scan with each one alone to see which.",
+    LintCheck.FILE_MODE: "Run chmod 600 as the user that runs the API server.",
+    LintCheck.MADE_FOR_READING: "Check which provider comes first for each resource before you deploy it, then remove "
+    "the mark.",
+    LintCheck.IDENTITY_MISSING: "Scan with this file first, to see that no value is stored unencrypted any more.",
+    LintCheck.NARROWER_RULE: "Add these providers to this rule, if values were ever written with them.",
+    LintCheck.SHORT_KEY: "Use 32 bytes at the next rotation.",
+    LintCheck.AESCBC: "Use KMS v2, or secretbox where you have no KMS.",
+    LintCheck.AESGCM: "Plan regular rotations, or use KMS v2, which has a new data key for every value.",
+    LintCheck.SECRETBOX: "Use KMS v2 where that matters.",
+    LintCheck.EMPTY_ENTRY: "Remove it.",
+}
+_ADVICE: Final = tuple(_NEXT)[tuple(_NEXT).index(LintCheck.IDENTITY_MISSING) :]
 
 
 class LintFinding(msgspec.Struct, frozen=True):
@@ -127,11 +127,10 @@ class LintFinding(msgspec.Struct, frozen=True):
     next_step: str
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _Found(NamedTuple):
     check: LintCheck
     path: Path
     message: str
-    next_step: str
     advice: bool = False
 
 
@@ -162,8 +161,8 @@ def lint(raw: bytes, rules: Sequence[Rule], *, mode: int | None = None) -> list[
         rules: As decoded from it.
         mode: Permissions of the file; None where they say nothing.
     """
-    found = [_finding(raw, one) for one in _advice(raw, rules, mode)]
-    refused = [
+    levels = list(LintLevel)
+    found = [
         LintFinding(
             LintCheck.REFUSED,
             LintLevel.ERROR,
@@ -174,16 +173,11 @@ def lint(raw: bytes, rules: Sequence[Rule], *, mode: int | None = None) -> list[
         )
         for problem in broken_rules(rules)
     ]
-    levels = list(LintLevel)
-    return sorted([*refused, *found], key=lambda one: (levels.index(one.level), one.line))
-
-
-def _finding(raw: bytes, found: _Found) -> LintFinding:
-    level = LintLevel.WARNING if found.check in _WARNINGS and not found.advice else LintLevel.ADVICE
-    if found.check is LintCheck.NOT_COVERED and not found.advice:
-        level = LintLevel.WARNING
-    line = line_of(raw, found.path) if found.path else 0
-    return LintFinding(found.check, level, line, place_of(found.path), found.message, found.next_step)
+    for check, path, message, advice in _advice(raw, rules, mode):
+        level = LintLevel.ADVICE if advice or check in _ADVICE else LintLevel.WARNING
+        line = line_of(raw, path) if path else 0
+        found.append(LintFinding(check, level, line, place_of(path), message, _NEXT[check]))
+    return sorted(found, key=lambda one: (levels.index(one.level), one.line))
 
 
 def _advice(raw: bytes, rules: Sequence[Rule], mode: int | None) -> Iterator[_Found]:
@@ -191,17 +185,11 @@ def _advice(raw: bytes, rules: Sequence[Rule], mode: int | None) -> Iterator[_Fo
     made_by = find_mark(raw, entries)
     if made_by:
         yield _Found(
-            LintCheck.MADE_FOR_READING, (),
-            f"etcdfix encryption {made_by} made this file, for reading: nobody has looked at how API servers would "
-            "write by it",
-            "see which provider comes first for each resource before it is deployed, then remove the mark",
-        )  # fmt: skip
+            LintCheck.MADE_FOR_READING, (), f"etcdfix encryption {made_by} made this file for reading"
+        )
     if mode is not None and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        yield _Found(
-            LintCheck.FILE_MODE, (),
-            f"others than its owner may open the file (mode {stat.S_IMODE(mode):04o}), and it holds the keys",
-            "chmod 600, owned by the user that the API server runs as",
-        )  # fmt: skip
+        told = f"other users can open the file (mode {stat.S_IMODE(mode):04o}), which holds the keys"
+        yield _Found(LintCheck.FILE_MODE, (), told)
     yield from _coverage(rules)
     yield from _entries(rules)
     keys = [*_given_keys(rules)]
@@ -221,25 +209,17 @@ def _coverage(rules: Sequence[Rule]) -> Iterator[_Found]:
     def covered(resource: GroupResource) -> bool:
         return any(name in named for name in narrowest_first(resource))
 
+    path = ("resources",)
     if not covered(_SECRETS):
-        yield _Found(
-            LintCheck.NOT_COVERED, ("resources",), "secrets are in no rule: they are stored unencrypted",
-            "name secrets, *. or *.* in a rule",
-        )  # fmt: skip
+        yield _Found(LintCheck.NOT_COVERED, path, "secrets are in no rule, so they are stored unencrypted")
     if not covered(_CONFIG_MAPS):
-        yield _Found(
-            LintCheck.NOT_COVERED, ("resources",),
-            "configmaps are in no rule: they are stored unencrypted, and often hold what should be in a Secret",
-            "name them beside secrets, if that is so in this cluster", advice=True,
-        )  # fmt: skip
+        told = "configmaps are in no rule, so they are stored unencrypted"
+        yield _Found(LintCheck.NOT_COVERED, path, told, advice=True)
     if GroupResource("*", "*") not in named and not any(
         "." in name.group and not name.group.endswith(".k8s.io") for name in named
     ):
-        yield _Found(
-            LintCheck.NOT_COVERED, ("resources",),
-            "no custom resource is in a rule; some operators keep credentials in theirs, and a file cannot tell",
-            "look at the custom resources of this cluster, and name those that hold secrets", advice=True,
-        )  # fmt: skip
+        told = "no custom resource is in a rule, but some operators keep credentials in theirs"
+        yield _Found(LintCheck.NOT_COVERED, path, told, advice=True)
 
 
 def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
@@ -253,9 +233,7 @@ def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
         for position, entry in enumerate(rule.resources or ()):
             path = ("resources", index, "resources", position)
             if not entry:
-                yield _Found(
-                    LintCheck.EMPTY_ENTRY, path, "an empty entry names no resource", "remove it", advice=True
-                )
+                yield _Found(LintCheck.EMPTY_ENTRY, path, "an empty entry names no resource")
                 continue
             name = parse_group_resource(entry)
             if is_mark(entry):
@@ -266,12 +244,11 @@ def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
             if wider is not None and missing:
                 entry_name, wider_name = shown(entry, quote=""), shown(rule_name(wider), quote="")
                 keys = ", ".join(sorted(_transformer(kind, key) for kind, key in missing))
-                yield _Found(
-                    LintCheck.NARROWER_RULE, path,
-                    f"{entry_name} has a rule of its own, so that of {wider_name} does not count for "
-                    f"it: values written under {keys} are not read",
-                    f"if any {entry_name} were ever written by that rule, add these providers to this one",
-                )  # fmt: skip
+                told = (
+                    f"{entry_name} has a rule of its own, so the rule of {wider_name} does not count for it: values "
+                    f"written under {keys} are not read"
+                )
+                yield _Found(LintCheck.NARROWER_RULE, path, told)
 
 
 def _reads(rule: Rule) -> set[tuple[str, str]]:
@@ -305,24 +282,17 @@ def _one_key(key: _GivenKey) -> Iterator[_Found]:
     path = (*key.path, "secret")
     weakness = _weakness(key.material)
     if fingerprint(key.material) in _EXAMPLES:
-        yield _Found(
-            LintCheck.EXAMPLE_KEY, path,
-            f"the key of {key.transformer} is one that documentation gives as an example: anybody can open what it "
-            "wrote",
-            _NEW_KEY,
-        )  # fmt: skip
+        told = (
+            f"the key of {key.transformer} is an example from documentation: anybody can open what it wrote"
+        )
+        yield _Found(LintCheck.EXAMPLE_KEY, path, told)
     elif weakness:
         yield _Found(
-            LintCheck.WEAK_KEY, path,
-            f"the key of {key.transformer} {weakness}: it is not random, and can be guessed",
-            _NEW_KEY,
-        )  # fmt: skip
+            LintCheck.WEAK_KEY, path, f"the key of {key.transformer} {weakness}, so it can be guessed"
+        )
     elif len(key.material) < 32:
-        yield _Found(
-            LintCheck.SHORT_KEY, path,
-            f"the key of {key.transformer} has {8 * len(key.material)} bits; Kubernetes recommends 256",
-            "take 32 bytes at the next rotation",
-        )  # fmt: skip
+        told = f"the key of {key.transformer} has {8 * len(key.material)} bits; Kubernetes recommends 256"
+        yield _Found(LintCheck.SHORT_KEY, path, told)
 
 
 def _weakness(material: bytes) -> str:
@@ -349,28 +319,21 @@ def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[_Found]:
         mark = fingerprint(key.material)
         first = by_bytes.setdefault(mark, key)
         if first.transformer != key.transformer:
-            yield _Found(
-                LintCheck.REPEATED_KEY, (*key.path, "secret"),
-                f"{key.transformer} has the same bytes as {first.transformer}: a rotation from one to the other "
-                "changes nothing",
-                _NEW_KEY,
-            )  # fmt: skip
+            told = (
+                f"{key.transformer} has the same bytes as {first.transformer}, so a rotation changes nothing"
+            )
+            yield _Found(LintCheck.REPEATED_KEY, (*key.path, "secret"), told)
         elif first is not key and first.rule == key.rule:
             yield _Found(
-                LintCheck.REPEATED_KEY, key.path, f"{key.transformer} stands here twice, with the same bytes",
-                "remove one of them", advice=True,
-            )  # fmt: skip
+                LintCheck.REPEATED_KEY, key.path, f"{key.transformer} stands here twice", advice=True
+            )
         named = by_name.setdefault((key.kind, key.name), key)
         if fingerprint(named.material) != mark:
-            same_rule = named.rule == key.rule
+            elsewhere = named.rule != key.rule
             noise = " aescbc opens some values with the wrong one, to noise." if key.kind == "aescbc" else ""
-            yield _Found(
-                LintCheck.SAME_NAME_OTHER_BYTES, (*key.path, "name"),
-                f"{key.transformer} stands here with other bytes than before."
-                + (f" Both are tried.{noise}" if same_rule else " In another rule that is another key."),
-                "give every key a name that was never used",
-                advice=not same_rule,
-            )  # fmt: skip
+            what = "In another rule that is another key." if elsewhere else f"Both are tried.{noise}"
+            told = f"{key.transformer} stands here with other bytes than before. {what}"
+            yield _Found(LintCheck.SAME_NAME_OTHER_BYTES, (*key.path, "name"), told, advice=elsewhere)
 
 
 def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
@@ -385,66 +348,39 @@ def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
     first, writer = providers[0]
     place = (*path, "providers", first)
     if writer == "identity":
-        alone = all(member == "identity" for _, member in providers)
-        yield _Found(
-            LintCheck.IDENTITY_FIRST, place,
-            f"identity comes first for {names}: new values are stored unencrypted"
-            + ("" if alone else ", and others only become so when they are written"),
-            "put the provider that is to write first, unless values are being decrypted on purpose",
-        )  # fmt: skip
+        told = f"identity comes first for {names}, so new values are stored unencrypted"
+        yield _Found(LintCheck.IDENTITY_FIRST, place, told)
     elif all(member != "identity" for _, member in providers):
-        yield _Found(
-            LintCheck.IDENTITY_MISSING, (*path, "providers"),
-            f"identity is not listed for {names}: values that are stored unencrypted cannot be read",
-            _BEFORE_IDENTITY,
-        )  # fmt: skip
+        told = f"identity is not listed for {names}, so values that are stored unencrypted cannot be read"
+        yield _Found(LintCheck.IDENTITY_MISSING, (*path, "providers"), told)
     if writer == "aescbc":
-        yield _Found(
-            LintCheck.AESCBC, place,
-            f"aescbc writes {names}: it has no authentication (padding oracle attacks), and Kubernetes advises "
-            "against it",
-            "use KMS v2, or secretbox where there is no KMS",
-        )  # fmt: skip
+        told = f"aescbc writes {names}. It has no authentication, and Kubernetes advises against it"
+        yield _Found(LintCheck.AESCBC, place, told)
     elif writer == "aesgcm":
         keys = (rule.providers or ())[first].aesgcm
         several = keys is not None and len(keys.keys or ()) > 1
-        yield _Found(
-            LintCheck.AESGCM, place,
-            f"aesgcm writes {names}: its nonces are random, so a key must be rotated every 200,000 writes"
-            + ("" if several else ", and no older key shows that it ever was"),
-            _ROTATE,
-        )  # fmt: skip
+        told = f"aesgcm writes {names}. Its nonces are random, so a key must be rotated every 200,000 writes"
+        yield _Found(LintCheck.AESGCM, place, told if several else f"{told}; no older key shows a rotation")
     elif writer == "secretbox":
-        yield _Found(
-            LintCheck.SECRETBOX, place,
-            f"secretbox writes {names}: it does not bind a value to its etcd key, so that whoever can write etcd "
-            "can swap values",
-            "use KMS v2 where that matters",
-        )  # fmt: skip
+        told = f"secretbox writes {names}. It does not bind a value to its key: who can write etcd can swap values"
+        yield _Found(LintCheck.SECRETBOX, place, told)
 
 
 def _kms_names(rules: Sequence[Rule]) -> Iterator[_Found]:
-    names: Counter[str] = Counter()
+    names: set[str] = set()
     for index, rule in enumerate(rules):
         for position, provider in enumerate(rule.providers or ()):
-            yield from _one_kms(("resources", index, "providers", position, "kms"), provider, names)
-
-
-def _one_kms(path: Path, provider: Provider, names: Counter[str]) -> Iterator[_Found]:
-    if provider.kms is None:
-        return
-    name, version = provider.kms.name or "", provider.kms.api_version or DEFAULT_API_VERSION
-    if version == "v1":
-        yield _Found(
-            LintCheck.KMS_V1, path,
-            "KMS v1 is deprecated: API servers from 1.29 on refuse it without --feature-gates=KMSv1=true",
-            "move to KMS v2: add it in front, have every value written anew, then remove this one",
-        )  # fmt: skip
-        if names[name]:
-            yield _Found(
-                LintCheck.KMS_NAME_TWICE, (*path, "name"),
-                "another KMS provider has this name: API servers with "
-                "--encryption-provider-config-automatic-reload refuse the file",
-                "a value names its provider, so keep the one that values need; scan with each alone to see",
-            )  # fmt: skip
-    names[name] += 1
+            if provider.kms is None:
+                continue
+            path = ("resources", index, "providers", position, "kms")
+            name = provider.kms.name or ""
+            if (provider.kms.api_version or DEFAULT_API_VERSION) == "v1":
+                told = "KMS v1 is deprecated: API servers from 1.29 on refuse it without --feature-gates=KMSv1=true"
+                yield _Found(LintCheck.KMS_V1, path, told)
+                if name in names:
+                    told = (
+                        "another KMS provider has this name: API servers with "
+                        "--encryption-provider-config-automatic-reload refuse the file"
+                    )
+                    yield _Found(LintCheck.KMS_NAME_TWICE, (*path, "name"), told)
+            names.add(name)

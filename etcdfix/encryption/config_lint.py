@@ -83,7 +83,7 @@ _EXAMPLES: Final = frozenset(
 )
 """Keys that stand in documentation and tutorials."""
 
-_NEW_KEY: Final = "Make a new key (head -c 32 /dev/urandom | base64) and rotate to it. Keep this one until no value needs it."
+_NEW_KEY: Final = "Rotate to a new random key of 32 bytes. Keep this key until no value needs it."
 _NEXT: Final[Mapping[LintCheck, str]] = {
     LintCheck.EXAMPLE_KEY: _NEW_KEY,
     LintCheck.WEAK_KEY: _NEW_KEY,

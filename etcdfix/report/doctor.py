@@ -13,6 +13,7 @@ from etcdfix.report.document import Column, Document, Kind, Status, Step, Table
 from etcdfix.report.document import State as DocumentState
 from etcdfix.report.model import SourcedReport
 from etcdfix.text.commands import Command
+from etcdfix.text.words import counted
 
 
 class State(StrEnum):
@@ -78,7 +79,8 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
     def document(self) -> Document:
         """Return the counts, the one thing to do next, and every check, the worst first."""
         counts = self.counts
-        told = f"{counts.fail} failed, {counts.unknown} unknown, {counts.warn} warnings, {counts.ok} ok"
+        told = f"{counted(len(self.checks), 'check')}: {counts.fail} failed, {counts.unknown} could not be told, "
+        told += f"{counted(counts.warn, 'warning')}, {counts.ok} ok"
         if self.ended is not None:
             told += f" ({self.ended} before the end)"
         checks = sorted(self.checks, key=lambda check: _WORST_FIRST.index(check.state))
@@ -87,7 +89,7 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
             (check.state.upper(), check.name, check.what, check.next_step, check.command) for check in checks
         ]
         return Document(
-            status=Status(_STATES.get(worst, DocumentState.OK), f"{worst.upper()}: {told}"),
+            status=Status(_STATES.get(worst, DocumentState.OK), told),
             about=self.about(),
             stakes=[self.do_not_restart] if self.do_not_restart else [],
             next=None if worst is State.OK else _next(checks[0], self.do_not_restart),

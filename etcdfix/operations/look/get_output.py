@@ -115,7 +115,9 @@ class Listing:
         return True
 
     def end(self) -> None:
-        """Write the list."""
+        """Write the list, where there is anything."""
+        if not self._counts:
+            return
         write(self, self._form, self._stream, self._run)
 
     def document(self) -> Document:
@@ -143,6 +145,7 @@ class Listing:
                     rows=[_row(shown) for rows in self._rows for shown in rows][:CAP],
                     total=counts.total(),
                     noun="object",
+                    brief=15,
                 )
             ],
         )

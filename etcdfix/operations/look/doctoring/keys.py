@@ -224,7 +224,7 @@ def _warned(check: Check, warning: str) -> Check:
 
 
 def _label(name: KeyName) -> str:
-    key = f" {fit(name.key, 80)}" if name.key else ""
+    key = f" {fit(name.key, 24)}" if name.key else ""
     rule = f" for {fit(name.rule, 80)}" if name.rule else ""
     return f"{fit(name.transformer, 120) or 'an envelope that is not known'}{key}{rule}"
 

@@ -181,7 +181,8 @@ def test_a_list_of_many_counts_all_and_shows_every_wrong_one() -> None:
     lines = text.splitlines()
     assert (lines[0], result.seen) == ("150 objects: 1 cannot be read", 150)
     assert "c149" in next(line for line in lines if line.startswith("default"))
-    assert "and 50 more objects" in text
+    assert len(lines) <= 24
+    assert "and 135 more objects" in text
 
 
 # Forms

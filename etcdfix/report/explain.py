@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.model import Confidence, PeekState, RepairKind, RepairProof
+from etcdfix.model import Confidence, ReadableRevision, RepairKind, RepairProof
 from etcdfix.report.document import (
     Cell,
     Column,
@@ -76,38 +76,6 @@ class KeyAttempt(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class PeekShown(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at the value without its tag or padding showed.
-
-    Attributes:
-        state: ``right-key``: the structure of an object stands where it belongs; ``noise``; ``not-possible``.
-        transformer: The key that is right, "" for none; so is the next.
-        rule: Of that key.
-        key_fingerprint: Of that key; null for none, and for KMS.
-        named: It is the key that the value names.
-        encoding: What the plaintext begins as; "" for nothing.
-        wrong_bits: Bits of the known structure that are not as they should be.
-        odds_bits: By chance it looks so less often than once in 2^odds_bits.
-        candidates: How many keys, starts and single bits were tried.
-        plaintext: What decoding says of it, in a few words; "" where there is nothing to decode.
-        undone: What makes it open, in one word; null where nothing that was tried does.
-        undone_detail: Where.
-    """
-
-    state: PeekState
-    transformer: str
-    rule: str
-    key_fingerprint: str | None
-    named: bool
-    encoding: str
-    wrong_bits: int
-    odds_bits: int
-    candidates: int
-    plaintext: str
-    undone: str | None
-    undone_detail: str
-
-
 class NotTheCause(msgspec.Struct, frozen=True):
     """A cause that was checked and is none, and what shows that."""
 
@@ -128,19 +96,12 @@ class RepairShown(msgspec.Struct, frozen=True):
     confidence: Confidence
 
 
-class Neighbour(msgspec.Struct, frozen=True):
-    """Another etcd key under the same encryption key; ``key_base64`` is null where the key is plain text."""
-
-    key: str
-    key_base64: str | None
-    mod_revision: int
-
-
 class Siblings(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the same resource under one encryption key that the value counts under, itself counted too.
 
     ``opened`` and ``failed`` of ``keys``; ``damaged`` of the failed are proven to be. ``doubt`` is what the numbers say
-    of the encryption key: ``none``, or why it is probably the key, not the value. ``newest_opened`` is null for none.
+    of the encryption key: ``none``, or why it is probably the key, not the value. ``newest_opened`` is the etcd key of
+    the newest that opened, null for none.
     """
 
     rule: str
@@ -154,7 +115,7 @@ class Siblings(msgspec.Struct, frozen=True, kw_only=True):
     undetermined: int
     first_mod_revision: int
     last_mod_revision: int
-    newest_opened: Neighbour | None
+    newest_opened: str | None
     doubt: str
 
     def row(self) -> tuple[Cell, ...]:
@@ -169,16 +130,8 @@ class Siblings(msgspec.Struct, frozen=True, kw_only=True):
             self.undetermined,
             f"{self.first_mod_revision} to {self.last_mod_revision}",
             _DOUBTS.get(self.doubt),
-            self.newest_opened.key if self.newest_opened is not None else None,
+            self.newest_opened,
         )
-
-
-class KeptReadable(msgspec.Struct, frozen=True):
-    """The newest kept revision that reads, and until when it stood; ``same_object``: it is proven to be of this one."""
-
-    mod_revision: int
-    at: int
-    same_object: bool
 
 
 class KeptRevisions(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +145,7 @@ class KeptRevisions(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     deletions: int
     oldest_mod_revision: int
-    newest_readable: KeptReadable | None
+    newest_readable: ReadableRevision | None
     not_sought: str
     command: Command
 
@@ -223,7 +176,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         damage_offset: Byte of the plaintext at which decoding breaks; null where it does not, or that is not known.
         damage_field: Field there, "" for unknown.
         attempts: Every encryption key of the rule; empty without a configuration.
-        peek: Null where none was needed, or possible.
         ruled_out: Causes that were checked and are none.
         repair: How its own bytes read again; null where no way was found, or none was looked for.
         no_repair: Why there is none, of a value that cannot be read; "" else.
@@ -247,7 +199,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
     damage_offset: int | None = None
     damage_field: str = ""
     attempts: list[KeyAttempt] = msgspec.field(default_factory=list)
-    peek: PeekShown | None = None
     ruled_out: list[NotTheCause] = msgspec.field(default_factory=list)
     repair: RepairShown | None = None
     no_repair: str = ""
@@ -338,8 +289,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             noun="key",
             wide=True,
         )
-        if self.peek is not None:
-            yield Facts(title="A look without tag or padding", facts=[*_peek(self.peek)], wide=True)
         yield Table(
             title="What it is not",
             columns=(Column("CAUSE"), Column("SURE"), Column("WHY", folds=True)),
@@ -403,20 +352,3 @@ _DOUBTS: Final = {
     "unfitting": "others fail too: they may have been written under other etcd keys",
     "mass-damage": "each of them is proven damaged: something damages values",
 }
-
-
-def _peek(peek: PeekShown) -> Iterator[tuple[str, str]]:
-    if peek.state is PeekState.NOT_POSSIBLE:
-        yield "result", "not possible: too little to see, or no key to try"
-        return
-    yield "attempts", f"{peek.candidates}, keys, starts and single bits counted"
-    if peek.state is PeekState.NOISE:
-        yield "result", "noise under every key that was tried"
-        return
-    yield "right key", f"{peek.transformer} {peek.key_fingerprint or ''}".rstrip()
-    yield "of rule", "" if peek.named else f"{peek.rule}; the value does not name the key"
-    wrong = f"the start of {peek.encoding} is in its place, with {counted(peek.wrong_bits, 'wrong bit')}"
-    yield "shown by", wrong if peek.encoding else "the tag fits"
-    yield "by chance", f"less often than once in 2^{peek.odds_bits}"
-    yield "seen so", peek.plaintext
-    yield "opens once", f"{peek.undone} is put right ({peek.undone_detail})" if peek.undone else ""

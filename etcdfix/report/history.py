@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.model import Confidence, Outcome
+from etcdfix.model import Confidence, Outcome, ReadableRevision
 from etcdfix.report.document import Cell, Column, Document, Facts, Kind, Prose, State, Status, Table
 from etcdfix.report.model import Remedy, SourcedReport
 from etcdfix.text.commands import Command
@@ -114,6 +114,11 @@ class HistoryRevision(WrittenValue, frozen=True, kw_only=True):
     def present(self) -> bool:
         """Whether it is what the key holds now, or at the revision that was read."""
         return self.event is Event.PUT and self.stands_until is None
+
+    def as_readable(self) -> ReadableRevision:
+        """Return where it can be read."""
+        at, leased = self.stands_until or 0, bool(self.lease)
+        return ReadableRevision(at, self.mod_revision, self.same_object is True, leased)
 
     def row(self) -> tuple[Cell, ...]:
         """Return it as a row of the table."""

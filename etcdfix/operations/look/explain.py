@@ -21,7 +21,6 @@ from etcdfix.operations.look.explain_parts import (
     damage_of,
     layout_of,
     not_the_cause,
-    peek_shown,
     repair_shown,
     with_repair,
 )
@@ -32,21 +31,19 @@ from etcdfix.report.advice.finding import undetermined_way, ways_out
 from etcdfix.report.advice.ways import Way, WayKind, first_way_out, other_copies
 from etcdfix.report.explain import (
     ExplainReport,
-    KeptReadable,
     KeptRevisions,
-    Neighbour,
     Siblings,
 )
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
-from etcdfix.report.history import HistoryReport
+from etcdfix.report.history import HistoryRevision
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
 from etcdfix.storagekey import display
 from etcdfix.text import commands
-from etcdfix.text.commands import Command, Part, RunOptions
+from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY, KMS_DOUBTS, Deletability, deletability_of
@@ -146,7 +143,7 @@ class _Look:
                 undetermined=counts.undetermined,
                 first_mod_revision=beside.first,
                 last_mod_revision=beside.last,
-                newest_opened=Neighbour(display(key), key_base64(key), revision) if revision else None,
+                newest_opened=display(key) if revision else None,
                 doubt=self._doubt(name).value,
             )
 
@@ -237,7 +234,7 @@ def _report(
     problems: list[str],
     ended: EndedEarly | None,
 ) -> ExplainReport:
-    again = with_what_it_keeps(request.run, source)
+    run = with_what_it_keeps(request.run, source)
     reasons = list(problems)
     if found.verdict.outcome is Outcome.UNDETERMINED:
         reasons.append(f"undetermined: {found.verdict.message}")
@@ -248,12 +245,12 @@ def _report(
     found, no_repair = with_repair(examiner, found) if ended is None else (found, "")
     home = found.verdict.belongs_to
     beside = Beside(look.others_lost, home_taken=bool(home) and _is_there(source, home))
-    ways = ways_out(found, again, readable=readable, beside=beside)
+    ways = ways_out(found, run, readable=readable, beside=beside)
     withheld = _against_deletion(look, found) if any(way.kind is WayKind.DELETE for way in ways) else ""
     if withheld:
         ways = [way for way in ways if way.kind is not WayKind.DELETE]
     finding = finding_from(found, ways)
-    stakes = stakes_of([found], past=again.of_the_past)
+    stakes = stakes_of([found], past=run.of_the_past)
     offset, field = damage_of(examiner, found)
     siblings = list(look.siblings()) if look.found is not None else []
     return ExplainReport(
@@ -261,14 +258,13 @@ def _report(
         exists=True,
         at_stake=stakes.at_stake,
         do_not_restart=stakes.do_not_restart,
-        next=_next(found, ways, again),
+        next=_next(found, ways, run),
         finding=finding,
         deletion_withheld=withheld,
         layout=layout_of(examiner, found),
         damage_offset=offset,
         damage_field=field,
         attempts=attempts_on(examiner, found, seen),
-        peek=peek_shown(seen.peek if seen is not None else None),
         ruled_out=not_the_cause(seen, found, searched=look.found is not None),
         repair=repair_shown(found),
         no_repair=no_repair,
@@ -287,11 +283,11 @@ def _is_there(source: Source, key: bytes) -> bool:
         return False
 
 
-def _next(found: Examination, ways: Sequence[Way], again: RunOptions) -> Remedy | None:
+def _next(found: Examination, ways: Sequence[Way], run: RunOptions) -> Remedy | None:
     """Return what to do first: of what waits for a configuration or a plugin, as a scan says it."""
     cause = found.verdict.cause
     if found.verdict.outcome is Outcome.UNDETERMINED and cause in {*KMS_DOUBTS, Cause.NO_CONFIGURATION}:
-        return undetermined_way({cause}, [key_word(found.stored.key)], again)
+        return undetermined_way({cause}, [key_word(found.stored.key)], run)
     return first_way_out(ways)
 
 
@@ -314,14 +310,11 @@ def _kept(
         reasons.append(f"the history could not be read to its end: {exc.message}")
     if not count:
         return None
-    found = sought.revision
     return KeptRevisions(
         count=count,
         deletions=deletions,
         oldest_mod_revision=oldest,
-        newest_readable=KeptReadable(found.mod_revision, found.at, found.same_object)
-        if found is not None
-        else None,
+        newest_readable=sought.revision,
         not_sought=sought.not_sought,
         command=commands.look("history", key_word(request.key)),
     )
@@ -343,51 +336,34 @@ def _gone(
     source: Source, request: ExplainRequest, plugins: KMSPlugins | None, progress: Progress
 ) -> ExplainResult:
     """Say what is kept of a key that holds nothing."""
-    result = look_into_history(
-        source,
-        HistoryRequest(
-            layout=request.layout,
-            configuration=request.configuration,
-            kubernetes_minor=request.kubernetes_minor,
-            key=request.key,
-            run=request.run,
-        ),
-        plugins=plugins,
-        progress=progress,
+    asked = HistoryRequest(
+        layout=request.layout,
+        configuration=request.configuration,
+        kubernetes_minor=request.kubernetes_minor,
+        key=request.key,
+        run=request.run,
     )
+    result = look_into_history(source, asked, plugins=plugins, progress=progress)
     history = result.report
     if history is None:
         return ExplainResult(None, result.problems, result.ended)
+    newest = [one for one in history.revisions if one.mod_revision == history.newest_readable]
+    ways = [*([history.next] if history.next is not None else []), other_copies(key_word(request.key)).remedy]
     report = ExplainReport(
         **_origin(source, request, history.source.kube_system_uid),
         exists=False,
         deleted_at=history.revisions[0].mod_revision,
         next=history.next,
-        kept=_kept_of_history(history, request),
-        remedies_when_gone=_when_gone(history, request),
+        kept=KeptRevisions(
+            count=history.count,
+            deletions=history.deletions,
+            oldest_mod_revision=history.oldest_mod_revision,
+            newest_readable=next(map(HistoryRevision.as_readable, newest), None),
+            not_sought="",
+            command=commands.look("history", key_word(request.key)),
+        ),
+        remedies_when_gone=ways,
         complete=history.complete,
         incomplete_reasons=history.incomplete_reasons,
     )
     return ExplainResult(report, result.problems, result.ended)
-
-
-def _kept_of_history(history: HistoryReport, request: ExplainRequest) -> KeptRevisions:
-    newest = next((one for one in history.revisions if one.mod_revision == history.newest_readable), None)
-    return KeptRevisions(
-        count=history.count,
-        deletions=history.deletions,
-        oldest_mod_revision=history.oldest_mod_revision,
-        newest_readable=KeptReadable(
-            newest.mod_revision, newest.stands_until or 0, newest.same_object is True
-        )
-        if newest is not None
-        else None,
-        not_sought="",
-        command=commands.look("history", key_word(request.key)),
-    )
-
-
-def _when_gone(history: HistoryReport, request: ExplainRequest) -> list[Remedy]:
-    copies = commands.copies(key_word(request.key), options=(Part.OTHER_PLACES,))
-    ways = [history.next] if history.next is not None else []
-    return [*ways, other_copies(copies.line(request.run)).remedy]

@@ -11,20 +11,18 @@ from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.transformer import ConfiguredKey
 from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
-from etcdfix.model import Attempt, Confidence, FailureReason, Outcome, Part, Peek, PeekState
+from etcdfix.model import Attempt, Confidence, FailureReason, Outcome, Part
 from etcdfix.repair import NO_REPAIR, unasked
 from etcdfix.report.explain import (
     AttemptResult,
     KeyAttempt,
     LayoutPart,
     NotTheCause,
-    PeekShown,
     RepairShown,
     Where,
 )
 from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import looked
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.observation import Observation
@@ -111,27 +109,6 @@ def _result(
             return AttemptResult.OPENED, ""
         return AttemptResult.FAILED, ""
     return AttemptResult.FAILED, ""
-
-
-def peek_shown(peek: Peek | None) -> PeekShown | None:
-    """Return what a look without tag or padding showed; None where there was none."""
-    if peek is None:
-        return None
-    right = peek.state is PeekState.RIGHT_KEY
-    return PeekShown(
-        state=peek.state,
-        transformer=peek.transformer,
-        rule=peek.rule,
-        key_fingerprint=peek.key_fingerprint or None,
-        named=peek.named,
-        encoding=peek.encoding,
-        wrong_bits=peek.wrong_bits,
-        odds_bits=peek.odds_bits,
-        candidates=peek.candidates,
-        plaintext=looked(peek.look) if right and peek.look is not None else "",
-        undone=peek.undone.what.value if peek.undone is not None else None,
-        undone_detail=peek.undone.detail if peek.undone is not None else "",
-    )
 
 
 def not_the_cause(seen: Observation | None, found: Examination, *, searched: bool) -> list[NotTheCause]:

@@ -146,12 +146,12 @@ def _report(
     problems: list[str],
     logged: HistoryLog | None,
 ) -> HistoryReport:
-    key, again = request.key, request.run
+    key = request.key
     last = gathered.last
     reasons = list(problems)
     if gathered.undetermined:
         reasons.append(f"undetermined: {counted(gathered.undetermined, 'revision')}")
-    stakes = stakes_of([gathered.now] if gathered.now is not None else [], past=again.of_the_past)
+    stakes = stakes_of([gathered.now] if gathered.now is not None else [], past=request.run.of_the_past)
     revisions = gathered.revisions()
     return HistoryReport(
         **report_origin(source.describe(), request.configuration, uid),

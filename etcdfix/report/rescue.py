@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
 from typing import ClassVar, Final
 
@@ -69,6 +70,11 @@ class RescuedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     server: str = ""
     detail: str = ""
 
+    @property
+    def group_resource(self) -> str:
+        """Its resource and group, as kubectl writes it."""
+        return str(GroupResource(self.group, self.resource))
+
     def lacks(self) -> str:
         """Return what is missing of it, in words; "" for nothing."""
         if self.state not in {*SAVED_STATES, Rescued.READABLE}:
@@ -76,34 +82,6 @@ class RescuedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return (
             "saved without its last write, in an older state than etcd has" if self.fit is Fit.OLDER else ""
         )
-
-
-class RescueKind(msgspec.Struct, frozen=True, kw_only=True):
-    """The objects of one resource, counted.
-
-    Attributes:
-        group: API group, "" for the core group.
-        resource: Plural resource.
-        objects: All of them.
-        saved: By this run.
-        already_saved: By an earlier one.
-        older: How many of both are older than the value in etcd.
-        readable: Need no rescue.
-        not_held: Are in no server's memory.
-        refused: Were not given.
-        not_asked: Could not be asked for to the end.
-    """
-
-    group: str
-    resource: str
-    objects: int = 0
-    saved: int = 0
-    already_saved: int = 0
-    older: int = 0
-    readable: int = 0
-    not_held: int = 0
-    refused: int = 0
-    not_asked: int = 0
 
 
 class RescueServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +111,6 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
         directory: Where the files are.
         audit_log: Where the digests are on record.
         servers: Each that was found.
-        kinds: Counts, by resource.
         objects: Each object, by etcd key.
         left_out: How many of the report are no matter for a rescue, by outcome, or by why nobody can ask for them.
         next: What to do next, in this order.
@@ -150,7 +127,6 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
     directory: str
     audit_log: str
     servers: list[RescueServer]
-    kinds: list[RescueKind]
     objects: list[RescuedObject]
     left_out: dict[str, int]
     next: list[Remedy] = msgspec.field(default_factory=list)
@@ -188,7 +164,7 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
             ],
             next=self.next[0].step() if self.next else None,
             sections=[
-                Table(columns=_KINDS, rows=[_kind_row(kind) for kind in self.kinds], noun="kind", brief=5),
+                Table(columns=_KINDS, rows=self._by_kind(), noun="kind", brief=5),
                 Table(
                     title="What is missing",
                     columns=_LACKING,
@@ -224,13 +200,25 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
             ],
         )
 
+    def _by_kind(self) -> list[tuple[Cell, ...]]:
+        """Return a row for each resource."""
+        kinds: dict[str, Counter[str]] = {}
+        for one in self.objects:
+            count = kinds.setdefault(one.group_resource, Counter())
+            count[one.state] += 1
+            count["older"] += one.fit is Fit.OLDER
+        states = [*Rescued, "older"]
+        return [
+            (name, sum(count[state] for state in Rescued), *(count[state] for state in states))
+            for name, count in kinds.items()
+        ]
+
 
 _KINDS: Final = (
     Column("KIND"),
-    *(
-        Column(name, Kind.NUMBER)
-        for name in ("OBJECTS", "SAVED", "BEFORE", "OLDER", "READABLE", "NOT HELD", "REFUSED", "NOT ASKED")
-    ),
+    Column("OBJECTS", Kind.NUMBER),
+    *(Column(state.replace("-", " ").upper(), Kind.NUMBER) for state in Rescued),
+    Column("OLDER", Kind.NUMBER),
 )
 _LACKING: Final = (Column("OBJECTS", Kind.NUMBER), Column("WHY", folds=True), Column("EXAMPLE", Kind.KEY))
 _SERVERS: Final = (
@@ -240,11 +228,3 @@ _SERVERS: Final = (
     Column("GAVE", Kind.NUMBER),
     Column("WHAT IT LACKS", folds=True),
 )
-
-
-def _kind_row(kind: RescueKind) -> tuple[Cell, ...]:
-    counts = (
-        kind.objects, kind.saved, kind.already_saved, kind.older, kind.readable, kind.not_held, kind.refused,
-        kind.not_asked,
-    )  # fmt: skip
-    return (str(GroupResource(kind.group, kind.resource)), *counts)

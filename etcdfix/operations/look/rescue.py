@@ -26,7 +26,6 @@ from etcdfix.operations.look.rescue_report import (
     Afterwards,
     Outcome,
     absent_server,
-    counts_by_kind,
     fit_now,
     next_steps,
     published_object,
@@ -300,9 +299,8 @@ class _Rescue:
             published_object(target, self.outcomes.get(target.key, Outcome(state=Rescued.NOT_ASKED)))
             for target in self._request.targets.objects
         ]
-        kinds = counts_by_kind(objects)
         saved_report = self._request.report
-        reasons = [*([ended.reason] if ended is not None else []), *self._problems, *reasons_of(kinds)]
+        reasons = [*([ended.reason] if ended is not None else []), *self._problems, *reasons_of(objects)]
         if reasons:
             reasons += [
                 f"{absent.server} could not be asked: {absent.why}" for absent in self._all_servers.absent
@@ -326,7 +324,6 @@ class _Rescue:
             directory=shown_word(str(self._store.path)),
             audit_log=shown_word(str(self._record.log)),
             servers=[*map(self._server, self._servers), *map(absent_server, self._all_servers.absent)],
-            kinds=kinds,
             objects=objects,
             left_out=self._request.targets.left_out,
             next=[*steps],

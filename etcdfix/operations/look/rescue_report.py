@@ -10,10 +10,9 @@ import msgspec
 
 from etcdfix.apiserver.all_servers import Absent
 from etcdfix.apiserver.memory import Memory, Remembered
-from etcdfix.model import GroupResource
 from etcdfix.operations.look.rescue_targets import Target
 from etcdfix.report.model import Remedy
-from etcdfix.report.rescue import SAVED_STATES, Rescued, RescuedObject, RescueKind, RescueServer
+from etcdfix.report.rescue import SAVED_STATES, Rescued, RescuedObject, RescueServer
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.storagekey import display
 from etcdfix.text import commands
@@ -134,29 +133,21 @@ def published_object(target: Target, outcome: Outcome) -> RescuedObject:
     )
 
 
-def counts_by_kind(objects: Iterable[RescuedObject]) -> list[RescueKind]:
-    """Return the objects of each resource, counted."""
-    counts: dict[GroupResource, Counter[str]] = {}
-    for one in objects:
-        count = counts.setdefault(GroupResource(one.group, one.resource), Counter())
-        count["objects"] += 1
-        count[one.state.replace("-", "_")] += 1
-        count["older"] += one.fit is Fit.OLDER
-    return [
-        RescueKind(group=resource.group, resource=resource.resource, **count)
-        for resource, count in counts.items()
-    ]
+_LACKS: Final = {
+    Rescued.NOT_HELD: "not in the memory of any server that could be asked",
+    Rescued.REFUSED: "refused",
+    Rescued.NOT_ASKED: "not asked for to the end: may still be held, run again",
+}
 
 
-def reasons_of(kinds: Iterable[RescueKind]) -> Iterator[str]:
+def reasons_of(objects: Iterable[RescuedObject]) -> Iterator[str]:
     """Yield why not everything is saved as etcd has it, one clause each."""
-    for kind in kinds:
-        name = GroupResource(kind.group, kind.resource)
-        for count, what in (
-            (kind.not_held, "not in the memory of any server that could be asked"),
-            (kind.refused, "refused"),
-            (kind.not_asked, "not asked for to the end: may still be held, run again"),
-            (kind.older, "saved in an older state than etcd has"),
-        ):
-            if count:
-                yield f"{count} of {counted(kind.objects, 'object')} of {name} {what}"
+    counts: Counter[str] = Counter()
+    lacking: Counter[tuple[str, str]] = Counter()
+    for one in objects:
+        counts[one.group_resource] += 1
+        what = "saved in an older state than etcd has" if one.fit is Fit.OLDER else _LACKS.get(one.state)
+        if what is not None:
+            lacking[one.group_resource, what] += 1
+    for (name, what), count in lacking.items():
+        yield f"{count} of {counted(counts[name], 'object')} of {name} {what}"

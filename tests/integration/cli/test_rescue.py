@@ -26,6 +26,7 @@ from etcdfix.rescued import INDEX_NAME, Fit, digest_of, file_name, read_index, r
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import TOKEN, Answer, MemoryStore, Request, StandIn
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
+from tests.support.saved_scans import write_report
 
 OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY)
 NEW = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY)
@@ -97,12 +98,9 @@ class Ground:
                 }
                 | changes
             )  # fmt: skip
-        document = {
-            "apiVersion": "etcdfix/v1", "kind": "ScanReport", "generated_at": "2026-11-23T10:00:00Z",
-            "source": {"kube_system_uid": self.server.uid, "revision": self.store.revision()},
-            "encryption_config": None, "scope": {"etcd_prefix": "/registry"}, "findings": findings,
-            "complete": True, "incomplete_reasons": [],
-        }  # fmt: skip
+        origin = {"type": "etcd", "path": None, "revision": self.store.revision()}
+        write_report(path, uid=self.server.uid, head={"encryption_config": None}, origin=origin)
+        document = json.loads(path.read_text()) | {"findings": findings}
         path.write_text(json.dumps(document))
         return path
 

@@ -114,6 +114,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     wide: bool = False
 
 
+def wide_table(title: str, names: Sequence[str], rows: Sequence[Sequence[Cell]], noun: str = "row") -> Table:
+    """Return a table whose columns may all fold, for ``-o wide`` and a page."""
+    columns = [Column(name, folds=True) for name in names]
+    return Table(title=title, columns=columns, rows=rows, noun=noun, wide=True)
+
+
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
     """Things to do, in this order; ``brief``: so many stand in the text form, 0 for all."""
 

@@ -6,11 +6,10 @@ What it holds is :mod:`etcdfix.graph.model`: never what an object holds, no data
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import msgspec
 
-from etcdfix.graph.deletion_model import DeletionForecast, HeldBy, Wait
+from etcdfix.graph.deletion_model import DeletionForecast
 from etcdfix.graph.model import (
     Action,
     Assessment,
@@ -26,11 +25,9 @@ from etcdfix.graph.model import (
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence
 from etcdfix.report.document import (
-    Cell,
     Column,
     Document,
     Facts,
-    Kind,
     Prose,
     Section,
     State,
@@ -38,6 +35,7 @@ from etcdfix.report.document import (
     Step,
     Steps,
     Table,
+    wide_table,
 )
 from etcdfix.report.model import Finding, Remedy, SourcedReport
 from etcdfix.text.words import counted
@@ -127,13 +125,13 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """Return how bad it is and why, the one thing to do next, and who depends on the object."""
-        steps = [_step(remedy) for remedy in self.remedies]
-        following = _step(self.next) if self.next is not None else steps[0] if steps else None
+        steps = [Step(remedy.action, remedy.command, remedy.note) for remedy in self.remedies]
+        first = self.next
         healthy = self.finding is not None and self.finding.outcome in {"readable", "not-an-object"}
         state = State.OK if healthy else State.FINDINGS
-        deleting = self.deletion is not None and self.deletion.possible
-        users = [user for group in self.users for user in group.users]
-        skips = () if deleting else self.finalizers
+        deletion = self.deletion
+        deleting = deletion is not None and deletion.possible
+        waits = deletion.waits if deletion is not None else ()
         return Document(
             status=Status(
                 state if self.complete else State.INCOMPLETE,
@@ -141,64 +139,45 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
             ),
             about=self.about(),
             stakes=[line for line in (self.at_stake, self.do_not_restart) if line],
-            next=following,
+            next=Step(first.action, first.command, first.note) if first else steps[0] if steps else None,
             sections=[
                 _reasons(self.reasons),
                 Facts(facts=_facts(self)),
-                *_waits(self),
-                *_depends(self.dependents, users, skips, self.consequences),
-                Steps(steps=steps, wide=True),
+                wide_table(
+                    "What the deletion waits for",
+                    ("HELD BY", "ENDED BY", "OBJECTS", "WAITS FOR"),
+                    [(f"{w.held_by} {w.name}", w.ended_by or None, w.count, w.text) for w in waits],
+                ),
+                *_depends(
+                    self.dependents,
+                    [user for group in self.users for user in group.users],
+                    () if deleting else self.finalizers,
+                ),
                 Prose(
-                    title="Not everything could be seen or decided",
-                    paragraphs=self.incomplete_reasons,
+                    title="What else to know",
+                    paragraphs=[
+                        *self.consequences,
+                        *(deletion.notes if deletion is not None else ()),
+                        *self.dependents.warnings,
+                        *self.incomplete_reasons,
+                    ],
                     wide=True,
                 ),
+                Steps(steps=steps, wide=True),
             ],
         )
 
 
-_BASIS: Final = {
-    "current": "read now",
-    "history": "read at mod_revision {0}",
-    "earlier-generation": "of an earlier object of this name, at mod_revision {0}",
-    "references": "as others refer to it",
-    "none": "no revision can be read, and nobody refers to it by uid",
-}
-_OPT_OUT: Final = "secret.kubernetes.io/skip-secret-protection"
-_HELD_BY: Final = {
-    HeldBy.KUBELET: "kubelet",
-    HeldBy.CONTENTS: "its contents",
-    HeldBy.UNREADABLE_OBJECTS: "its contents",
-    HeldBy.NOT_NOTICED: "garbage collector",
-    HeldBy.OWNER_UNKNOWN: "dependents with an unknown owner",
-    HeldBy.OWNER_INVALID: "dependents with an impossible owner",
-    HeldBy.RING: "ring of owners",
-}
-_REASONS: Final = (Column("RISK"), Column("WHY", folds=True))
-_TREE: Final = (
-    Column("DEPTH", kind=Kind.NUMBER),
-    Column("DEPENDENT"),
-    Column("WHAT HAPPENS", folds=True),
-    Column("WHY", folds=True),
-)
-_USERS: Final = (
-    Column("USED BY"),
-    Column("AS"),
-    Column("WITHOUT IT", folds=True),
-    Column("FIELD", folds=True),
-)
-_FINALIZERS: Final = (Column("FINALIZER"), Column("LEAKS"), Column("WHAT IS LEFT UNDONE", folds=True))
-_WAITS: Final = (
-    Column("HELD BY", folds=True),
-    Column("ENDED BY", folds=True),
-    Column("OBJECTS", kind=Kind.NUMBER),
-    Column("WAITS FOR", folds=True),
-    Column("WHICH", folds=True),
-)
-
-
-def _step(remedy: Remedy) -> Step:
-    return Step(remedy.action, remedy.command, remedy.note)
+def loss_document(found: Assessment) -> Document:
+    """Return what the loss of an object means, before it is deleted."""
+    return Document(
+        status=Status(State.FINDINGS, _graded(found, "losing")),
+        sections=[
+            _reasons(found.reasons),
+            *_depends(found.collection, found.users, found.finalizers),
+            Prose(title="What is special about it", paragraphs=found.consequences, wide=True),
+        ],
+    )
 
 
 def _graded(found: ImpactReport | Assessment, losing: str) -> str:
@@ -210,28 +189,28 @@ def _graded(found: ImpactReport | Assessment, losing: str) -> str:
 def _reasons(reasons: Sequence[RiskReason]) -> Section:
     if not reasons:
         return Prose(paragraphs=["No reference that etcdfix follows leads to it."])
-    return Table(columns=_REASONS, rows=[(one.risk, one.text) for one in reasons], noun="reason", brief=4)
+    rows = [(one.risk, one.text) for one in reasons]
+    return Table(columns=[Column("RISK"), Column("WHY", folds=True)], rows=rows, noun="reason", brief=4)
 
 
 def _facts(report: ImpactReport) -> list[tuple[str, str]]:
     """Return what is stored, who it is, and how much hangs on it."""
-    known, finding, deletion = report.last_known, report.finding, report.deletion
+    known, finding, deletion, secret = report.last_known, report.finding, report.deletion, report.secret
     if finding is None:
         unseen = "not seen, and not everything could be read; others mention it"
         stored = unseen if report.exists is None else "not in etcd; others mention it"
     else:
         stored = finding.outcome + (f" ({finding.cause}): {finding.message}" if finding.cause else "")
-    others = ", ".join(f"{uid} ({count})" for uid, count in [*known.conflicting_uids.items()][:3])
     goes = [f"{count} {action}" for action, count in report.dependents.counts.items() if count]
     elsewhere = report.unreadable_elsewhere + report.undetermined_elsewhere
+    used = "in use: KEP-2639 would keep it" if secret is not None and secret.protected else ""
     return [
         ("key", report.object.key),
         ("stored", stored),
-        ("uid", f"{known.uid or 'unknown'} ({_BASIS[known.basis].format(known.mod_revision)})"),
-        ("other uids", others),
+        ("uid", f"{known.uid or 'unknown'} ({known.basis})"),
         ("namespace", "Terminating" if report.namespace_terminating is not None else ""),
         ("node", report.node),
-        ("Secret", _protection(report) if report.secret is not None else ""),
+        ("Secret", used),
         (
             "deletion",
             f"{deletion.policy}: {deletion.result}; {deletion.text}" if deletion is not None else "",
@@ -242,91 +221,26 @@ def _facts(report: ImpactReport) -> list[tuple[str, str]]:
     ]
 
 
-def _protection(report: ImpactReport) -> str:
-    """Return what KEP-2639 would do for a Secret."""
-    secret = report.secret
-    assert secret is not None
-    if secret.opted_out or (not report.readable and _OPT_OUT in report.last_known.annotations):
-        text = f"opted out of protection by its annotation {_OPT_OUT}"
-    elif secret.protected:
-        text = "in use: KEP-2639 would hold a deletion back, but no release does"
-    else:
-        text = "not in use by pods, volumes or snapshots that can be read"
-    return f"{secret.type or 'type unknown'}; {text}"
-
-
-def _waits(report: ImpactReport) -> Iterator[Section]:
-    """Yield what holds up a deletion through the API."""
-    if report.deletion is None:
-        return
-    yield Table(
-        title="What the deletion waits for",
-        columns=_WAITS,
-        rows=[_wait(wait) for wait in report.deletion.waits],
-        noun="wait",
-        wide=True,
-    )
-    yield Prose(title="Of the deletion", paragraphs=report.deletion.notes, wide=True)
-
-
-def _wait(wait: Wait) -> Sequence[Cell]:
-    held_by = f"finalizer {wait.name}" if wait.held_by is HeldBy.FINALIZER else _HELD_BY[wait.held_by]
-    ended_by = wait.ended_by or ("nobody" if wait.permanent else None)
-    names = ", ".join(map(str, wait.objects[:3])) + (", …" if wait.count > 3 else "")
-    since = f", Terminating since {wait.since}" if wait.since is not None else ""
-    return held_by, ended_by, wait.count, ("FOR EVER: " if wait.permanent else "") + wait.text, names + since
-
-
 def _depends(
-    goes: Dependents | Collection,
-    users: Sequence[User],
-    finalizers: Sequence[LostFinalizer],
-    consequences: Sequence[str],
-) -> list[Section]:
-    """Return what goes with an object, who uses it, and what its finalizers would have done."""
-    trees = (
-        ("What the garbage collector does", goes.tree),
-        ("What the garbage collector catches up with", goes.caught_up),
+    goes: Dependents | Collection, users: Sequence[User], finalizers: Sequence[LostFinalizer]
+) -> Iterator[Section]:
+    """Yield what goes with an object, who uses it, and what its finalizers would have done."""
+    for title, tree in (("dependent", goes.tree), ("the collector catches up with", goes.caught_up)):
+        yield wide_table(
+            "",
+            ("DEPTH", title.upper(), "WHAT HAPPENS", "BUT"),
+            [(one.depth, str(one.object), one.action, one.stays or one.uncertain or None) for one in tree],
+            "dependent",
+        )
+    yield wide_table(
+        "",
+        ("USED BY", "AS", "WITHOUT IT", "FIELD"),
+        [(str(user.object), user.role, user.consequence or None, user.path) for user in users],
+        "reference",
     )
-    return [
-        *(
-            Table(
-                title=title, columns=_TREE, rows=[_decision(one) for one in tree], noun="dependent", wide=True
-            )
-            for title, tree in trees
-        ),
-        Prose(paragraphs=goes.warnings if isinstance(goes, Dependents) else [], wide=True),
-        Table(title="Who uses it", columns=_USERS, rows=[*map(_user, users)], noun="reference", wide=True),
-        Table(
-            title="Finalizers that an unsafe deletion skips",
-            columns=_FINALIZERS,
-            rows=[(one.name, "yes" if one.leaks else "no", one.consequence) for one in finalizers],
-            noun="finalizer",
-            wide=True,
-        ),
-        Prose(title="What is special about it", paragraphs=consequences, wide=True),
-    ]
-
-
-def _decision(entry: Decision) -> Sequence[Cell]:
-    text = entry.action + (f" ({entry.propagation})" if entry.propagation else "")
-    if entry.stays:
-        text += f", only Terminating: waits for {entry.stays}"
-    elif entry.after_finalizers:
-        text += f", after {', '.join(entry.after_finalizers)}"
-    why = [f"{owner.kind} {owner.name}: {owner.reason}" for owner in entry.owners if owner.reason][:3]
-    if entry.action is Action.KEPT:
-        why = [f"kept by {owner.kind} {owner.name}" for owner in entry.owners if owner.state == "solid"][:3]
-    because = "; ".join([*why, *filter(None, [entry.uncertain])])
-    return entry.depth, str(entry.object), text, because or None
-
-
-def _user(user: User) -> Sequence[Cell]:
-    marks = [f"{user.stops}: {user.consequence}"] if user.stops is not None else []
-    if user.optional and user.stops is None:
-        marks.append("optional")
-    if user.heuristic:
-        marks.append("likely, not certain")
-    if user.behind_count:
-        marks.append(f"{counted(user.behind_count, 'pod')} behind it")
-    return str(user.object), user.role, "; ".join(marks) or None, user.path
+    yield wide_table(
+        "",
+        ("FINALIZER THAT IS SKIPPED", "LEAKS", "WHAT IS LEFT UNDONE"),
+        [(one.name, "yes" if one.leaks else "no", one.consequence) for one in finalizers],
+        "finalizer",
+    )

@@ -30,6 +30,7 @@ from etcdfix.report.document import (
     Step,
     Steps,
     Table,
+    wide_table,
 )
 from etcdfix.report.model import SourcedReport
 from etcdfix.text.commands import Command
@@ -119,18 +120,9 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
         sections: list[Section] = [
             Table(columns=_GROUPS, rows=rows, noun="reason", brief=5, counted=0, sum=held),
             Prose(paragraphs=_after(self)),
-            Steps(
-                title="What to do, in this order"
-                if self._ends
-                else "Before anybody deletes it, in this order",
-                steps=steps,
-                wide=True,
-            ),
+            Steps(title="What to do, in this order", steps=steps, wide=True),
             *_details(self),
-            Prose(title="What else this means", paragraphs=said[3:], wide=True),
-            Prose(
-                title="Not everything could be seen or decided", paragraphs=self.incomplete_reasons, wide=True
-            ),
+            Prose(title="What else to know", paragraphs=[*said[3:], *self.incomplete_reasons], wide=True),
         ]
         well = self.state in {"active", "terminating"} and not rows
         state = State.OK if well else State.FINDINGS
@@ -141,11 +133,6 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
             next=steps[0] if steps else None,
             sections=sections,
         )
-
-    @property
-    def _ends(self) -> bool:
-        """Whether it is being deleted, or is gone or broken: waiting is no choice."""
-        return self.state not in {"active", "active-with-blockers"}
 
     def _stakes(self) -> Iterator[str]:
         """Yield what its state does to the cluster, the worst first."""
@@ -175,27 +162,6 @@ _GROUPS: Final = (
     Column("OBJECTS", kind=Kind.NUMBER),
     Column("WHAT HOLDS IT", folds=True),
     Column("WHERE", folds=True),
-)
-_EVERY: Final = (
-    Column("STAGE"),
-    Column("WHY", folds=True),
-    Column("MESSAGE", folds=True),
-    Column("KEY", kind=Kind.KEY),
-)
-_CONTENTS: Final = (
-    Column("OBJECTS", kind=Kind.NUMBER),
-    Column("UNREADABLE", kind=Kind.NUMBER),
-    Column("WITH FINALIZERS", kind=Kind.NUMBER),
-    Column("RESOURCE"),
-    Column("NOTE", folds=True),
-)
-_CONDITIONS: Final = (Column("CONDITION"), Column("REASON"), Column("SINCE"), Column("MESSAGE", folds=True))
-_CYCLES: Final = (
-    Column("WAITS", folds=True),
-    Column("FOR", folds=True),
-    Column("WHY", folds=True),
-    Column("CONFIDENCE"),
-    Column("WAY OUT", folds=True),
 )
 _STAGES: Final = {
     "unreadable": "1. unreadable",
@@ -280,10 +246,9 @@ def _pod_is_lost(report: NamespaceReport) -> bool:
 def _after(report: NamespaceReport) -> list[str]:
     """Return since when it is being deleted, and what follows the first step."""
     since = f"Terminating since {report.terminating_since}. " if report.terminating_since else ""
-    if len(report.plan) > 1:
-        return [f"{since}{len(report.plan)} steps in all: -o wide lists them in order."]
     if report.plan:
-        return [since] if since else []
+        calm = "Nobody deletes it now. " if report.state.startswith("active") else ""
+        return [f"{since}{calm}{counted(len(report.plan), 'step')} in all: -o wide lists them in order."]
     seen = "" if report.complete else "that was seen "
     return [f"{since}Nothing {seen}has to be done now."]
 
@@ -312,7 +277,7 @@ def _alike(blockers: Sequence[Blocker], count: int, where: str) -> Iterator[Sequ
         groups.setdefault(_why_held(blocker), Counter())[blocker.object.full_resource] += 1
     # Pods go first, then what most objects have in common.
     for why, resources in sorted(groups.items(), key=lambda one: ("pods" not in one[1], -one[1].total())):
-        named = [f"{number} {resource}" for resource, number in resources.most_common(3)]
+        named = [f"{resource} {number}" for resource, number in resources.most_common(3)]
         more = ", …" if len(resources) > 3 else ""
         yield resources.total(), why, f"{where}: {', '.join(named)}{more}"
     if count > len(blockers):
@@ -361,49 +326,34 @@ def _why_webhook(hold: WebhookHold) -> str:
 
 def _details(report: NamespaceReport) -> Iterator[Section]:
     """Yield the tables of ``-o wide`` and of a page."""
-    named = [
-        ("0. elsewhere", report.elsewhere),
-        *((_STAGES[stage.name], stage.blockers) for stage in report.stages),
-    ]
-    yield Table(
-        title="Every object that holds it, in the order of KEP-5080",
-        columns=_EVERY,
-        rows=[
-            (stage, _why_held(b) + _since(b), b.message or None, b.object.key)
-            for stage, blockers in named
-            for b in blockers
-        ],
-        total=report.elsewhere_count + sum(stage.blocker_count for stage in report.stages),
-        noun="object",
-        wide=True,
+    named = [("0. elsewhere", b) for b in report.elsewhere]
+    named += [(_STAGES[stage.name], b) for stage in report.stages for b in stage.blockers]
+    yield wide_table(
+        "Every object that holds it, in the order of KEP-5080",
+        ("STAGE", "WHY", "MESSAGE", "OBJECT"),
+        [(stage, _why_held(b) + _since(b), b.message or None, str(b.object)) for stage, b in named],
+        "object",
     )
-    yield Table(
-        title="What is in it",
-        columns=_CONTENTS,
-        rows=[
-            (c.count, c.unreadable, c.with_finalizers, _resource(c), _note(c) or None)
-            for c in report.contents
-        ],
-        noun="resource",
-        wide=True,
+    yield wide_table(
+        "What is in it",
+        ("OBJECTS", "UNREADABLE", "RESOURCE", "NOTE"),
+        [(c.count, c.unreadable, f"{c.resource}.{c.group}".rstrip("."), _note(c)) for c in report.contents],
+        "resource",
     )
-    yield Table(
-        title="What its conditions report",
-        columns=_CONDITIONS,
-        rows=[(c.type, c.reason, c.last_transition, c.message) for c in report.conditions if c.problem],
-        noun="condition",
-        wide=True,
+    yield wide_table(
+        "What its conditions report",
+        ("CONDITION", "REASON", "SINCE", "MESSAGE"),
+        [(c.type, c.reason, c.last_transition, c.message) for c in report.conditions if c.problem],
+        "condition",
     )
-    yield Table(
-        title="Objects that wait for one another",
-        columns=_CYCLES,
-        rows=[
-            (str(step.waiter), str(step.waits_for), step.reason, cycle.confidence, cycle.way_out)
-            for cycle in report.cycles
-            for step in cycle.steps
+    yield wide_table(
+        "Objects that wait for one another",
+        ("WAITS", "FOR", "WHY", "CONFIDENCE", "WAY OUT"),
+        [
+            (str(c.steps[0].waiter), str(c.steps[0].waits_for), c.steps[0].reason, c.confidence, c.way_out)
+            for c in report.cycles
         ],
-        noun="wait",
-        wide=True,
+        "wait",
     )
 
 
@@ -413,14 +363,12 @@ def _since(blocker: Blocker) -> str:
     return f", since {blocker.terminating_since}" if blocker.terminating_since else ", nobody deletes it"
 
 
-def _resource(content: ResourceContent) -> str:
-    return f"{content.resource}.{content.group}" if content.group else content.resource
-
-
-def _note(content: ResourceContent) -> str:
+def _note(content: ResourceContent) -> str | None:
     """Return who serves a resource, where that is not the API server as always."""
     if content.aggregated:
         return "served by an aggregated API, which keeps them elsewhere or here"
     if content.stays == Stays.CRD_UNREADABLE:
         return "its CustomResourceDefinition cannot be read"
-    return {True: "", False: "not served", None: "its CustomResourceDefinition was not seen"}[content.served]
+    return {True: None, False: "not served", None: "its CustomResourceDefinition was not seen"}[
+        content.served
+    ]

@@ -109,18 +109,6 @@ def test_a_snapshot_in_the_middle_of_a_rotation_lacks_the_new_key_and_says_so(k3
     assert "lacks the new key" in " ".join(report["notes"])
 
 
-def test_nodes_that_disagree_are_said_and_a_request_names_nothing(k3s: K3s) -> None:
-    k3s.keep(OLD)
-    k3s.keep(NEW)
-    k3s.node("server-1", OLD)
-    k3s.node("server-2", NEW, annotation="rke2.io/encryption-config-hash")
-    k3s.node("server-3", NEW, "reencrypt_request")
-    _, report = k3s.report()
-    assert [one["named_by_nodes"] for one in report["configurations"]] == ["some", "some"]
-    assert [one["nodes"] for one in report["configurations"]] == [["server-2"], ["server-1"]]
-    assert "name different configurations" in " ".join(report["notes"])
-
-
 def test_a_deleted_key_of_a_former_token_is_found_with_that_token(k3s: K3s) -> None:
     k3s.keep(OLD, "former")
     k3s.keep(NEW)
@@ -355,45 +343,6 @@ def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
     where = ["--kine", str(kine.path), "--wal", str(tmp_path), "--token-file", str(token)]
     assert run(["encryption", "recover", *where]) == 2
     assert "no log of one is of the other" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_where_a_configuration_is_kept_that_is_the_first_way_to_a_key_that_is_missing(
-    k3s: K3s, kept: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
-    if kept:
-        k3s.keep(NEW)
-    for number in range(2):
-        k3s.secret(f"old-{number}", OLD_KEY, OLD_NAME)
-        key = k3s.secret(f"new-{number}", NEW_KEY, NEW_NAME).decode()
-    config = k3s.folder / "old.json"
-    config.write_bytes(OLD)
-    snapshot = str(k3s.snapshot())
-    where = ["--snapshot", snapshot]
-    recover = f"etcdfix encryption recover --token-file FILE --snapshot {snapshot}"
-
-    def said(*words: str) -> dict[str, Any]:
-        capfd.readouterr()
-        run([*words, *where, "-o", "json"])
-        told: dict[str, Any] = json.loads(capfd.readouterr().out)
-        return told
-
-    scan = said("scan", "--encryption-config", str(config))
-    with_it = f"{recover} --encryption-config {config}"
-    (lost,) = scan["summary"]["key_loss"]
-    commands = [
-        scan["summary"]["next"]["command"],
-        lost["remedies"][0]["command"],
-        said("explain", key, "--encryption-config", str(config))["next"]["command"],
-    ]
-    assert [command == with_it for command in commands] == [kept] * 3
-    without = said("explain", key)["finding"]["remedies"]
-    assert [remedy["command"] for remedy in without[1:]] == [recover] * kept
-    assert without[0]["command"].startswith("etcdfix scan ")
-    # The command works as it is given.
-    if kept:
-        ran = with_it.replace("FILE", str(k3s.token)).split()[1:]
-        assert run([*ran, "-o", "json"]) == 0
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -16,7 +16,7 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import NotDurable
 from etcdfix.operations.look.encryption import merge as merge_module
-from etcdfix.operations.look.encryption.check import check_files, short_names
+from etcdfix.operations.look.encryption.check import check_files
 from etcdfix.remediation.audit.verify import read_records, verify
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions
@@ -290,18 +290,3 @@ def test_levels_decide_the_exit_code(today: Path, older: Path, tmp_path: Path) -
     assert code(refused, "--fail-on", "error") == 1
     (tmp_path / "text.yaml").write_text("hello")
     assert (code(tmp_path / "text.yaml"), code(tmp_path / "none.yaml")) == (2, 2)
-
-
-@pytest.mark.parametrize(
-    ("paths", "short"),
-    [
-        (["/a/n1/enc.yaml", "/a/n2/enc.yaml"], ["n1/enc.yaml", "n2/enc.yaml"]),
-        (["/a/x.yaml", "/a/y.yaml"], ["x.yaml", "y.yaml"]),
-        (["x.yaml", "y.yaml"], ["x.yaml", "y.yaml"]),
-        (["/a/x.yaml", "y.yaml"], ["/a/x.yaml", "y.yaml"]),
-        (["/a/x.yaml", "/a/x.yaml"], ["/a/x.yaml", "/a/x.yaml"]),
-        (["/a/x.yaml"], ["/a/x.yaml"]),
-    ],
-)
-def test_names_are_short_where_they_stay_different(paths: list[str], short: list[str]) -> None:
-    assert short_names(paths) == short

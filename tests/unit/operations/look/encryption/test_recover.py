@@ -21,8 +21,18 @@ from etcdfix.operations.look.encryption.recover import (
     try_recovered,
 )
 from etcdfix.report.recover import EncryptionRecoverReport
+from etcdfix.report.render.text import text_lines
 from etcdfix.storagekey import StorageLayout
-from tests.support.k3s_bootstrap import TOKEN, aescbc_config, bootstrap, encryption_config, key_element, path
+from etcdfix.text.commands import RunOptions
+from tests.support.k3s_bootstrap import (
+    TOKEN,
+    aescbc_config,
+    bootstrap,
+    encryption_config,
+    key_element,
+    path,
+    stage_line,
+)
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, node
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import aescbc, namespace_object, secret
@@ -171,3 +181,26 @@ def test_the_file_that_is_written_says_the_same_and_is_marked(keys: list[tuple[s
 def test_without_a_configuration_nothing_is_tried() -> None:
     value = stored("/registry/secrets/shop/web", aescbc(secret("web"), NEW_KEY, NEW_NAME))
     assert report(MemorySource([value, *(stored(*pair) for pair in KUBE_SYSTEM.items())])).tried is None
+
+
+def test_nodes_that_disagree_are_said_and_a_request_names_nothing() -> None:
+    class Rotated(MemorySource):
+        def history(self, key: bytes) -> Iterator[KeptRevision]:
+            for kept in super().history(key):
+                yield KeptRevision(
+                    kept.revision._replace(main=5), stored(key, bootstrap(OLD), mod_revision=5)
+                )
+                yield kept
+
+    nodes = {
+        "/registry/minions/a": node("a", stage_line(OLD)),
+        "/registry/minions/b": node("b", stage_line(NEW), "rke2.io/encryption-config-hash"),
+        "/registry/minions/c": node("c", stage_line(NEW, "reencrypt_request")),
+    }
+    found = report(Rotated({**KUBE_SYSTEM, path(): bootstrap(NEW), **nodes}))
+    assert [(one.named_by_nodes, one.nodes) for one in found.configurations] == [
+        ("some", ["b"]),
+        ("some", ["a"]),
+    ]
+    assert "name different configurations" in " ".join(found.notes)
+    assert len([*text_lines(found.document(), RunOptions(), 100)]) <= 24

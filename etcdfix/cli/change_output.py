@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -14,6 +14,7 @@ from etcdfix.operations.change.batch import Account
 from etcdfix.operations.change.report import outcome_report, refusal_report
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.report.render import Report
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions
@@ -56,14 +57,19 @@ class Teller:
             say(f"no document could be written ({type(exc).__name__})")
 
     def tell(
-        self, outcome: ChangeOutcome, run: RunOptions, afterwards: Sequence[str] = (), *, unread: bool = False
+        self,
+        outcome: ChangeOutcome,
+        run: RunOptions,
+        deleted: Preflight | None = None,
+        *,
+        unread: bool = False,
     ) -> int:
         """Tell an outcome; return the exit code.
 
         Args:
             outcome: What it came to.
             run: Options that commands must repeat.
-            afterwards: What comes back by itself, and what does not.
+            deleted: What was found out about the key that is gone now; None for any other outcome.
             unread: An encrypted value was put back without a configuration.
         """
         assert self.key is not None  # else there would be no outcome
@@ -71,7 +77,7 @@ class Teller:
         code = change_exit_code(outcome)
         try:
             report = outcome_report(
-                self._verb, self.key, outcome, run, exit_code=code, afterwards=afterwards, unread=unread
+                self._verb, self.key, outcome, run, exit_code=code, deleted=deleted, unread=unread
             )
             show_change(report, self._output, run)
         except Exception as exc:  # noqa: BLE001 - the change is made: it must be told one way or the other

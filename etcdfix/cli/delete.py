@@ -23,7 +23,6 @@ from etcdfix.cli.safety import (
 )
 from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
 from etcdfix.operations.change.preview import deletion_preview
-from etcdfix.operations.change.report import after_deletion
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.audit.record import Result, Verb
@@ -105,8 +104,7 @@ def command(
             progress=change.progress,
         )
         deleted = outcome.result is Result.DELETED
-        afterwards = list(after_deletion(checked[0])) if deleted else ()
-        code = change.teller.tell(outcome, run, afterwards)
+        code = change.teller.tell(outcome, run, checked[0] if deleted else None)
     if deleted and api is not None:
         with contextlib.suppress(OSError):  # what counts was told
             for line in recovery_lines(api, checked[0], say=say):

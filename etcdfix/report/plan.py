@@ -278,6 +278,10 @@ class DeletionPlan(
             ("report", f"plan from {self.report.path} (scan of {self.report.generated_at})"),
             ("revision", f"revision {source.revision} of {where}"),
             ("cluster", f"kube-system uid {self.kube_system_uid or 'unknown'}"),
+            (
+                "encryption",
+                "" if self.encryption_config else "nothing is encrypted at rest (--no-encryption)",
+            ),
             ("version", f"{self.tool.name} {self.tool.version}"),
         ]
         return Document(

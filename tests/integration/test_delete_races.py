@@ -25,6 +25,7 @@ from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import READ_METHODS
 from tests.faults.dying_delete import STAND_STILL, Mortals, Order
 from tests.support import objects
+from tests.support.change_runs import unfolded
 from tests.support.etcd_proxy import EtcdProxy, Refusal
 from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
 from tests.support.objects import IDENTITY
@@ -249,7 +250,7 @@ def test_error_that_etcd_answers(
     assert (code, out.startswith(f"{outcome.upper()}: ")) == (3, True), out + err
     annotations = last_event(ground).annotations
     assert annotations.outcome == outcome
-    for text in (out, annotations.detail):
+    for text in (unfolded(out), annotations.detail):
         assert told in text
         assert "connection was lost" not in text
         assert not ("on its way" in text and words.startswith("etcdserver: "))

@@ -57,6 +57,22 @@ class Ran(NamedTuple):
     err: str
 
 
+_FOLD = re.compile(r"(?<!to go on:)(?<=\S)\n {2,}(?!(?:etcdfix|etcdctl|kubectl|next:|[0-9]+ ) ?)(?=\S)")
+
+
+def unfolded(text: str) -> str:
+    """Return text as it would be on lines of any length, with two spaces between columns; not JSON and YAML."""
+    if text.startswith(("{", "apiVersion: ")):
+        return text
+    return re.sub(r"(?<=\S) {2,}", "  ", _FOLD.sub(" ", text))
+
+
+def follow_up(text: str, what: str) -> str:
+    """Return the command that is printed below these words."""
+    (command,) = re.findall(rf"^(?:Next: |\d+\. ){what}\n +(.*)$", text, re.MULTILINE)
+    return str(command)
+
+
 class Registry:
     """A storage prefix that is a cluster for itself, places of its own, and the commands that use them.
 
@@ -174,7 +190,7 @@ class Registry:
         self._capfd.readouterr()
         code = run(list(arguments))
         captured = self._capfd.readouterr()
-        return Ran(code, captured.out, captured.err)
+        return Ran(code, unfolded(captured.out), unfolded(captured.err))
 
     def delete(self, key: bytes, *arguments: str, yes: bool = True, **common: Any) -> Ran:
         given = [ACKNOWLEDGED, *(["--yes"] if yes else []), *arguments]

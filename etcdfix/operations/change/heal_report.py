@@ -37,9 +37,8 @@ def healed_lines(healed: Healed) -> Iterator[str]:
     if healed.outcome.result is None and healed.ended:
         yield f"DRY RUN: {found.key} would be tried: no server gives it from memory any more. Nothing was changed."
     else:
-        yield told(found, "heal")
-    if found.server:
-        yield f"  By {found.server}"
+        by = f", by {found.server}." if found.server else "."
+        yield told(found, "heal").removesuffix(".") + by
     yield from (f"  Note: {warning}" for warning in found.warnings)
     yield from (f"  Backup of the unreadable bytes: {path}" for path in found.backups)
     if found.saved_file:

@@ -396,8 +396,7 @@ def heal_preview(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -> Docu
 
     def facts() -> Iterator[Fact]:
         if one:
-            says = f", uid {first.uid}{f' as {first.uid_from} says' if first.uid_from else ''}"
-            yield _object(first.found, says)
+            yield _object(first.found, f", {_uid(first)}")
             yield _now(first.found)
             yield "Stored", f"mod_revision {first.mod_revision}"
         yield from _holders(healable)
@@ -411,7 +410,7 @@ def heal_preview(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -> Docu
             )
         yield from _warnings([*shown.warnings, *(text for each in healable for text in each.warnings)])
 
-    rows = [("heal", f"uid {each.uid}", display(each.key)) for each in healable]
+    rows = [("heal", _uid(each), display(each.key)) for each in healable]
     rows += [("leave alone", each.why, display(each.key)) for each in shown.left_alone]
     columns = (Column("WHAT"), Column("WHY", folds=True), Column("ETCD KEY", kind=Kind.KEY))
     means = [
@@ -431,6 +430,10 @@ def heal_preview(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -> Docu
         Table(columns=columns, rows=[] if one else rows, noun="key", brief=_BRIEF),
         Prose(paragraphs=means),
     )
+
+
+def _uid(one: Healable) -> str:
+    return f"uid {one.uid} as {one.uid_from} says" if one.uid_from else f"uid {one.uid}"
 
 
 def _holders(healable: Sequence[Healable]) -> Iterator[Fact]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ def outcome_report(
     run: RunOptions,
     *,
     exit_code: int,
-    afterwards: Sequence[str] = (),
+    deleted: Preflight | None = None,
     unread: bool = False,
 ) -> ChangeReport:
     """Return what became of a change.
@@ -46,9 +46,10 @@ def outcome_report(
         outcome: What it came to.
         run: Options of this run.
         exit_code: Of the command.
-        afterwards: What comes back by itself, and what does not.
+        deleted: What was found out about the key that is gone now; None for any other outcome.
         unread: An encrypted value was put back without a configuration: a look at it needs one.
     """
+    afterwards, after = ([], []) if deleted is None else (_recovery(deleted), [_what_is_left(deleted)])
     return ChangeReport(
         **_head(verb, key),
         dry_run=outcome.result is None,
@@ -56,7 +57,7 @@ def outcome_report(
         afterwards=[unicode_text(text) for text in afterwards],
         **outcome_fields(outcome),
         **audit_fields(outcome),
-        follow_ups=list(_follow_ups(verb, key, outcome, run, unread=unread)),
+        follow_ups=[*_follow_ups(verb, key, outcome, run, unread=unread), *after],
         exit_code=exit_code,
     )
 
@@ -116,15 +117,6 @@ def settling(outcome: ChangeOutcome, run: RunOptions) -> Iterator[FollowUp]:
         yield FollowUp(f"Settle it {when}", Command(("etcdfix", "audit", "reconcile", *words)))
 
 
-def after_deletion(checked: Preflight) -> Iterator[str]:
-    """Yield what comes back by itself once a key is gone, and what stands in the way."""
-    resource, unread = str(checked.found.directory.group_resource), checked.alike.unread
-    yield from _recovery(resource, unread)
-    request = unsafe_deletion(checked.found)
-    if request:
-        yield f"The API call that would have done the same: {request.line(RunOptions())}"
-
-
 def _head(verb: Verb, key: bytes | None) -> dict[str, Any]:
     return {
         "tool": TOOL,
@@ -172,7 +164,14 @@ def _undo(verb: Verb, outcome: ChangeOutcome) -> Iterator[FollowUp]:
         yield FollowUp(what, Command(("etcdfix", "restore", path, *words)))
 
 
-def _recovery(resource: str, unread: Mapping[str, int]) -> Iterator[str]:
+def _what_is_left(deleted: Preflight) -> FollowUp:
+    # Of every namespace: one value that cannot be read, wherever it is, fails the LIST of all.
+    return FollowUp("See what is left", scan(str(deleted.found.directory.group_resource)))
+
+
+def _recovery(deleted: Preflight) -> Iterator[str]:
+    """Yield what comes back by itself once a key is gone, and what stands in the way."""
+    resource, unread = str(deleted.found.directory.group_resource), deleted.alike.unread
     others = unread.get(resource, 0)
     if others:
         yield (
@@ -192,3 +191,6 @@ def _recovery(resource: str, unread: Mapping[str, int]) -> Iterator[str]:
         yield "An API server that starts may not get ready while such values are there (/readyz: informer-sync)."
     else:
         yield "An API server that was not ready because of this value is ready within about a minute too."
+    request = unsafe_deletion(deleted.found)
+    if request:
+        yield f"The API call that would have done the same: {request.line(RunOptions())}"

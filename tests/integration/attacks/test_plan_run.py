@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from etcdfix.cli.confirm import Terminal
 from etcdfix.remediation.preflight import deletion
 from etcdfix.testing.servers import EtcdServers
 from tests.support.attacks import seal
-from tests.support.change_runs import ACKNOWLEDGED, Ran, typing
+from tests.support.change_runs import ACKNOWLEDGED, Ran, follow_up, typing
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
 from tests.support.plan_runs import DECLARED, LOST, Planned, at_object, mixed
 
@@ -154,10 +153,10 @@ def test_the_review_prints_the_command(planned: Planned) -> None:
     planned.make_plan(all="delete")
     assert f"plan {planned.first_digest}; review it, then: etcdfix plan --run {planned.plan} " in planned.said
     dry = planned.work(*DECLARED, "--leave-out", keys[1].decode(), "--dry-run", reviewed=False)
-    assert f"Digest       {planned.digest}, of the plan and its decisions" in dry.err
-    assert "To delete    1: 1 secrets" in dry.err
-    assert "Left alone   1 object, as the plan or --leave-out says" in dry.err
-    (line,) = re.findall("^In a script: etcdfix (.*)$", dry.out, re.MULTILINE)
+    assert f"Digest  {planned.digest}, of the plan and its decisions" in dry.err
+    assert "To delete  1: 1 secrets" in dry.err
+    assert "Left alone  1 object, as the plan or --leave-out says" in dry.err
+    line = follow_up(dry.out, "Work through it in a script").removeprefix("etcdfix ")
     words = shlex.split(line)
     assert words[-3:] == ["--yes", "--expect-plan", planned.digest]
     ran = planned.run(*words)
@@ -661,7 +660,7 @@ def test_a_dry_run_tells_of_repairs_that_nothing_proves(planned: Planned) -> Non
     with planned.nothing_changes():
         ran = planned.work("--dry-run", "--accept", "unproven-damage", "--accept", "no-api-server")
     assert ran.code == 0, ran
-    assert "DRY RUN: delete of " + key.decode() in ran.out
+    assert f"DRY RUN: {key.decode()} would be deleted" in ran.out
     assert "May repair: " in ran.out
 
 

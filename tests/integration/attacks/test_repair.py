@@ -546,7 +546,7 @@ def test_a_lease_is_kept_and_an_expired_one_refused(
         refuses(registry, key, "gone", "has expired")
     ran = registry.repair(key)
     assert ran.code == 0, ran.err
-    assert f"Lease        {int(lease, 16):x}, kept" in ran.err
+    assert f"Lease  {int(lease, 16):x}, kept" in ran.err
     assert registry.lease(key) == int(lease, 16)
     assert registry.stored(key) == value
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 from typing import NoReturn
@@ -11,7 +10,7 @@ import pytest
 
 from etcdfix.errors import TransactionNotSent
 from etcdfix.remediation.audit.verify import ChainState, verify
-from tests.support.change_runs import Registry
+from tests.support.change_runs import Registry, follow_up
 from tests.support.syslogs import PlayedSyslog
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -26,7 +25,7 @@ def test_a_deletion_and_its_undo(registry: Registry, tmp_path: Path) -> None:
         assert len(sent) == len(registry.events()) == 2
         assert f"audit head {verify(registry.log).head} of {registry.log}" in sent[-1]
         assert not any("broken" in line for line in sent)
-        (undo,) = re.findall(r"Undo: (etcdfix restore .*)", ran.out)
+        undo = follow_up(ran.out, "Undo")
         assert registry.run(*shlex.split(undo)[1:], "--yes").code == 0
         assert syslog.heads()[-1] == str(verify(registry.log).head)
     assert registry.stored(key) is not None

@@ -40,7 +40,7 @@ def test_deleted_and_put_back(registry: Registry) -> None:
     assert document["backups"] == [str(kept.path)]
     assert document["value_sha256s"] == [kept.content.value_sha256]
     assert document["audit_log"] == str(registry.log)
-    assert [step["what"] for step in document["follow_ups"]] == ["Undo"]
+    assert [step["what"] for step in document["follow_ups"]] == ["Undo", "See what is left"]
     assert str(kept.path) in document["follow_ups"][0]["command"]
     assert "Verdict" in ran.err  # the preview
     document = told(registry.restore(str(kept.path), "-o", "json"))
@@ -107,7 +107,7 @@ def test_a_refusal_that_names_a_path_that_is_not_text(registry: Registry) -> Non
     assert (ran.code, document["result"]) == (2, "failed")
 
 
-@pytest.mark.parametrize("name", ["outcome_report", "document_text"])
+@pytest.mark.parametrize("name", ["outcome_report", "show_change"])
 def test_what_was_done_is_told_whatever_happens(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

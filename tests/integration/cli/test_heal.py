@@ -128,7 +128,7 @@ def test_the_uid_is_said_by_what_is_still_kept(ended: LostKeyCluster, kept_in: s
     ended.p1.lose_cache("secrets")
     shown = ended.heal("one", "--dry-run", yes=False)
     assert (shown.code, ended.patches()) == (0, []), shown
-    assert f"the uid is as {origin} says" in shown.err
+    assert f" as {origin} says" in shown.err
     (one,) = ended.told("one")["objects"]
     assert (one["result"], one["uid"], one["uid_from"]) == ("healed", uid, origin)
     assert [patch["metadata"]["uid"] for patch in ended.patches()] == [uid]

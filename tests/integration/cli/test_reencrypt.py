@@ -69,9 +69,9 @@ def test_rewritten_under_the_key_of_today(registry: Registry, key: bytes, candid
     # Today's configuration reads it now, and says what the old one said.
     assert registry.run("scan", key.decode(), *registry.common(places=False, reason=None)).code == 0
     for words in (
-        "Today        decrypt-failure, key-name-missing",
-        "Candidate    opens it with aescbc/v1/key2: a readable Secret",
-        "Written with aescbc/v1/key1",
+        "Now  decrypt-failure, key-name-missing",
+        "Candidate  opens it with aescbc/v1/key2: a readable Secret",
+        "Written with  aescbc/v1/key1",
         "/secrets/shop/good-0 is stored under it",
         f"kube-system uid {UID}, at {registry.endpoints}",
         "the etcd credentials are the only gate",
@@ -111,7 +111,7 @@ def test_lease_is_kept(registry: Registry, candidate: Path) -> None:
     _server_writes(registry)
     ran = registry.reencrypt(key, candidate)
     assert ran.code == 0, ran.err
-    assert f"Lease        {lease}, kept" in ran.err
+    assert f"Lease  {lease}, kept" in ran.err
     assert f"{registry.lease(key):x}" == lease
 
 
@@ -427,7 +427,7 @@ def test_authorization(registry: Registry, key: bytes, candidate: Path, api: Kub
     api.denied = set()
     ran = registry.reencrypt(key, candidate, "--kubeconfig", kubeconfig)
     assert ran.code == 0, ran.err
-    assert f"Allowed by   {api.url}, for alice@example.org" in ran.err
+    assert f"Allowed by  {api.url}, for alice@example.org" in ran.err
 
 
 def test_a_server_that_reads_it(registry: Registry, key: bytes, candidate: Path, api: KubernetesAPI) -> None:
@@ -445,7 +445,7 @@ def test_a_server_that_reads_it(registry: Registry, key: bytes, candidate: Path,
     backup = str(registry.kept()[0].path)
     ran = registry.restore(backup, "--replace-mod-revision", str(registry.mod_revision(key)), *asked)
     assert ran.code == 0, ran.err
-    assert f"API server   {api.url} reads it" in ran.err
+    assert f"API server  {api.url} reads it" in ran.err
     assert registry.stored(key) == OLD
 
 

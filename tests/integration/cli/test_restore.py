@@ -15,7 +15,7 @@ from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.backup.file import encode_content, encode_document
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import BROKEN, UID, Ran, Registry, holds, typing
+from tests.support.change_runs import BROKEN, UID, Ran, Registry, follow_up, holds, typing
 from tests.support.etcd_proxy import NO_LEADER, EtcdProxy
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.lossy_etcd import TXN
@@ -49,7 +49,7 @@ def _printed(registry: Registry) -> str:
     """Delete the broken Secret; return the digest that was printed for whoever writes it down."""
     ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 0, ran.err
-    (digest,) = re.findall("^Its value: (sha256:[0-9a-f]{64})$", ran.out, re.MULTILINE)
+    (digest,) = re.findall("^Its value  (sha256:[0-9a-f]{64})$", ran.out, re.MULTILINE)
     assert digest == f"sha256:{hashlib.sha256(BROKEN).hexdigest()}"
     return str(digest)
 
@@ -258,18 +258,18 @@ def test_undo_needs_no_configuration(registry: Registry) -> None:
     assert registry.stored(key) == BROKEN
     assert registry.etcd.revision() == before + 1
     for words in (
-        f"From         backup {backup.path}",
+        f"From  backup {backup.path}",
         "a true undo: this audit log lists these bytes at this key",
-        f"Value        28 bytes, was at mod_revision {backup.content.mod_revision}",
-        "Examined     undetermined",
-        "There now    nothing",
+        f"Value  28 bytes, was at mod_revision {backup.content.mod_revision}",
+        "Examined  undetermined",
+        "There now  nothing",
         f"kube-system uid {UID}, at {registry.endpoints}",
         "the etcd credentials are the only gate",
         "do not come back with their owner",
     ):
         assert words in ran.err, words
     assert f"RESTORED {key.decode()} at revision {before + 1}." in ran.out
-    assert "Undo:" not in ran.out
+    assert "Undo" not in ran.out
     intent, outcome = registry.events()[2:]
     assert (intent.verb, outcome.annotations.outcome) == ("restore", "restored")
     assert intent.annotations.backups == ""
@@ -318,7 +318,7 @@ def test_replacing_what_is_broken_keeps_it_first(registry: Registry) -> None:
     registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
     ran = registry.restore(str(backup.path), "--replace-mod-revision", str(there), "--accept", "unknown-uid")
     assert ran.code == 0, ran.err
-    assert f"There now    28 bytes at mod_revision {there}, decrypt-failure, value-truncated" in ran.err
+    assert f"There now  28 bytes at mod_revision {there}, decrypt-failure, value-truncated" in ran.err
     assert registry.stored(key) == BROKEN
     second = registry.kept()[-1]
     assert (second.content.purpose, second.content.stored.value) == ("restore", other)
@@ -397,7 +397,7 @@ def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI
     api.reads = False
     ran = registry.restore(str(backup.path), "--kubeconfig", kubeconfig)
     assert ran.code == 0, ran.err
-    assert f"Allowed by   {api.url}, for alice@example.org" in ran.err
+    assert f"Allowed by  {api.url}, for alice@example.org" in ran.err
     assert registry.events()[-2].annotations.authorization == "allowed"
 
 
@@ -428,7 +428,7 @@ def test_backup_of_another_log_is_a_source_like_any_other(registry: Registry) ->
     ran = registry.restore(str(taken), "--accept", "unlisted-source")
     assert ran.code == 0, ran.err
     assert "NOT a backup that this audit log knows, as accepted" in ran.err
-    assert "Object       v1 Secret shop/found" in ran.err
+    assert "Object  v1 Secret shop/found" in ran.err
     assert registry.stored(key) == aescbc(secret("found"), KEY_2, "key2")
     assert registry.events()[0].annotations.accepted == '["--accept unlisted-source"]'
     assert not holds(taken.read_bytes())
@@ -504,7 +504,7 @@ def test_lease_is_kept(registry: Registry) -> None:
     backup = registry.deleted("shop/leased")
     ran = registry.restore(str(backup.path))
     assert ran.code == 0, ran.err
-    assert f"Lease        {lease} is attached again" in ran.err
+    assert f"Lease  {lease} is attached again" in ran.err
     assert f"{registry.lease(key):x}" == lease
 
 
@@ -520,7 +520,7 @@ def test_lease_that_expired(registry: Registry) -> None:
     )
     ran = registry.restore(str(backup.path), "--accept", "expired-lease")
     assert ran.code == 0, ran.err
-    assert "Lease        is left out, as accepted" in ran.err
+    assert "Lease  is left out, as accepted" in ran.err
     assert registry.lease(key) == 0
     assert registry.events()[-2].annotations.accepted == '["--accept expired-lease"]'
 
@@ -545,8 +545,8 @@ def test_from_snapshot(registry: Registry, saved: Path) -> None:
     registry.refused(ran, f"the snapshot {saved} is no backup", hint="--accept unlisted-source")
     ran = registry.restore(*given, "--accept", "unlisted-source")
     assert ran.code == 0, ran.err
-    assert f"From         snapshot {saved}" in ran.err
-    assert "Object       v1 Secret shop/good-0" in ran.err
+    assert f"From  snapshot {saved}" in ran.err
+    assert "Object  v1 Secret shop/good-0" in ran.err
     assert registry.stored(key.encode()) == aescbc(secret("good-0"))
 
 
@@ -569,7 +569,7 @@ def test_from_snapshot_as_it_was_then(registry: Registry) -> None:
     )
     ran = registry.restore(*given, "--from-revision", str(then))
     assert ran.code == 0, ran.err
-    assert f"From         snapshot {path} at revision {then}" in ran.err
+    assert f"From  snapshot {path} at revision {then}" in ran.err
     assert registry.stored(key) == aescbc(secret("good-0"))
 
 
@@ -637,7 +637,7 @@ def test_from_revision(registry: Registry) -> None:
     registry.etcd.delete(key)
     ran = registry.restore("--from-revision", str(then), key.decode())
     assert ran.code == 0, ran.err
-    assert f"From         revision {then}" in ran.err
+    assert f"From  revision {then}" in ran.err
     assert "an earlier value of the same object, as this etcd keeps it" in ran.err
     assert registry.stored(key) == aescbc(secret("good-0"))
     assert not registry.events()[0].annotations.accepted
@@ -779,7 +779,7 @@ def test_from_revision_with_a_protected_kind(registry: Registry) -> None:
 def test_a_look_after_an_undo_names_a_configuration(registry: Registry) -> None:
     backup = registry.deleted()
     ran = registry.restore(str(backup.path), configured=False)
-    (again,) = re.findall("^Look again: (.*)$", ran.out, re.MULTILINE)
+    again = follow_up(ran.out, "Look again")
     assert "--encryption-config FILE" in again
     assert f"--etcd-prefix {registry.prefix}" in again
     registry.deleted()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import ACKNOWLEDGED, BROKEN, UID, Registry, candidate_config
+from tests.support.change_runs import ACKNOWLEDGED, BROKEN, UID, Registry, candidate_config, follow_up
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
 from tests.support.syslogs import PlayedSyslog
@@ -91,7 +90,7 @@ def undone(registry: Registry, prepared: Prepared, *more: str) -> list[str]:
     ran = registry.run(*command, *registry.common(), *more, "--yes")
     assert ran.code == 0, ran.err
     assert stored(registry, key) != before
-    (line,) = re.findall("^Undo: etcdfix (.*)$", ran.out, re.MULTILINE)
+    line = follow_up(ran.out, "Undo").removeprefix("etcdfix ")
     words = shlex.split(line)
     ran = registry.run(*words, "--yes")
     assert ran.code == 0, (words, ran.err)
@@ -115,7 +114,7 @@ def test_a_place_that_is_named_once_more(registry: Registry) -> None:
     """Somebody adds to the printed command what he always adds."""
     key, command = restore(registry)
     ran = registry.run(*command, *registry.common(), "--yes")
-    (line,) = re.findall("^Undo: etcdfix (.*)$", ran.out, re.MULTILINE)
+    line = follow_up(ran.out, "Undo").removeprefix("etcdfix ")
     places = ("--backup-dir", str(registry.backups), "--audit-log", str(registry.log))
     ran = registry.run(*shlex.split(line), *places, "--yes")
     assert ran.code == 0, ran.err

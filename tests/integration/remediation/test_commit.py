@@ -189,8 +189,8 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert ran.code == 3
     assert f"ANOMALY: {key.decode()}: " in ran.out
     assert "what was there was kept as a second backup" in ran.out
-    assert ran.out.count("\nBackup: ") == 2
-    assert f"\nIts value: {digest(BROKEN)}\nIts value: {digest(OTHER)}\nAudit log: " in ran.out
+    assert ran.out.count("\nBackup  ") == 2
+    assert f"\nIts value  {digest(BROKEN)}\nIts value  {digest(OTHER)}\nAudit log  " in ran.out
     assert "Settle it" not in ran.out
     first, second = sorted(registry.kept(), key=lambda backup: backup.content.purpose, reverse=True)
     assert (first.content.purpose, first.content.stored.value) == ("delete", BROKEN)
@@ -492,8 +492,8 @@ def test_outcome_that_cannot_be_recorded(registry: Registry, monkeypatch: pytest
     assert ran.code == 3
     assert f"DELETED {key.decode()}" in ran.out
     assert "the outcome could not be recorded: no space" in ran.out
-    assert "Settle it when etcd answers again: etcdfix audit reconcile" in ran.out
-    assert ", head " not in ran.out
+    assert "Settle it when etcd answers again\n  etcdfix audit reconcile" in ran.out
+    assert "\nHead  " not in ran.out
     assert verify(registry.log).open_intents.keys() == {1}
 
 
@@ -669,10 +669,7 @@ def test_rehearsal_foresees_what_would_be_settled(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"), "--dry-run")
     assert ran.code == 0, ran.err
-    assert (
-        "Note: the open intent 1 would be settled first: not-applied, the key stands at mod_revision"
-        in ran.out
-    )
+    assert "the open intent 1 would be settled first: not-applied, the key stands at mod_revision" in ran.out
     assert verify(registry.log).open_intents.keys() == {1}
     ran = registry.delete(registry.key("shop/broken"))
     assert "the open intent 1 was settled: not-applied" in ran.out

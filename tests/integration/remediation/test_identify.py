@@ -32,7 +32,7 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import entry, own_directory, subject
-from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Ran, Registry
+from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Ran, Registry, follow_up
 from tests.support.kubernetes_api import KUBE_SYSTEM, Answer, KubernetesAPI, object_answer, status_answer
 from tests.support.objects import IDENTITY, KEY_1, KUBE_SYSTEM_UID, aescbc, namespace_object, provider, secret
 
@@ -236,7 +236,7 @@ def test_a_deletion_needs_no_flag_and_says_what_it_rests_on(registry: Registry) 
     unreadable(registry)
     ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 0, ran.err
-    assert "Cluster      kube-system cannot be read; it was created at revision" in ran.err
+    assert "Cluster  kube-system cannot be read; it was created at revision" in ran.err
     assert "(accepted)" not in ran.err
     assert annotated(registry).known_by is KnownBy.CREATE_REVISION
     (backup,) = registry.kept()
@@ -336,8 +336,8 @@ def test_the_main_etcd_names_the_cluster(registry: Registry, events: EtcdServer)
     assert f"kube-system uid {KUBE_SYSTEM_UID} (main etcd at {registry.endpoints})" in ran.err
     assert f"--main-endpoints {registry.endpoints}" in ran.out  # the undo works as pasted
     assert annotated(registry).main_endpoints == (registry.endpoints,)
-    undo = next(line for line in ran.out.splitlines() if line.startswith("Undo: "))
-    words = undo.removeprefix("Undo: etcdfix ").replace("REASON", "undo").split()
+    undo = follow_up(ran.out, "Undo")
+    words = undo.removeprefix("etcdfix ").replace("REASON", "undo").split()
     ran = registry.run(*words, "--yes", "--backup-dir", str(registry.backups))
     assert ran.code == 0, ran.err
 

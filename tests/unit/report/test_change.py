@@ -29,8 +29,7 @@ def told(verb: Verb, result: Result | None, *, recorded: bool = True, **fields: 
     """Return the report of a change."""
     head = Link(2, "ab" * 32) if recorded else None
     outcome = ChangeOutcome(result=result, detail="seen", revision=9, audit_log=LOG, head=head, **fields)
-    afterwards = ["It comes back."] if verb is Verb.DELETE and result is Result.DELETED else []
-    return outcome_report(verb, KEY, outcome, RUN, exit_code=0, afterwards=afterwards)
+    return outcome_report(verb, KEY, outcome, RUN, exit_code=0)
 
 
 def commands(report: ChangeReport) -> dict[str, str]:

@@ -240,7 +240,7 @@ def test_other_alarm(registry: Registry, alarmed: Callable[..., None], kind: int
     alarmed(kind)
     ran = registry.delete(registry.key("shop/broken"), "--dry-run")
     assert ran.code == 0, ran.err
-    assert f"Warning      member b0b {words}\n" in ran.err
+    assert f"Warning  member b0b {words}\n" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -472,7 +472,7 @@ def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path
             hint="--accept cluster-breaking",
         )
         ran = registry.delete(key.encode(), "--dry-run", "--accept", "cluster-breaking")
-        assert (ran.code, "RISK CLUSTER-BREAKING: " in ran.err) == (0, True)
+        assert (ran.code, "Risk  cluster-breaking: " in ran.err) == (0, True)
         ran = registry.delete(registry.key("shop/broken"), "--dry-run")
         assert (ran.code, "and 95 more references" in ran.err) == (0, True)
         plugin.stop()

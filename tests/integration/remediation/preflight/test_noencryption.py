@@ -16,7 +16,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.noencryption import check_no_encryption, looks_enveloped
 from etcdfix.testing.servers import EtcdServer
-from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry
+from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry, follow_up
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import aescbc, config_map, namespace_object, secret
 
@@ -59,14 +59,14 @@ def delete(registry: Registry, *arguments: str, name: str = "shop/damaged") -> R
 def test_a_deletion_says_and_records_it(plain: Registry) -> None:
     ran = delete(plain)
     assert ran.code == 0, ran.err
-    assert "Encryption   none at rest, as you say (--no-encryption)" in ran.err
+    assert "Encryption  none at rest, as you say (--no-encryption)" in ran.err
     grounds = msgspec.json.decode(plain.events()[-1].annotations.grounds)
     assert (grounds["no_encryption"], grounds["configuration_sha256"]) == (True, None)
     (backup,) = plain.kept()
     assert backup.content.grounds is not None
     assert backup.content.grounds.no_encryption
-    undo = next(line for line in ran.out.splitlines() if line.startswith("Undo: "))
-    words = shlex.split(undo.removeprefix("Undo: etcdfix "))
+    undo = follow_up(ran.out, "Undo")
+    words = shlex.split(undo.removeprefix("etcdfix "))
     back = plain.run(*words, "--yes", "--backup-dir", str(plain.backups))
     assert back.code == 0, back.err
     assert plain.stored(plain.key("shop/damaged", "configmaps")) == DAMAGED

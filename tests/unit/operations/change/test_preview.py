@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import msgspec
+import pytest
 
 from etcdfix.apiserver.authorization import Authorization
 from etcdfix.apiserver.objects import Answer
@@ -13,7 +15,9 @@ from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
 from etcdfix.maybe_newer import SimilarCounts
 from etcdfix.model import ClusterIdentity, Outcome
 from etcdfix.operations.change.preview import WARNINGS, deletion_preview
-from etcdfix.operations.change.report import after_deletion
+from etcdfix.operations.change.report import outcome_report
+from etcdfix.remediation.audit.record import Link, Result, Verb
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.remediation.preflight.members import KeyReading, LeaseState
@@ -143,12 +147,22 @@ def test_what_is_not_proven_says_so() -> None:
     assert "NOT PROVEN (kms-key-unknown)" in _text(_checked(found))
 
 
-def test_what_comes_back_by_itself_is_said_only_where_nothing_else_fails() -> None:
-    found = examination(KEY)
-    alone = " ".join(after_deletion(_checked(found)))
-    assert "LIST works again at once" in alone
-    alike = msgspec.structs.replace(_checked(found).alike, unread={"secrets": 2, "pods": 1})
-    others = " ".join(after_deletion(_checked(found, alike=alike)))
-    assert "2 other values of secrets" in others
-    assert "pods (1)" in others
-    assert "works again at once" not in others
+@pytest.mark.parametrize("unread", [{}, {"secrets": 2, "pods": 1}])
+def test_what_comes_back_by_itself_is_said_only_where_nothing_else_fails(unread: dict[str, int]) -> None:
+    checked = _checked()
+    checked = _checked(alike=msgspec.structs.replace(checked.alike, unread=unread))
+    outcome = ChangeOutcome(
+        result=Result.DELETED,
+        detail="",
+        revision=9,
+        backups=("/b",),
+        audit_log=Path("/log"),
+        head=Link(2, "ab"),
+    )
+    report = outcome_report(Verb.DELETE, KEY, outcome, AGAIN, exit_code=0, deleted=checked)
+    told = " ".join(report.afterwards)
+    assert ("LIST works again at once" in told) is (not unread)
+    assert ("2 other values of secrets" in told) is bool(unread)
+    assert ("pods (1)" in told) is bool(unread)
+    assert [one.what for one in report.follow_ups] == ["Undo", "See what is left"]
+    assert len([*text_lines(report.document(), AGAIN, 100)]) <= 30

@@ -12,8 +12,6 @@ import msgspec
 from etcdfix.graph.deletion_model import DeletionForecast
 from etcdfix.graph.model import (
     Action,
-    Assessment,
-    Collection,
     Decision,
     LostFinalizer,
     ObjectRef,
@@ -168,19 +166,7 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
         )
 
 
-def loss_document(found: Assessment) -> Document:
-    """Return what the loss of an object means, before it is deleted."""
-    return Document(
-        status=Status(State.FINDINGS, _graded(found, "losing")),
-        sections=[
-            _reasons(found.reasons),
-            *_depends(found.collection, found.users, found.finalizers),
-            Prose(title="What is special about it", paragraphs=found.consequences, wide=True),
-        ],
-    )
-
-
-def _graded(found: ImpactReport | Assessment, losing: str) -> str:
+def _graded(found: ImpactReport, losing: str) -> str:
     """Return the grade in words: what was not seen can only make it worse."""
     worse = " OR WORSE" if found.may_be_worse and found.risk is not Risk.CLUSTER_BREAKING else ""
     return f"RISK {found.risk.upper()}{worse}: {losing} {found.object}"
@@ -222,7 +208,7 @@ def _facts(report: ImpactReport) -> list[tuple[str, str]]:
 
 
 def _depends(
-    goes: Dependents | Collection, users: Sequence[User], finalizers: Sequence[LostFinalizer]
+    goes: Dependents, users: Sequence[User], finalizers: Sequence[LostFinalizer]
 ) -> Iterator[Section]:
     """Yield what goes with an object, who uses it, and what its finalizers would have done."""
     for title, tree in (("dependent", goes.tree), ("the collector catches up with", goes.caught_up)):

@@ -12,9 +12,8 @@ import msgspec
 
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.opened import open_all
-from etcdfix.cli.options import Decorator, option_group, what_to_read
+from etcdfix.cli.options import what_to_read
 from etcdfix.cli.output import say, say_incomplete, say_next
-from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import ReportPlace
 from etcdfix.errors import EndedEarly
@@ -29,23 +28,6 @@ if TYPE_CHECKING:
     from etcdfix.sources.base import Source
 
 T = TypeVar("T")
-
-
-def output_options(formats: Sequence[str], *, help_text: str = "Form of the report.") -> Decorator:
-    """Return a decorator that adds ``-o``, ``--output-file`` and ``--max-rows``."""
-    return option_group(
-        form_option(formats, help_text=help_text),
-        output_file_option(),
-        click.option(
-            "--max-rows",
-            type=click.IntRange(min=1),
-            default=100,
-            show_default=True,
-            metavar="N",
-            envvar="ETCDFIX_MAX_ROWS",
-            help="Rows of each list in the table; counts are never capped.",
-        ),
-    )
 
 
 class OpenedCluster(NamedTuple):

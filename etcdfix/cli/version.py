@@ -12,18 +12,18 @@ from etcdfix import __version__
 from etcdfix.cli.command import Command
 from etcdfix.cli.output import require_output
 from etcdfix.inputs.releases import FIRST_MINOR, LAST_MINOR
-from etcdfix.report.formats.text import aligned
 from etcdfix.report.model import API_VERSION
 
 DEPENDENCIES: Final = (
     "cbor2", "click", "cryptography", "google-crc32c", "grpcio", "jinja2", "msgspec", "protobuf", "PyNaCl", "PyYAML",
+    "tabulate",
 )  # fmt: skip
 """Packages that the tool cannot do without."""
 
 
 @click.command("version", cls=Command)
 def command() -> int:
-    """Say which version this is, what it runs on, and which releases of Kubernetes and reports it knows."""
+    """Print the version, what it runs on, and which releases of Kubernetes and reports it knows."""
     require_output()
     rows = [
         ("etcdfix", __version__),
@@ -32,8 +32,9 @@ def command() -> int:
         ("reports", f"writes and reads {API_VERSION}"),
         *((name, _installed(name)) for name in DEPENDENCIES),
     ]
-    for line in aligned(rows):
-        click.echo(line)
+    widest = max(len(name) for name, _ in rows)
+    for name, what in rows:
+        click.echo(f"{name:<{widest}}  {what}")
     return 0
 
 

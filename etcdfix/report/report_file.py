@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -37,6 +37,8 @@ from etcdfix.report.model import (
 )
 from etcdfix.temporary import temporary_directory
 from etcdfix.text.safetext import safe_text
+
+T = TypeVar("T")
 
 _MOST_REASONS: Final = 10
 _LISTS: Final = frozenset({b"findings", b"statuses"})
@@ -193,26 +195,36 @@ class NoReport(ConfigurationError):
 
 
 @contextmanager
-def open_report(path: Path, option: str = "") -> Iterator[ReportFile]:
-    """Yield a report, of which only the start was read yet; it is a copy that nobody else can change.
+def reading(path: Path, name: str, make: Callable[[Readable], T]) -> Iterator[T]:
+    """Yield what is made of a saved file; it is a copy that nobody else can change.
 
     Args:
-        path: Its file, or ``-`` for standard input.
-        option: That named it.
+        path: The file, or ``-`` for standard input.
+        name: What an error calls it.
+        make: Takes all of it.
 
     Raises:
         NoReport: It cannot be read, or what is read of it is not as it has to be.
     """
-    name = f"{option} {path}".lstrip()
     with ExitStack() as stack:
         try:
-            report = ReportFile(stack.enter_context(mapped_input(path, most_bytes=MAX_REPORT_BYTES)))
+            made = make(stack.enter_context(mapped_input(path, most_bytes=MAX_REPORT_BYTES)))
         except (OSError, *SPOILED) as exc:
             raise NoReport(name, exc) from exc
         try:
-            yield report
+            yield made
         except SPOILED as exc:
             raise NoReport(name, exc) from exc
+
+
+def open_report(path: Path, option: str = "") -> AbstractContextManager[ReportFile]:
+    """Open a report of a scan, see :func:`reading`.
+
+    Args:
+        path: Its file, or ``-`` for standard input.
+        option: That named it.
+    """
+    return reading(path, f"{option} {path}".lstrip(), ReportFile)
 
 
 def contradictions(found: Mapping[str, int], summary: Summary) -> Iterator[str]:

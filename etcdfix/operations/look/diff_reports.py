@@ -10,6 +10,9 @@ import base64
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -220,49 +223,44 @@ class _Comparison:
         )
 
     def _compare(self) -> None:
-        earlier, later = self._earlier.rows(), self._later.rows()
-        before, after = next(earlier, None), next(later, None)
-        while before is not None or after is not None:
-            if after is None or (before is not None and before[0] < after[0]):
-                assert before is not None  # one of them is there
-                self._is_gone(*before)
-                before = next(earlier, None)
-            elif before is None or after[0] < before[0]:
-                self._is_new(*after)
-                after = next(later, None)
-            else:
-                self._is_in_both(before[0], before[1], after[1])
-                before, after = next(earlier, None), next(later, None)
+        earlier = ((key, False, row) for key, row in self._earlier.rows())
+        later = ((key, True, row) for key, row in self._later.rows())
+        both = merge(earlier, later, key=itemgetter(0, 1))
+        for key, rows in groupby(both, key=itemgetter(0)):
+            found = {is_later: row for _key, is_later, row in rows}
+            self._take(key, found.get(False), found.get(True))
 
-    def _is_new(self, key: bytes, row: _Row) -> None:
-        self._counts.new += 1
-        self._cause(row).new += 1
-        self._new.add(turn_of(key), _difference(row, None, _said(row)))
-
-    def _is_gone(self, key: bytes, row: _Row) -> None:
-        self._counts.gone += 1
-        self._cause(row).gone += 1
-        self._gone.add(turn_of(key), _difference(row, _said(row), None))
-
-    def _is_in_both(self, key: bytes, before: _Row, after: _Row) -> None:
-        changed = [
-            name
-            for name, there, here in (
-                ("outcome", before.outcome, after.outcome),
-                ("cause", before.cause, after.cause),
-                ("value", before.value_sha256, after.value_sha256),
-            )
-            if there != here
-        ]
-        if not changed:
-            self._counts.same += 1
-            return
-        self._counts.changed += 1
-        if changed != ["value"]:
-            self._cause(before).went += 1
-            self._cause(after).came += 1
-        row = _difference(after, _said(before), _said(after), changed)
-        self._changed.add(turn_of(key), row)
+    def _take(self, key: bytes, before: _Row | None, after: _Row | None) -> None:
+        """Compare what both reports say of one key; None where one says nothing."""
+        changed: list[str] = []
+        if before is not None and after is not None:
+            fields = {"outcome": "outcome", "cause": "cause", "value_sha256": "value"}
+            changed = [
+                word for field, word in fields.items() if getattr(before, field) != getattr(after, field)
+            ]
+            if not changed:
+                self._counts.same += 1
+                return
+            self._counts.changed += 1
+            if changed != ["value"]:
+                self._cause(before).went += 1
+                self._cause(after).came += 1
+            rows = self._changed
+        elif after is not None:
+            self._counts.new += 1
+            self._cause(after).new += 1
+            rows = self._new
+        else:
+            assert before is not None  # one of them is there
+            self._counts.gone += 1
+            self._cause(before).gone += 1
+            rows = self._gone
+        names = ("key", "key_base64", "group", "resource", "namespace", "name")
+        fields_of_key = {name: getattr(after or before, name) for name in names}
+        rows.add(
+            turn_of(key),
+            FindingDifference(**fields_of_key, earlier=_said(before), later=_said(after), changed=changed),
+        )
 
     def _cause(self, row: _Row) -> CauseDifference:
         place = (row.outcome, row.cause or "")
@@ -271,23 +269,9 @@ class _Comparison:
         return self._causes.setdefault(place, CauseDifference(*place))
 
 
-def _said(row: _Row) -> DiffedFinding:
+def _said(row: _Row | None) -> DiffedFinding | None:
+    if row is None:
+        return None
     return DiffedFinding(
         row.outcome, row.cause, row.severity, row.mod_revision, row.value_sha256, row.message
-    )
-
-
-def _difference(
-    row: _Row, earlier: DiffedFinding | None, later: DiffedFinding | None, changed: list[str] | None = None
-) -> FindingDifference:
-    return FindingDifference(
-        key=row.key,
-        key_base64=row.key_base64,
-        group=row.group,
-        resource=row.resource,
-        namespace=row.namespace,
-        name=row.name,
-        earlier=earlier,
-        later=later,
-        changed=changed or [],
     )

@@ -29,4 +29,4 @@ def test_what_it_says(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 
 def test_all_dependencies_are_named() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    assert tuple(re.split("[<>=]", one)[0] for one in project["dependencies"]) == version.DEPENDENCIES
+    assert tuple(re.split(r"[\[<>=]", one)[0] for one in project["dependencies"]) == version.DEPENDENCIES

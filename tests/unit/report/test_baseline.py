@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.report.baseline import Baseline, load_baseline
 from etcdfix.report.finding import finding_from
@@ -69,16 +67,6 @@ def test_a_better_name_for_what_is_wrong_with_the_same_bytes_is_nothing_new(base
         assert baseline.knows(examination("/registry/secrets/shop/a", cause=cause))
 
 
-def test_the_same_document_on_one_line(tmp_path: Path) -> None:
-    path = report(tmp_path, "json", KNOWN)
-    path.write_text(json.dumps(json.loads(path.read_bytes())))
-    assert load_baseline(path).knows(KNOWN[0])
-
-
-def test_a_report_without_findings_knows_nothing(tmp_path: Path) -> None:
-    assert not load_baseline(report(tmp_path, "json", [])).knows(KNOWN[0])
-
-
 def test_a_cut_jsonl_report_still_knows_its_whole_lines(tmp_path: Path) -> None:
     path = report(tmp_path, "jsonl", KNOWN)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -86,53 +74,6 @@ def test_a_cut_jsonl_report_still_knows_its_whole_lines(tmp_path: Path) -> None:
     baseline = load_baseline(path)
     assert baseline.knows(KNOWN[1])
     assert not baseline.knows(KNOWN[2])
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\n\n",
-        b"not json",
-        b"{}",
-        b"[]",
-        b'{"kind": "List", "findings": []}',
-        START + b'[{"outcome": "readable"}]}',
-        START + b'[{"key": "/a", "outcome": "x", "key_base64": "?"}]}',
-        START + b'[{"key": "/a", "outcome": "x", "key_base64": "\xc3\xa9"}]}',
-        b'{"apiVersion": "etcdfix/v1", "kind":"ScanHeader"}\n{"kind":"Finding","key":"/a"',
-        b"apiVersion: etcdfix/v1\nkind: ScanReport\n",
-        b"\xff\xff",
-    ],
-)
-def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "other"
-    path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match="cannot be used as a report") as caught:
-        load_baseline(path)
-    assert "-o json" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        (b'{"apiVersion": "etcdfix/v9", "kind": "ScanReport", "findings": []}', "etcdfix/v9"),
-        (b'{"apiVersion": "etcdfix/v9", "kind":"ScanHeader"}\n', "etcdfix/v9"),
-        (b'{"kind": "ScanReport", "findings": []}', "missing"),
-    ],
-)
-def test_another_version_is_refused_by_its_name(tmp_path: Path, content: bytes, found: str) -> None:
-    path = tmp_path / "other"
-    path.write_bytes(content)
-    said = f"its apiVersion is {found}, and this etcdfix reads only etcdfix/v1"
-    with pytest.raises(ConfigurationError, match=said) as caught:
-        load_baseline(path)
-    assert "-o json" in caught.value.hint
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="No such file"):
-        load_baseline(tmp_path / "nowhere.json")
 
 
 @pytest.mark.parametrize("kind", ["json", "jsonl"])

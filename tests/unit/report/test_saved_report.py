@@ -3,7 +3,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
@@ -76,81 +75,6 @@ def test_a_report_in_lines_that_was_cut_is_read_and_said(files: tuple[Path, Path
     assert report.problems == ("the report is cut: its last line is missing",)
     path.write_bytes(b"".join(lines[:2]) + lines[2][:100])
     assert load_report(path).problems == report.problems
-
-
-def test_only_the_last_line_may_be_torn(files: tuple[Path, Path]) -> None:
-    path = files[1]
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([lines[0], lines[1][:100] + b"\n", *lines[2:]]))
-    with pytest.raises(ConfigurationError, match="cannot be used as a report"):
-        load_report(path)
-
-
-def test_a_finding_without_what_is_needed_is_no_finding(files: tuple[Path, Path]) -> None:
-    path = files[1]
-    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0] + b'{"kind":"Finding","key":"/a"}')
-    with pytest.raises(ConfigurationError, match="missing required field"):
-        load_report(path)
-
-
-def test_one_document_that_was_cut_is_refused(files: tuple[Path, Path]) -> None:
-    path = files[0]
-    path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(ConfigurationError, match="cannot be used as a report"):
-        load_report(path)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{}",
-        b"not json",
-        b"\xff\xff",
-        b"[" * 100_000,
-        json.dumps(SMALLEST | {"kind": "Status"}).encode(),
-    ],
-)
-def test_what_is_no_report_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "report.json"
-    path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match="cannot be used as a report") as caught:
-        load_report(path)
-    assert "etcdfix scan -o json" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    "nested", [b"[" * 200_000 + b"]" * 200_000, b'{"a":' * 200_000 + b"1" + b"}" * 200_000]
-)
-def test_a_field_of_no_use_that_is_nested_too_deeply(files: tuple[Path, Path], nested: bytes) -> None:
-    for path in files:
-        lines = path.read_bytes().strip().splitlines()
-        lines[-1] = lines[-1].removesuffix(b"}") + b',"future":' + nested + b"}"
-        path.write_bytes(b"\n".join(lines))
-        with pytest.raises(ConfigurationError, match="cannot be used as a report: it is nested too deeply"):
-            load_report(path)
-
-
-@pytest.mark.parametrize("which", [0, 1], ids=["json", "jsonl"])
-@pytest.mark.parametrize(
-    ("there", "said"),
-    [(b'"apiVersion":"etcdfix/v9"', "etcdfix/v9"), (b'"was":"etcdfix/v1"', "missing")],
-)
-def test_another_version_is_refused_before_its_fields_are_looked_at(
-    files: tuple[Path, Path], which: int, there: bytes, said: str
-) -> None:
-    path = files[which]
-    raw = re.sub(rb'"apiVersion": ?"etcdfix/v1"', there, path.read_bytes())
-    path.write_bytes(raw.replace(b'"generated_at"', b'"made_at"'))
-    with pytest.raises(
-        ConfigurationError, match=f"its apiVersion is {said}, and this etcdfix reads only etcdfix/v1"
-    ):
-        load_report(path)
-
-
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="No such file"):
-        load_report(tmp_path / "nowhere.json")
 
 
 def test_more_than_can_be_taken_is_refused(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,12 +108,6 @@ def test_many_differences_are_counted(diff: Diff, tmp_path: Path) -> None:
     assert "and 138 more keys: -o wide lists them" in out
 
 
-def test_nothing_new(diff: Diff, two: tuple[Path, Path]) -> None:
-    code, out, err = diff(two[0], two[0])
-    assert (code, err) == (0, "")
-    assert out.startswith("Nothing new: 0 changed, 0 gone, 4 the same")
-
-
 @pytest.mark.parametrize("side", [0, 1])
 def test_an_incomplete_one_wins(diff: Diff, two: tuple[Path, Path], tmp_path: Path, side: int) -> None:
     paths = list(two)
@@ -257,13 +251,6 @@ def test_text_of_a_stranger_does_nothing_to_a_terminal(
         _code, out, err = diff(two[0], other, "-o", form)
         assert "\x1b" not in out + err
         assert "\u202e" not in out + err
-
-
-def test_the_second_one_is_the_later_one(diff: Diff, tmp_path: Path) -> None:
-    newer = write(tmp_path / "newer", [], head={"generated_at": "2026-01-03T00:00:00Z"})
-    older = write(tmp_path / "older", [], head={"generated_at": "2026-01-02T00:00:00Z"})
-    assert "older than the first" in diff(newer, older)[2]
-    assert diff(older, newer)[2] == ""
 
 
 def test_memory_is_flat(tmp_path: Path) -> None:

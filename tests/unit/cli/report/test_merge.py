@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import msgspec
 import pytest
 
 from etcdfix.cli.root import run
@@ -137,27 +136,6 @@ def test_a_report_that_is_not_whole_is_incomplete(
     assert reason in "".join(row["incomplete_reasons"])
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "empty"),
-        (b"[]", "object"),
-        (b'{"kind":"ImpactReport"}', "its kind is ImpactReport, expected ScanReport"),
-        (b'{"kind":"ScanReport","apiVersion":"etcdfix/v9"}', "etcdfix/v9"),
-        (b"\xff\xfe", "it begins with ff fe"),
-    ],
-)
-def test_a_file_that_is_no_report_is_one_line(
-    content: bytes, said: str, healthy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "bad.json"
-    path.write_bytes(content)
-    assert merge(healthy, path) == 3
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"etcdfix: incomplete: {path}: ")
-    assert said in line
-
-
 @pytest.mark.parametrize("name", ["r.json", "r.jsonl"])
 def test_a_report_that_is_cut_is_left_out(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -189,15 +167,3 @@ def test_no_room_is_not_the_fault_of_a_file(
     monkeypatch.setattr("etcdfix.inputs.inputfile.temporary_file", full)
     assert merge(healthy) not in {0, 1}
     assert "left out" not in capfd.readouterr().out
-
-
-def test_at_least_one_file_is_named(capfd: pytest.CaptureFixture[str]) -> None:
-    assert merge() == 2
-    assert "Missing argument 'FILE...'" in capfd.readouterr().err
-
-
-def test_it_goes_to_a_file(healthy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "merged.json"
-    assert merge(healthy, "-o", "json", "--output-file", target) == 0
-    assert msgspec.json.decode(target.read_bytes())["exit_code"] == 0
-    assert f"wrote {target} (json): 1 report: 0 incomplete" in capfd.readouterr().err

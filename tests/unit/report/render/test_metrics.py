@@ -150,11 +150,6 @@ def test_of_a_scan_that_examined_nothing_there_are_no_counts() -> None:
     assert value(found, "etcdfix_scan_reached_end") == 0
 
 
-def test_when_a_snapshot_was_written_is_said() -> None:
-    found = metrics(Summary(), snapshot_at="1970-01-01T00:00:17Z")
-    assert value(found, "etcdfix_scan_snapshot_timestamp_seconds") == 17
-
-
 def test_every_series_has_the_uid_of_the_cluster() -> None:
     assert all(dict(labels)["cluster"] == CLUSTER for _name, labels in metrics(one_of_each(), uid=CLUSTER))
 
@@ -188,26 +183,6 @@ def test_whatever_a_type_or_key_is_called_the_file_parses(name: str) -> None:
     assert sum(series(found, "etcdfix_scan_resource_keys").values()) == 1
     assert sum(series(found, "etcdfix_scan_transformer_keys").values()) == 1
     assert all(line.isprintable() for line in raw.decode().splitlines())
-
-
-def test_long_names_are_cut_and_what_becomes_one_is_added_up() -> None:
-    long = "x" * 5_000
-    summary = Summary(
-        by_resource=[
-            ResourceSummary(group=f"{long}{n}{long}", resource="r", keys=n, readable=n) for n in (2, 3)
-        ]
-    )
-    found = series(metrics(summary), "etcdfix_scan_resource_stale_keys")
-    ((name,),) = found
-    assert len(name) <= 201
-    assert series(metrics(summary), "etcdfix_scan_resource_keys")["readable", name] == 5
-
-
-def test_the_keys_of_one_name_in_one_rule_stand_together() -> None:
-    summary = Summary(
-        by_transformer=[transformer("aescbc/v1/a", "s", keys=2), transformer("aescbc/v1/a", "s", keys=3)]
-    )
-    assert series(metrics(summary), "etcdfix_scan_transformer_keys") == {("s", "aescbc/v1/a"): 5}
 
 
 def test_hostile_data_brings_no_more_series_than_that() -> None:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Concatenate, ParamSpec, TypeVar
+from typing import BinaryIO
 
 from etcdfix.cli.output import say
 from etcdfix.inputs.outputfile import destination, is_file_by_itself
-from etcdfix.report.base import FirstLine
 from etcdfix.report.document import CAP
 from etcdfix.report.render import Report, write
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.notes import Note
-
-T = TypeVar("T")
-P = ParamSpec("P")
-
-_TABLE = "table"
 
 
 class ReportPlace:
@@ -30,11 +24,10 @@ class ReportPlace:
         sentence: With what the report begins as text; "" where nobody told yet.
     """
 
-    def __init__(self, stream: BinaryIO, form: str, *, to_file: bool) -> None:
+    def __init__(self, stream: BinaryIO, form: str) -> None:
         self.stream = stream
         self.form = form
         self.sentence = ""
-        self._to_file = to_file
 
     def show(self, report: Report, run: RunOptions, *, cap: int = CAP) -> None:
         """Write a report in the form that was asked for.
@@ -46,28 +39,6 @@ class ReportPlace:
         """
         write(report, self.form, self.stream, run, cap=cap)
         self.sentence = report.document().status.headline
-
-    def write(
-        self,
-        forms: Mapping[str, Callable[Concatenate[T, BinaryIO, P], None]],
-        report: T,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> None:
-        """Write a report in the form that was asked for."""
-        forms[self.form](report, self.stream, *args, **kwargs)
-        self.sum_up(lambda stream: forms[_TABLE](report, stream, *args, **kwargs))
-
-    def sum_up(self, write_text: Callable[[BinaryIO], object]) -> None:
-        """Take the first line of a report for its sentence.
-
-        Args:
-            write_text: Writes the report as text.
-        """
-        if self._to_file:
-            line = FirstLine()
-            write_text(line)
-            self.sentence = line.text
 
 
 @contextmanager
@@ -94,7 +65,7 @@ def report_place(
     """
     to_file = output_file is not None and is_file_by_itself(output_file)
     with destination(output_file, inputs, private=private, may_replace_plan=may_replace_plan) as stream:
-        place = ReportPlace(stream, form, to_file=to_file)
+        place = ReportPlace(stream, form)
         yield place
         stream.flush()
     if to_file:

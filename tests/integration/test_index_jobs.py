@@ -19,9 +19,8 @@ from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_clu
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.look.scan import ScanRequest, run_scan
-from etcdfix.report.formats.machine import write_rows_json
 from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.render import SCAN_FORMS
+from etcdfix.report.render import SCAN_FORMS, write
 from etcdfix.report.saved_report import load_report
 from etcdfix.sources import mvcc
 from etcdfix.sources.snapshot import SnapshotSource
@@ -65,7 +64,7 @@ def planned(request: PlanRequest, jobs: int, progress: Progress = no_progress) -
 
 def shown(plan: DeletionPlan) -> bytes:
     stream = io.BytesIO()
-    write_rows_json(plan, stream)
+    write(plan, "json", stream, RunOptions())
     return stream.getvalue()
 
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.report.base import fit
 from etcdfix.report.history import ChangeKind, FieldChange
 from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import fit
 
 _RESOURCE_VERSION: Final = ("metadata", "resourceVersion")
 """Made of the mod revision when an object is read."""
@@ -105,4 +105,4 @@ def _written(path: _Path, names: frozenset[str]) -> str:
             text += f".{part}" if text else part
         else:
             text += f"[{json.dumps(safe_text(fit(part, _LONGEST_NAME)), ensure_ascii=False)}]"
-    return fit(text)
+    return fit(text, 500)

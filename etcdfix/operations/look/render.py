@@ -75,11 +75,12 @@ class SavedDocument:
             if len(self._raw) > _MOST_BYTES:
                 raise msgspec.ValidationError(f"it is larger than {_MOST_BYTES} bytes")
             raw = bytes(self._raw[beginning(self._raw) :])
-            report: Report = msgspec.json.decode(raw, type=self.struct, dec_hook=read_command)
+            report: Any = msgspec.json.decode(raw, type=self.struct, dec_hook=read_command)
             make(_run_of(report)).end(report)
         except (LookupError, ValueError) as exc:  # a word for which nothing stands
             raise msgspec.ValidationError(f"it has a word that no report has: {exc}") from exc
-        return report
+        written: Report = report
+        return written
 
 
 def open_saved(path: Path) -> AbstractContextManager[SavedDocument]:
@@ -115,13 +116,15 @@ def _write_scan(file: ReportFile, make: MakeWriter) -> ScanReport:
 
 def _run_of(report: Any) -> RunOptions:
     """Return the options that read the same data again, as far as a report tells."""
-    source, configuration = getattr(report, "source", None), getattr(report, "encryption_config", None)
-    scope, where, kind = getattr(report, "scope", None), (), getattr(source, "type", "")
+    source: Any = getattr(report, "source", None)
+    configuration: Any = getattr(report, "encryption_config", None)
+    kind: str = getattr(source, "type", "")
+    where: tuple[str, ...] = ()
     if kind in {"snapshot", "kine"} and source.path:
         where = (f"--{kind}", source.path)
     elif kind == "etcd" and source.endpoints:
         where = ("--endpoints", ",".join(source.endpoints))
-    prefix = getattr(scope, "etcd_prefix", DEFAULT_PREFIX)
+    prefix: str = getattr(getattr(report, "scope", None), "etcd_prefix", DEFAULT_PREFIX)
     return RunOptions(
         source=where,
         layout=("--etcd-prefix", prefix) if prefix != DEFAULT_PREFIX else (),

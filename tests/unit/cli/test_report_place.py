@@ -36,7 +36,7 @@ def etcdfix(capfd: pytest.CaptureFixture[str]) -> Run:
         (("scan", *SOURCE), "json"),
         (("scan", *SOURCE, "pods", "-n", "shop"), "html"),
         (("scan", *SOURCE, "secrets"), "jsonl"),
-        (("scan", *SOURCE, "services"), "table"),
+        (("scan", *SOURCE, "services"), "text"),
         (("orphans", *SOURCE), "json"),
         (("namespace", "default", *SOURCE), "json"),
         (("impact", KEY, *SOURCE), "json"),

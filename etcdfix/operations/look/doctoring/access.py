@@ -11,7 +11,6 @@ from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
 from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid, KubernetesClientMissing
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
-from etcdfix.report.base import fit
 from etcdfix.report.doctor import Check, State
 from etcdfix.side_by_side import run_within
 from etcdfix.sources.etcd.client import EtcdClient
@@ -19,6 +18,7 @@ from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.storagekey import display
 from etcdfix.text.commands import Command
+from etcdfix.text.words import fit
 from etcdfix.wire.etcd import (
     PERMISSION_READ,
     PERMISSION_READWRITE,

@@ -6,10 +6,10 @@ from typing import Final
 
 from etcdfix.errors import EtcdfixError
 from etcdfix.remediation.audit.record import unicode_text
-from etcdfix.report.base import fit
 from etcdfix.report.doctor import Check, State
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.text.commands import NO_COMMAND, Command
+from etcdfix.text.words import fit
 
 _LONGEST: Final = 1000
 

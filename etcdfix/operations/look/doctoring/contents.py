@@ -13,13 +13,12 @@ from etcdfix.operations.look.doctoring.check import fail as failed
 from etcdfix.operations.look.doctoring.check import ok, unknown, warn
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.release import check_release, newest_kubelet
-from etcdfix.report.base import fit
 from etcdfix.report.doctor import Check
 from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import Part, etcdctl, scan
-from etcdfix.text.words import counted
+from etcdfix.text.words import counted, fit
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration

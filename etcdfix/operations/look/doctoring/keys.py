@@ -14,12 +14,11 @@ from etcdfix.examine_jobs import Helpers
 from etcdfix.operations.look.doctoring.check import fail, ok, unknown, warn
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
 from etcdfix.report.advice.whole import PLUGIN_REMEDIES
-from etcdfix.report.base import fit
 from etcdfix.report.doctor import Check, State
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes
 from etcdfix.text.commands import look, scan
-from etcdfix.text.words import counted
+from etcdfix.text.words import counted, fit
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.verdicts.key_loss import (

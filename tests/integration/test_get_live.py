@@ -106,7 +106,7 @@ def test_kms_values_are_shown_when_their_plugins_answer(
     captured = capfd.readouterr()
     items = {item["metadata"]["name"]: item for item in json.loads(captured.out)["items"]}
     assert "\netcdfix: and " in captured.err
-    assert run(["get", "secrets", "-A", "-o", "text", *arguments]) == code
+    assert run(["get", "secrets", "-A", "-o", "wide", *arguments]) == code
     table = [line.split() for line in capfd.readouterr().out.splitlines()]
     assert any(set(words.split()) <= set(line) for line in table)
     assert run(["get", "secrets", name, "-n", "infra", "-o", "json", *arguments]) == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -57,19 +58,16 @@ from etcdfix.report.model import ReportSource
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.client import EtcdClient, MemberStatus
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.verdicts.severity import keep_memory
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-_OF_CONTENTS: Final = ("clock", "revision", "keys")
 _FIRST: Final = "see reach and cluster first"
 _LOOK: Final = "see that this is the right file, or that etcd runs and this is its port for clients"
 _AGAIN: Final = "run it again"
-_NOT_REACHED: Final = ("not looked at: etcd was not reached", _FIRST)
-_NOT_READ: Final = ("not looked at: the data could not be read", _FIRST)
 
 
 class DoctorRequest(Reading, frozen=True, kw_only=True):
@@ -129,75 +127,76 @@ def examine_health(
         return visit.result()
 
 
+class _CannotLookError(Exception):
+    """What a check looks at is not there."""
+
+
+@dataclass(slots=True)
 class _Visit:
     """The checks as they are made."""
 
-    def __init__(
-        self,
-        request: DoctorRequest,
-        open_source: Callable[[], Source],
-        now: Callable[[], datetime],
-        plugins: KMSPlugins | None,
-        progress: Callable[[Source], Progress],
-        jobs: Jobs,
-        stack: ExitStack,
-    ) -> None:
-        self._request = request
-        self._open_source = open_source
-        self._now = now
-        self._plugins = plugins
-        self._progress = progress
-        self._jobs = jobs
-        self._stack = stack
-        self._checks: list[Check] = []
-        self._ended: EndedEarly | None = None
-        self._asked: list[Asked] = []
-        self._source: Source | None = None
-        self._examiner: Examiner | None = None
-        self._uid: str | None = None
-        self._identity: ClusterIdentity | None = None
+    request: DoctorRequest
+    open_source: Callable[[], Source]
+    now: Callable[[], datetime]
+    plugins: KMSPlugins | None
+    progress: Callable[[Source], Progress]
+    jobs: Jobs
+    stack: ExitStack
+    checks: list[Check] = field(default_factory=list)
+    ended: EndedEarly | None = None
+    asked: list[Asked] = field(default_factory=list)
+    source: Source | None = None
+    examiner: Examiner | None = None
+    uid: str | None = None
+    identity: ClusterIdentity | None = None
 
     def make_all(self) -> None:
         """Make every check, in the order of the report."""
-        request = self._request
-        self._make("reach", self._reach)
-        if request.connection is not None:
-            self._make("tls", partial(check_tls, request.connection, now=self._now()))
-        self._make(
+        request, make, connection = self.request, self._make, self.request.connection
+        make("reach", self._reach)
+        if connection is not None:
+            make("tls", lambda: check_tls(connection, now=self.now()))
+        make(
             "configuration",
-            partial(check_configuration, request.configuration, no_encryption=request.no_encryption),
+            lambda: check_configuration(request.configuration, no_encryption=request.no_encryption),
         )
-        self._make("cluster", self._cluster)
-        if request.connection is not None:
-            self._of_etcd()
-        self._of_contents()
-        if request.connection is not None and request.connection.user is not None:
-            client = self._client()
-            if client is None:
-                self._cannot("etcd-user")
-            else:
-                self._make("etcd-user", partial(check_etcd_user, client, request.layout.prefix_bytes))
-        self._make("backup-dir", partial(check_backup_directories, request.places))
-        self._make("audit-log", partial(check_audit_log, request.places))
+        make("cluster", self._cluster)
+        if connection is not None:
+            make("version", lambda: check_versions(self._statuses))
+            if self._answered:
+                make("members", lambda: check_leader(self._statuses))
+            make("members", lambda: check_members(self._client, self._statuses))
+            make("alarms", lambda: check_alarms(self._client))
+            make("space", lambda: check_space(self._statuses))
+        if self.source is not None and self.examiner is not None:
+            make("version", lambda: check_kubernetes(*self._opened, request.newest_known))
+        if connection is not None and not request.at_revision:
+            make("clock", lambda: check_clock(*self._opened, now=self.now()))
+        make("revision", lambda: check_revision(self._opened[0]))
+        make("keys", self._keys)
+        if connection is not None and connection.user is not None:
+            make("etcd-user", lambda: check_etcd_user(self._client, request.layout.prefix_bytes))
+        make("backup-dir", lambda: check_backup_directories(request.places))
+        make("audit-log", lambda: check_audit_log(request.places))
         if request.api is not None:
-            self._make("kubeconfig", partial(check_kubeconfig, request.api, self._identity))
+            make("kubeconfig", partial(check_kubeconfig, request.api, self.identity))
 
     def result(self) -> DoctorResult:
         """Return what was found."""
-        states = [check.state for check in self._checks]
-        warning = keep_memory(past=self._request.run.of_the_past)
-        warned = any(check.next_step.startswith(warning) for check in self._checks)
+        states = [check.state for check in self.checks]
+        warning = keep_memory(past=self.request.run.of_the_past)
+        warned = any(check.next_step.startswith(warning) for check in self.checks)
         report = DoctorReport(
             tool=TOOL,
-            generated_at=timestamp(self._now()),
+            generated_at=timestamp(self.now()),
             source=self._shown_source(),
-            encryption_config=shown_configuration(self._request.configuration),
-            checks=self._checks,
+            encryption_config=shown_configuration(self.request.configuration),
+            checks=self.checks,
             counts=CheckCounts(*(states.count(state) for state in State)),
-            ended=self._ended.reason if self._ended is not None else None,
+            ended=self.ended.reason if self.ended is not None else None,
             do_not_restart=warning if warned else "",
         )
-        return DoctorResult(report, self._ended)
+        return DoctorResult(report, self.ended)
 
     def _make(self, name: str, check: Callable[[], Iterable[Check]]) -> None:
         """Make one check; one that fails says so in its place.
@@ -205,115 +204,91 @@ class _Visit:
         Raises:
             ConfigurationError: Options make no sense: then nothing else does.
         """
-        if self._ended is not None:
-            self._checks.append(unknown(name, f"not looked at: {self._ended.reason}", _AGAIN))
+        if self.ended is not None:
+            self.checks.append(unknown(name, f"not looked at: {self.ended.reason}", _AGAIN))
             return
         try:
             for found in check():
-                self._checks.append(found)
+                self.checks.append(found)
         except KeyboardInterrupt as exc:
-            self._ended = EndedEarly.of(exc)
-            self._checks.append(unknown(name, f"not looked at to the end: {self._ended.reason}", _AGAIN))
+            self.ended = EndedEarly.of(exc)
+            self.checks.append(unknown(name, f"not looked at to the end: {self.ended.reason}", _AGAIN))
+        except _CannotLookError:
+            read = self.source is not None or self.request.connection is None
+            why = "the data could not be read" if read else "etcd was not reached"
+            self.checks.append(unknown(name, f"not looked at: {why}", _FIRST))
         except ConfigurationError:
             raise
         except (EtcdfixError, CallFailed) as exc:
             sure = isinstance(exc, ClusterMismatch) or (name == "cluster" and isinstance(exc, SourceDenied))
-            self._checks.append(told_by(name, State.FAIL if sure else State.UNKNOWN, exc, otherwise=_FIRST))
+            self.checks.append(told_by(name, State.FAIL if sure else State.UNKNOWN, exc, otherwise=_FIRST))
 
     @property
-    def _why_not(self) -> tuple[str, str]:
-        """Why a check cannot be made, and what to do about that."""
-        return _NOT_READ if self._source is not None or self._request.connection is None else _NOT_REACHED
+    def _answered(self) -> list[MemberStatus]:
+        return [asked.status for asked in self.asked if asked.status is not None]
 
-    def _cannot(self, *names: str) -> None:
-        """Say of checks that they cannot be made."""
-        for name in names:
-            self._make(name, partial(lambda check: [check], unknown(name, *self._why_not)))
+    @property
+    def _statuses(self) -> list[MemberStatus]:
+        if not self._answered:
+            raise _CannotLookError
+        return self._answered
 
-    # Where the data is
+    @property
+    def _client(self) -> EtcdClient:
+        from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - a file needs none
+
+        if not isinstance(self.source, LiveSource):
+            raise _CannotLookError
+        return self.source.client
+
+    @property
+    def _opened(self) -> tuple[Source, Examiner]:
+        if self.source is None or self.examiner is None:
+            raise _CannotLookError
+        return self.source, self.examiner
 
     def _reach(self) -> Iterator[Check]:
-        if self._request.connection is None:
-            yield from self._open()
-            if self._source is not None:
-                told = f"{self._request.file} can be read: {self._source.describe().integrity}"
-                doubtful = bool(self._source.problems)
-                yield (
-                    warn("reach", told, "take another snapshot or copy, if you can")
-                    if doubtful
-                    else ok("reach", told)
-                )
+        if self.request.connection is not None:
+            self.asked = ask_endpoints(self.request.connection)
+            yield from check_reach(self.asked)
+            # Endpoints of different clusters are told of where it belongs.
+            if any(asked.error is None for asked in self.asked) and not any(
+                check_one_cluster(self._answered)
+            ):
+                yield from self._open()
             return
-        self._asked = ask_endpoints(self._request.connection)
-        yield from check_reach(self._asked)
-        if any(asked.error is None for asked in self._asked):
-            yield from self._open()
+        yield from self._open()
+        if self.source is not None:
+            told = f"{self.request.file} can be read: {self.source.describe().integrity}"
+            again = "take another snapshot or copy, if you can"
+            yield warn("reach", told, again) if self.source.problems else ok("reach", told)
 
     def _open(self) -> Iterator[Check]:
-        if any(check_one_cluster([asked.status for asked in self._asked if asked.status is not None])):
-            return  # said where it belongs
         try:
-            self._source = self._stack.enter_context(self._open_source())
+            self.source = self.stack.enter_context(self.open_source())
         except SourceError as exc:
             yield told_by("reach", State.FAIL, exc, otherwise=_LOOK)
 
     def _cluster(self) -> Iterator[Check]:
-        mixed = list(check_one_cluster([asked.status for asked in self._asked if asked.status is not None]))
+        mixed = list(check_one_cluster(self._answered))
         yield from mixed
-        if self._source is None:
+        if self.source is None:
             if not mixed:
-                yield unknown("cluster", *self._why_not)
+                raise _CannotLookError
             return
-        examiner = Examiner.of_cluster(self._source, self._request, self._plugins)
-        self._uid = examiner.kube_system_uid(self._source)
-        self._examiner = examiner
-        yield check_identity(self._uid)
-        self._identity = identify(self._source, examiner, self._request.places.directories)
+        examiner = Examiner.of_cluster(self.source, self.request, self.plugins)
+        self.uid = examiner.kube_system_uid(self.source)
+        self.examiner = examiner
+        yield check_identity(self.uid)
+        self.identity = identify(self.source, examiner, self.request.places.directories)
 
-    def _client(self) -> EtcdClient | None:
-        from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - a file needs none
-
-        return self._source.client if isinstance(self._source, LiveSource) else None
-
-    # What is asked of it
-
-    def _of_etcd(self) -> None:
-        client = self._client()
-        statuses = [asked.status for asked in self._asked if asked.status is not None]
-        if not statuses:
-            self._cannot("version")
-        else:
-            self._make("version", partial(check_versions, statuses))
-            self._make("members", partial(check_leader, statuses))
-        if client is None:
-            self._cannot("members", "learner", "alarms")
-        else:
-            self._make("members", partial(check_members, client, statuses))
-            self._make("alarms", partial(check_alarms, client))
-        if not statuses:
-            self._cannot("space")
-        else:
-            self._make("space", partial(check_space, statuses))
-
-    def _of_contents(self) -> None:
-        request = self._request
-        source, examiner = self._source, self._examiner
-        current = request.connection is not None and not request.at_revision
-        if source is None or examiner is None:
-            self._cannot(*_OF_CONTENTS[not current :])
-            return
-        self._make("version", partial(check_kubernetes, source, examiner, request.newest_known))
-        if current:
-            self._make("clock", lambda: check_clock(source, examiner, now=self._now()))
-        self._make("revision", partial(check_revision, source))
-        self._make("keys", partial(self._keys, source, examiner))
-
-    def _keys(self, source: Source, examiner: Examiner) -> Iterator[Check]:
-        request = self._request
-        helpers = Helpers(examiner, request, source, self._jobs) if self._jobs != 1 else None
-        seen: KeysSeen = examine_keys(source, examiner, self._progress(source), helpers)
+    def _keys(self) -> Iterator[Check]:
+        request, (source, examiner) = self.request, self._opened
+        helpers = Helpers(examiner, request, source, self.jobs) if self.jobs != 1 else None
+        seen: KeysSeen = examine_keys(source, examiner, self.progress(source), helpers)
         if seen.ending.ended is not None:
-            self._ended = seen.ending.ended
+            self.ended = seen.ending.ended
+        past = request.run.of_the_past
         yield from check_keys(
             seen,
             request.configuration,
@@ -321,21 +296,18 @@ class _Visit:
             prefix=request.layout.prefix,
             limited_to=source.describe().limited_to,
             no_encryption=request.no_encryption,
-            past=request.run.of_the_past,
+            past=past,
         )
-        yield from check_plugins(
-            request.configuration,
-            self._plugins.reports() if self._plugins is not None else None,
-            past=request.run.of_the_past,
-        )
+        reports = self.plugins.reports() if self.plugins is not None else None
+        yield from check_plugins(request.configuration, reports, past=past)
 
     def _shown_source(self) -> ReportSource:
-        if self._source is not None:
-            return shown_source(self._source.describe(), self._uid)
-        connection = self._request.connection
+        if self.source is not None:
+            return shown_source(self.source.describe(), self.uid)
+        connection = self.request.connection
         return ReportSource(
-            type="etcd" if connection is not None else "kine" if self._request.run.of_kine else "snapshot",
-            path=None if connection is not None else shown_word(self._request.file),
+            type="etcd" if connection is not None else "kine" if self.request.run.of_kine else "snapshot",
+            path=None if connection is not None else shown_word(self.request.file),
             endpoints=list(map(shown_word, connection.endpoints)) if connection is not None else None,
             revision=0,
             single_revision=True,

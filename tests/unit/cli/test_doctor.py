@@ -147,7 +147,7 @@ def test_an_etcd_that_is_not_there_is_a_failure_and_what_rests_on_it_is_unknown(
     assert ran.code == 1
     unknown = [name for name, state in ran.states if state == "unknown"]
     assert unknown == [
-        "cluster", "version", "members", "learner", "alarms", "space", "clock", "revision", "keys", "etcd-user",
+        "cluster", "version", "members", "alarms", "space", "clock", "revision", "keys", "etcd-user",
     ]  # fmt: skip
     assert (ran.of("reach"), ran.of("backup-dir"), ran.of("tls")) == (["fail"], ["ok"], ["warn", "ok"])
     assert ran.document["source"]["endpoints"] == ["127.0.0.1:1"]

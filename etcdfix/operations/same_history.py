@@ -18,7 +18,6 @@ from etcdfix.report.copies import Fit
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import display
-from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.examination import Examination
 
 _KUBE_SYSTEM: Final = b"namespaces/kube-system"
@@ -52,7 +51,7 @@ def history_of(
         return (
             theirs,
             Fit.OTHER,
-            f"its kube-system has uid {safe_text(theirs)}, and that of this cluster has {safe_text(uid)}",
+            f"its kube-system has uid {theirs}, and that of this cluster has {uid}",
         )
     revision, now = older.describe().revision, source.describe().revision
     if now and revision > now:
@@ -127,5 +126,5 @@ def _paired(
 
 
 def _shown(key: bytes) -> str:
-    text = safe_text(display(key))
+    text = display(key)
     return text if len(text) <= _LONGEST_KEY else f"{text[:_LONGEST_KEY]}…"

@@ -84,7 +84,6 @@ class CopyPlace(msgspec.Struct, frozen=True, kw_only=True):
         path: File, directory or address; "" for the datastore itself.
         searched: Whether it could be looked into.
         revision: Newest one that it holds; null where it has none, or it is not known.
-        kube_system_uid: Of the cluster that it comes from; null for unknown.
         history: Whether its revisions are those of the datastore that is read: ``same``, ``other`` or ``unknown``.
         detail: Why that, or why it could not be looked into.
     """
@@ -93,7 +92,6 @@ class CopyPlace(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     searched: bool
     revision: int | None = None
-    kube_system_uid: str | None = None
     history: Fit = Fit.UNKNOWN
     detail: str = ""
 
@@ -116,19 +114,14 @@ class SurvivingCopy(msgspec.Struct, frozen=True, kw_only=True):
         why: What is not certain about it, or why it is unusable; "" for a good one.
         mod_revision: At which it was written; null for unknown.
         confidence: How certain it is that the etcd key held it.
-        lease: It had this lease, lower-case hex; null for none.
         outcome: Under today's configuration; null where it could not be examined.
         cause: Why it does not read; null where it does.
-        message: The same in words.
-        stale: It reads, and is not under today's write key.
         identity: Whether name, namespace and kind are those of the etcd key.
         uid: Of the object in it, "" for unknown.
         uid_fits: Whether that is the object that stands at the etcd key, or stood there last.
-        value_size: Bytes; 0 where only the object is there.
         value_sha256: Of the stored bytes; null where only the object is there.
         later_writes: How many later writes to the etcd key are lost with it, unreadable ones counted; null for unknown.
         log_index: Index of its entry in the write-ahead log; null for none.
-        see: Command that shows it, Secrets masked; "" for none.
         save: Command that saves it whole; "" for none.
         put_back: Command that puts it back, as a dry run; "" where nothing could.
         note: What to know before, or why nothing puts it back.
@@ -140,19 +133,14 @@ class SurvivingCopy(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     mod_revision: int | None
     confidence: Confidence = Confidence.CERTAIN
-    lease: str | None = None
     outcome: Outcome | None = None
     cause: str | None = None
-    message: str = ""
-    stale: bool = False
     identity: Fit = Fit.UNKNOWN
     uid: str = ""
     uid_fits: Fit = Fit.UNKNOWN
-    value_size: int = 0
     value_sha256: str | None = None
     later_writes: int | None = None
     log_index: int | None = None
-    see: Command = msgspec.field(default_factory=Command)
     save: Command = msgspec.field(default_factory=Command)
     put_back: Command = msgspec.field(default_factory=Command)
     note: str = ""
@@ -173,9 +161,7 @@ class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key_base64: The etcd key itself, where it is not plain text; else null.
         state: What stands there now.
-        outcome: Of the present value; null where there is none.
-        cause: Likewise.
-        message: What is wrong with it, in words; "" for nothing.
+        cause: Why it is not in order; null where it is, or where nothing is there.
         mod_revision: Of the present value; null where there is none.
         uid: Of the object that stands there, or stood there last, where anything tells; else "".
         good: How many good copies there are.
@@ -188,9 +174,7 @@ class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     key_base64: str | None
     state: ObjectState
-    outcome: Outcome | None
     cause: str | None
-    message: str
     mod_revision: int | None
     uid: str
     good: int

@@ -169,10 +169,10 @@ class Assessor:
 
     def _published(self, sought: Sought, graded: _Graded) -> SurvivingCopy:
         copy, place = graded.copy, graded.place
-        see = save = put_back = NO_COMMAND
+        save = put_back = NO_COMMAND
         note = ""
         if graded.grade is not Grade.UNUSABLE:
-            see, save = self._looks(sought, graded)
+            save = self._save(sought, graded)
             put_back, note = self._put_back(sought, graded)
         return SurvivingCopy(
             place=place.kind,
@@ -181,36 +181,30 @@ class Assessor:
             why=graded.why,
             mod_revision=copy.mod_revision or None,
             confidence=copy.certainty,
-            lease=f"{copy.lease & 0xFFFFFFFFFFFFFFFF:x}" if copy.lease else None,
             outcome=copy.outcome,
             cause=copy.cause,
-            message=copy.message if copy.outcome is not Outcome.READABLE else "",
-            stale=copy.stale,
             identity=copy.identity,
             uid=copy.uid,
             uid_fits=graded.uid_fits,
-            value_size=copy.value_size,
             value_sha256=copy.value_sha256 or None,
             later_writes=graded.later_writes,
             log_index=copy.entry or None,
-            see=see,
             save=save,
             put_back=put_back,
             note=note,
         )
 
-    def _looks(self, sought: Sought, graded: _Graded) -> tuple[Command, Command]:
-        """Return the commands that show a copy and save it, if there are any."""
+    def _save(self, sought: Sought, graded: _Graded) -> Command:
+        """Return the command that saves a copy, if there is one."""
         key, copy, place = sought.key, graded.copy, graded.place
         if place.kind is PlaceKind.API_SERVER:
-            return NO_COMMAND, commands.rescue([key_word(key)])
+            return commands.rescue([key_word(key)])
         if place.kind not in {PlaceKind.REVISION, PlaceKind.OLD_VALUE, PlaceKind.SNAPSHOT}:
-            return NO_COMMAND, NO_COMMAND
-        revealed_too = revealed(self._layout.locate(key)[0].group_resource)
+            return NO_COMMAND
+        words = (*revealed(self._layout.locate(key)[0].group_resource), "-o", "json")
         of_file = place.path if place.kind is PlaceKind.SNAPSHOT else ""
         at = 0 if of_file and copy.newest else copy.at
-        see = commands.get(key, revision=at, file=of_file)
-        return see, commands.get(key, *revealed_too, "-o", "json", revision=at, file=of_file)
+        return commands.get(key, *words, revision=at, file=of_file)
 
     def _put_back(self, sought: Sought, graded: _Graded) -> tuple[Command, str]:
         """Return the dry run that puts a copy back, if there is one; and what to know, or why there is none."""
@@ -320,7 +314,7 @@ class Assessor:
             )
         if best.put_back:
             return Remedy("Put back the best copy: a dry run first", best.put_back, best.note)
-        return Remedy("Save the best copy", best.save or best.see, best.note)
+        return Remedy("Save the best copy", best.save, best.note)
 
     def _object(
         self, sought: Sought, now: _ObjectNow, copies: list[SurvivingCopy], left_out: int
@@ -331,9 +325,7 @@ class Assessor:
             key=display(sought.key),
             key_base64=key_base64(sought.key),
             state=_state(sought),
-            outcome=verdict.outcome if verdict is not None else None,
             cause=verdict.cause.value if verdict is not None and verdict.cause is not None else None,
-            message=verdict.message if verdict is not None and not verdict.is_plain else "",
             mod_revision=found.stored.mod_revision if found is not None else None,
             uid=now.uid,
             good=sum(copy.grade is Grade.GOOD for copy in copies),

@@ -19,7 +19,6 @@ from etcdfix.report.copies import Fit
 from etcdfix.scope import KeyRange
 from etcdfix.sources.mvcc import escape_key
 from etcdfix.storagekey import StorageCodec, display
-from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded
@@ -101,11 +100,9 @@ class FoundCopy(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     cause: str | None = None
     message: str = ""
-    stale: bool = False
     uid: str = ""
     resource_version: str = ""
     identity: Fit = Fit.UNKNOWN
-    value_size: int = 0
     value_sha256: str = ""
 
     @property
@@ -144,11 +141,9 @@ class ExaminedCopies:
             lease=stored.lease,
             outcome=verdict.outcome,
             cause=verdict.cause.value if verdict.cause is not None else None,
-            message=safe_text(verdict.message),
-            stale=found.stale,
+            message=verdict.message,
             uid=uid_of(found),
             identity=_identity(found),
-            value_size=len(stored.value),
             value_sha256=digest_of(stored.value),
         )
 
@@ -171,9 +166,9 @@ class ExaminedCopies:
             place=place,
             outcome=verdict.outcome,
             cause=verdict.cause.value if verdict.cause is not None else None,
-            message=safe_text(verdict.message),
+            message=verdict.message,
             uid=uid_of(found),
-            resource_version=safe_text(version),
+            resource_version=version,
             identity=_identity(found),
         )
 

@@ -22,7 +22,6 @@ from etcdfix.report.copies import CopyPlace, Fit, PlaceKind
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import Source
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
-from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
 _MOST_WRITES: Final = 64
@@ -85,7 +84,7 @@ class LogPlace(Closing):
             path=", ".join(shown_word(str(directory)) for directory in self._directories),
             searched=True,
             history=self._judged.fit,
-            detail=safe_text("; ".join(parts)),
+            detail="; ".join(parts),
         )
 
     def deleted(self, prefix: bytes) -> Iterator[bytes]:
@@ -120,7 +119,7 @@ class LogPlace(Closing):
                             copy,
                             entry=write.entry_index,
                             certainty=write.confidence,
-                            doubt=safe_text(write.doubt),
+                            doubt=write.doubt,
                             last=write is last,
                             later=puts,
                             path=shown_word(str(self._history.directory_of(write.entry_index))),

@@ -19,8 +19,8 @@ from etcdfix.operations.look.ask_memory import Pace, ServerMemory
 from etcdfix.operations.look.copies_gather import FoundCopy, Sought
 from etcdfix.operations.look.rescue import DEFAULT_PER_SECOND
 from etcdfix.report.copies import CopyPlace, Fit, PlaceKind
+from etcdfix.report.origin import shown_word
 from etcdfix.storagekey import StorageCodec
-from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 
 MOST_ASKED: Final = 1000
@@ -54,7 +54,7 @@ class MemorySearch:
             all_servers = open_all_servers(self._api, self._cluster)
         except EtcdfixError as exc:
             self.problems.append(f"API servers: {exc.message}")
-            where = safe_text(str(self._api.kubeconfig))
+            where = shown_word(str(self._api.kubeconfig))
             return [_place(where, searched=False, detail=exc.message)], []
         with all_servers:
             return self._ask(all_servers, sought, first_place)
@@ -116,7 +116,7 @@ def _held(
                 key=one.key,
                 place=number,
                 mod_revision=int(identity.resource_version),
-                uid=safe_text(identity.uid),
+                uid=identity.uid,
                 identity=Fit.SAME,
                 doubt="it is being deleted (deletionTimestamp)" if identity.deleting else "",
             )
@@ -137,8 +137,8 @@ def _said(said: Remembered) -> str:
 def _place(path: str, *, searched: bool, known: bool = False, detail: str = "") -> CopyPlace:
     return CopyPlace(
         kind=PlaceKind.API_SERVER,
-        path=safe_text(path),
+        path=path,
         searched=searched,
         history=Fit.SAME if known else Fit.UNKNOWN,
-        detail=safe_text(detail),
+        detail=detail,
     )

@@ -28,7 +28,6 @@ from etcdfix.report.origin import shown_word
 from etcdfix.rescued import SavedObject, read_index, read_saved
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.text.safetext import safe_text
 
 
 class Search:
@@ -74,7 +73,6 @@ class Search:
                 path="",
                 searched=True,
                 revision=description.revision,
-                kube_system_uid=self._uid,
                 history=Fit.SAME,
             )
         )
@@ -128,9 +126,9 @@ class Search:
 
     def no_log(self, directories: Sequence[Path], problem: str) -> None:
         """Take note of write-ahead logs that could not be opened."""
-        path = ", ".join(shown_word(str(directory)) for directory in directories)
-        self._place(CopyPlace(kind=PlaceKind.LOG, path=path, searched=False, detail=safe_text(problem)))
-        self.problems.append(problem)
+        self._missed(
+            PlaceKind.LOG, ", ".join(shown_word(str(directory)) for directory in directories), problem
+        )
 
     def older_snapshot(self, path: Path) -> None:
         """Look into an older snapshot: one pass over it, and one look at each object that is sought."""
@@ -139,14 +137,11 @@ class Search:
             with SnapshotSource(path) as older:
                 self._older_snapshot(older, shown)
         except SourceError as exc:
-            self._place(
-                CopyPlace(kind=PlaceKind.SNAPSHOT, path=shown, searched=False, detail=safe_text(exc.message))
-            )
-            self.problems.append(exc.message)
+            self._missed(PlaceKind.SNAPSHOT, shown, exc.message)
 
     def _older_snapshot(self, older: SnapshotSource, path: str) -> None:
         sought = self._gathered.all_sought()
-        uid, history, why = history_of(
+        _, history, why = history_of(
             self._source,
             older,
             self._examiner,
@@ -159,7 +154,6 @@ class Search:
                 path=path,
                 searched=True,
                 revision=older.describe().revision,
-                kube_system_uid=uid,
                 history=history,
                 detail=why,
             )
@@ -190,13 +184,7 @@ class Search:
             try:
                 files = list(look_into(directory))
             except BackupUnreadable as exc:
-                self._place(
-                    CopyPlace(
-                        kind=PlaceKind.BACKUP, path=shown, searched=False, detail=safe_text(exc.message)
-                    )
-                )
-                if named:
-                    self.problems.append(exc.message)
+                self._missed(PlaceKind.BACKUP, shown, exc.message, wanted=named)
                 continue
             account, _state, warnings = account_of(records.log_path, files)
             place = self._place(
@@ -205,7 +193,7 @@ class Search:
                     path=shown,
                     searched=True,
                     history=Fit.SAME,
-                    detail=safe_text("; ".join(warnings)) if any(file.backup for file in files) else "",
+                    detail="; ".join(warnings) if any(file.backup for file in files) else "",
                 )
             )
             self._backups(files, account, identity, place)
@@ -278,10 +266,7 @@ class Search:
             index = read_index(directory).by_key()
             recorded = saved_digests(records.log_path, identity.uid)
         except (ConfigurationError, AuditLogUnreadable) as exc:
-            self._place(
-                CopyPlace(kind=PlaceKind.RESCUED, path=shown, searched=False, detail=safe_text(exc.message))
-            )
-            self.problems.append(exc.message)
+            self._missed(PlaceKind.RESCUED, shown, exc.message)
             return
         place = self._place(CopyPlace(kind=PlaceKind.RESCUED, path=shown, searched=True, history=Fit.SAME))
         for one in self._gathered.all_sought() if index else ():
@@ -304,8 +289,13 @@ class Search:
         self.places.append(place)
         return len(self.places) - 1
 
+    def _missed(self, kind: PlaceKind, path: str, problem: str, *, wanted: bool = True) -> None:
+        self._place(CopyPlace(kind=kind, path=path, searched=False, detail=problem))
+        if wanted:
+            self.problems.append(problem)
+
     def _lost(self, place: int, problem: str) -> None:
-        self.places[place] = msgspec.structs.replace(self.places[place], detail=safe_text(problem))
+        self.places[place] = msgspec.structs.replace(self.places[place], detail=problem)
         self.problems.append(problem)
 
     def _counted(self, sought: Sequence[Sought]) -> Iterator[Sought]:

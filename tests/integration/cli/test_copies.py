@@ -118,8 +118,9 @@ def test_a_report_names_what_is_looked_for(registry: Registry, tmp_path: Path) -
     registry.etcd.delete(key)
     told = copies(registry, "--from-report", str(report))
     assert [one["state"] for one in told["objects"]] == ["unreadable", "deleted"]
-    other = report.read_text().replace('"kube_system_uid":"', '"kube_system_uid":"x')
-    report.write_text(other)
+    other = json.loads(report.read_text())
+    other["source"]["kube_system_uid"] += "x"
+    report.write_text(json.dumps(other))
     ran = looked(registry, "--from-report", str(report))
     assert ran.code == 2
     assert "the report is of the cluster" in ran.err

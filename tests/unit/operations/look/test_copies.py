@@ -123,7 +123,7 @@ def test_an_earlier_revision_of_an_unreadable_value() -> None:
 @pytest.mark.parametrize("words", [(), ("secrets",), (KEY.decode(),), ("/registry/secrets/shop",)])
 def test_a_deleted_object_by_what_etcd_keeps_of_it(words: tuple[str, ...]) -> None:
     one = only(look(etcd_with(WHOLE, WHOLE, None), *words))
-    assert (one.state, one.good, one.outcome) == (ObjectState.DELETED, 2, None)
+    assert (one.state, one.good) == (ObjectState.DELETED, 2)
     assert one.copies[0].put_back.line(LIVE).startswith("etcdfix restore --from-revision 5")
     assert "--replace-mod-revision" not in one.copies[0].put_back.line(LIVE)
     assert one.copies[0].uid_fits is Fit.SAME
@@ -136,7 +136,7 @@ def test_of_two_deleted_objects_of_one_name_the_last_one_counts() -> None:
         (Grade.UNUSABLE, "u-1"),
     ]
     assert one.uid == "u-2"
-    assert not any((one.copies[1].put_back, one.copies[1].save, one.copies[1].see))
+    assert not any((one.copies[1].put_back, one.copies[1].save))
 
 
 def test_an_earlier_object_is_not_offered_for_an_unreadable_one_of_another_uid() -> None:

@@ -13,7 +13,7 @@ import pytest
 from etcdfix.model import KeptRevision
 from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import Ran, Registry
-from tests.support.objects import IDENTITY, KEY_2, aescbc, config_map, provider, secret
+from tests.support.objects import aescbc, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -62,15 +62,6 @@ def test_every_command_of_ours_runs(registry: Registry) -> None:
             assert paste(registry, remedy["command"]).code in {0, 1, 4}, remedy
 
 
-def test_after_a_compaction_nothing_older_is_kept(registry: Registry) -> None:
-    registry.put("shop/web", WHOLE)
-    key = registry.put("shop/web", CUT)
-    registry.etcd.compact()
-    document = explained(registry, key)
-    assert document["kept"]["count"] == 1
-    assert document["kept"]["newest_readable"] is None
-
-
 def test_a_compaction_while_it_looks(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     registry.put("shop/web", WHOLE)
     key = registry.put("shop/web", CUT)
@@ -87,25 +78,6 @@ def test_a_compaction_while_it_looks(registry: Registry, monkeypatch: pytest.Mon
     assert ran.code == 1
     assert document["complete"]
     assert document["finding"]["outcome"] == "decrypt-failure"
-
-
-def test_a_lost_key(registry: Registry) -> None:
-    registry.configure(provider("aescbc", key1=KEY_2), IDENTITY)
-    document = explained(registry, registry.key("shop/good-0"))
-    assert document["finding"]["cause"] == "wrong-key"
-    assert document["siblings"][0]["doubt"] == "none-opens"
-    assert [one["result"] for one in document["attempts"]] == ["failed", "not-tried"]
-    assert not [way for way in document["finding"]["remedies"] if way["action"].startswith("Last: ")]
-
-
-def test_without_a_configuration_and_with_a_readable_key(registry: Registry) -> None:
-    key = registry.put("shop/settings", config_map(), resource="configmaps")
-    plain = looked(registry, key.decode(), configured=False)
-    assert plain.code == 0
-    assert plain.out.startswith(f"{key.decode()} can be read\n")
-    sealed = looked(registry, registry.key("shop/good-0").decode(), configured=False)
-    assert sealed.code == 3
-    assert "could not be judged: no-configuration (certain)" in sealed.out
 
 
 def test_a_deleted_key_and_one_that_never_was(registry: Registry) -> None:

@@ -41,22 +41,6 @@ def settings(uid: str = "u-1", **data: str) -> bytes:
     return json.dumps(document).encode()
 
 
-def test_every_revision_is_told_the_newest_first(registry: Registry) -> None:
-    registry.put("shop/web", WHOLE)
-    key = registry.put("shop/web", CUT)
-    ran = looked(registry, key.decode())
-    assert ran.code == 1
-    assert ran.out.startswith(f"{key.decode()} has 2 kept revisions, 1 readable\n")
-    document = history(registry, key)
-    assert document["do_not_restart"]
-    newest, oldest = document["revisions"]
-    assert document["next"]["command"] == oldest["restore"]
-    assert (newest["outcome"], newest["stands_until"]) == ("decrypt-failure", None)
-    assert oldest["outcome"] == "readable"
-    assert oldest["stands_until"] == newest["mod_revision"] - 1
-    assert document["newest_readable"] == oldest["mod_revision"]
-
-
 def test_the_commands_run_as_they_are_pasted(registry: Registry) -> None:
     registry.put("shop/web", WHOLE)
     key = registry.put("shop/web", CUT)
@@ -107,56 +91,12 @@ def test_a_revision_that_stood_at_the_compaction_is_read_where_it_still_can_be(r
     assert paste(registry, older["get"]).code == 0
 
 
-def test_changed_fields_are_named_and_their_values_are_not(registry: Registry) -> None:
-    registry.put("shop/settings", settings(**{"a.b": "first", "keep": "same"}), resource="configmaps")
-    key = registry.put("shop/settings", settings(c="second", keep="same"), resource="configmaps")
-    newest = history(registry, key)["revisions"][0]
-    assert newest["changes"] == [
-        {"path": "data.c", "change": "added"},
-        {"path": 'data["a.b"]', "change": "removed"},
-    ]
-    assert "second" not in looked(registry, key.decode(), "-o", "wide").out
-
-
-def test_an_object_that_was_made_anew_is_another_one(registry: Registry) -> None:
-    key = registry.put("shop/settings", settings("u-1"), resource="configmaps")
-    registry.etcd.delete(key)
-    registry.put("shop/settings", settings("u-2", a="1"), resource="configmaps")
-    registry.put("shop/settings", settings("u-2", a="1")[:-9], resource="configmaps")
-    document = history(registry, key)
-    assert [one["same_object"] for one in document["revisions"]] == [True, True, None, False]
-    first = document["revisions"][3]
-    assert (first["restore"], first["restore_note"]) == (
-        "",
-        "it is of another object: save it, and compare before you use it",
-    )
-    assert paste(registry, first["save"]).code == 0
-    assert paste(registry, document["revisions"][1]["restore"]).code == 0
-
-
-def test_a_readable_value_is_not_replaced(registry: Registry) -> None:
-    registry.put("shop/settings", settings(a="1"), resource="configmaps")
-    key = registry.put("shop/settings", settings(a="2"), resource="configmaps")
-    document = history(registry, key)
-    older = document["revisions"][1]
-    assert older["restore"] == ""
-    assert "through the API" in older["restore_note"]
-    assert document["next"] is None
-
-
 def test_a_key_that_never_was(registry: Registry) -> None:
     ran = looked(registry, f"{registry.prefix}/secrets/shop/never")
     assert (ran.code, ran.out) == (5, "")
     assert "no revision of it is kept" in ran.err
     below = looked(registry, f"{registry.prefix}/secrets/shop")
     assert "it is a prefix of keys like" in below.err
-
-
-def test_only_so_many_are_shown_and_all_are_counted(registry: Registry) -> None:
-    for number in range(7):
-        key = registry.put("shop/settings", settings(n=str(number)), resource="configmaps")
-    document = history(registry, key, "--limit", "2")
-    assert (len(document["revisions"]), document["count"], document["left_out"]) == (2, 7, 5)
 
 
 def test_at_an_older_revision_what_came_later_is_not_there(registry: Registry) -> None:

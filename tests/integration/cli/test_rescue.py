@@ -18,7 +18,6 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.errors import AuditError
-from etcdfix.operations.look import ask_memory
 from etcdfix.remediation.audit.search import saved_digests, trouble_with
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.rescue.record import RescueRecord
@@ -328,20 +327,6 @@ def test_a_server_that_does_not_let_the_user_read_it_leaves_a_question(ground: G
     assert any(f"{other.url} did not say whether it reads" in text for text in found.report["warnings"])
 
 
-def test_a_memory_that_ends_between_two_requests(ground: Ground) -> None:
-    keys = ground.fill("one", "three", "two")
-    ground.lose_key()
-
-    def lose(request: Request) -> None:
-        if request.path == f"{SECRETS}/three?resourceVersion=0":
-            ground.server.lose_cache("secrets")
-
-    ground.server.before.append(lose)
-    found = ground.rescue("--from-report", ground.report(keys))
-    assert found.code == 3
-    assert found.states() == {"one": "saved", "three": "not-held", "two": "not-held"}
-
-
 def test_an_older_state_is_saved_and_called_so(ground: Ground) -> None:
     keys = ground.fill("one")
     ground.lose_key()
@@ -352,36 +337,6 @@ def test_an_older_state_is_saved_and_called_so(ground: Ground) -> None:
     assert (one["state"], one["fit"]) == ("saved", "older")
     assert "older state" in ground.rescue("--from-report", report, output="text").out
     assert len(ground.files()) == 1
-
-
-def test_an_overloaded_server_is_asked_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = ground.fill("one", "two")
-    ground.lose_key()
-    monkeypatch.setattr(ask_memory, "pause_seconds", lambda _asked: 0.01)
-    times: list[str] = []
-
-    def overload(request: Request) -> None:
-        if request.path == f"{SECRETS}/one?resourceVersion=0":
-            times.append(request.path)
-            ground.server.behaviour.overloaded = 1 if len(times) < 4 else 0
-
-    ground.server.before.append(overload)
-    found = ground.rescue("--from-report", ground.report(keys))
-    assert found.code == 0
-    assert len(times) == 4
-
-
-def test_one_that_stays_overloaded_may_still_hold_it(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = ground.fill("one", "two", "three", "four")
-    ground.lose_key()
-    monkeypatch.setattr(ask_memory, "pause_seconds", lambda _asked: 0.001)
-    busy = Answer(429, b"Too many requests, please try again later.\n", "text/plain", (("Retry-After", "1"),))
-    for name in ("one", "two", "three", "four"):
-        ground.server.behaviour.instead[f"{SECRETS}/{name}?resourceVersion=0"] = busy
-    found = ground.rescue("--from-report", ground.report(keys))
-    assert found.code == 3
-    assert set(found.states().values()) == {"not-asked"}
-    assert len(ground.asked()) == 3 * 9  # then it was left alone
 
 
 def test_an_answer_that_is_another_object_is_not_kept(ground: Ground) -> None:
@@ -395,16 +350,6 @@ def test_an_answer_that_is_another_object_is_not_kept(ground: Ground) -> None:
     found = ground.rescue("--from-report", ground.report(keys))
     assert found.code == 3
     assert found.states() == {"one": "refused", "two": "saved"}
-
-
-def test_rights_that_are_missing_are_told(ground: Ground) -> None:
-    keys = ground.fill("one", "two", "three", "four")
-    ground.lose_key()
-    ground.server.behaviour.denied.add(("get", "secrets"))
-    found = ground.rescue("--from-report", ground.report(keys))
-    assert found.code == 3
-    assert set(found.states().values()) == {"refused"}
-    assert len(ground.asked()) == 3
 
 
 def test_no_server_to_be_asked(ground: Ground) -> None:
@@ -583,38 +528,6 @@ def test_names_of_strangers_lead_nowhere(ground: Ground) -> None:
     assert all(len(name) < 60 for name in ground.files())
 
 
-def test_a_saved_file_that_somebody_changed_is_not_written_over(ground: Ground) -> None:
-    keys = ground.fill("one")
-    ground.lose_key()
-    report = ground.report(keys)
-    assert ground.rescue("--from-report", report).code == 0
-    (name,) = ground.files()
-    (ground.saved / name).write_bytes(b"changed")
-    found = ground.rescue("--from-report", report)
-    assert found.code == 3
-    assert "other bytes stand there" in found.report["incomplete_reasons"][0]
-    assert (ground.saved / name).read_bytes() == b"changed"
-
-
-def test_custom_resources_in_the_version_that_the_server_gives(ground: Ground) -> None:
-    group = msgspec.json.encode(
-        {"kind": "APIGroup", "preferredVersion": {"version": "v1"}, "versions": [{"version": "v1"}]}
-    )
-    path = "/apis/example.com/v1/namespaces/shop/widgets/w1"
-    widget = msgspec.json.encode(
-        {"kind": "Widget", "apiVersion": "example.com/v1",
-         "metadata": {"name": "w1", "namespace": "shop", "uid": "u-1", "resourceVersion": "77"}}
-    )  # fmt: skip
-    instead = ground.server.behaviour.instead
-    instead["/apis/example.com"] = Answer(200, group)
-    instead[path] = Answer(500, b"{}")
-    instead[f"{path}?resourceVersion=0"] = Answer(200, widget)
-    found = ground.rescue("/registry/example.com/widgets/shop/w1")
-    assert found.code == 0
-    (saved,) = read_index(ground.saved).objects
-    assert (saved.group, saved.version, saved.kind) == ("example.com", "v1", "Widget")
-
-
 def test_custom_resources_that_only_one_version_gives(ground: Ground) -> None:
     """The webhook that converts to the other is down: the server answers 500 for it, to a LIST too."""
     versions = [{"version": "v2"}, {"version": "v1"}]
@@ -633,15 +546,6 @@ def test_custom_resources_that_only_one_version_gives(ground: Ground) -> None:
     found = ground.rescue(*(f"/registry/example.com/widgets/shop/{name}" for name in ("w1", "w2")))
     assert found.code == 0
     assert {saved.version for saved in read_index(ground.saved).objects} == {"v1"}
-
-
-def test_what_is_saved_is_healed_next(ground: Ground) -> None:
-    keys = ground.fill("one", "two")
-    ground.lose_key()
-    found = ground.rescue("--from-report", ground.report(keys), output="text")
-    assert found.out.startswith("2 of 2 unreadable objects are saved\n")
-    assert "etcdfix heal" in found.out
-    assert "only API servers that got ready" in found.err
 
 
 def test_a_report_of_nothing_that_could_be_rescued(ground: Ground) -> None:

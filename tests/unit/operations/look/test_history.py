@@ -212,3 +212,22 @@ def test_a_history_that_cannot_be_read_to_its_end() -> None:
     assert "compacted meanwhile" in result.report.incomplete_reasons[0]
     assert result.report.compacted_revision is None
     assert result.report.document().status.state is State.INCOMPLETE
+
+
+def test_an_object_that_was_made_anew_is_another_one() -> None:
+    report = history(web("u-1"), None, web("u-2", a="YQ=="), web("u-2")[:40])
+    assert [one.same_object for one in report.revisions] == [True, True, None, False]
+    assert restores(report) == [False, True, False, False]
+    assert "of another object" in report.revisions[3].restore_note
+
+
+def test_a_readable_value_is_not_replaced() -> None:
+    report = history(web("u-1", a="YQ=="), web("u-1"))
+    assert restores(report) == [False, False]
+    assert "through the API" in report.revisions[1].restore_note
+    assert report.next is None
+
+
+def test_only_so_many_are_shown_and_all_are_counted() -> None:
+    report = history(*[web("u-1", n=str(number)) for number in range(7)], most=2)
+    assert (len(report.revisions), report.count, report.left_out) == (2, 7, 5)

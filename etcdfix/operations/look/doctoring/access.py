@@ -49,11 +49,10 @@ def check_etcd_user(client: EtcdClient, prefix: bytes) -> Iterator[Check]:
     user = client.connection.user or ""
     shown = fit(user, 100)
     if not client.logged_in:
-        yield warn(
-            "etcd-user",
-            f"etcd has no authentication enabled: user {shown} is not used, and who reaches etcd may do everything",
-            "leave --user out, or enable authentication",
+        what = (
+            f"etcd has no authentication enabled: user {shown} is not used, and any client may do everything"
         )
+        yield warn("etcd-user", what, "leave --user out, or enable authentication")
         return
     try:
         roles = list(client.call(USER_GET, message("AuthUserGetRequest")(name=user)).roles)
@@ -66,12 +65,9 @@ def check_etcd_user(client: EtcdClient, prefix: bytes) -> Iterator[Check]:
             for permission in client.call(ROLE_GET, message("AuthRoleGetRequest")(role=role)).perm
         ]
     except CallFailed as failed:
-        yield unknown(
-            "etcd-user",
-            f"what user {shown} may do, etcd does not tell: {failed.failure.message}",
-            _ASK_ROOT,
-            Command(("etcdctl", "user", "get", "--detail", "--", user)),
-        )
+        what = f"etcd does not tell what user {shown} may do: {failed.failure.message}"
+        ask = Command(("etcdctl", "user", "get", "--detail", "--", user))
+        yield unknown("etcd-user", what, _ASK_ROOT, ask)
         return
     if len(roles) > _MOST_ROLES:
         yield unknown("etcd-user", f"user {shown} has {len(roles)} roles: too many to ask for", _ASK_ROOT)
@@ -90,25 +86,18 @@ def _judge(
     def grant(kind: str) -> Command:
         return Command(("etcdctl", "role", "grant-permission", "--prefix=true", "--", role, kind, below))
 
-    everything = covers(read, (_NO_END, None))
-    if everything:
+    if covers(read, (_NO_END, None)):
         yield ok("etcd-user", f"user {user} may read everything")
     elif covers(read, limits):
         yield ok("etcd-user", f"user {user} may read what starts with {below}, and not everything")
     else:
-        yield fail(
-            "etcd-user", f"user {user} may not read all that starts with {below}", "grant it", grant("read")
-        )
+        what = f"user {user} may not read all that starts with {below}"
+        yield fail("etcd-user", what, "grant it", grant("read"))
     if covers(write, limits):
         yield ok("etcd-user", f"user {user} may write what starts with {below}")
     else:
-        yield warn(
-            "etcd-user",
-            f"user {user} may not write all that starts with {below}: delete, restore, reencrypt and repair would be "
-            "denied",
-            "grant it to whoever is to change something, or go on reading",
-            grant("readwrite"),
-        )
+        what = f"user {user} may not write all that starts with {below}: etcd would deny every change"
+        yield warn("etcd-user", what, "grant it to whoever changes something", grant("readwrite"))
 
 
 def _ranges(permissions: Sequence[Any], kinds: set[int]) -> list[Range]:
@@ -170,12 +159,8 @@ def _ask(access: Access, cluster: ClusterIdentity | None) -> Iterator[Check]:
             else ok("kubeconfig", f"{told} answers, and is of this cluster")
         )
     else:
-        yield unknown(
-            "kubeconfig",
-            f"whether the API server at {server.address} is of this cluster cannot be told: nothing names the one "
-            "in etcd",
-            "see what is said of cluster",
-        )
+        what = f"nothing in etcd tells whether the API server at {server.address} is of this cluster"
+        yield unknown("kubeconfig", what, "see what is said of cluster")
     try:
         user = authorize_all(server, group="", resource="secrets")
     except AuthorizationRefused as exc:
@@ -185,8 +170,7 @@ def _ask(access: Access, cluster: ClusterIdentity | None) -> Iterator[Check]:
         yield fail(
             "kubeconfig",
             exc.message,
-            "grant it, as docs/runbooks/denied.md shows; a change asks for its one object only, so a permission for "
-            "that one will do",
+            "grant it, as docs/runbooks/denied.md shows; a permission for the one object to change is enough",
             Command(text=exc.hint),
         )
     else:

@@ -66,11 +66,8 @@ def _check_authorities(what: str, pem: bytes, now: datetime) -> Check:
         if not valid:
             return _expiry(what, found, now, _AUTHORITY)
         if len(valid) < len(found):
-            return warn(
-                "tls",
-                f"{what}: {len(valid)} of {counted(len(found), 'certificate')} are valid now",
-                "take out those that are not, once nothing needs them",
-            )
+            told = f"{what}: {len(valid)} of {counted(len(found), 'certificate')} are valid now"
+            return warn("tls", told, "take out those that are not, once nothing needs them")
         return _expiry(what, found, now, _AUTHORITY)
     except ValueError:
         return unknown("tls", f"{what}: its dates cannot be read", "look at it with openssl x509 -dates")
@@ -106,11 +103,8 @@ def _expiry(what: str, certificates: Sequence[Certificate], now: datetime, renew
     begins = max(one.not_valid_before_utc for one in certificates)
     ends = min(one.not_valid_after_utc for one in certificates)
     if now < begins:
-        return fail(
-            "tls",
-            f"{what} is not valid before {begins:%Y-%m-%d %H:%M} UTC",
-            "compare the clock of this machine with the one that made it",
-        )
+        told = f"{what} is not valid before {begins:%Y-%m-%d %H:%M} UTC"
+        return fail("tls", told, "compare the clock of this machine with the one that made it")
     if now > ends:
         return fail("tls", f"{what} has expired on {ends:%Y-%m-%d}, {_days(now - ends)} ago", renew)
     left = ends - now

@@ -29,6 +29,8 @@ _MOST_USED: Final = 0.8
 _MOST_TOLD: Final = 16
 _MOST_URLS: Final = 4
 _LOOK: Final = "see that etcd runs there, and that this is its port for clients"
+_STATUS: Final = etcdctl("endpoint", "status", "--cluster", "-w", "table")
+_ALARMS: Final = etcdctl("alarm", "list")
 _LOGGING_IN: Final = 6
 """Requests of one login, repeated as the client repeats them."""
 
@@ -58,20 +60,13 @@ def ask_endpoints(connection: EtcdConnection) -> list[Asked]:
     calls = [partial(_ask, replace(connection, endpoints=(text,))) for text in connection.endpoints]
     asked = []
     for text, found in zip(connection.endpoints, run_within(calls, seconds), strict=True):
+        if isinstance(found, BaseException) and not isinstance(found, EtcdfixError):
+            raise found
         if isinstance(found, ConfigurationError):
             raise found
-        if isinstance(found, EtcdfixError):
-            asked.append(Asked(endpoint=text, error=found))
-        elif isinstance(found, Asked):
-            asked.append(found)
-        elif found is None:
-            asked.append(
-                Asked(
-                    endpoint=text, error=SourceUnreachable(f"{text}: no answer within {seconds:g} s", hint="")
-                )
-            )
-        else:
-            raise found
+        if found is None:
+            found = SourceUnreachable(f"{text}: no answer within {seconds:g} s", hint="")
+        asked.append(found if isinstance(found, Asked) else Asked(endpoint=text, error=found))
     return asked
 
 
@@ -90,16 +85,12 @@ def check_reach(asked: Sequence[Asked]) -> Iterator[Check]:
         if one.error is not None:
             yield told_by("reach", State.FAIL, one.error, otherwise=_LOOK)
         elif one.status is None:
-            yield unknown(
-                "reach", f"{one.endpoint}: a member answers, and does not say how it is", "see its log"
-            )
+            what = f"{one.endpoint}: a member answers, and does not say how it is"
+            yield unknown("reach", what, "see its log")
         elif one.status.errors:
             told = "; ".join(one.status.errors[:_MOST_TOLD])
-            yield warn(
-                "reach",
-                f"{one.endpoint}: member {one.status.member_id:x} answers, and complains: {told}",
-                "see what is said of members and alarms",
-            )
+            what = f"{one.endpoint}: member {one.status.member_id:x} answers, and complains: {told}"
+            yield warn("reach", what, "see what is said of members and alarms")
         else:
             yield ok("reach", f"{one.endpoint}: member {one.status.member_id:x} answers")
 
@@ -109,11 +100,8 @@ def check_one_cluster(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
     ids = {status.endpoint: f"{status.cluster_id:x}" for status in statuses}
     if len(set(ids.values())) > 1:
         told = ", ".join(f"{endpoint} is {found}" for endpoint, found in ids.items())
-        yield fail(
-            "cluster",
-            f"the endpoints belong to different clusters: {told}",
-            "name the endpoints of one cluster only",
-        )
+        what = f"the endpoints belong to different clusters: {told}"
+        yield fail("cluster", what, "name the endpoints of one cluster only")
 
 
 def check_versions(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
@@ -126,33 +114,26 @@ def check_versions(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
     old = [v for v, match in read.items() if match and (int(match[1]), int(match[2])) < OLDEST]
     odd = [version or "none" for version, match in read.items() if not match]
     differing = [v for v, match in read.items() if match and _may_differ(match)]
-    told = ", ".join(versions[:_MOST_TOLD])
     if differing:
         yield warn(
             "version",
-            f"etcd {', '.join(differing[:_MOST_TOLD])}: members of this release can come to hold different data",
+            f"etcd {_few(differing)}: members of this release can come to hold different data",
             "upgrade to 3.4.22, 3.5.6 or newer; until then, compare the members (etcd's data_corruption guide)",
         )
     if old:
-        yield fail(
-            "version",
-            f"etcd {', '.join(old[:_MOST_TOLD])} is older than etcdfix knows",
-            f"use etcd {OLDEST[0]}.{OLDEST[1]} or newer, or scan a snapshot with --snapshot FILE",
-        )
+        advice = f"use etcd {OLDEST[0]}.{OLDEST[1]} or newer, or scan a snapshot with --snapshot FILE"
+        yield fail("version", f"etcd {_few(old)} is older than etcdfix knows", advice)
     elif odd:
-        yield unknown(
-            "version",
-            f"a member gives a version that cannot be read: {', '.join(odd[:_MOST_TOLD])}",
-            "see its log",
-        )
+        yield unknown("version", f"a member gives a version that cannot be read: {_few(odd)}", "see its log")
     elif len(versions) > 1:
-        yield warn(
-            "version",
-            f"the members run different versions of etcd: {told}",
-            "finish the upgrade before you change anything",
-        )
+        what = f"the members run different versions of etcd: {_few(versions)}"
+        yield warn("version", what, "finish the upgrade before you change anything")
     elif not differing:
-        yield ok("version", f"etcd {told}")
+        yield ok("version", f"etcd {versions[0]}")
+
+
+def _few(words: Sequence[str]) -> str:
+    return ", ".join(words[:_MOST_TOLD])
 
 
 def _may_differ(version: re.Match[str]) -> bool:
@@ -168,12 +149,8 @@ def check_leader(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
     """Yield that no leader is known, where that is so."""
     lost = [status.endpoint for status in statuses if not status.leader]
     if lost:
-        yield fail(
-            "members",
-            f"no leader is known at {', '.join(lost[:_MOST_TOLD])}",
-            "start the members that are missing: without a leader etcd answers little and takes nothing",
-            etcdctl("endpoint", "status", "--cluster", "-w", "table"),
-        )
+        advice = "start the missing members: without a leader etcd answers little and takes no write"
+        yield fail("members", f"no leader is known at {_few(lost)}", advice, _STATUS)
 
 
 def check_members(client: EtcdClient, statuses: Sequence[MemberStatus]) -> Iterator[Check]:
@@ -187,32 +164,21 @@ def check_members(client: EtcdClient, statuses: Sequence[MemberStatus]) -> Itera
     voting = [member for member in members if not member.is_learner]
     missing = [member for member in voting if member.member_id not in known]
     for member in missing[:_MOST_TOLD]:
-        yield warn(
-            "members",
-            f"member {_label(member)} votes, and answers at none of the endpoints",
-            f"add it to --endpoints, for a change asks every member that votes: {_urls(member)}",
-        )
+        what = f"member {_label(member)} votes, and answers at none of the endpoints"
+        advice = f"add it to --endpoints, for a change asks every member that votes: {_urls(member)}"
+        yield warn("members", what, advice)
     if len(missing) > _MOST_TOLD:
-        yield warn(
-            "members",
-            f"{len(missing) - _MOST_TOLD} more members vote, and answer at none of the endpoints",
-            "see the list of members",
-            etcdctl("member", "list", "-w", "table"),
-        )
+        what = f"{len(missing) - _MOST_TOLD} more members vote, and answer at none of the endpoints"
+        yield warn("members", what, "see the list of members", etcdctl("member", "list", "-w", "table"))
     if not missing:
         yield ok("members", f"{counted(len(voting), 'member')} with a vote, all among the endpoints")
     learners = [member for member in members if member.is_learner]
     for member in learners[:_MOST_TOLD]:
-        yield warn(
-            "learner",
-            f"member {_label(member)} is a learner: it has no vote, and its copy is not asked before a change",
-            "wait until it has caught up, then make it a member that votes",
-            etcdctl("member", "promote", f"{member.member_id:x}"),
+        what = (
+            f"member {_label(member)} is a learner: it has no vote, and its copy is not asked before a change"
         )
-    if len(learners) > _MOST_TOLD:
-        yield warn(
-            "learner", f"{len(learners) - _MOST_TOLD} more members are learners", "see the list of members"
-        )
+        promote = etcdctl("member", "promote", f"{member.member_id:x}")
+        yield warn("learner", what, "wait until it has caught up, then make it a member that votes", promote)
     if not learners:
         yield ok("learner", "no member is a learner")
 
@@ -235,26 +201,17 @@ def check_alarms(client: EtcdClient) -> Iterator[Check]:
         elif alarm.kind is AlarmKind.NOSPACE:
             yield fail(
                 "alarms",
-                f"member {alarm.label} has raised NOSPACE: etcd takes nothing that is put, and before 3.4.22 and "
-                "3.5.7 no deletion in a transaction: a restore would fail",
+                f"member {alarm.label} has raised NOSPACE: etcd takes no write, and before 3.4.22 and 3.5.7 no "
+                "deletion in a transaction: a restore would fail",
                 "save a snapshot first, for a compaction removes earlier revisions; then etcdctl compact, etcdctl "
                 "defrag, and etcdctl alarm disarm once there is room",
                 save_snapshot(),
             )
         else:
-            yield warn(
-                "alarms",
-                f"member {alarm.label} has raised an alarm that is not known here",
-                "ask etcd which one it is",
-                etcdctl("alarm", "list"),
-            )
+            what = f"member {alarm.label} has raised an alarm that is not known here"
+            yield warn("alarms", what, "ask etcd which one it is", _ALARMS)
     if len(alarms) > _MOST_TOLD:
-        yield fail(
-            "alarms",
-            f"{len(alarms) - _MOST_TOLD} more alarms are up",
-            "see all",
-            etcdctl("alarm", "list"),
-        )
+        yield fail("alarms", f"{len(alarms) - _MOST_TOLD} more alarms are up", "see all", _ALARMS)
     if not alarms:
         yield ok("alarms", "no alarm is up")
 
@@ -262,25 +219,23 @@ def check_alarms(client: EtcdClient) -> Iterator[Check]:
 def check_space(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
     """Yield how full each member's database is."""
     for status in statuses:
-        known = status.db_size_quota_bytes > 0
-        quota = status.db_size_quota_bytes if known else _DEFAULT_QUOTA_BYTES
+        quota = status.db_size_quota_bytes
+        limit = f"its quota of {mib(quota)}"
+        if quota <= 0:
+            quota = _DEFAULT_QUOTA_BYTES
+            limit = f"{mib(quota)}, etcd's default quota; yours may be larger"
         size, used = status.db_size_bytes, status.db_size_in_use_bytes
-        limit = (
-            f"its quota of {mib(quota)}"
-            if known
-            else f"{mib(quota)}, etcd's default quota; yours may be larger"
-        )
         what = f"{status.endpoint}: the database has {mib(size)}, {mib(used)} of it in use, of {limit}"
-        if size > _MOST_USED * quota:
-            yield warn(
-                "space",
-                what,
-                f"make room: a defragmentation gives back {mib(max(0, size - used))}; it stops that member for a "
-                "while, so do one after the other; or raise --quota-backend-bytes",
-                etcdctl("endpoint", "status", "--cluster", "-w", "table"),
-            )
-        else:
+        if size <= _MOST_USED * quota:
             yield ok("space", what)
+            continue
+        yield warn(
+            "space",
+            what,
+            f"make room: a defragmentation gives back {mib(max(0, size - used))} and stops that member for a while, so "
+            "defragment one after the other; or raise --quota-backend-bytes",
+            _STATUS,
+        )
 
 
 def mib(size: int) -> str:

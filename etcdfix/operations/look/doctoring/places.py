@@ -60,12 +60,8 @@ def _check_directory(name: str, path: Path, *, named: bool, option: str) -> Iter
             room = os.fstatvfs(directory.descriptor)
     except (UnsafePlace, NotDurable) as exc:
         missing = named and not os.path.lexists(path)
-        yield fail(
-            name,
-            exc.message,
-            exc.hint or f"choose a directory where files can be kept: {option}",
-            Command(("mkdir", "-m", "0700", str(path))) if missing else NO_COMMAND,
-        )
+        make = Command(("mkdir", "-m", "0700", str(path))) if missing else NO_COMMAND
+        yield fail(name, exc.message, exc.hint or f"choose another directory: {option}", make)
         return
     except OSError as exc:
         yield fail(name, f"directory {path}: {why(exc)}", f"choose another directory: {option}")
@@ -74,9 +70,8 @@ def _check_directory(name: str, path: Path, *, named: bool, option: str) -> Iter
         yield warn(name, warning, _ELSEWHERE)
     free = room.f_bavail * room.f_frsize
     if free < LEAST_FREE_BYTES:
-        yield warn(
-            "space", f"{path}: {mib(free)} are free on its file system", f"make room there, or {_ELSEWHERE}"
-        )
+        what = f"{path}: {mib(free)} are free on its file system"
+        yield warn("space", what, f"make room there, or {_ELSEWHERE}")
     yield ok(name, f"{path}: a file can be written and kept there, {mib(free)} free")
 
 
@@ -85,11 +80,8 @@ def _check_default(name: str, path: Path, option: str) -> Check:
     above = next(parent for parent in path.parents if parent.exists())
     require_lasting(above, named=False)
     if not os.access(above, os.W_OK | os.X_OK):
-        return fail(
-            name,
-            f"{path} does not exist, and may not be made in {above}",
-            f"name a directory of your own: {option}",
-        )
+        what = f"{path} does not exist, and may not be made in {above}"
+        return fail(name, what, f"name a directory of your own: {option}")
     return ok(name, f"{path} does not exist yet: the first change makes it")
 
 
@@ -97,9 +89,8 @@ def _check_log(path: Path) -> Iterator[Check]:
     look = Command(("etcdfix", "audit", "verify", str(path)))
     if not is_there(path):
         if is_there(path.with_name(path.name + HEAD_SUFFIX)):
-            yield fail(
-                "audit-log", f"{path}: {LOG_IS_GONE}", "find the log, or begin a new one with --audit-log"
-            )
+            advice = "find the log, or begin a new one with --audit-log"
+            yield fail("audit-log", f"{path}: {LOG_IS_GONE}", advice)
         else:
             yield ok("audit-log", f"{path} does not exist yet: the first change makes it")
         return
@@ -117,12 +108,9 @@ def _check_log(path: Path) -> Iterator[Check]:
         os.close(descriptor)
     found = verify(path, wait_seconds=_WAIT_SECONDS)
     if found.state is ChainState.TAMPERED:
-        yield fail(
-            "audit-log",
-            f"{path} is not what was written: {found.findings[0].message}",
-            "keep it as it is, find out who changed it, and begin a new one with --audit-log",
-            look,
-        )
+        what = f"{path} is not what was written: {found.findings[0].message}"
+        advice = "keep it as it is, find out who changed it, and begin a new one with --audit-log"
+        yield fail("audit-log", what, advice, look)
     elif found.head_missing and found.records:
         yield fail("audit-log", f"{path}: {NO_HEAD_FILE}", without_head(path, found.head))
         return  # its warnings say the same

@@ -145,7 +145,7 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
             f"The {one.what} differs: {one.earlier or 'unknown'} before, {one.later or 'unknown'} now."
             for one in self.unlike
         ]
-        stakes += [f"Incomplete: {reason}" for reason in self.incomplete_reasons]
+        stakes += [f"{reason[:1].upper()}{reason[1:]}." for reason in self.incomplete_reasons]
         total = counts.new + counts.changed + counts.gone
         first = next(iter(self.new), None)
         return Document(

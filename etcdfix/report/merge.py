@@ -61,10 +61,9 @@ class ReportMerge(PublishedReport, frozen=True, kw_only=True):
             (
                 row.cluster,
                 _RESULTS.get(row.exit_code, str(row.exit_code)),
-                row.severity,
-                _unreadable(row.counts),
-                row.counts.inconsistent,
+                _unreadable(row.counts) + row.counts.inconsistent,
                 row.counts.undetermined,
+                row.severity,
                 row.counts.readable,
                 "; ".join(row.incomplete_reasons) or None,
                 row.report,
@@ -100,10 +99,11 @@ def _render(row: MergedReport) -> Command:
 
 
 _COLUMNS: Final = (
-    Column("CLUSTER", folds=True),
+    Column("CLUSTER"),
     Column("RESULT"),
-    Column("SEVERITY"),
-    *(Column(name, Kind.NUMBER) for name in ("UNREADABLE", "INCONSISTENT", "UNDETERMINED")),
+    Column("BROKEN", Kind.NUMBER),
+    Column("UNDETERMINED", Kind.NUMBER),
+    Column("SEVERITY", wide=True),
     Column("READABLE", Kind.NUMBER, wide=True),
     Column("WHY INCOMPLETE", folds=True, wide=True),
     Column("REPORT", folds=True),

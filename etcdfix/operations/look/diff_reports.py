@@ -195,13 +195,13 @@ class _Comparison:
         self._compare()
         unlike = _unlike(self._earlier, self._later)
         reasons = [
-            f"{name} report: {reason}"
+            reason.replace("the report", f"the {name} report", 1)
             for name, side in (("earlier", self._earlier), ("later", self._later))
             for reason in side.reasons
         ]
         # Where it is not known of which cluster one is, that is said, and may well be the same.
         reasons += [
-            f"they are not of the same {one.what}"
+            f"the reports are not of the same {one.what}"
             for one in unlike
             if one.what == _CLUSTER and one.earlier and one.later
         ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -45,13 +46,27 @@ class HTMLWriter:
 
     def end(self, report: Any) -> None:
         """Write the page."""
-        self._stream.write(
-            page(document_of(report, self._rows), self._run).encode("utf-8", "backslashreplace")
-        )
+        document = document_of(report, self._rows)
+        self._stream.write(page(document, self._run, [*_origin(report)]).encode("utf-8", "backslashreplace"))
 
 
-def page(document: Document, run: RunOptions) -> str:
-    """Return a document as a page."""
+def _origin(report: Any) -> Iterator[str]:
+    """Yield what a ticket needs to know years later: which cluster, when, by which version."""
+    uid = getattr(getattr(report, "source", None), "kube_system_uid", None)
+    if uid:
+        yield f"kube-system uid {uid}"
+    yield report.generated_at
+    yield f"{report.tool.name} {report.tool.version}"
+
+
+def page(document: Document, run: RunOptions, origin: Sequence[str] = ()) -> str:
+    """Return a document as a page.
+
+    Args:
+        document: What to show.
+        run: Options that commands repeat.
+        origin: Where the report comes from, beside what the document says.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - only this form pays for it
 
     environment = Environment(
@@ -60,6 +75,7 @@ def page(document: Document, run: RunOptions) -> str:
     )  # fmt: skip
     style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "page.js"))
     written = _Written(run)
+    about = [*(value for _name, value in document.about.facts), *origin]
     return environment.get_template("page.html").render(
         style=style,
         script=script,
@@ -68,7 +84,7 @@ def page(document: Document, run: RunOptions) -> str:
         state=document.status.state.value,
         headline=safe_text(document.status.headline),
         tone=_TONES.get(document.status.state, "unknown"),
-        about=[safe_text(value) for _name, value in document.about.facts if value],
+        about=[*dict.fromkeys(safe_text(value) for value in about if value)],
         stakes=[safe_text(line) for line in document.stakes],
         next=written.step(document.next) if document.next is not None else None,
         sections=[written.section(section) | {"wide": section.wide} for section in document.sections],
@@ -116,7 +132,10 @@ class _Written:
         rows = table.rows[:MOST_ROWS]
         left = (table.total or len(table.rows)) - len(rows)
         # A page may be wider than the screen: what names the row stands first.
-        order = sorted(range(len(table.columns)), key=lambda at: table.columns[at].kind is not Kind.KEY)
+        order = sorted(
+            range(len(table.columns)),
+            key=lambda at: table.columns[at].kind is not Kind.KEY or table.columns[at].wide,
+        )
         columns = [table.columns[at] for at in order]
         styles = [_STYLES.get(column.kind, "fold" if column.folds else "") for column in columns]
         return {

@@ -10,27 +10,23 @@ import msgspec
 from etcdfix.examine import Examiner
 from etcdfix.graph.collector import collect
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.deletion import consequences_of_deletion
 from etcdfix.graph.fields import at, items, mapping, text
 from etcdfix.graph.grades import inferred_finalizers, lost_finalizers, reasons_for, warnings_about
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.kinds import crd_path
 from etcdfix.graph.model import (
     Assessment,
     LastKnown,
     LostFinalizer,
-    ObjectRef,
     Propagation,
     Risk,
 )
 from etcdfix.graph.references import owners_of
 from etcdfix.graph.users import secret_state, users_of
-from etcdfix.graph.uses import ANY, Role
+from etcdfix.graph.uses import ANY
 from etcdfix.model import Confidence, StoredValue
 from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, reads
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
-from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
 
 _PODS: Final = "pods"
@@ -100,9 +96,6 @@ def assess(
         users=users,
         finalizers=finalizers,
         node=runs_on,
-        consequences=_consequences(index, node, ref, runs_on)
-        if by_api is None
-        else consequences_of_deletion(index, node),
         risk=reasons[0].risk if reasons else Risk.NONE,
         may_be_worse=bool(warnings),
         reasons=tuple(reasons),
@@ -259,43 +252,3 @@ def _stated_uids(index: ImpactIndex, node: int) -> dict[str, int]:
         if edge.uid:
             stated[edge.uid] = stated.get(edge.uid, 0) + 1
     return stated
-
-
-def _consequences(index: ImpactIndex, node: int, ref: ObjectRef, runs_on: str) -> tuple[str, ...]:
-    place = (ref.group, ref.resource)
-    if place == ("", "pods"):
-        where = f"on node {runs_on}" if runs_on else "on its node, which is not known,"
-        return (f"the kubelet {where} sees that the Pod is gone, stops its containers and cleans up",)
-    if place == ("", "namespaces"):
-        count = index.count_in(ref.name)
-        return (
-            f"{count} objects stay in etcd under a namespace that does not exist",
-            "to keep what is in it, re-create the Namespace, and stop: that cleans nothing up",
-            "only if it was meant to go: then delete it the ordinary way, and its controller cleans up",
-        )
-    if ref.resource == "customresourcedefinitions":
-        instances = list(index.below(crd_path(ref.name)))
-        owned = {one for instance in instances for one in index.dependents(instance)} - set(instances)
-        return (
-            f"{len(instances)} custom resources stay in etcd, unseen, and none of them is collected",
-            *(
-                [
-                    f"{counted(len(owned), 'object')} that they own stay too: the collector cannot look these owners up"
-                ]
-                if owned
-                else []
-            ),
-            "re-create the same CustomResourceDefinition, and they are served again",
-        )
-    if place == ("", "persistentvolumes"):
-        claims = [index.ref(e.source) for e in index.users(node) if e.use.role is Role.BOUND_VOLUME]
-        return (
-            *(f"{claim} becomes Lost" for claim in claims),
-            "the storage behind it stays, and nobody deletes it",
-        )
-    if place == ("", "services"):
-        return (
-            "its cluster IP and node ports are free for others; clients that still use them may reach another",
-            "a cloud load balancer made for it is left behind",
-        )
-    return ()

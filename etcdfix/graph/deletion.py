@@ -122,31 +122,6 @@ def forecast(
     )
 
 
-def consequences_of_deletion(index: ImpactIndex, node: int) -> tuple[str, ...]:
-    """Return what is special about deleting an object of this kind through the API, a sentence each."""
-    ref = index.ref(node)
-    place = (ref.group, ref.resource)
-    if place == _NAMESPACES:
-        count = counted(index.count_in(ref.name), "object")
-        return (
-            f"the namespace controller deletes the {count} in it, pods first, whatever the policy",
-            "etcdfix namespace NAME shows what holds it up, and in which order to act",
-        )
-    if ref.resource == "customresourcedefinitions":
-        count = counted(index.count_below(crd_path(ref.name)), "custom resource")
-        return (
-            f"all its objects are deleted first ({count}), each with its finalizers: they do not come back with it",
-        )
-    if place == ("", "persistentvolumes"):
-        claims = [index.ref(e.source) for e in index.users(node) if e.use.role is Role.BOUND_VOLUME]
-        return tuple(f"{claim} is bound to it: it stays Terminating until that is gone" for claim in claims)
-    if place == ("", "services"):
-        return (
-            "its cluster IP and node ports are free for others; clients that still use them may reach another service",
-        )
-    return ()
-
-
 # -------------------------------------------------------------------------------------------------------- sentences
 
 

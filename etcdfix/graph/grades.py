@@ -6,7 +6,7 @@ Kubernetes' own repository are named as their projects document them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -34,6 +34,7 @@ _MANY: Final = 100
 
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
+_RECREATED: Final = (Risk.LOW, "re-created", "its controller makes it again")
 _Kinds = dict[tuple[str, str], tuple[Risk, str, str]]
 
 
@@ -50,7 +51,7 @@ _KINDS: Final[_Kinds] = {
         "a Lease: its holder makes a new one; leader election or a node's heartbeat may falter for a moment",
     ),
     **_alike(
-        Risk.LOW, "re-created", "its controller makes it again",
+        *_RECREATED,
         ("", "endpoints"), ("discovery.k8s.io", "endpointslices"), ("storage.k8s.io", "csinodes"),
     ),
     ("", "pods"): (Risk.LOW, "pod", "a Pod: what runs in it stops, and only a controller makes another"),
@@ -112,6 +113,18 @@ _KINDS: Final[_Kinds] = {
     ),
 }  # fmt: skip
 
+# The same after a deletion through the API, where something cleans up.
+_CLEANED_UP: Final[_Kinds] = {
+    ("", "persistentvolumes"): (
+        Risk.HIGH, "volume", "a PersistentVolume: with reclaim policy Delete the storage behind it may go too",
+    ),
+    ("", "services"): (
+        Risk.HIGH,
+        "service",
+        "a Service: its cluster IP and node ports are given up, and its cloud load balancer is removed",
+    ),
+}  # fmt: skip
+
 _RBAC: Final = "rbac.authorization.k8s.io"
 _SYSTEM_NAMESPACES: Final = frozenset({"kube-system", "kube-public", "kube-node-lease", "default"})
 _BASIC: Final = frozenset(
@@ -146,11 +159,13 @@ def reasons_for(
         by_api: It is deleted through the API, which cleans up after it.
     """
     ref = index.ref(node)
+    protected = protected_reason(GroupResource(ref.group, ref.resource), ref.namespace)
+    kind = _kind_reason(index, node, ref, by_api=by_api)
     return [
-        *_protected_reasons(ref),
+        *([RiskReason(Risk.CLUSTER_BREAKING, "protected", protected)] if protected else []),
         *_collection_reasons(collection),
         *(_user_reasons(users) if secret is None else _secret_reasons(secret, users)),
-        *((_cleaned_up(index, ref) if by_api else []) or _kind_reasons(index, node, ref)),
+        *([RiskReason(*kind)] if kind is not None else []),
         *(
             RiskReason(
                 Risk.HIGH if f.leaks else Risk.LOW,
@@ -172,162 +187,115 @@ def warnings_about(index: ImpactIndex, node: int) -> list[RiskReason]:
 def _warnings(problems: tuple[str, ...], broken: int, opaque: int, truncated: int) -> tuple[RiskReason, ...]:
     warnings = [("incomplete", f"not everything was seen: {text}") for text in problems]
     if broken:
-        text = (
-            f"{_objects(broken, 'other ')} cannot be read: whether they use it, or depend on it, is not known"
-        )
+        text = f"{counted(broken, 'other object')} cannot be read: whether they use it, or depend on it, is not known"
         warnings.append(("unreadable-others", text))
     if opaque:
-        text = f"{_objects(opaque)} cannot be looked into: whether they use it, or depend on it, is not known"
+        text = f"{counted(opaque, 'object')} cannot be looked into: whether they use it, or depend on it, is not known"
         warnings.append(("not-looked-into", text))
     if truncated:
-        text = f"{_objects(truncated)} with more references than are followed may use it too"
+        text = f"{counted(truncated, 'object')} with more references than are followed may use it too"
         warnings.append(("not-looked-into", text))
     return tuple(RiskReason(Risk.LOW, code, text) for code, text in warnings)
 
 
-def _protected_reasons(ref: ObjectRef) -> list[RiskReason]:
-    reason = protected_reason(GroupResource(ref.group, ref.resource), ref.namespace)
-    return [RiskReason(Risk.CLUSTER_BREAKING, "protected", reason)] if reason else []
-
-
-def _cleaned_up(index: ImpactIndex, ref: ObjectRef) -> list[RiskReason]:
-    """Return what a deletion through the API means for kinds after which something cleans up."""
+def _kind_reason(
+    index: ImpactIndex, node: int, ref: ObjectRef, *, by_api: bool
+) -> tuple[Risk, str, str] | None:
+    """Return what the loss of an object of this kind means by itself; what the API deletes is cleaned up after."""
     place = (ref.group, ref.resource)
     if ref.resource == "customresourcedefinitions":
         count = index.count_below(crd_path(ref.name))
-        text = f"a CustomResourceDefinition: its {count} custom resources are deleted with it"
-        return [RiskReason(Risk.CLUSTER_BREAKING if count else Risk.HIGH, "crd", text)]
-    if place == ("", "namespaces") and ref.name not in _SYSTEM_NAMESPACES:
-        count = index.count_in(ref.name)
-        text = f"a Namespace: the {count} objects in it are deleted with it"
-        return [RiskReason(Risk.HIGH if count else Risk.LOW, "namespace", text)]
-    if place == ("", "persistentvolumes"):
-        text = "a PersistentVolume: with reclaim policy Delete the storage behind it may go too"
-        return [RiskReason(Risk.HIGH, "volume", text)]
-    if place == ("", "services"):
-        text = "a Service: its cluster IP and node ports are given up, and its cloud load balancer is removed"
-        return [RiskReason(Risk.HIGH, "service", text)]
-    return []
-
-
-def _kind_reasons(index: ImpactIndex, node: int, ref: ObjectRef) -> list[RiskReason]:
-    place = (ref.group, ref.resource)
-    if place in _KINDS:
-        return [RiskReason(*_KINDS[place])]
-    if ref.resource == "customresourcedefinitions":
-        count = index.count_below(crd_path(ref.name))
-        risk = Risk.CLUSTER_BREAKING if count else Risk.HIGH
-        text = (
-            f"a CustomResourceDefinition: its {count} custom resources stay in etcd, and no API serves them"
-        )
-        return [RiskReason(risk, "crd", text)]
+        then = "are deleted with it" if by_api else "stay in etcd, unserved, with what they own"
+        text = f"a CustomResourceDefinition: its {count} custom resources {then}"
+        return Risk.CLUSTER_BREAKING if count else Risk.HIGH, "crd", text
     if place == ("", "namespaces"):
-        return [_namespace_reason(index, ref)]
+        if ref.name in _SYSTEM_NAMESPACES:
+            return Risk.CLUSTER_BREAKING, "namespace", f"Namespace {ref.name} belongs to the cluster itself"
+        count = index.count_in(ref.name)
+        left = "are left behind, nothing cleans them up, and nothing new is admitted"
+        then = "in it are deleted with it" if by_api else left
+        return Risk.HIGH if count else Risk.LOW, "namespace", f"a Namespace: the {count} objects {then}"
+    if by_api and place in _CLEANED_UP:
+        return _CLEANED_UP[place]
+    if place in _KINDS:
+        return _KINDS[place]
     if ref.group == _RBAC:
         if ref.name.startswith("system:") or ref.name == "cluster-admin":
-            text = "an API server re-creates system roles and bindings when it starts"
-            return [RiskReason(Risk.LOW, "rbac", text)]
-        return [RiskReason(Risk.HIGH, "rbac", "whoever is authorized through it is refused from now on")]
+            return Risk.LOW, "rbac", "an API server re-creates system roles and bindings when it starts"
+        return Risk.HIGH, "rbac", "whoever is authorized through it is refused from now on"
     if place == ("", "serviceaccounts"):
         if ref.name == "default":
-            return [RiskReason(Risk.LOW, "re-created", "its controller makes it again")]
-        text = "a ServiceAccount: tokens bound to its uid stop working"
-        return [RiskReason(Risk.HIGH, "service-account", text)]
+            return _RECREATED
+        return Risk.HIGH, "service-account", "a ServiceAccount: tokens bound to its uid stop working"
     if place in {("", "configmaps"), ("", SECRETS)}:
-        return _data_reasons(ref)
+        return _data_reason(ref)
     if index.place(node)[0].codec in {StorageCodec.CUSTOM_RESOURCE, StorageCodec.UNKNOWN}:
         text = "its controller, which nobody here knows, may take down whatever it stands for"
-        return [RiskReason(Risk.HIGH, "custom-resource", text)]
-    return [RiskReason(Risk.LOW, "kind", "what it does ends with it, and nobody is known to make it again")]
+        return Risk.HIGH, "custom-resource", text
+    return Risk.LOW, "kind", "what it does ends with it, and nobody is known to make it again"
 
 
-def _namespace_reason(index: ImpactIndex, ref: ObjectRef) -> RiskReason:
-    if ref.name in _SYSTEM_NAMESPACES:
-        text = f"Namespace {ref.name} belongs to the cluster itself"
-        return RiskReason(Risk.CLUSTER_BREAKING, "namespace", text)
-    count = index.count_in(ref.name)
-    text = f"a Namespace: its {count} objects are left behind, nothing cleans them up, and nothing new is admitted"
-    return RiskReason(Risk.HIGH if count else Risk.LOW, "namespace", text)
-
-
-def _data_reasons(ref: ObjectRef) -> list[RiskReason]:
+def _data_reason(ref: ObjectRef) -> tuple[Risk, str, str] | None:
     """Return what a ConfigMap or Secret is for that no reference shows; by itself it does nothing."""
-    kind = "Secret" if ref.resource == SECRETS else "ConfigMap"
     if ref.namespace == "kube-system":
-        text = f"a {kind} of kube-system: cluster components may read it unseen"
-        return [RiskReason(Risk.HIGH, "system", text)]
+        kind = "Secret" if ref.resource == SECRETS else "ConfigMap"
+        return Risk.HIGH, "system", f"a {kind} of kube-system: cluster components may read it unseen"
     if (ref.resource, ref.namespace, ref.name) == ("configmaps", "kube-public", "cluster-info"):
-        return [RiskReason(Risk.LOW, "system", "kubeadm join reads it: no new node joins without it")]
-    if (ref.resource, ref.name) == ("configmaps", "kube-root-ca.crt"):
-        return [RiskReason(Risk.LOW, "re-created", "its controller makes it again")]
-    return []
+        return Risk.LOW, "system", "kubeadm join reads it: no new node joins without it"
+    return _RECREATED if (ref.resource, ref.name) == ("configmaps", "kube-root-ca.crt") else None
 
 
-def _collection_reasons(collection: Collection) -> list[RiskReason]:
-    reasons = []
-    deleted = collection.counts[Action.CASCADE_DELETED]
-    if deleted:
+def _collection_reasons(collection: Collection) -> Iterator[RiskReason]:
+    counts = collection.counts
+    if deleted := counts[Action.CASCADE_DELETED]:
         what = ", ".join(f"{count} {resource}" for resource, count in collection.deleted_by_resource.items())
         breaking = bool(_BASIC & collection.deleted_by_resource.keys()) or deleted >= _MANY
-        text = f"the garbage collector deletes {_dependents(deleted)}: {what}"
+        text = f"the garbage collector deletes {counted(deleted, 'dependent')}: {what}"
         if collection.when_served:
             text += f"; {collection.when_served} of them as soon as an API serves their kind or their owner's"
-        reasons.append(RiskReason(Risk.CLUSTER_BREAKING if breaking else Risk.HIGH, "cascade", text))
-    if collection.later:
-        text = f"the garbage collector deletes {_dependents(collection.later)} later, once an owner is really gone"
-        reasons.append(RiskReason(Risk.HIGH, "cascade-later", text))
+        yield RiskReason(Risk.CLUSTER_BREAKING if breaking else Risk.HIGH, "cascade", text)
+    if later := collection.later:
+        text = (
+            f"the garbage collector deletes {counted(later, 'dependent')} later, once an owner is really gone"
+        )
+        yield RiskReason(Risk.HIGH, "cascade-later", text)
     roots = [decision for decision in collection.caught_up if decision.depth == 1]
-    catches_up = sum(decision.action is Action.CASCADE_DELETED for decision in roots)
-    if catches_up:
-        text = f"the garbage collector then also deletes {_objects(catches_up)} that it could not act upon before"
-        reasons.append(RiskReason(Risk.HIGH, "catches-up", text))
-    kept = collection.counts[Action.KEPT] + collection.counts[Action.REFERENCE_STRIPPED] - collection.later
-    if kept:
-        text = f"{_dependents(kept)} would stay, since another owner is there"
-        reasons.append(RiskReason(Risk.LOW, "kept", text))
-    orphaned = collection.counts[Action.ORPHANED]
-    if orphaned:
-        text = f"{_dependents(orphaned)} would stay, without an owner"
-        reasons.append(RiskReason(Risk.LOW, "orphaned", text))
-    frozen = collection.counts[Action.FROZEN]
-    if frozen:
-        whose = "its" if frozen == 1 else "their"
-        text = f"{_dependents(frozen)} would stay: the collector cannot look up one of {whose} owners"
-        reasons.append(RiskReason(Risk.LOW, "frozen", text))
-    return reasons
+    if catches_up := sum(decision.action is Action.CASCADE_DELETED for decision in roots):
+        count = counted(catches_up, "object")
+        text = f"the garbage collector then also deletes {count} that it could not act upon before"
+        yield RiskReason(Risk.HIGH, "catches-up", text)
+    kept = counts[Action.KEPT] + counts[Action.REFERENCE_STRIPPED] - later
+    for number, code, why in (
+        (kept, "kept", ", since another owner is there"),
+        (counts[Action.ORPHANED], "orphaned", ", without an owner"),
+        (counts[Action.FROZEN], "frozen", ": the collector cannot look up one of the owners"),
+    ):
+        if number:
+            yield RiskReason(Risk.LOW, code, f"{counted(number, 'dependent')} would stay{why}")
 
 
-def _secret_reasons(secret: SecretState, users: Sequence[User]) -> list[RiskReason]:
+def _secret_reasons(secret: SecretState, users: Sequence[User]) -> Iterator[RiskReason]:
     stopped = {user.object for user in users if user.stops is Stops.YES}
     perhaps = [user for user in users if user.stops is Stops.PERHAPS]
-    reasons = []
     if stopped:
-        text = f"{_objects(len(stopped))} cannot start or work without it"
-        reasons.append(RiskReason(Risk.HIGH, "users-stop", text))
+        text = f"{counted(len(stopped), 'object')} cannot start or work without it"
+        yield RiskReason(Risk.HIGH, "users-stop", text)
     for role, (code, what) in _FELT.items():
         felt = {user.object for user in perhaps if user.role is role and not user.heuristic}
         if felt:
-            reasons.append(RiskReason(Risk.HIGH, code, f"{_objects(len(felt))} {what}"))
+            yield RiskReason(Risk.HIGH, code, f"{counted(len(felt), 'object')} {what}")
     rest = {user.object for user in perhaps if user.heuristic or user.role not in _FELT} - stopped
     if rest:
-        reasons.append(RiskReason(Risk.LOW, "users-perhaps", f"{_objects(len(rest))} may miss it"))
-    return reasons + [RiskReason(Risk.LOW, "secret-warning", warning) for warning in secret.warnings]
+        yield RiskReason(Risk.LOW, "users-perhaps", f"{counted(len(rest), 'object')} may miss it")
+    yield from (RiskReason(Risk.LOW, "secret-warning", warning) for warning in secret.warnings)
 
 
 def _user_reasons(users: Sequence[User]) -> list[RiskReason]:
     needed = {user.object for user in users if not user.optional and not user.heuristic}
     if needed:
-        return [RiskReason(Risk.HIGH, "users", f"required by {_objects(len(needed))}")]
+        return [RiskReason(Risk.HIGH, "users", f"required by {counted(len(needed), 'object')}")]
     perhaps = {user.object for user in users}
-    return [RiskReason(Risk.LOW, "users", f"{_objects(len(perhaps))} may miss it")] if users else []
-
-
-def _dependents(count: int) -> str:
-    return counted(count, "dependent")
-
-
-def _objects(count: int, which: str = "") -> str:
-    return counted(count, f"{which}object")
+    return [RiskReason(Risk.LOW, "users", f"{counted(len(perhaps), 'object')} may miss it")] if users else []
 
 
 _SNAPSHOTS: Final = "snapshot.storage.kubernetes.io/"

@@ -360,7 +360,6 @@ class Assessment(msgspec.Struct, frozen=True):
         users: What refers to it, by role, key and field.
         finalizers: Those that would be skipped and what leaks: known ones, or likely ones where they cannot be read.
         node: Of a Pod, where it runs; the kubelet there cleans up. "" where that is not known.
-        consequences: What is special about its kind, a sentence each.
         risk: The worst of the reasons.
         may_be_worse: Something was not seen, or cannot be read, that could depend on it: the grade is the least.
         reasons: Worst first.
@@ -376,7 +375,6 @@ class Assessment(msgspec.Struct, frozen=True):
     users: tuple[User, ...]
     finalizers: tuple[LostFinalizer, ...]
     node: str
-    consequences: tuple[str, ...]
     risk: Risk
     may_be_worse: bool
     reasons: tuple[RiskReason, ...]

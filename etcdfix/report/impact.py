@@ -113,7 +113,6 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
     user_count: int
     finalizers: tuple[LostFinalizer, ...]
     node: str
-    consequences: tuple[str, ...]
     unreadable_elsewhere: int
     undetermined_elsewhere: int
     remedies: list[Remedy]
@@ -154,7 +153,6 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
                 Prose(
                     title="What else to know",
                     paragraphs=[
-                        *self.consequences,
                         *(deletion.notes if deletion is not None else ()),
                         *self.dependents.warnings,
                         *self.incomplete_reasons,

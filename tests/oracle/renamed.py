@@ -56,7 +56,7 @@ WORDS: Final[dict[str, dict[str, str]]] = {
 FIELDS: Final[dict[str, str]] = {}
 
 # Fields that went, or came: they are not compared.
-GONE: Final = frozenset({"anchored", "cluster_name", "max_rate", "readable_until"})
+GONE: Final = frozenset({"anchored", "cluster_name", "consequences", "max_rate", "readable_until"})
 
 # Other on every run, or advice in words.
 NOT_COMPARED: Final = frozenset(

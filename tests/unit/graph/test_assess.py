@@ -54,7 +54,6 @@ def test_a_volume_and_its_claim() -> None:
     cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
     found = assessed(cluster, key)
     assert codes(found)["volume"] is Risk.HIGH
-    assert found.consequences[0] == "persistentvolumeclaims shop/data becomes Lost"
 
 
 def test_references_that_disagree_on_the_uid() -> None:
@@ -220,8 +219,6 @@ def test_a_broken_pod_ran_where_its_history_bound_it(create_revision: int, node:
     source._records[key.encode()] = StoredValue(key.encode(), BROKEN, 9, create_revision, 2, 0)
     found = assessed(cluster, key, source)
     assert found.node == node
-    assert ("kubelet on node n1" in found.consequences[0]) is bool(node)
-    assert ("which is not known" in found.consequences[0]) is not bool(node)
 
 
 def test_custom_resource_definitions() -> None:
@@ -231,10 +228,6 @@ def test_custom_resource_definitions() -> None:
     cluster.add("example.com/v1", "Widget", "w", "shop")
     found = assessed(cluster, key)
     assert codes(found)["crd"] is Risk.CLUSTER_BREAKING
-    assert found.consequences[0].startswith("1 custom resources stay in etcd, unseen")
-    assert not any("they own" in text for text in found.consequences)
-    cluster.secret("s", owners=(owner("Widget", "w", api_version="example.com/v1"),))
-    assert any(text.startswith("1 object that they own stay") for text in assessed(cluster, key).consequences)
 
 
 def test_an_unreadable_claim_probably_had_its_finalizer() -> None:

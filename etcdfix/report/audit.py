@@ -40,35 +40,21 @@ class EventList(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version"
     items: list[Any] = msgspec.field(default_factory=list)
 
 
-class AuditRecord(msgspec.Struct, frozen=True):
-    """A record as a person sees it."""
-
-    record: int
-    time: str
-    type: str
-    verb: str
-    outcome: str
-    who: str
-    what: str
-    key: str
-
-
 class AuditRecords(msgspec.Struct, frozen=True):
-    """The newest records of a log, the newest first, of so many in all."""
+    """The newest records of a log, the newest first, as rows of a table; ``count`` is how many it has in all."""
 
     log: str
     count: int
-    records: list[AuditRecord]
+    rows: list[tuple[str | int, ...]]
 
     def document(self) -> Document:
         """Return the records."""
-        if not self.records:
+        if not self.rows:
             return Document(status=Status(State.OK, f"no records: {self.log}"))
-        rows = [msgspec.structs.astuple(record) for record in self.records]
         return Document(
             status=Status(State.OK, f"{counted(self.count, 'record')}, the newest first: {self.log}"),
             sections=[
-                Table(columns=_RECORDS, rows=rows, total=self.count, noun="older record", brief=_BRIEF)
+                Table(columns=_RECORDS, rows=self.rows, total=self.count, noun="older record", brief=_BRIEF)
             ],
         )
 
@@ -100,7 +86,7 @@ class LogHead(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class AuditVerification(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
+class AuditVerification(PublishedReport, frozen=True, kw_only=True):
     """What verifying a log came to.
 
     Attributes:
@@ -118,7 +104,6 @@ class AuditVerification(msgspec.Struct, frozen=True, kw_only=True, rename={"api_
         next_step: How to go on without a head file; "" where it has one.
     """
 
-    api_version: str = "etcdfix/v1"
     kind: str = "AuditVerification"
     audit_log: str
     state: str

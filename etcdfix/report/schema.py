@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
+from etcdfix.report.audit import AuditReconciliation, AuditVerification
 from etcdfix.report.backups import BackupList, BackupPruning, BackupVerification
 from etcdfix.report.cause import CauseList, CausePage
 from etcdfix.report.change import ChangeReport
@@ -63,6 +64,8 @@ REPORTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "report-merge": ReportMerge,
     "cause": CausePage,
     "cause-list": CauseList,
+    "audit-verification": AuditVerification,
+    "audit-reconciliation": AuditReconciliation,
     "backup-list": BackupList,
     "backup-verification": BackupVerification,
     "backup-pruning": BackupPruning,

@@ -22,8 +22,9 @@ from etcdfix.remediation.audit.verify import (
     verify,
     without_head,
 )
-from etcdfix.report.audit import AuditRecord, AuditRecords, AuditVerification, LogFault, LogHead
+from etcdfix.report.audit import AuditRecords, AuditVerification, LogFault, LogHead
 from etcdfix.report.document import CAP
+from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display
 from etcdfix.text.words import counted
 
@@ -61,6 +62,8 @@ def verify_log(
     if found.head_missing:
         warnings.insert(0, NO_HEAD_FILE)
     report = AuditVerification(
+        tool=TOOL,
+        generated_at=timestamp(),
         audit_log=unicode_text(str(log)),
         state=found.state.value,
         records=found.records,
@@ -128,11 +131,11 @@ def newest_records(log: Path, records: Iterable[tuple[Link, Event]]) -> AuditRec
     count, newest = 0, deque[tuple[Link, Event]](maxlen=CAP)
     for count, record in enumerate(records, start=1):  # noqa: B007 - how many there were
         newest.append(record)
-    rows = [_record(link, event) for link, event in reversed(newest)]
+    rows = [_row(link, event) for link, event in reversed(newest)]
     return AuditRecords(unicode_text(str(log)), count, rows)
 
 
-def _record(link: Link, event: Event) -> AuditRecord:
+def _row(link: Link, event: Event) -> tuple[str | int, ...]:
     notes = event.annotations
     who = f"{notes.os_user or event.user.username}@{notes.host}"
     if notes.sudo_user:
@@ -141,7 +144,7 @@ def _record(link: Link, event: Event) -> AuditRecord:
     if notes.intent:
         told.insert(0, f"intent {notes.intent}")
     verb = Verb.DELETE.purpose if event.verb == Verb.DELETE else event.verb
-    return AuditRecord(
+    return (
         link.sequence, event.stage_timestamp, notes.type, verb, notes.outcome or "-", who, "; ".join(told),
         _key_of(event),
     )  # fmt: skip

@@ -9,7 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,11 +24,11 @@ from etcdfix.report.advice.change import save_command
 from etcdfix.report.advice.finding import undetermined_way
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.model import Remedy
-from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, deletion_waits, entry_stake, meaning
+from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, deletion_waits, entry_stake
 from etcdfix.report.planfile import plan_key
 from etcdfix.report.rows import Rows
 from etcdfix.text import commands
-from etcdfix.text.commands import Part, RunOptions
+from etcdfix.text.commands import Command, Part, RunOptions
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Rank
@@ -57,20 +57,27 @@ def steps_for(
     counts = _Counts()
     for entry in entries:
         counts.add(entry)
-    return [*_before(counts, groups, report, run), *_deletions(counts, run)]
+    steps = [*_before(counts, groups, ("--from-report", report), run), *_deletions(counts, run)]
+    return [PlanStep(step.title, step.text, [each.line(run) for each in step.commands]) for step in steps]
+
+
+class _Step(NamedTuple):
+    title: str
+    text: str
+    commands: tuple[Command, ...]
+
+
+def _step(title: str, text: str, *found: Command) -> _Step:
+    return _Step(title, text, found)
 
 
 class _Counts(msgspec.Struct):
     """What the entries come to, taken in their order.
 
     Attributes:
-        alone: Makers of what comes back by itself.
-        helped: Makers of what comes back after a step.
+        makers: How many objects each party makes again, by how they come back.
         trials: Makers one of whose objects has one of the first turns.
-        flags: What commands lack.
-        hand: How many are made by hand.
-        hand_used: How many of those are in use.
-        guessed: How many of those have a maker that is only guessed.
+        used: How many objects that nobody makes again are in use.
         breaking: How many the cluster may depend on.
         earlier: How many have a readable revision, also of those that come back.
         worst_earlier: Of these the one whose loss is the worst.
@@ -78,13 +85,9 @@ class _Counts(msgspec.Struct):
         first_repairable: The first of these, in their order.
     """
 
-    alone: Counter[str] = msgspec.field(default_factory=Counter)
-    helped: Counter[str] = msgspec.field(default_factory=Counter)
+    makers: dict[str, Counter[str]] = msgspec.field(default_factory=dict)
     trials: set[str] = msgspec.field(default_factory=set)
-    flags: Counter[str] = msgspec.field(default_factory=Counter)
-    hand: int = 0
-    hand_used: int = 0
-    guessed: int = 0
+    used: int = 0
     breaking: int = 0
     earlier: int = 0
     worst_earlier: PlanEntry | None = None
@@ -92,8 +95,6 @@ class _Counts(msgspec.Struct):
     first_repairable: list[PlanEntry] = msgspec.field(default_factory=list)
 
     def add(self, entry: PlanEntry) -> None:
-        guess = is_guess(entry)
-        self.flags.update(entry.needs)
         self.breaking += is_breaking(entry)
         if entry.repair:
             self.repairable += 1
@@ -106,35 +107,37 @@ class _Counts(msgspec.Struct):
             # What has a later turn is missed more.
             if self.worst_earlier is None or _loss(entry) <= _loss(self.worst_earlier):
                 self.worst_earlier = entry
-        if guess or entry.comes_back == ComesBack.NO:
-            self.hand += 1
-            self.hand_used += entry.users > 0
-            self.guessed += guess
-        elif entry.comes_back == ComesBack.BY_ITSELF:
-            self.alone[entry.recreated_by] += 1
-        elif entry.comes_back == ComesBack.AFTER_A_STEP:
-            self.helped[entry.recreated_by] += 1
+        back = ComesBack.NO.value if is_guess(entry) else entry.comes_back
+        self.used += back == ComesBack.NO and entry.users > 0
+        self.makers.setdefault(back, Counter())[entry.recreated_by] += 1
+
+    def told(self, back: ComesBack) -> str:
+        """Return how many objects come back in this way, and who makes them; "" for none."""
+        makers = self.makers.get(back.value, Counter[str]())
+        names = ", ".join(f"{name} {count}" for name, count in makers.most_common(_MOST_NAMED))
+        more = f", and {len(makers) - _MOST_NAMED} more" if len(makers) > _MOST_NAMED else ""
+        return f"{counted(makers.total(), 'object')}: {names}{more}" if makers else ""
 
 
 def _before(
-    counts: _Counts,
-    groups: Sequence[PlanGroup],
-    report: str,
-    run: RunOptions,
-) -> Iterator[PlanStep]:
-    yield PlanStep(
+    counts: _Counts, groups: Sequence[PlanGroup], words: Sequence[str], run: RunOptions
+) -> Iterator[_Step]:
+    yield _step(
         "Do not restart the API servers",
-        "Their caches may still hold the keys and the objects; a restart throws both away.",
+        "Their memory may still hold the keys and the objects. A restart throws both away.",
     )
-    words = ("--from-report", report)
     # A plugin may only have to answer first, and damage is not in memory for long.
     lost = any(group.declaration and group.outcome != _UNDETERMINED for group in groups)
-    heal = " What a lost key hides, they can write anew from memory, under the same uid (etcdfix heal): a dry run."
-    yield PlanStep(
+    yield _step(
         "Save what API servers hold in memory",
-        "One deletion ends that for all objects of a kind, and is refused until they are saved (--rescued DIR). Keep "
-        f"the files as you would keep the Secrets themselves.{heal if lost else ''}",
-        [commands.rescue(words).line(run), commands.heal(words).line(run)] if lost else [],
+        "One deletion ends that for all objects of a kind. It is refused until they are saved (--rescued DIR). Keep "
+        "the files as you keep the Secrets themselves."
+        + (
+            " API servers can write objects of a lost key anew, under the same uid (etcdfix heal)."
+            if lost
+            else ""
+        ),
+        *([commands.rescue(words), commands.heal(words)] if lost else []),
     )
     kept = (
         recovered_configuration([Cause(group.cause)], group.transformer, run)
@@ -143,62 +146,48 @@ def _before(
     )
     recovered = next(filter(None, kept), None)
     if recovered is not None:
-        yield PlanStep(
-            recovered.action,
-            f"{recovered.note} What one of them opens is not lost: plan again with it.",
-            [recovered.command.line(run)],
-        )
+        text = f"{recovered.note} What one of them opens is not lost: plan again with it."
+        yield _step(recovered.action, text, recovered.command)
     patterns = _patterns(group for group in groups if group.declaration)
     if patterns:
-        yield PlanStep(
+        yield _step(
             "Look for the encryption key",
-            f"{patterns}: that is the key or the configuration, not the objects. A key that is found makes this plan "
-            "needless; until it is declared lost, their deletion is refused.",
-            [commands.scan(reading=[Part.CONFIGURATION]).line(run)],
+            f"{patterns}: that is the key or the configuration, not the objects. With a key that you find you need no "
+            "plan. Their deletion is refused until you declare the key lost.",
+            commands.scan(reading=[Part.CONFIGURATION]),
         )
     silent: Counter[Remedy] = Counter()
     for group in groups:
         if group.outcome == _UNDETERMINED:
             silent[kms_step(group.cause, run)] += group.count
     for way, count in silent.items():
-        yield PlanStep(
-            way.action,
-            f"Of {counted(count, 'object')} nothing is proven: most likely they are in order. Plan again after that.",
-            [way.command.line(run)],
-        )
+        text = f"Nothing is proven of {counted(count, 'object')}, and most likely all is well. Plan again after that."
+        yield _step(way.action, text, way.command)
     if counts.worst_earlier is not None:
         yield _earlier_revisions(counts.earlier, counts.worst_earlier, run)
     if counts.repairable and not run.of_kine:
-        first = counts.first_repairable
-        which = (
-            "The commands are" if len(first) == counts.repairable else f"The first {len(first)} commands are"
-        )
-        yield PlanStep(
+        yield _step(
             "Repair what can be had back from its own bytes",
-            f"Of {counted(counts.repairable, 'object')} the stored bytes can be put right (repair in the plan): then "
-            f"nothing of them is lost. {which} dry runs:",
-            [commands.repair(plan_key(entry), _words(entry.repair_needs)).line(run) for entry in first],
+            f"The stored bytes of {counted(counts.repairable, 'object')} can be put right (repair in the plan), and "
+            "nothing of them is lost. The first dry runs:",
+            *(commands.repair(plan_key(one), _words(one.repair_needs)) for one in counts.first_repairable),
         )
-    yield PlanStep(
+    yield _step(
         "Look for every other copy",
-        "In etcd's write-ahead log, older snapshots, backups: of each it says how it is put back. To put one back is "
-        "better than to delete. Leave out what there is not.",
-        [commands.copies(*words, options=[Part.OTHER_PLACES]).line(run)],
+        "It may be in etcd's write-ahead log, older snapshots or backups. To put one back is better than to delete. "
+        "Drop the options that you have no file for.",
+        commands.copies(*words, options=[Part.OTHER_PLACES]),
     )
     others = _patterns(group for group in groups if not group.declaration)
     if others:
-        yield PlanStep(
+        yield _step(
             "Find out what happened to many values",
-            f"{others}: the advice of the groups says what this points at. Before that is known, delete none of them. "
-            "The evidence of each:",
-            [commands.scan("-o", "yaml").line(run)],
+            f"{others}: the advice of the groups says what to suspect. Delete none of them before you know.",
+            commands.scan("-o", "yaml"),
         )
-    yield PlanStep(
-        "Copy the database of kine, and keep the copy"
-        if run.of_kine
-        else "Take a snapshot of etcd, and keep it",
-        "A key may turn up later.",
-        [commands.save_copy(run, "before-deletions.db").line(run)],
+    store = "Copy the database of kine" if run.of_kine else "Take a snapshot of etcd"
+    yield _step(
+        f"{store}, and keep it", "A key may turn up later.", commands.save_copy(run, "before-deletions.db")
     )
 
 
@@ -206,36 +195,29 @@ def _words(needs: list[str]) -> list[str]:
     return [flag.removeprefix(_ACCEPT) for flag in needs if flag.startswith(_ACCEPT)]
 
 
-def _earlier_revisions(kept: int, worst: PlanEntry, run: RunOptions) -> PlanStep:
+def _earlier_revisions(kept: int, worst: PlanEntry, run: RunOptions) -> _Step:
     """Return the step that keeps what etcd is about to compact, with the command for the worst of the losses.
 
     A file compacts nothing, and nothing can be put back into it.
     """
-    which = "This one" if kept == 1 else "The one whose loss is the worst"
-    key = plan_key(worst)
-    save = save_command(key, GroupResource(worst.group, worst.resource), worst.readable_revision).line(run)
+    key, at = plan_key(worst), worst.readable_revision
+    told = f"A readable revision of {counted(kept, 'object')} is kept (readable_revision in the plan)."
+    save = save_command(key, GroupResource(worst.group, worst.resource), at)
     if run.of_a_file:
-        return PlanStep(
-            "See earlier revisions, which this file still holds",
-            f"Of {counted(kept, 'object')} it holds a readable revision (readable_revision in the plan). A live etcd "
-            f"may have compacted it by now: keep this file. {which}, first to see it, then to save it:",
-            [commands.get(key, revision=worst.readable_revision).line(run), save],
-        )
+        title = "See earlier revisions, which this file still holds"
+        text = f"{told} A live etcd may have compacted it: keep this file. The worst loss, to see and to save it:"
+        return _step(title, text, commands.get(key, revision=at), save)
     waits = deletion_waits(worst) or bool(worst.repair)  # a repair brings back what is newer
-    asking = [Part.ASKING] if "--kubeconfig" in shlex.split(worst.command) else []
+    asking = (Part.ASKING,) if "--kubeconfig" in shlex.split(worst.command) else ()
+    from_revision = ("--from-revision", str(at), *asking)
     put_back = commands.restore(
-        ("--from-revision", str(worst.readable_revision), *asking),
-        key,
-        replacing=worst.mod_revision,
-        accepted=_words(worst.needs),
-    ).line(run)
-    return PlanStep(
+        from_revision, key, replacing=worst.mod_revision, accepted=_words(worst.needs)
+    )
+    return _step(
         f"{'Save' if waits else 'Put back'} earlier revisions before etcd compacts them",
-        f"Of {counted(kept, 'object')} etcd kept a readable revision (readable_revision in the plan). To put one back "
-        "is better than to delete it. An API server has etcd compact, every five minutes, what is older: save them now "
-        "(etcdfix get --revision), or take a snapshot. "
-        f"{which}{', to be saved until its present value may be deleted' if waits else ''}:",
-        [save if waits else put_back],
+        f"{told} To put one back is better than to delete. API servers compact it away every five minutes: save all of "
+        f"them now, or take a snapshot. The worst loss{', until its present value may be deleted' if waits else ''}:",
+        save if waits else put_back,
     )
 
 
@@ -246,65 +228,38 @@ def kms_step(cause: str | None, run: RunOptions) -> Remedy:
     return way
 
 
-def _deletions(counts: _Counts, run: RunOptions) -> Iterator[PlanStep]:
-    if counts.alone:
-        first = len(counts.trials)
-        turns = "The first turn is one of them" if first == 1 else f"The first {first} turns are one of each"
-        yield PlanStep(
-            "See that the controllers run that recreate objects",
-            f"{counted(counts.alone.total(), 'object')} should come back without you: {_makers(counts.alone)}. "
-            + (f"{turns}: delete that much, and wait until it is there again." if first else ""),
-        )
-    if counts.helped:
-        yield PlanStep(
-            "Prepare what needs a step after the deletion",
-            f"{counted(counts.helped.total(), 'object')}: {_makers(counts.helped)}. Which step, the list of makers "
-            "says (HOW).",
-        )
-    if counts.hand:
-        guessed = counts.guessed
-        warning = f", {guessed} of them with a maker that is only guessed" if guessed else ""
-        yield PlanStep(
+def _deletions(counts: _Counts, run: RunOptions) -> Iterator[_Step]:
+    alone = counts.told(ComesBack.BY_ITSELF)
+    if alone:
+        first = counted(len(counts.trials), "object")
+        trials = f" Delete only the first {first} of this plan, and wait until they are there again."
+        text = f"These come back without you: {alone}.{trials if counts.trials else ''}"
+        yield _step("See that the controllers run that recreate objects", text)
+    helped = counts.told(ComesBack.AFTER_A_STEP)
+    if helped:
+        text = f"{helped}. The list of makers says which step (HOW)."
+        yield _step("Prepare what needs a step after the deletion", text)
+    hand = counts.told(ComesBack.NO)
+    if hand:
+        yield _step(
             "Have the replacement of the others in hand BEFORE you delete them",
-            f"{counted(counts.hand, 'object')}, {counts.hand_used} of them in use{warning}: from a manifest, a "
-            "saved cache, a snapshot that still opens. Nothing can be created under a name while the broken value is "
-            "there, so create each right after its deletion.",
+            f"{hand}. {counts.used} of them are in use. Take a manifest, a rescued copy, or a snapshot that opens. "
+            "Nothing can be created under a name while the broken value is there: create each after its deletion.",
         )
-    own = _own_words(counts.flags)
-    if own:
-        yield PlanStep(
-            "Decisions only you can make",
-            f"The commands accept nothing for you: without these flags the deletion is refused. {own}.",
-        )
-    last = counts.breaking
-    how = (
-        "etcdfix deletes nothing in kine: an API server does, and etcdfix explain shows the request"
-        if run.of_kine
-        else "Each command is a dry run; leave --dry-run out when what it shows is right"
+    last = (
+        f", and last {counted(counts.breaking, 'object')} that the cluster may depend on"
+        if counts.breaking
+        else ""
     )
-    yield PlanStep(
+    how = "Each command is a dry run: leave --dry-run out when what it shows is right."
+    if run.of_kine:
+        how = "etcdfix deletes nothing in kine: an API server does. etcdfix explain shows the request."
+    yield _step(
         "Delete in the order of this plan, one key after the other",
-        "First what comes back by itself, then what nobody uses, then what is in use"
-        + (f", and last {counted(last, 'object')} that the cluster may depend on" if last else "")
-        + f". {how}. Each grade is that of one deletion while everything else is there: read the preview of each.",
+        f"First what comes back by itself, then what nobody uses, then what is in use{last}. {how} The plan grades "
+        "each deletion as if everything else were there: read the preview of each.",
     )
-    yield PlanStep(
-        "Scan again",
-        "Nothing of this plan may be left.",
-        [commands.scan().line(run)],
-    )
-
-
-def _own_words(flags: Counter[str]) -> str:
-    """Say which flags the commands lack, for how many objects, and what each declares."""
-    counts = flags.most_common()
-    said = [
-        f"{flag} for {counted(count, 'object')} ({meaning(flag)})" for flag, count in counts[:_MOST_NAMED]
-    ]
-    more = len(counts) - _MOST_NAMED
-    return "; ".join(said) + (
-        f"; and {counted(more, 'more flag')}, see the advice of the groups" if more > 0 else ""
-    )
+    yield _step("Scan again", "Nothing of this plan may be left.", commands.scan())
 
 
 def _patterns(groups: Iterable[PlanGroup]) -> str:
@@ -316,12 +271,6 @@ def _patterns(groups: Iterable[PlanGroup]) -> str:
         f"{counted(count, 'object')} under {transformer or 'unknown envelopes'}, where {opened or 'none'} open"
         for (transformer, opened), count in counts.most_common(_MOST_NAMED)
     )
-
-
-def _makers(makers: Counter[str]) -> str:
-    counts = makers.most_common()
-    names = ", ".join(f"{name} {count}" for name, count in counts[:_MOST_NAMED])
-    return names + (f", and {len(counts) - _MOST_NAMED} more" if len(counts) > _MOST_NAMED else "")
 
 
 def _loss(entry: PlanEntry) -> tuple[bool, Rank, bool]:

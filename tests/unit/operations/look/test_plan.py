@@ -119,19 +119,18 @@ def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
         "See that the controllers run that recreate objects",
         "Prepare what needs a step after the deletion",
         "Have the replacement of the others in hand BEFORE you delete them",
-        "Decisions only you can make",
         "Delete in the order of this plan, one key after the other",
         "Scan again",
     ]
-    assert "The first 2 turns are one of each: delete that much" in large.steps[5].text
-    assert f"--declare-key-lost {LOST} for 1200 objects" in large.steps[8].text
-    assert "--accept cluster-breaking" not in large.steps[8].text
+    assert "the first 2 objects of this plan" in large.steps[5].text
+    assert {tuple(entry.needs) for entry in large.entries} == {(f"--declare-key-lost {LOST}",)}
     rescue, heal = large.steps[1].commands
     assert rescue.startswith("etcdfix rescue --from-report ")
     assert heal.startswith("etcdfix heal --from-report ")
     (copies,) = large.steps[3].commands
     assert copies.startswith("etcdfix copies --from-report ")
-    assert "480 objects, 240 of them in use" in large.steps[7].text
+    assert "480 objects: " in large.steps[7].text
+    assert "240 of them are in use" in large.steps[7].text
 
 
 # ------------------------------------------------------------------------------------------ what belongs together
@@ -432,7 +431,6 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     assert last.what == "Secret (bootstrap token)"
     assert "and last 1 object that the cluster may depend on" in plan.steps[-2].text
     assert "--accept cluster-breaking" in last.needs
-    assert "--accept cluster-breaking for 1 object (" in plan.steps[-3].text
 
 
 @pytest.mark.parametrize("live", [False, True])

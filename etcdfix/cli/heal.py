@@ -36,8 +36,7 @@ from etcdfix.cli.safety import (
 )
 from etcdfix.operations.change.heal import Healed, HealPreview, HealRequest, run_heal
 from etcdfix.operations.change.heal_look import LeftAlone
-from etcdfix.operations.change.heal_report import HealAccount, heal_report, healed_lines
-from etcdfix.operations.change.preview import heal_preview
+from etcdfix.operations.change.heal_report import HealAccount, heal_preview, heal_report, healed_lines
 from etcdfix.operations.opening import open_cluster
 from etcdfix.report.saved_report import SavedReport, load_report
 from etcdfix.rules import Rule

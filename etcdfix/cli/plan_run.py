@@ -30,10 +30,9 @@ from etcdfix.cli.safety import (
     require_reason,
 )
 from etcdfix.errors import EtcdfixError
-from etcdfix.operations.change.preview import run_preview
 from etcdfix.operations.change.run_file import RunFile
 from etcdfix.operations.change.run_plan import Ran, RunPreview, run_plan
-from etcdfix.operations.change.run_report import RunAccount, ran_lines, run_report
+from etcdfix.operations.change.run_report import RunAccount, ran_lines, run_preview, run_report
 from etcdfix.operations.change.run_tasks import RunRequest, Task
 from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.preflight.cluster import Cluster

@@ -5,7 +5,6 @@ At most about 30 lines, for somebody who is tired: the object first, then what w
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -15,32 +14,25 @@ from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.graph.model import Action, Assessment
 from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
-from etcdfix.operations.change.heal import HealPreview
-from etcdfix.operations.change.heal_look import Healable
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.repair import RepairPreview
 from etcdfix.operations.change.restore import OwnWrite, RestorePreview
-from etcdfix.operations.change.run_plan import RunPreview
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.document import (
-    Column,
     Document,
     Facts,
-    Kind,
     Prose,
     Section,
     State,
     Status,
     Step,
     Steps,
-    Table,
 )
 from etcdfix.report.head import stakes_of
-from etcdfix.report.plan import Decision
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions, look
 from etcdfix.text.safetext import key_word
@@ -59,8 +51,6 @@ WARNINGS: Final = (
 _MOST_WAYS: Final = 2
 _MOST_PROOFS: Final = 2
 _MOST_NAMED: Final = 3
-_MOST_KINDS: Final = 8
-_BRIEF: Final = 10
 _UNSIGNED: Final = 0xFFFFFFFFFFFFFFFF
 _CANDIDATE: Final = {
     RepairProof.TAG: "the value then opens, and its tag authenticates it",
@@ -87,7 +77,8 @@ _SAID: Final = {
 Fact = tuple[str, str]
 
 
-def _preview(headline: str, facts: Iterator[Fact], *more: Section, stakes: Sequence[str] = ()) -> Document:
+def preview_of(headline: str, facts: Iterator[Fact], *more: Section, stakes: Sequence[str] = ()) -> Document:
+    """Return a preview: what will be done, what was found out, and what it means."""
     return Document(
         status=Status(State.WOULD_DO, headline), stakes=stakes, sections=[Facts(facts=[*facts]), *more]
     )
@@ -107,7 +98,7 @@ def deletion_preview(cluster: Cluster, checked: Preflight, run: RunOptions) -> D
     if ways:
         steps = [Step(way.action, way.command) for way in ways[:_MOST_WAYS]]
         sections.append(Steps(title="Less destructive", steps=steps))
-    return _preview(
+    return preview_of(
         f"To delete: {display(checked.stored.key)}",
         _deletion(cluster, checked, run),
         *sections,
@@ -118,7 +109,7 @@ def deletion_preview(cluster: Cluster, checked: Preflight, run: RunOptions) -> D
 
 def _deletion(cluster: Cluster, checked: Preflight, run: RunOptions) -> Iterator[Fact]:
     found, verdict, stored = checked.found, checked.found.verdict, checked.stored
-    yield _object(found)
+    yield object_fact(found)
     revisions = f"mod_revision {stored.mod_revision}, create_revision {stored.create_revision}"
     yield "Stored", f"{len(stored.value)} bytes, {revisions}, version {stored.version}"
     if verdict.outcome is Outcome.UNDETERMINED:
@@ -127,15 +118,15 @@ def _deletion(cluster: Cluster, checked: Preflight, run: RunOptions) -> Iterator
         yield "Verdict", f"{verdict.outcome}, {verdict.cause} ({verdict.confidence}): {verdict.message}"
     if checked.candidate is not None:
         yield "May repair", f"{checked.candidate.words}: {_CANDIDATE[checked.candidate.proof]}"
-    yield from _cluster(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
+    yield from cluster_facts(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
     yield from _pattern(checked)
     if checked.lease is not None:
         left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
         yield "Lease", f"{checked.lease.lease:x}, {left}"
-    yield from _servers(checked.servers)
+    yield from server_facts(checked.servers)
     if checked.accepted:
         yield "Accepted", ", ".join(checked.accepted)
-    yield from _warnings(checked.warnings)
+    yield from warning_facts(checked.warnings)
     if checked.assessment is not None:
         yield from _losses(checked.assessment)
         yield "All of that", look("impact", key_word(stored.key)).line(run)
@@ -166,20 +157,24 @@ def _stakes(found: Examination) -> list[str]:
     return [line for line in (stakes.at_stake, stakes.do_not_restart) if line]
 
 
-def _object(found: Examination, more: str = "") -> Fact:
+def object_fact(found: Examination, more: str = "") -> Fact:
+    """Return which object it is."""
     where = f" in namespace {found.namespace}" if found.namespace else ""
     return "Object", f"{found.directory.group_resource} {found.name}{where}{more}"
 
 
-def _now(found: Examination) -> Fact:
+def now_fact(found: Examination) -> Fact:
+    """Return the verdict on the present value."""
     return "Now", f"{found.verdict.outcome}, {found.verdict.cause}: {found.verdict.message}"
 
 
-def _warnings(warnings: Sequence[str]) -> Iterator[Fact]:
+def warning_facts(warnings: Sequence[str]) -> Iterator[Fact]:
+    """Return each warning once."""
     return (("Warning", warning) for warning in dict.fromkeys(warnings))
 
 
-def _cluster(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[Fact]:
+def cluster_facts(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[Fact]:
+    """Yield which cluster it is, and who says so."""
     accepted = "" if identity.is_known else " (accepted)"
     yield "Cluster", f"{identity.describe()}{accepted}{keys}, at {', '.join(cluster.where)}"
     yield "Named by", "; ".join(cluster.origins)
@@ -187,7 +182,7 @@ def _cluster(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Ite
         yield "Encryption", "none at rest, as you say (--no-encryption)"
 
 
-def _servers(servers: ServerAnswers) -> Iterator[Fact]:
+def server_facts(servers: ServerAnswers) -> Iterator[Fact]:
     """Yield who allows the change, and what each API server said of the object."""
     allowed = servers.authorization
     gate = "the etcd credentials are the only gate"
@@ -202,7 +197,7 @@ def _servers(servers: ServerAnswers) -> Iterator[Fact]:
             "API server",
             f"{asked.server} {_SAID[asked.answer]}{f': {asked.detail}' if asked.detail else ''}",
         )
-    yield from _warnings(servers.warnings)
+    yield from warning_facts(servers.warnings)
 
 
 def _pattern(checked: Preflight) -> Iterator[Fact]:
@@ -236,7 +231,7 @@ def restore_preview(cluster: Cluster, shown: RestorePreview) -> Document:
         stakes.append(
             f"CLUSTER-BREAKING, as accepted: {present.protected}. Users of the object see this earlier state again."
         )
-    return _preview(
+    return preview_of(
         f"To put back: {display(shown.candidate.stored.key)}",
         _restore(cluster, shown),
         Prose(
@@ -266,13 +261,13 @@ def _restore(cluster: Cluster, shown: RestorePreview) -> Iterator[Fact]:
         if shown.proof:
             yield "Proof", f"API servers write so too: {display(shown.proof)} is stored under it"
         yield "Newer", shown.newer
-    yield from _cluster(cluster, shown.identity)
-    yield from _servers(shown.servers)
+    yield from cluster_facts(cluster, shown.identity)
+    yield from server_facts(shown.servers)
     if stored.lease:
         kept = f"{shown.lease & _UNSIGNED:x} is attached again" if shown.lease else "is left out, as accepted"
         yield "Lease", kept
     yield "There now", _present(shown.replaced)
-    yield from _warnings(shown.warnings)
+    yield from warning_facts(shown.warnings)
 
 
 def _speaks_for(shown: RestorePreview) -> str:
@@ -309,7 +304,7 @@ def reencrypt_preview(cluster: Cluster, shown: ReencryptPreview) -> Document:
     today, candidate = shown.found, shown.candidate
 
     def facts() -> Iterator[Fact]:
-        yield _now(today)
+        yield now_fact(today)
         kind = candidate.directory.kind or "object"
         yield "Candidate", f"opens it with {candidate.transformer}: a readable {kind}"
         yield "Written with", shown.write_transformer
@@ -317,7 +312,7 @@ def reencrypt_preview(cluster: Cluster, shown: ReencryptPreview) -> Document:
         yield "Proof", proof or "nothing shows that API servers hold that key, as accepted"
         yield from _rewrite(cluster, shown)
 
-    return _preview(f"To rewrite: {display(today.stored.key)}", facts(), stakes=_stakes(today))
+    return preview_of(f"To rewrite: {display(today.stored.key)}", facts(), stakes=_stakes(today))
 
 
 def repair_preview(cluster: Cluster, shown: RepairPreview) -> Document:
@@ -325,8 +320,8 @@ def repair_preview(cluster: Cluster, shown: RepairPreview) -> Document:
     found, repaired, gvk = shown.found, shown.repaired, shown.repaired.gvk
 
     def facts() -> Iterator[Fact]:
-        yield _object(found)
-        yield _now(found)
+        yield object_fact(found)
+        yield now_fact(found)
         yield "Repair", shown.repair.words
         named = shown.repair.kind is RepairKind.NAME
         yield "Proof", _OF_THE_NAME if named else _PROVEN[shown.repair.proof]
@@ -338,115 +333,13 @@ def repair_preview(cluster: Cluster, shown: RepairPreview) -> Document:
             yield "Bytes", f"{len(value)} {when}, {digest(value)}"
         yield from _rewrite(cluster, shown, f", {counted(shown.alike.keys, 'key')}")
 
-    return _preview(f"To repair: {display(found.stored.key)}", facts(), stakes=_stakes(found))
+    return preview_of(f"To repair: {display(found.stored.key)}", facts(), stakes=_stakes(found))
 
 
 def _rewrite(cluster: Cluster, shown: ReencryptPreview | RepairPreview, keys: str = "") -> Iterator[Fact]:
     """Yield where a value stays that gets other bytes, and what to know of it."""
-    yield from _cluster(cluster, shown.identity, keys)
-    yield from _servers(shown.servers)
+    yield from cluster_facts(cluster, shown.identity, keys)
+    yield from server_facts(shown.servers)
     if shown.lease is not None:
         yield "Lease", f"{shown.lease.lease & _UNSIGNED:x}, kept"
-    yield from _warnings(shown.warnings)
-
-
-def run_preview(cluster: Cluster, shown: RunPreview, *, dry_run: bool) -> Document:
-    """Return what will be done to which objects."""
-    plan = shown.plan
-
-    def facts() -> Iterator[Fact]:
-        yield "Plan", f"of {plan.generated_at}, {counted(len(plan.entries), 'object')}"
-        yield "Digest", f"{shown.digest}, of the plan and its decisions"
-        yield from _cluster(cluster, shown.identity)
-        if shown.done:
-            yield "Done before", f"{counted(shown.done, 'object')}, by earlier runs"
-        for decision in (Decision.DELETE, Decision.RESTORE, Decision.REPAIR):
-            kinds = Counter(task.resource for task in shown.tasks if task.decision is decision)
-            if kinds:
-                each = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common(_MOST_KINDS))
-                yield f"To {decision}", f"{kinds.total()}: {each}{', …' if len(kinds) > _MOST_KINDS else ''}"
-        if shown.left_alone:
-            waiting = f"; {shown.waiting} of them the plan could decide otherwise" if shown.waiting else ""
-            yield (
-                "Left alone",
-                f"{counted(shown.left_alone, 'object')}, as the plan or --leave-out says{waiting}",
-            )
-        yield from _warnings(shown.warnings)
-
-    rows = [(task.decision.value, task.protected, display(task.key)) for task in shown.protected]
-    columns = (Column("PROTECTED"), Column("WHY", folds=True), Column("ETCD KEY", kind=Kind.KEY))
-    means = [" ".join(WARNINGS)] if shown.count(Decision.DELETE) or rows else []
-    means.append(
-        "Each object gets its own checks, backup, records and transaction. The run stops at the first surprise."
-    )
-    if dry_run:
-        means.append("Dry run: everything is checked, nothing is changed in etcd or in the plan.")
-    return _preview(
-        f"To work through: {counted(len(shown.tasks), 'object')}",
-        facts(),
-        Table(columns=columns, rows=rows, noun="protected object", brief=_BRIEF),
-        Prose(paragraphs=means),
-    )
-
-
-def heal_preview(cluster: Cluster, shown: HealPreview, *, dry_run: bool) -> Document:
-    """Return what will be healed, by whom, and what was checked."""
-    healable, first = shown.healable, shown.healable[0]
-    one = len(healable) == 1 and not shown.left_alone
-
-    def facts() -> Iterator[Fact]:
-        if one:
-            yield _object(first.found, f", {_uid(first)}")
-            yield _now(first.found)
-            yield "Stored", f"mod_revision {first.mod_revision}"
-        yield from _holders(healable)
-        yield from _cluster(cluster, first.identity)
-        yield from _servers(first.servers)
-        yield "Rescued", str(shown.saved)
-        for resource, number in shown.unread.items():
-            yield (
-                "",
-                f"etcdfix cannot read {counted(number, 'value')} of {resource}; what API servers hold of them is saved",
-            )
-        yield from _warnings([*shown.warnings, *(text for each in healable for text in each.warnings)])
-
-    rows = [("heal", _uid(each), display(each.key)) for each in healable]
-    rows += [("leave alone", each.why, display(each.key)) for each in shown.left_alone]
-    columns = (Column("WHAT"), Column("WHY", folds=True), Column("ETCD KEY", kind=Kind.KEY))
-    means = [
-        "Each is one merge PATCH with uid and resourceVersion that sets an annotation. Nothing is deleted.",
-        "The first object is the test: unless every API server reads it afterwards, the run stops.",
-        "Do not restart an API server before everything is healed.",
-    ]
-    if dry_run:
-        means.append(
-            "An API server's own dry run (dryRun=All) fails for these objects, so whether admission lets the change "
-            "through is known only when it is made."
-        )
-    left = f", {counted(len(shown.left_alone), 'key')} left alone" if shown.left_alone else ""
-    return _preview(
-        f"To heal: {display(first.key)}" if one else f"To heal: {counted(len(healable), 'object')}{left}",
-        facts(),
-        Table(columns=columns, rows=[] if one else rows, noun="key", brief=_BRIEF),
-        Prose(paragraphs=means),
-    )
-
-
-def _uid(one: Healable) -> str:
-    return f"uid {one.uid} as {one.uid_from} says" if one.uid_from else f"uid {one.uid}"
-
-
-def _holders(healable: Sequence[Healable]) -> Iterator[Fact]:
-    ended = [each for each in healable if each.ended]
-    held = Counter(each.holders[0].server.address for each in healable if not each.ended)
-    for address, number in held.items():
-        yield "Held by", f"{address}: {counted(number, 'object')} in its memory, as last written"
-    if ended:
-        may = dict.fromkeys(holder.server.address for each in ended for holder in each.holders)
-        yield (
-            "Held by",
-            (
-                f"no server gives {counted(len(ended), 'object')} from memory any more; asked are those that may hold "
-                f"them all the same: {', '.join(may)}"
-            ),
-        )
+    yield from warning_facts(shown.warnings)

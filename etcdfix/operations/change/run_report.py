@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.batch import Account
+from etcdfix.operations.change.preview import WARNINGS, Fact, cluster_facts, preview_of, warning_facts
 from etcdfix.operations.change.report import outcome_fields
 from etcdfix.operations.change.run_plan import Ran, RunPreview
 from etcdfix.operations.change.run_tasks import RunRequest, Task
 from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.report.change import FollowUp, told
+from etcdfix.report.document import Column, Document, Kind, Prose, Table
 from etcdfix.report.plan import Decision
 from etcdfix.report.plan_run import PlanRunReport, RunObject
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64, key_word, quote_command
+from etcdfix.text.words import counted
+
+_MOST_KINDS: Final = 8
+_BRIEF: Final = 10
 
 
 class RunAccount(Account[Ran], kw_only=True):
@@ -54,6 +63,45 @@ class RunAccount(Account[Ran], kw_only=True):
         """The object at which it stopped; None where it came to its end, was ended after one, or did not begin."""
         last = self.objects[-1] if self.objects else None
         return None if last is not None and last.well and last.task is self.at else self.at
+
+
+def run_preview(cluster: Cluster, shown: RunPreview, *, dry_run: bool) -> Document:
+    """Return what will be done to which objects."""
+    plan = shown.plan
+
+    def facts() -> Iterator[Fact]:
+        yield "Plan", f"of {plan.generated_at}, {counted(len(plan.entries), 'object')}"
+        yield "Digest", f"{shown.digest}, of the plan and its decisions"
+        yield from cluster_facts(cluster, shown.identity)
+        if shown.done:
+            yield "Done before", f"{counted(shown.done, 'object')}, by earlier runs"
+        for decision in (Decision.DELETE, Decision.RESTORE, Decision.REPAIR):
+            kinds = Counter(task.resource for task in shown.tasks if task.decision is decision)
+            if kinds:
+                each = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common(_MOST_KINDS))
+                yield f"To {decision}", f"{kinds.total()}: {each}{', …' if len(kinds) > _MOST_KINDS else ''}"
+        if shown.left_alone:
+            waiting = f"; {shown.waiting} of them the plan could decide otherwise" if shown.waiting else ""
+            yield (
+                "Left alone",
+                f"{counted(shown.left_alone, 'object')}, as the plan or --leave-out says{waiting}",
+            )
+        yield from warning_facts(shown.warnings)
+
+    rows = [(task.decision.value, task.protected, display(task.key)) for task in shown.protected]
+    columns = (Column("PROTECTED"), Column("WHY", folds=True), Column("ETCD KEY", kind=Kind.KEY))
+    means = [" ".join(WARNINGS)] if shown.count(Decision.DELETE) or rows else []
+    means.append(
+        "Each object gets its own checks, backup, records and transaction. The run stops at the first surprise."
+    )
+    if dry_run:
+        means.append("Dry run: everything is checked, nothing is changed in etcd or in the plan.")
+    return preview_of(
+        f"To work through: {counted(len(shown.tasks), 'object')}",
+        facts(),
+        Table(columns=columns, rows=rows, noun="protected object", brief=_BRIEF),
+        Prose(paragraphs=means),
+    )
 
 
 def ran_lines(ran: Ran, number: int, of: int) -> Iterator[str]:

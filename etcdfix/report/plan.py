@@ -1,19 +1,14 @@
-"""The published shape of a plan (``etcdfix/v1``, kind ``DeletionPlan``), field by field and in order.
-
-Beside it the flags that a deletion of a plan asks for beyond its command, which leaves them to be typed by a person.
-"""
+"""The published shape of a plan (``etcdfix/v1``, kind ``DeletionPlan``), field by field and in order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from itertools import islice
 from typing import ClassVar, Final
 
 import msgspec
 
-from etcdfix.graph.model import RiskReason
-from etcdfix.model import GroupResource, Outcome, ServerBehaviour
+from etcdfix.model import Outcome
 from etcdfix.report.document import (
     Column,
     Document,
@@ -28,12 +23,18 @@ from etcdfix.report.document import (
     Table,
 )
 from etcdfix.report.model import ReportConfiguration, Tool
-from etcdfix.rules import MEANINGS, Rule, acceptance
+from etcdfix.report.plan_entry import (
+    LeftOut,
+    PlanDecision,
+    PlanEntry,
+    decision_on,
+    deletion_waits,
+    entry_stake,
+    meaning,
+)
 from etcdfix.text.commands import Command
-from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.severity import Severity, Stake, headline, is_conditional, restart_warning
+from etcdfix.verdicts.severity import Stake, headline, restart_warning
 
 
 class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,79 +59,6 @@ class PlanReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str
     sha256: str
     generated_at: str
-
-
-class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One broken object.
-
-    Attributes:
-        order: Its turn, from 1.
-        key: Complete etcd key; ``key_base64`` is there when it is not plain text, and is authoritative then.
-        outcome: Its outcome now, not that of the report.
-        what: What it is, in a clause, as far as names and references tell.
-        users: How many objects refer to it.
-        users_stopped: How many of them cannot start or work without it.
-        cascade: How many dependents the garbage collector deletes after it.
-        recreated_by: Who makes it again, or ``by hand``.
-        recreate_confidence: Of that; null for ``by hand``.
-        comes_back: ``by-itself``, ``after-a-step``, ``not-needed`` or ``no``.
-        recreate_basis: Why that is thought.
-        recreate_how: What has to be done, and what differs afterwards.
-        readable_revision: A revision of etcd at which its newest readable value can be read, 0 where none is known or
-            it had a lease, which may have expired.
-        repair: How its own stored bytes can be put right; "" where nothing was found.
-        repair_needs: As ``needs``, of that repair.
-        protected: Why the cluster may depend on it: then the deletion needs ``--accept cluster-breaking``.
-        risk: The worst of ``reasons``.
-        needs: Flags that its command lacks, and without which it is refused: a person has to type them.
-        command: The dry run of its deletion.
-        refused: Why it is refused today whatever flag is given; "" where it is not.
-    """
-
-    order: int
-    key: str
-    key_base64: str | None = None
-    group: str
-    resource: str
-    namespace: str
-    name: str
-    mod_revision: int
-    value_sha256: str
-    outcome: str
-    cause: str
-    transformer: str
-    kms_key_id_sha256: str
-    what: str
-    users: int
-    users_stopped: int
-    cascade: int
-    recreated_by: str
-    recreate_confidence: str | None
-    comes_back: str
-    recreate_basis: str
-    recreate_how: str
-    readable_revision: int
-    protected: str
-    risk: str
-    reasons: list[RiskReason]
-    needs: list[str] = []
-    command: str
-    refused: str = ""
-    repair: str = ""
-    repair_needs: list[str] = []
-
-
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A finding of the report that is no part of the plan, and why.
-
-    ``why`` is ``gone``, ``changed``, ``readable``, ``inconsistent``, ``undetermined``, ``curable-by-configuration``,
-    ``value-moved`` or ``never-deletable``.
-    """
-
-    key: str
-    key_base64: str | None = None
-    why: str
-    detail: str
 
 
 class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -167,58 +95,6 @@ class PlanStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     text: str
     commands: list[str] = []
-
-
-class Decision(StrEnum):
-    """What is to be done to the object of an entry."""
-
-    REPAIR = "repair"
-    RESTORE = "restore"
-    DELETE = "delete"
-    NONE = "none"
-
-
-class PlanDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be done to the object of one entry, and what came of it: the part of a plan that people may edit.
-
-    Attributes:
-        order: Of the entry.
-        key: Etcd key of the entry.
-        key_base64: As in the entry.
-        decision: One of ``allowed``. The plan proposes the least destructive one; ``none`` where it has to wait.
-        allowed: What may be decided.
-        outcome: What came of it in a run, one word of the audit log; "" for nothing yet.
-        detail: One sentence, or "".
-        record: Sequence of the record of the outcome in the audit log; 0 for none.
-    """
-
-    order: int
-    key: str
-    key_base64: str | None = None
-    decision: str
-    allowed: list[str]
-    outcome: str = ""
-    detail: str = ""
-    record: int = 0
-
-
-def decision_on(entry: PlanEntry) -> PlanDecision:
-    """Return what a plan proposes for an entry: the least destructive way, and nothing where it has to wait."""
-    allowed = [Decision.REPAIR] if entry.repair else []
-    if entry.readable_revision:
-        allowed.append(Decision.RESTORE)
-    if not entry.refused:
-        allowed.append(Decision.DELETE)
-    # A key that turns up makes a repair no worse; what an earlier revision or a deletion replaces would be lost.
-    waits = deletion_waits(entry) and not entry.repair
-    proposed = Decision.NONE if waits or not allowed else allowed[0]
-    return PlanDecision(
-        order=entry.order,
-        key=entry.key,
-        key_base64=entry.key_base64,
-        decision=proposed.value,
-        allowed=[each.value for each in (*allowed, Decision.NONE)],
-    )
 
 
 class DeletionPlan(
@@ -394,47 +270,5 @@ def _steps(step: PlanStep) -> Iterator[Step]:
     yield from (Step("The same for the next one", Command(text=command)) for command in others)
 
 
-def entry_stake(entry: PlanEntry) -> Stake:
-    """Return what is at stake with a broken object of a plan; of one that could not be judged it is not known."""
-    empty = entry.cause in {Cause.EMPTY_VALUE, Cause.EMPTY_OBJECT}
-    return Stake(
-        Severity.ONE_OBJECT if empty else Severity.BREAKS_NOW,
-        GroupResource(entry.group, entry.resource),
-        ServerBehaviour.SERVES_EMPTY if empty else ServerBehaviour.CORRUPT,
-        namespaced=bool(entry.namespace),
-        conditional=is_conditional(entry.cause),
-    )
-
-
 NOT_SEALED: Final = frozenset({"decisions", "audit_log"})
 """Fields that the digest leaves out."""
-
-DECLARE_KEY_LOST: Final = "--declare-key-lost"
-
-
-def declaration(transformer: str, kms_key_id_sha256: str) -> str:
-    """Return the flag that declares a key lost, as a deletion under it takes it.
-
-    Under KMS it names the key id too: other key ids of the same provider may well answer.
-    """
-    key = f"{transformer}/{kms_key_id_sha256}" if kms_key_id_sha256 else transformer
-    return quote_command([DECLARE_KEY_LOST, key])
-
-
-def deletion_waits(entry: PlanEntry) -> bool:
-    """Say whether a deletion is not to be thought of yet: nothing is proven, it is refused, or a key may turn up."""
-    declares = any(flag.startswith(f"{DECLARE_KEY_LOST} ") for flag in entry.needs)
-    return declares or bool(entry.refused) or entry.outcome == Outcome.UNDETERMINED
-
-
-_MEANINGS: Final = {acceptance(rule): words for rule, words in MEANINGS.items()}
-
-_LOST: Final = (
-    "its key is gone for ever, and you are certain of that; with --kubeconfig, so that an API server can contradict, "
-    f"or {acceptance(Rule.NO_API_SERVER)}"
-)
-
-
-def meaning(flag: str) -> str:
-    """Return what somebody says who types a flag."""
-    return _MEANINGS.get(flag, _LOST)

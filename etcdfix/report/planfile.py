@@ -24,7 +24,8 @@ from etcdfix.inputs.inputfile import MAX_PLAN_BYTES, Readable, mapped_input
 from etcdfix.inputs.jsonparts import OtherFormError, Span, items, members, piece
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.report.model import API_VERSION, other_version
-from etcdfix.report.plan import NOT_SEALED, DeletionPlan, LeftOut, PlanDecision, PlanEntry
+from etcdfix.report.plan import NOT_SEALED, DeletionPlan
+from etcdfix.report.plan_entry import LeftOut, PlanDecision, PlanEntry
 from etcdfix.report.rows import Rows
 
 Row = PlanEntry | LeftOut | PlanDecision

@@ -27,7 +27,8 @@ from etcdfix.remediation.durable import (
     open_directory,
     write_fully,
 )
-from etcdfix.report.plan import DeletionPlan, PlanDecision
+from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.plan_entry import PlanDecision
 from etcdfix.report.planfile import load_plan
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.report.rows import Rows

@@ -46,7 +46,8 @@ from etcdfix.remediation.preflight.expectation import (
     refuse_plan,
 )
 from etcdfix.remediation.reconcile import open_intents_of, reconcile_intent
-from etcdfix.report.plan import Decision, DeletionPlan, PlanDecision, PlanEntry
+from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.plan_entry import Decision, PlanDecision, PlanEntry
 from etcdfix.report.planfile import decided_digest, plan_key
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display

@@ -18,7 +18,7 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.report.change import FollowUp, told
 from etcdfix.report.document import Column, Document, Kind, Prose, Table
-from etcdfix.report.plan import Decision
+from etcdfix.report.plan_entry import Decision
 from etcdfix.report.plan_run import PlanRunReport, RunObject
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64, key_word, quote_command

@@ -15,10 +15,10 @@ from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.graph.model import Risk
 from etcdfix.operations.change.execute_change import ChangeRequest
 from etcdfix.remediation.preflight.expectation import refuse_plan
-from etcdfix.report.plan import (
+from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.plan_entry import (
     DECLARE_KEY_LOST,
     Decision,
-    DeletionPlan,
     PlanDecision,
     PlanEntry,
     decision_on,

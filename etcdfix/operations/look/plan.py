@@ -39,16 +39,8 @@ from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.advice.change import repair_risks
 from etcdfix.report.model import API_VERSION
 from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
-from etcdfix.report.plan import (
-    DeletionPlan,
-    PlanEntry,
-    PlanGroup,
-    PlanMaker,
-    PlanReport,
-    PlanSource,
-    decision_on,
-    declaration,
-)
+from etcdfix.report.plan import DeletionPlan, PlanGroup, PlanMaker, PlanReport, PlanSource
+from etcdfix.report.plan_entry import PlanEntry, decision_on, declaration
 from etcdfix.report.planfile import sealed
 from etcdfix.report.rows import Rows
 from etcdfix.report.saved_report import SavedReport

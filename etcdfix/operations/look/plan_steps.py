@@ -24,7 +24,8 @@ from etcdfix.report.advice.change import save_command
 from etcdfix.report.advice.finding import undetermined_way
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.model import Remedy
-from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, deletion_waits, entry_stake
+from etcdfix.report.plan import PlanGroup, PlanStep
+from etcdfix.report.plan_entry import PlanEntry, deletion_waits, entry_stake
 from etcdfix.report.planfile import plan_key
 from etcdfix.report.rows import Rows
 from etcdfix.text import commands

@@ -13,7 +13,7 @@ from etcdfix.maybe_newer import NOT_THE_OBJECT, in_our_tables
 from etcdfix.model import Outcome, RepairProof
 from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.report.advice.change import repair_risks
-from etcdfix.report.plan import declaration
+from etcdfix.report.plan_entry import declaration
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions, explain, repair

@@ -15,7 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from etcdfix.operations.change import delete as module
-from etcdfix.report.plan import DeletionPlan, LeftOut
+from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.plan_entry import LeftOut
 from etcdfix.report.planfile import load_plan, sealed
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.text.commands import RunOptions

@@ -11,7 +11,7 @@ from etcdfix.graph.model import LastKnown, OwnerReference
 from etcdfix.graph.recreation import TOKEN_TYPE, Neighbours, who_recreates
 from etcdfix.model import Confidence, StoredValue
 from etcdfix.operations.look.plan import build_plan
-from etcdfix.report.plan import PlanEntry
+from etcdfix.report.plan_entry import PlanEntry
 from tests.support.impact_objects import Cluster, build_index, owner
 from tests.support.lost_key import (
     CERT_MANAGER,

@@ -8,18 +8,8 @@ import msgspec
 import pytest
 
 from etcdfix.report.model import ReportConfiguration, Tool
-from etcdfix.report.plan import (
-    DeletionPlan,
-    LeftOut,
-    PlanEntry,
-    PlanGroup,
-    PlanMaker,
-    PlanReport,
-    PlanSource,
-    PlanStep,
-    declaration,
-    meaning,
-)
+from etcdfix.report.plan import DeletionPlan, PlanGroup, PlanMaker, PlanReport, PlanSource, PlanStep
+from etcdfix.report.plan_entry import LeftOut, PlanEntry, declaration, meaning
 from etcdfix.report.render import write
 from etcdfix.report.render.text import text_lines
 from etcdfix.rules import MEANINGS, Rule, acceptance

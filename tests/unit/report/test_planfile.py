@@ -21,7 +21,8 @@ from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.expectation import Expectation, expectation_of
 from etcdfix.report import planfile
-from etcdfix.report.plan import DeletionPlan, LeftOut
+from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.plan_entry import LeftOut
 from etcdfix.report.planfile import load_plan, sealed
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.rules import Rule

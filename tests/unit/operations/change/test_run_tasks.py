@@ -13,7 +13,8 @@ from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.operations.change.run_tasks import RunRequest, Workload, paired, workload_of
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.report.plan import Decision, DeletionPlan, PlanEntry, decision_on
+from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.plan_entry import Decision, PlanEntry, decision_on
 from etcdfix.rules import MEANINGS, Rule
 from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_for, scan_to
 from tests.support.plan_entries import entry

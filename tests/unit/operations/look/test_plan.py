@@ -27,7 +27,8 @@ from etcdfix.operations.look import plan, plan_gather
 from etcdfix.operations.look.plan import build_plan
 from etcdfix.operations.look.plan_gather import Broken
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.report.plan import DeletionPlan, PlanEntry
+from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.plan_entry import PlanEntry
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool

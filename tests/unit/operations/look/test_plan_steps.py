@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from etcdfix.operations.look.plan_steps import in_order, steps_for
-from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, declaration
+from etcdfix.report.plan import PlanGroup, PlanStep
+from etcdfix.report.plan_entry import PlanEntry, declaration
 from etcdfix.rules import Rule, acceptance
 from etcdfix.text.commands import RunOptions
 from tests.support.plan_entries import entry

@@ -215,7 +215,7 @@ def _why(report: NamespaceReport) -> list[str]:
     finalizers = sum(stage.blocker_count for stage in report.stages) - blocked - pods
     parts = []
     if blocked and report.elsewhere_count:
-        parts.append(f"{blocked} objects in it and {report.elsewhere_count} elsewhere unreadable")
+        parts.append(f"{counted(blocked, 'object')} in it and {report.elsewhere_count} elsewhere unreadable")
     elif blocked:
         parts.append(f"{counted(blocked, 'object')} in it unreadable")
     elif report.elsewhere_count:

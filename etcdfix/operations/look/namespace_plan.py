@@ -64,7 +64,7 @@ _FORCED: Final = (
     "pod of that name may have come."
 )
 _HARM: Final = {
-    "unreadable": "it fails every LIST of its type",
+    "unreadable": "It fails every LIST of its type",
     "serves-empty": "LISTs show an empty object without a name, so nothing that deletes by name finds it",
 }
 
@@ -145,15 +145,12 @@ class NamespacePlan:
         elif not state.readable:
             found = self._examined(state.object)
             if found is not None and self._removable(found):
-                what = "the API server shows an empty object in its place"
+                harm = "The API server shows an empty object in its place. "
                 if state.frozen:
-                    what = "until it goes, the controller processes no namespace of the cluster"
-                warning = "What is in it stays. Its labels and annotations are lost. "
-                yield from self._removal(
-                    found,
-                    f"the Namespace object itself: {what}",
-                    self._warning(found) + self._first() + warning,
-                )
+                    harm = "Until it goes, the controller processes no namespace of the cluster. "
+                lost = "What is in it stays. Its labels and annotations are lost. "
+                warning = harm + self._warning(found) + self._first() + lost
+                yield from self._removal(found, "the Namespace object itself", warning)
                 yield from self._keep_or_end("re-create it right after that deletion")
             elif found is not None:
                 yield from self._cures([(Blocker(state.object, "unreadable"), found)])
@@ -212,7 +209,8 @@ class NamespacePlan:
                     "What is in it stays. Re-create it right after that deletion, or nothing new is admitted there: "
                     "etcdfix namespace with its name says how. "
                 )
-            yield from self._removal(found, f"{blocker.object}: {_HARM[blocker.reason]}{everywhere}", warning)
+            harm = f"{_HARM[blocker.reason]}{everywhere}. "
+            yield from self._removal(found, str(blocker.object), harm + warning)
         rest = total - len(cures) - len(unjudged) - min(len(removable), _MOST_STEPS)
         if rest > 0:
             yield step(
@@ -276,25 +274,18 @@ class NamespacePlan:
         kept = [way.remedy for way in ways if way.kind in _KEEPING and way.remedy is not first]
         options = [way for way in ([first] if first is not None else []) + kept if way.command]
         for way in options:
-            yield step(f"{way.action}: {what}", way.command, way.note, display(key))
-        only = "Only if the step before this one did not help: " if options else ""
+            action = way.action[:1].lower() + way.action[1:]
+            yield step(f"{what}: {action}", way.command, way.note, display(key))
+        only = ", only if the step before this one did not help" if options else ""
         if not options and first is not None:
             warning += f"Less destructive, if you can: {first.action}."
         if self._run.of_kine:
-            yield step(
-                f"{only or 'Use the API: '}let an API server delete it the unsafe way, {what}",
-                unsafe_deletion(found),
-                f"Nothing of etcdfix writes to kine. {warning}".rstrip(),
-                display(key),
-            )
-            return
-        risks = risks_to_accept(found, breaking=bool(self._breaking(found)))
-        yield step(
-            f"{only or 'Last way: '}delete, dry run first, {what}",
-            delete(key, risks),
-            warning.rstrip(),
-            display(key),
-        )
+            action, command = "let an API server delete it the unsafe way", unsafe_deletion(found)
+            warning = f"Nothing of etcdfix writes to kine. {warning}"
+        else:
+            risks = risks_to_accept(found, breaking=bool(self._breaking(found)))
+            action, command = "delete it, dry run first", delete(key, risks)
+        yield step(f"{what}: {action}{only}", command, warning.rstrip(), display(key))
 
     def _ways(self, found: Examination) -> list[Way]:
         """Return the ways out of an object that cannot be read, as its own explanation has them."""

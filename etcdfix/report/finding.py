@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.advice.ways import Way
-from etcdfix.report.model import Finding, FindingEvidence, StatusCause, ValueKind
+from etcdfix.report.model import Finding, FindingEvidence, Remedy, StatusCause, ValueKind
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.examination import Examination
@@ -23,7 +22,9 @@ def is_finding(found: Examination) -> bool:
     return not found.verdict.is_plain
 
 
-def finding_from(found: Examination, ways: Iterable[Way] | None = None, *, baseline: bool = False) -> Finding:
+def finding_from(
+    found: Examination, ways: Iterable[Remedy] | None = None, *, baseline: bool = False
+) -> Finding:
     """Return the published form of an examination. Digests and sizes are of the stored bytes.
 
     Args:
@@ -59,7 +60,7 @@ def finding_from(found: Examination, ways: Iterable[Way] | None = None, *, basel
         value_size=len(stored.value),
         value_sha256="sha256:" + hashlib.sha256(stored.value).hexdigest(),
         evidence=[FindingEvidence(e.check, e.result, e.detail) for e in verdict.evidence],
-        remedies=[way.remedy for way in (ways_out(found) if ways is None else ways)],
+        remedies=[*(ways_out(found) if ways is None else ways)],
         baseline=baseline,
         severity=stake.severity.value if stake is not None else None,
         rule=found.rule or None,

@@ -106,7 +106,9 @@ def what_to_do(group: FindingGroup) -> str:
     if group.way is None:
         return "etcdfix explain KEY"
     return (
-        _VERBS.get(group.way.verb) or _CURES.get(group.cause or "") or fit(group.way.action, _TO_DO, end=True)
+        _VERBS.get(group.way.verb or "")
+        or _CURES.get(group.cause or "")
+        or fit(group.way.action, _TO_DO, end=True)
     )
 
 

@@ -11,10 +11,9 @@ from typing import Final
 import msgspec
 
 from etcdfix.model import Outcome
-from etcdfix.report.advice.ways import Way
 from etcdfix.report.advice.whole import doubt_in
 from etcdfix.report.key_loss import Lost
-from etcdfix.report.model import Finding, FindingGroup, GroupWay, Summary
+from etcdfix.report.model import Finding, FindingGroup, Remedy, Summary
 from etcdfix.report.tally import OTHERS
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION
 from etcdfix.verdicts.deletability import IDENTITY
@@ -40,8 +39,8 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
     """
 
     rank: Rank | None = None
-    first: Way | None = None
-    first_of_many: Way | None = None
+    first: Remedy | None = None
+    first_of_many: Remedy | None = None
 
 
 class Group:
@@ -78,7 +77,7 @@ class Group:
         rank = self.member.rank or _LEAST_URGENT
         return rank, self.known == self.count, not first, -self.count, self.example.key
 
-    def way(self, summary: Summary) -> Way | None:
+    def way(self, summary: Summary) -> Remedy | None:
         """Return the way out by the numbers of the whole scan."""
         member = self.member
         return member.first_of_many if _is_one_of_many(self.example, summary) else member.first
@@ -101,7 +100,7 @@ class Group:
             example=example.key,
             message=example.message,
             known=self.known,
-            way=GroupWay(way.kind.value, *msgspec.structs.astuple(way.remedy)) if way is not None else None,
+            way=way,
         )
 
 
@@ -135,7 +134,7 @@ class Groups:
 
     def group_of(self, finding: Finding, member: Member, *, lost: bool = False) -> Group:
         """Return the group of a finding; ``lost``: its encryption key is lost."""
-        kind = member.first.kind if member.first is not None else ""
+        kind = (member.first.verb or "") if member.first is not None else ""
         key: GroupKey | None = (
             finding.cause, finding.outcome, finding.rule or "", finding.transformer, finding.key_fingerprint or "",
             f"{kind} lost" if lost else kind,
@@ -147,14 +146,16 @@ class Groups:
             group = self._groups[key] = Group(self, finding, lost=lost, rest=key is None)
         return group
 
-    def summed(self, summary: Summary) -> tuple[list[FindingGroup], Way | None]:
+    def summed(self, summary: Summary) -> tuple[list[FindingGroup], Remedy | None]:
         """Return all groups, the most urgent first, and what to do first about what is proven wrong.
 
         Args:
             summary: All counts.
         """
         groups = sorted(self._groups.values(), key=lambda group: group.urgency)
-        ways: Iterable[Way | None] = (group.way(summary) for group in groups if group.member.rank is not None)
+        ways: Iterable[Remedy | None] = (
+            group.way(summary) for group in groups if group.member.rank is not None
+        )
         return [group.published(summary) for group in groups], next((way for way in ways if way), None)
 
 

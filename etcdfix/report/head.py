@@ -10,7 +10,7 @@ import msgspec
 from etcdfix.model import Outcome
 from etcdfix.report.advice.whole import plugin_problems, undetermined_problem
 from etcdfix.report.group_words import objects_by_kind
-from etcdfix.report.model import LostKey, NewFindings, Remedy, Summary
+from etcdfix.report.model import LostKey, NewFindings, Summary
 from etcdfix.report.tally import MAX_NAMES
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted, fit
@@ -24,18 +24,6 @@ _MOST_NAMED = 3
 _WIDTH = 100
 _MOST_NAME = 60
 _MOST_KEY = 20
-
-
-def head_lines(at_stake: str, do_not_restart: str, following: Remedy | None) -> Iterator[str]:
-    """Yield what is at stake, what not to do, and what to do next, all of it safe to print."""
-    if at_stake:
-        yield safe_text(at_stake)
-    if do_not_restart:
-        yield safe_text(do_not_restart)
-    if following is not None:
-        yield f"Next: {safe_text(following.action)}"
-        if following.command:
-            yield f"  {safe_text(following.command.text)}"
 
 
 class Stakes:
@@ -72,8 +60,8 @@ class Stakes:
         return restart_warning([*self._stakes], [*self._undetermined], past=self._past)
 
     def lines(self) -> Iterator[str]:
-        """Yield both, safe to print."""
-        yield from head_lines(self.at_stake, self.do_not_restart, None)
+        """Return both, safe to print."""
+        return map(safe_text, filter(None, [self.at_stake, self.do_not_restart]))
 
 
 def stakes_of(values: Iterable[Examination], *, past: bool = False) -> Stakes:

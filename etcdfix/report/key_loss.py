@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from etcdfix.report.advice.ways import Way, first_way
+from etcdfix.report.advice.ways import first_way
 from etcdfix.report.advice.whole import doubt_in, ways_of_lost_key
 from etcdfix.report.model import LostKey, Remedy, TransformerSummary
 from etcdfix.report.tally import MAX_NAMES, OTHERS
@@ -81,7 +81,7 @@ class Lost(NamedTuple):
 
     entry: LostKey
     worst: Stake
-    first: Way | None
+    first: Remedy | None
 
 
 class KeyLosses:
@@ -137,7 +137,7 @@ class KeyLosses:
                     differing=members.two_writers,
                     kept=kept,
                 )
-                lost = self._entry(place, entry, members, [way.remedy for way in ways])
+                lost = self._entry(place, entry, members, ways)
                 found[place] = Lost(lost, members.worst, first_way(ways))
         return found
 

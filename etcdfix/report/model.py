@@ -121,11 +121,16 @@ class FindingEvidence(msgspec.Struct, frozen=True):
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """One way out: what to do, the command to paste ("" where there is none), and what to know first."""
+    """One way out: what to do, the command to paste ("" where there is none), and what to know first.
+
+    ``verb`` says what a way out of a finding does, in one word: ``repair``, ``cure``, ``put-back``, ``save``,
+    ``rescue``, ``heal``, ``copies`` or ``delete``.
+    """
 
     action: str
     command: Command = msgspec.field(default_factory=Command)
     note: str = ""
+    verb: str | UnsetType = UNSET
 
     def step(self) -> Step:
         """Return it as a document has it."""
@@ -304,22 +309,6 @@ class LostKey(msgspec.Struct, frozen=True):
     remedies: list[Remedy]
 
 
-class GroupWay(msgspec.Struct, frozen=True):
-    """What to do about a group.
-
-    Attributes:
-        verb: What the way out does, one word of :class:`~etcdfix.report.ways.WayKind`.
-        action: In words.
-        command: For the example; each other object has its own.
-        note: What to know first.
-    """
-
-    verb: str
-    action: str
-    command: Command
-    note: str
-
-
 class FindingGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Findings that share cause, outcome, encryption key and way out.
 
@@ -341,7 +330,7 @@ class FindingGroup(msgspec.Struct, frozen=True, kw_only=True):
     example: str
     message: str
     known: int
-    way: GroupWay | None
+    way: Remedy | None
 
 
 class DoubtfulNames(msgspec.Struct, frozen=True):

@@ -212,7 +212,7 @@ def _with_ways_out(cluster: Cluster, request: DeleteRequest, refusal: RefusedByR
                 request.run,
                 breaking=refusal.rule == Rule.CLUSTER_BREAKING,
                 refused=refusal.rule not in _LIFTED,
-            ).remedy
+            )
         )
     told = [f"{way.action}: {way.command.line(request.run)}" for way in ways if way is not None]
     if not told:

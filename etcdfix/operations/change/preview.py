@@ -90,7 +90,7 @@ def deletion_preview(cluster: Cluster, checked: Preflight, run: RunOptions) -> D
     if checked.candidate is not None:
         found = msgspec.structs.replace(found, repair=checked.candidate)
     every = ways_out(found, run, readable=checked.readable, breaking=bool(checked.protected))
-    ways = [way.remedy for way in every if way.kind is not WayKind.DELETE]
+    ways = [way for way in every if way.verb != WayKind.DELETE]
     stakes = _stakes(checked.found)
     if checked.protected:
         stakes.append(f"CLUSTER-BREAKING, as accepted: {checked.protected}.")

@@ -260,7 +260,7 @@ class Assessor:
         if found.verdict.outcome not in FAILED:
             return NO_COMMAND, replacing(sought.found, run).note
         way = readable_way(found, ReadableRevision(copy.at, copy.mod_revision, same, bool(copy.lease)), run)
-        return (way.remedy.command if way.kind is WayKind.PUT_BACK else NO_COMMAND), way.remedy.note
+        return (way.command if way.verb == WayKind.PUT_BACK else NO_COMMAND), way.note
 
     def _heal(self, sought: Sought, graded: _Graded) -> tuple[Command, str]:
         """Return the dry run of having the API server write the object anew; none where it would refuse."""
@@ -302,7 +302,7 @@ class Assessor:
         """Return what to do first: put the value right, or put back the best copy, or save it where nothing does."""
         repair = repair_way(sought.found, self._run) if sought.found is not None else None
         if repair is not None:
-            return repair.remedy
+            return repair
         best = next((copy for copy in copies if copy.grade is not Grade.UNUSABLE), None)
         if best is None:
             return None

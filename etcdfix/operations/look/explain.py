@@ -6,7 +6,7 @@ value or its encryption key that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -27,8 +27,8 @@ from etcdfix.operations.look.explain_parts import (
 from etcdfix.operations.look.history import HistoryRequest, kept_revisions, look_into_history
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.report.advice.change import Beside
-from etcdfix.report.advice.finding import undetermined_way, ways_out
-from etcdfix.report.advice.ways import Way, WayKind, first_way_out, other_copies
+from etcdfix.report.advice.finding import ways_out
+from etcdfix.report.advice.ways import WayKind, first_way, other_copies
 from etcdfix.report.explain import (
     ExplainReport,
     KeptRevisions,
@@ -43,10 +43,9 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
 from etcdfix.storagekey import display
 from etcdfix.text import commands
-from etcdfix.text.commands import Command, RunOptions
+from etcdfix.text.commands import Command
 from etcdfix.text.safetext import key_base64, key_word
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import FAILED, IDENTITY, KMS_DOUBTS, Deletability, deletability_of
+from etcdfix.verdicts.deletability import FAILED, IDENTITY, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
 from etcdfix.verdicts.observation import Observation
@@ -246,9 +245,9 @@ def _report(
     home = found.verdict.belongs_to
     beside = Beside(look.others_lost, home_taken=bool(home) and _is_there(source, home))
     ways = ways_out(found, run, readable=readable, beside=beside)
-    withheld = _against_deletion(look, found) if any(way.kind is WayKind.DELETE for way in ways) else ""
+    withheld = _against_deletion(look, found) if any(way.verb == WayKind.DELETE for way in ways) else ""
     if withheld:
-        ways = [way for way in ways if way.kind is not WayKind.DELETE]
+        ways = [way for way in ways if way.verb != WayKind.DELETE]
     finding = finding_from(found, ways)
     stakes = stakes_of([found], past=run.of_the_past)
     offset, field = damage_of(examiner, found)
@@ -258,7 +257,7 @@ def _report(
         exists=True,
         at_stake=stakes.at_stake,
         do_not_restart=stakes.do_not_restart,
-        next=_next(found, ways, run),
+        next=first_way(ways),
         finding=finding,
         deletion_withheld=withheld,
         layout=layout_of(examiner, found),
@@ -281,14 +280,6 @@ def _is_there(source: Source, key: bytes) -> bool:
         return source.get(key) is not None
     except SourceError:  # nobody knows: what is printed says when it holds
         return False
-
-
-def _next(found: Examination, ways: Sequence[Way], run: RunOptions) -> Remedy | None:
-    """Return what to do first: of what waits for a configuration or a plugin, as a scan says it."""
-    cause = found.verdict.cause
-    if found.verdict.outcome is Outcome.UNDETERMINED and cause in {*KMS_DOUBTS, Cause.NO_CONFIGURATION}:
-        return undetermined_way({cause}, [key_word(found.stored.key)], run)
-    return first_way_out(ways)
 
 
 def _origin(source: Source, request: ExplainRequest, uid: str | None) -> dict[str, Any]:
@@ -367,3 +358,24 @@ def _gone(
         incomplete_reasons=history.incomplete_reasons,
     )
     return ExplainResult(report, result.problems, result.ended)
+
+
+def _kept_of_history(history: HistoryReport, request: ExplainRequest) -> KeptRevisions:
+    newest = next((one for one in history.revisions if one.mod_revision == history.newest_readable), None)
+    return KeptRevisions(
+        count=history.count,
+        deletions=history.deletions,
+        oldest_mod_revision=history.oldest_mod_revision,
+        newest_readable=KeptReadable(
+            newest.mod_revision, newest.stands_until or 0, newest.same_object is True
+        )
+        if newest is not None
+        else None,
+        not_sought="",
+        command=commands.look("history", key_word(request.key)),
+    )
+
+
+def _when_gone(history: HistoryReport, request: ExplainRequest) -> list[Remedy]:
+    ways = [history.next] if history.next is not None else []
+    return [*ways, other_copies(key_word(request.key))]

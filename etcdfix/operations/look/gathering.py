@@ -18,7 +18,7 @@ from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.repair import unasked
 from etcdfix.report.advice.change import readable_way
 from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.advice.ways import Way, WayKind, first_way
+from etcdfix.report.advice.ways import WayKind, first_way
 from etcdfix.report.compact import CompactFinding, CompactFindings, shown_digest, with_evidence
 from etcdfix.report.finding import finding_from, is_finding, status_cause
 from etcdfix.report.groups import Group, Groups, Member, member_of_lost_key
@@ -205,7 +205,7 @@ class FindingPipeline:
         summary.key_loss = [key.entry for key in lost.values()]
         summary.groups, way = self._groups.summed(summary)
         summary.warnings, summary.doubtful_names = self._groups.warnings, self._doubtful_names
-        return summary, way.remedy if way is not None else None
+        return summary, way
 
     def take(self, found: Examination, view: View) -> None:
         """Count one examination, and report it where there is something to say.
@@ -288,7 +288,7 @@ class FindingPipeline:
         stake = stake_of(found)
         saved = None
         if readable is not None:
-            saved = readable_way(found, readable, self._request.run, refused=True).remedy
+            saved = readable_way(found, readable, self._request.run, refused=True)
         if stake is not None:
             self._losses.add(found, places, stake, saved)
 
@@ -298,8 +298,8 @@ class FindingPipeline:
         ways = ways_out(found, again, readable=readable)
         of_many = ways
         if readable is not None:
-            saved = readable_way(found, readable, again, refused=True).remedy
-            of_many = [Way(saved, WayKind.SAVE) if way.kind is WayKind.PUT_BACK else way for way in ways]
+            saved = readable_way(found, readable, again, refused=True)
+            of_many = [saved if way.verb == WayKind.PUT_BACK else way for way in ways]
         stake = stake_of(found)
         return _Held(
             found.stored.key,

@@ -9,7 +9,7 @@ from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
 from etcdfix.operations.look.get_output import WRONG
 from etcdfix.operations.look.missing import why_missing
 from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.advice.ways import first_way_out
+from etcdfix.report.advice.ways import first_way
 from etcdfix.report.head import Stakes
 from etcdfix.report.objects import Form, Shown, message_of
 from etcdfix.resource_words import is_cluster_scoped
@@ -83,7 +83,7 @@ class Lines:
     def _way_out(self, shown: Shown, readable: ReadableRevision | None) -> None:
         for line in self._stakes.lines():
             self._say(line)
-        first = first_way_out(ways_out(shown.found, self._again, readable=readable))
+        first = first_way(ways_out(shown.found, self._again, readable=readable))
         if first is None:
             return
         command = first.command.line(self._again)

@@ -441,9 +441,9 @@ class Revisions:
                 "through the API"
             )
         way = readable_way(now, ReadableRevision(at, told.mod_revision, True, entry.leased), run)
-        if way.kind is not WayKind.PUT_BACK:
+        if way.verb != WayKind.PUT_BACK:
             return NO_COMMAND, "the present value may not be replaced as things are: save this one"
-        return way.remedy.command, way.remedy.note
+        return way.command, way.note
 
     def _why_not(self, told: HistoryRevision, same: bool | None) -> str:
         """Return why a revision cannot be put back, whatever stands at its key now; "" for nothing."""

@@ -21,7 +21,7 @@ from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.operations.look.namespace_apis import kubectl
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.advice.ways import Way, first_way_out
+from etcdfix.report.advice.ways import first_way
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
 from etcdfix.report.impact import Dependents, Identity, ImpactReport, UserGroup
@@ -94,7 +94,7 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
             "exists": None if not found.exists and index.problems else found.exists,
             "at_stake": stakes.at_stake,
             "do_not_restart": stakes.do_not_restart,
-            "next": first_way_out(ways),
+            "next": first_way(ways),
             "finding": finding,
             "last_known": _identity(found.last_known),
             "namespace_terminating": _namespace_terminating(cluster, found.object.namespace),
@@ -117,7 +117,7 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
     )
 
 
-def _ways_out(cluster: ClusterIndex, found: Assessment, examined: Examination) -> list[Way]:
+def _ways_out(cluster: ClusterIndex, found: Assessment, examined: Examination) -> list[Remedy]:
     readable = None
     if cluster.ended is None:
         readable = ReadableRevisions(cluster.source, cluster.examiner).of(examined).revision

@@ -33,7 +33,7 @@ from etcdfix.operations.look.namespace_apis import (
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.advice.change import unsafe_deletion
 from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.advice.ways import Way, WayKind, first_way_out, recovered_configuration, risks_to_accept
+from etcdfix.report.advice.ways import WayKind, first_way, recovered_configuration, risks_to_accept
 from etcdfix.report.model import Remedy
 from etcdfix.report.namespace import NamespaceStep
 from etcdfix.rules import Rule, acceptance
@@ -186,7 +186,7 @@ class NamespacePlan:
         yield from self._cures(cures)
         unjudged = [found for b, found in known if b.reason == "undetermined"]
         if unjudged:
-            way = self._way_out(unjudged[0])
+            way = first_way(ways_out(unjudged[0], self._run))
             where = " of other namespaces" if everywhere else ""
             yield step(
                 f"Find out about {counted(len(unjudged), 'object')}{where} that could not be judged; delete none",
@@ -254,7 +254,7 @@ class NamespacePlan:
         """Yield what is no reason to delete: a configuration that lacks something, once for all that it would cure."""
         groups: dict[tuple[str, str], list[tuple[Blocker, Remedy]]] = {}
         for blocker, found in blockers:
-            way = self._way_out(found)
+            way = first_way(ways_out(found, self._run))
             if way is not None:
                 groups.setdefault((found.transformer, way.action), []).append((blocker, way))
         for (transformer, action), members in groups.items():
@@ -270,8 +270,8 @@ class NamespacePlan:
     def _removal(self, found: Examination, what: str, warning: str) -> Iterator[NamespaceStep]:
         key = found.stored.key
         ways = self._ways(found)
-        first = first_way_out(ways)
-        kept = [way.remedy for way in ways if way.kind in _KEEPING and way.remedy is not first]
+        first = first_way(ways)
+        kept = [way for way in ways if way.verb in _KEEPING and way is not first]
         options = [way for way in ([first] if first is not None else []) + kept if way.command]
         for way in options:
             action = way.action[:1].lower() + way.action[1:]
@@ -287,16 +287,10 @@ class NamespacePlan:
             action, command = "delete it, dry run first", delete(key, risks)
         yield step(f"{what}: {action}{only}", command, warning.rstrip(), display(key))
 
-    def _ways(self, found: Examination) -> list[Way]:
+    def _ways(self, found: Examination) -> list[Remedy]:
         """Return the ways out of an object that cannot be read, as its own explanation has them."""
         readable = self._readable.of(found).revision if self._cluster.ended is None else None
         return ways_out(found, self._run, readable=readable, breaking=bool(self._breaking(found)))
-
-    def _way_out(self, found: Examination) -> Remedy | None:
-        """Return the first way out that changes how a value is read, or else the first."""
-        ways = [way.remedy for way in ways_out(found, self._run)]
-        ours = (way for way in ways if way.command.line(self._run).startswith("etcdfix "))
-        return next(ours, ways[0] if ways else None)
 
     def _breaking(self, found: Examination) -> str:
         """Return why the deletion of an object may break the cluster, "" where nothing says so."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from etcdfix.model import GroupResource, ReadableRevision, Repair, RepairKind, RepairProof
-from etcdfix.report.advice.ways import Way, WayKind, bound, risks_to_accept
+from etcdfix.report.advice.ways import WayKind, risks_to_accept
 from etcdfix.report.model import Remedy
 from etcdfix.rules import Rule, acceptance
 from etcdfix.text import commands
@@ -52,27 +52,27 @@ NOT_TO_KINE: Final = "etcdfix does not write to kine; an API server has to make 
 _MAY_BE_NEWER = frozenset({RepairKind.MAGIC, RepairKind.TRAILING_BYTES})
 
 
-def repair_way(found: Examination, run: RunOptions, *, breaking: bool = False) -> Way | None:
+def repair_way(found: Examination, run: RunOptions, *, breaking: bool = False) -> Remedy | None:
     """Return how the stored bytes are put right; None where that is not known."""
     repair = found.repair
     if repair is None:
         return None
     how = f"{repair.words[0].upper()}{repair.words[1:]}."
     if run.of_kine:
-        kept = Remedy(
+        return Remedy(
             f"Keep it: {_UNDONE[repair.kind]}, and it reads; {_PROOFS[repair.proof]}",
             commands.save_copy(run, "kept.db"),
             f"{how} {NOT_TO_KINE}",
+            WayKind.SAVE,
         )
-        return Way(bound(kept, run), WayKind.SAVE)
     risks = repair_risks(found, repair, breaking=breaking)
     proof = "no proof of the name" if repair.kind is RepairKind.NAME else _PROOFS[repair.proof]
-    way = Remedy(
+    return Remedy(
         f"Repair it: {_UNDONE[repair.kind]}, {proof}; a dry run first",
         commands.repair(found.stored.key, risks),
         f"{how} {_accepts(risks)}{granted(run)}The old bytes are backed up first; nothing else of the object is lost.",
+        WayKind.REPAIR,
     )
-    return Way(bound(way, run), WayKind.REPAIR)
 
 
 def _accepts(risks: Sequence[Rule]) -> str:
@@ -113,7 +113,7 @@ def readable_way(
     *,
     breaking: bool = False,
     refused: bool = False,
-) -> Way:
+) -> Remedy:
     """Return how an earlier revision that still reads is put back, or saved where it cannot be put back as it is.
 
     Args:
@@ -146,7 +146,7 @@ def readable_way(
     else:
         risks = risks_to_accept(found, breaking=breaking)
         asking = [Part.ASKING] if found.verdict.damage is Damage.POSSIBLE else []
-        put_back = Remedy(
+        return Remedy(
             f"Put back {which}, soon compacted: a dry run first",
             commands.restore(
                 ("--from-revision", str(readable.at), *asking),
@@ -155,11 +155,11 @@ def readable_way(
                 accepted=risks,
             ),
             f"The current value is backed up first. {_accepts(risks)}{granted(run)}{_COMPACTS}",
+            WayKind.PUT_BACK,
         )
-        return Way(bound(put_back, run), WayKind.PUT_BACK)
     if not same:
         action, note = f"{action}: it may be of another object", f"{_OTHER_OBJECT} {note}"
-    return Way(bound(Remedy(action, save, note), run), WayKind.SAVE)
+    return Remedy(action, save, note, WayKind.SAVE)
 
 
 def save_command(key: bytes, resource: GroupResource, revision: int) -> Command:
@@ -213,6 +213,7 @@ def deletions(found: Examination, run: RunOptions, beside: Beside, *, breaking: 
             found.stored.key, risks, asking=damage is Damage.POSSIBLE, rescued=bool(beside.others_lost)
         ),
         f"{needs}{granted(run)}{_LOST}",
+        WayKind.DELETE,
     )
     theirs = Remedy(
         "Last: let an API server delete it the unsafe way, after you copied state.db: it keeps no backup"
@@ -221,6 +222,7 @@ def deletions(found: Examination, run: RunOptions, beside: Beside, *, breaking: 
         unsafe_deletion(found),
         "Needs the feature gate AllowUnsafeMalformedObjectDeletion and the verb unsafe-delete-ignore-read-errors. "
         + _LOST,
+        WayKind.DELETE,
     )
     # An API server would not look for others that fail, so its own way needs proof.
     return [*([] if run.of_kine else [ours]), *([] if damage.is_unproven else [theirs])]
@@ -231,6 +233,7 @@ def ordinary_deletion(found: Examination) -> Remedy:
         "Last: delete it through the API in the ordinary way, after a snapshot of etcd",
         raw_request("delete", api_path_of(found)),
         "The API server reads it as an empty object, so it refuses the unsafe deletion.",
+        WayKind.DELETE,
     )
 
 

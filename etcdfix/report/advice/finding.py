@@ -24,9 +24,7 @@ from etcdfix.report.advice.change import (
 from etcdfix.report.advice.ways import (
     KMS_ADVICE,
     MAY_BE_CACHED,
-    Way,
     WayKind,
-    bound,
     configuration_ways,
     from_memory,
     other_copies,
@@ -64,7 +62,7 @@ def ways_out(
     readable: ReadableRevision | None = None,
     breaking: bool = False,
     beside: Beside = _NOT_LOOKED,
-) -> list[Way]:
+) -> list[Remedy]:
     """Return the ways out for one examined key, the first to be done first; empty for what needs none.
 
     Args:
@@ -79,38 +77,38 @@ def ways_out(
     if cause is None or verdict.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}:
         return []
     if verdict.outcome is Outcome.INCONSISTENT:
-        return ranked(_inconsistent(found, cause), run)
+        return ranked(_inconsistent(found, cause))
     repair = repair_way(found, run, breaking=breaking)
     ways = [repair] if repair is not None else []
     if verdict.outcome is Outcome.UNDETERMINED:
-        return ranked([*ways, *_undetermined(cause, found, run)], run)
+        return ranked([*ways, *_undetermined(cause, found, run)])
     ways += _cures(found, cause, run, beside)
     if readable is not None:
         earlier = readable_way(found, readable, run, breaking=breaking)
         ways.append(earlier)
-        if earlier.kind is WayKind.PUT_BACK:
+        if earlier.verb == WayKind.PUT_BACK:
             save = save_command(found.stored.key, found.directory.group_resource, readable.at)
-            ways.append(Way(Remedy("Or save it now, before etcd compacts it", save), WayKind.SAVE))
+            ways.append(Remedy("Or save it now, before etcd compacts it", save, "", WayKind.SAVE))
     if cause in MAY_BE_CACHED:
         ways += _from_memory(found, lost=cause in LOST_KEY and key_may_be_lost(found))
     if cause is not Cause.ALLOCATOR_DAMAGED:
         ways.append(other_copies(key_word(found.stored.key)))
     if cause in {Cause.ALLOCATOR_DAMAGED, Cause.ENVELOPE_DAMAGED}:
-        return ranked(ways, run)
+        return ranked(ways)
     if deletability_of(found) is Deletability.DELETABLE:
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
         last = [ordinary_deletion(found)] if served else deletions(found, run, beside, breaking=breaking)
-        ways += [Way(remedy, WayKind.DELETE) for remedy in last]
-    return ranked(ways, run)
+        ways += last
+    return ranked(ways)
 
 
-def _cures(found: Examination, cause: Cause, run: RunOptions, beside: Beside) -> Iterator[Way]:
+def _cures(found: Examination, cause: Cause, run: RunOptions, beside: Beside) -> Iterator[Remedy]:
     """Yield what is changed around a value, so that it reads as it is, and what is found out first."""
     key = found.stored.key
     word = key_word(key)
     recovered = recovered_configuration([cause], found.transformer, run)
     if recovered is not None:
-        yield Way(recovered)
+        yield recovered
     if found.verdict.two_writers:
         yield from two_writers([word])
     yield from configuration_ways([cause], found.transformer, [word])
@@ -154,11 +152,11 @@ def _cures(found: Examination, cause: Cause, run: RunOptions, beside: Beside) ->
             )
 
 
-def _advice(action: str, note: str, command: Command = NO_COMMAND) -> Way:
-    return Way(Remedy(action, command, note))
+def _advice(action: str, note: str, command: Command = NO_COMMAND) -> Remedy:
+    return Remedy(action, command, note, WayKind.CURE)
 
 
-def _moved(key: bytes, home: bytes, *, taken: bool) -> Iterator[Way]:
+def _moved(key: bytes, home: bytes, *, taken: bool) -> Iterator[Remedy]:
     if not taken:
         words = ("--from-key", key_word(key))
         yield _advice(
@@ -173,7 +171,7 @@ def _moved(key: bytes, home: bytes, *, taken: bool) -> Iterator[Way]:
     )
 
 
-def _from_memory(found: Examination, *, lost: bool) -> list[Way]:
+def _from_memory(found: Examination, *, lost: bool) -> list[Remedy]:
     """Return how the memory of API servers is saved, and, where the encryption key is lost, written anew."""
     where = found.directory
     fits = where.namespaced is None or where.namespaced == bool(found.namespace)
@@ -182,17 +180,17 @@ def _from_memory(found: Examination, *, lost: bool) -> list[Way]:
     return from_memory([key_word(found.stored.key)] if path and fits and found.name else [], lost=lost)
 
 
-def _undetermined(cause: Cause, found: Examination, run: RunOptions) -> Iterator[Way]:
+def _undetermined(cause: Cause, found: Examination, run: RunOptions) -> Iterator[Remedy]:
     word = key_word(found.stored.key)
     if cause is Cause.NO_CONFIGURATION or cause in KMS_ADVICE:
         if cause in KMS_ADVICE:
             yield from _from_memory(found, lost=False)
         first = undetermined_way({cause}, [word], run)
         if first is not None:
-            yield Way(first)
+            yield first
         recovered = recovered_configuration([cause], found.transformer, run)
         if recovered is not None:
-            yield Way(recovered)
+            yield recovered
         return
     yield _advice(
         "Find out what writes under this path before anything else",
@@ -211,22 +209,26 @@ def undetermined_way(
         run: What was read, and how.
         example: One of their etcd keys, where it is known.
     """
-    way = None
     if Cause.NO_CONFIGURATION in causes:
-        way = with_configuration(words)
-    elif KMS_DOUBTS.intersection(causes) and _NO_KMS in run.reading:
+        return with_configuration(words)
+    if KMS_DOUBTS.intersection(causes) and _NO_KMS in run.reading:
         reading = [word for word in run.reading if word != _NO_KMS]
-        way = Remedy("Scan again, and let the KMS plugins be asked", commands.scan(*words, reading=reading))
+        action, note, command = (
+            "Scan again, and let the KMS plugins be asked",
+            "",
+            commands.scan(*words, reading=reading),
+        )
     elif waiting := [cause for cause in KMS_ADVICE if cause in causes]:
         action, note = KMS_ADVICE[waiting[0]]
         # Only what else its plugin opens shows what an answer is worth.
-        scope = [] if waiting[0] is Cause.KMS_UNPROVEN else words
-        way = Remedy(action, commands.scan(*scope), note)
+        command = commands.scan(*([] if waiting[0] is Cause.KMS_UNPROVEN else words))
     elif causes and example is not None:
-        way = Remedy("See why the first of them could not be judged", commands.explain(example))
+        action, note, command = "See why the first of them could not be judged", "", commands.explain(example)
     elif causes:
-        way = Remedy("See why these could not be judged", commands.scan(*words, "-o", "yaml"))
-    return bound(way, run) if way is not None else None
+        action, note, command = "See why these could not be judged", "", commands.scan(*words, "-o", "yaml")
+    else:
+        return None
+    return Remedy(action, command, note, WayKind.CURE)
 
 
 def _only_managed_fields_break(found: Examination) -> bool:
@@ -235,7 +237,7 @@ def _only_managed_fields_break(found: Examination) -> bool:
     return bool(breaking) and all(path.startswith("metadata.managedFields") for path in breaking)
 
 
-def _inconsistent(found: Examination, cause: Cause) -> Iterator[Way]:
+def _inconsistent(found: Examination, cause: Cause) -> Iterator[Remedy]:
     path = api_path_of(found)
     if found.verdict.breaks_responses and _only_managed_fields_break(found):
         # A masked Secret would be refused, so it is revealed.
@@ -265,9 +267,9 @@ def _inconsistent(found: Examination, cause: Cause) -> Iterator[Way]:
             "The API server accepts the object, so no unsafe deletion is needed or possible.",
             raw_request("get", path),
         )
-    last = Remedy(
+    yield Remedy(
         "If it cannot be healed: delete it through the API in the ordinary way",
         raw_request("delete", path),
         "Finalizers and owner references work as usual.",
+        WayKind.DELETE,
     )
-    yield Way(last, WayKind.DELETE)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
-
-import msgspec
+from typing import Final
 
 from etcdfix.report.model import Remedy
 from etcdfix.rules import Rule
 from etcdfix.text import commands
-from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions
+from etcdfix.text.commands import NO_COMMAND, Part, RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import LOST_KEY, risks_of
 from etcdfix.verdicts.examination import Examination
@@ -42,36 +40,19 @@ class WayKind(StrEnum):
 _ORDER: Final = [*WayKind]
 
 
-class Way(NamedTuple):
-    """One way out, and what it does."""
-
-    remedy: Remedy
-    kind: WayKind = WayKind.CURE
-
-
-def ranked(ways: Iterable[Way], run: RunOptions) -> list[Way]:
+def ranked(ways: Iterable[Remedy]) -> list[Remedy]:
     """Return ways out in the order in which they are tried: a deletion last, before it what has no command."""
 
-    def place(way: Way) -> tuple[bool, bool, int]:
-        return way.kind is WayKind.DELETE, not way.remedy.command, _ORDER.index(way.kind)
+    def place(way: Remedy) -> tuple[bool, bool, int]:
+        verb = way.verb or WayKind.CURE
+        return verb == WayKind.DELETE, not way.command, _ORDER.index(WayKind(verb))
 
-    return sorted((way._replace(remedy=bound(way.remedy, run)) for way in ways), key=place)
-
-
-def bound(remedy: Remedy, run: RunOptions) -> Remedy:
-    """Return a way out whose command is a line already."""
-    return msgspec.structs.replace(remedy, command=Command(text=remedy.command.line(run)))
+    return sorted(ways, key=place)
 
 
-def first_way(ways: Sequence[Way]) -> Way | None:
+def first_way(ways: Sequence[Remedy]) -> Remedy | None:
     """Return the first of ranked ways out; None where there is none but a deletion."""
-    return ways[0] if ways and ways[0].kind is not WayKind.DELETE else None
-
-
-def first_way_out(ways: Sequence[Way]) -> Remedy | None:
-    """Return what :func:`first_way` says to do."""
-    first = first_way(ways)
-    return first.remedy if first is not None else None
+    return ways[0] if ways and ways[0].verb != WayKind.DELETE else None
 
 
 def risks_to_accept(found: Examination, *, breaking: bool = False) -> list[Rule]:
@@ -165,12 +146,13 @@ def recovered_configuration(causes: Collection[Cause], transformer: str, run: Ru
         return None
     return Remedy(
         "Recover the EncryptionConfiguration that k3s or RKE2 keeps in this datastore, with the server's token",
-        Command(text=commands.recover(["FILE"]).line(run)),
+        commands.recover(["FILE"]),
         "FILE is server/token of a server, or a copy of it. The command writes nothing.",
+        WayKind.CURE,
     )
 
 
-def two_writers(words: Sequence[str]) -> list[Way]:
+def two_writers(words: Sequence[str]) -> list[Remedy]:
     """Return what to do where API servers seem to write with different bytes under one key name.
 
     Args:
@@ -180,16 +162,18 @@ def two_writers(words: Sequence[str]) -> list[Way]:
         "Compare the encryption configurations of all API servers: two of them seem to use different keys",
         commands.encryption_check(),
         "Copy the file from every control-plane node, and add a FILE for each further one.",
+        WayKind.CURE,
     )
     see = Remedy(
         "Then see which values the file of another API server opens",
         commands.encryption_try(words),
         "Both keys are needed until every value is rewritten. Give each its own name, in one file for all servers.",
+        WayKind.CURE,
     )
-    return [Way(compare), Way(see)]
+    return [compare, see]
 
 
-def configuration_ways(causes: Iterable[Cause], transformer: str, words: Sequence[str]) -> list[Way]:
+def configuration_ways(causes: Iterable[Cause], transformer: str, words: Sequence[str]) -> list[Remedy]:
     """Return what to change in the configuration, or behind its plugin; empty where that is not the cause.
 
     Args:
@@ -197,7 +181,7 @@ def configuration_ways(causes: Iterable[Cause], transformer: str, words: Sequenc
         transformer: Under which they were written.
         words: The values, as words of a command.
     """
-    ways: dict[str, Way] = {}
+    ways: dict[str, Remedy] = {}
     for cause in causes:
         text, scope = _CONFIGURATION.get(cause), words
         if cause in _OTHER_BYTES and transformer.startswith("kms/"):
@@ -209,11 +193,11 @@ def configuration_ways(causes: Iterable[Cause], transformer: str, words: Sequenc
                 " Do not restart API servers before you save their memory." if cause in MAY_BE_CACHED else ""
             )
             command = commands.scan(*scope, reading=[Part.CONFIGURATION])
-            ways.setdefault(action, Way(Remedy(action, command, f"{note}{later}")))
+            ways.setdefault(action, Remedy(action, command, f"{note}{later}", WayKind.CURE))
     return [*ways.values()]
 
 
-def from_memory(words: Sequence[str], *, lost: bool) -> list[Way]:
+def from_memory(words: Sequence[str], *, lost: bool) -> list[Remedy]:
     """Return how to save what API servers hold in memory, and to write it anew where the encryption key is lost.
 
     Args:
@@ -226,29 +210,31 @@ def from_memory(words: Sequence[str], *, lost: bool) -> list[Way]:
         commands.rescue(words) if words else NO_COMMAND,
         "An API server that has run since before the loss may still hold the "
         f"{'objects' if many else 'object'}. A restart ends that, and so does the deletion of one unreadable object.",
+        WayKind.RESCUE,
     )
     heal = Remedy(
         f"Then have an API server rewrite {'them' if many else 'it'} from memory: a dry run first",
         commands.heal(words),
         f"Use it where the key is lost for ever. {'Each' if many else 'It'} keeps its key and uid. "
         "First save everything of the kind in DIR.",
+        WayKind.HEAL,
     )
-    return [Way(save, WayKind.RESCUE), *([Way(heal, WayKind.HEAL)] if lost and words else [])]
+    return [save, heal] if lost and words else [save]
 
 
-def other_copies(*words: str, many: bool = False) -> Way:
+def other_copies(*words: str, many: bool = False) -> Remedy:
     """Return how to look for every other copy of a key, or of all values of a lost key.
 
     Args:
         words: A key, or ``--from-report`` and a file.
         many: Of all values of a lost key.
     """
-    look = Remedy(
+    return Remedy(
         f"Look for every other copy of {'them' if many else 'it'}: in etcd's log, older snapshots, backups",
         commands.copies(*words, options=[Part.OTHER_PLACES]),
         "It prints the command for each copy. Drop the options that you have no file for.",
+        WayKind.COPIES,
     )
-    return Way(look, WayKind.COPIES)
 
 
 def with_configuration(words: Sequence[str]) -> Remedy:
@@ -257,4 +243,5 @@ def with_configuration(words: Sequence[str]) -> Remedy:
         "Scan again with the EncryptionConfiguration of the API servers",
         commands.scan(*words, reading=[Part.CONFIGURATION]),
         "The API server's flag --encryption-provider-config has its path.",
+        WayKind.CURE,
     )

@@ -9,9 +9,7 @@ import msgspec
 
 from etcdfix.report.advice.finding import undetermined_way
 from etcdfix.report.advice.ways import (
-    Way,
     WayKind,
-    bound,
     configuration_ways,
     from_memory,
     other_copies,
@@ -44,7 +42,7 @@ def ways_of_lost_key(
     *,
     differing: bool = False,
     kept: tuple[int, Remedy] | None = None,
-) -> list[Way]:
+) -> list[Remedy]:
     """Return the ways out for all values of a lost encryption key; none of them deletes.
 
     Args:
@@ -58,7 +56,7 @@ def ways_of_lost_key(
     ways = []
     recovered = recovered_configuration(causes, transformer, run)
     if recovered is not None:
-        ways.append(Way(recovered))
+        ways.append(recovered)
     if differing:
         ways += two_writers(words)
     ways += configuration_ways(causes, transformer, words)
@@ -69,13 +67,14 @@ def ways_of_lost_key(
             f"Save the readable revision that {counted(count, 'value')} of them still {have}",
             first.command,
             f"The command saves the first; etcdfix explain KEY has another. {first.note}",
+            WayKind.SAVE,
         )
-        ways.append(Way(saved, WayKind.SAVE))
+        ways.append(saved)
     report = ["--from-report", _REPORT]
     for way in from_memory(report, lost=not differing):
-        note = f"{way.remedy.note} {_REPORT} is a scan of everything, saved with -o json --output-file."
-        ways.append(way._replace(remedy=msgspec.structs.replace(way.remedy, note=note)))
-    return ranked([*ways, other_copies(*report, many=True)], run)
+        note = f"{way.note} {_REPORT} is a scan of everything, saved with -o json --output-file."
+        ways.append(msgspec.structs.replace(way, note=note))
+    return ranked([*ways, other_copies(*report, many=True)])
 
 
 def first_step(
@@ -118,9 +117,9 @@ def first_step(
         there = commands.scan(other).line(_below(other, run))
         return Remedy(f"Scan the keys under {other} too", commands.Command(text=there))
     if not whole:
-        return bound(Remedy("See why the scan is incomplete, then scan again", commands.scan(*words)), run)
+        return Remedy("See why the scan is incomplete, then scan again", commands.scan(*words))
     if words and list(words) != [prefix.rstrip("/")]:
-        return bound(Remedy("Scan everything: only this scope was scanned", commands.scan()), run)
+        return Remedy("Scan everything: only this scope was scanned", commands.scan())
     return None
 
 

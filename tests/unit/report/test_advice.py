@@ -75,7 +75,7 @@ def found_with(
 def lines(found: Examination, run: RunOptions = LIVE, **options: Any) -> dict[WayKind, str]:
     """Return the command of the first way out of each kind."""
     ways = reversed(ways_out(found, run, **options))
-    return {way.kind: way.remedy.command.line(run) for way in ways}
+    return {WayKind(way.verb or ""): way.command.line(run) for way in ways}
 
 
 def accepted(line: str) -> list[str]:
@@ -92,21 +92,21 @@ def test_the_least_destructive_comes_first_and_deletion_last(
     first = first_way(ways)
     assert first is not None
     assert first == ways[0]
-    kinds = [way.kind for way in ways if way.remedy.command]
+    kinds = [way.verb for way in ways if way.command]
     assert kinds == sorted(kinds, key=[*WayKind].index)
-    deletes = [way.kind is WayKind.DELETE for way in ways]
+    deletes = [way.verb == WayKind.DELETE for way in ways]
     assert deletes == sorted(deletes)
-    assert len({way.remedy.action for way in ways}) == len(ways)
+    assert len({way.action for way in ways}) == len(ways)
 
 
 @pytest.mark.parametrize(("cause", "outcome"), CASES)
 def test_only_what_is_proven_and_not_curable_is_offered_for_deletion(cause: Cause, outcome: Outcome) -> None:
     found = found_with(cause, outcome)
-    offered = any(ACKNOWLEDGEMENT in way.remedy.command.line(LIVE) for way in ways_out(found, LIVE))
+    offered = any(ACKNOWLEDGEMENT in way.command.line(LIVE) for way in ways_out(found, LIVE))
     never = cause in {Cause.ALLOCATOR_DAMAGED, Cause.ENVELOPE_DAMAGED}
     assert offered is (deletability_of(found) is Deletability.DELETABLE and not never)
     if outcome is Outcome.UNDETERMINED or CATALOGUE[cause].curable_by_configuration:
-        assert not any("delete" in way.remedy.command.line(LIVE) for way in ways_out(found, LIVE))
+        assert not any("delete" in way.command.line(LIVE) for way in ways_out(found, LIVE))
 
 
 @pytest.mark.parametrize(("cause", "outcome"), CASES)
@@ -114,7 +114,7 @@ def test_every_command_is_one_that_click_takes(cause: Cause, outcome: Outcome) -
     for key, run in product([KEY.encode(), *HOSTILE_KEYS], [LIVE, KINE, FILE]):
         found = msgspec.structs.replace(found_with(cause, outcome, key), repair=UNPROVEN)
         for way in ways_out(found, run, readable=NOW):
-            line = way.remedy.command.line(run)
+            line = way.command.line(run)
             assert line.isprintable()
             words = shlex.split(line)
             if words[:1] == ["etcdfix"] and cause is not Cause.KMS_UNPROVEN:
@@ -129,10 +129,10 @@ def test_nothing_that_etcdfix_writes_is_offered_for_kine(cause: Cause, outcome: 
     ways = ways_out(found, KINE, readable=NOW)
     assert ways
     for way in ways:
-        words = shlex.split(way.remedy.command.line(KINE))
+        words = shlex.split(way.command.line(KINE))
         assert words[:1] != ["etcdctl"]
         assert words[:1] != ["etcdfix"] or words[1] not in {"delete", "restore", "repair", "reencrypt"}
-    assert WayKind.PUT_BACK not in {way.kind for way in ways}
+    assert WayKind.PUT_BACK not in {way.verb for way in ways}
 
 
 @pytest.mark.parametrize(
@@ -160,27 +160,27 @@ def test_a_change_is_made_to_the_live_cluster_as_it_is_now(run: RunOptions) -> N
 )
 def test_a_lost_key_begins_with_the_configuration_and_then_the_memory(cause: Cause) -> None:
     ways = ways_out(found_with(cause), LIVE)
-    assert [way.kind for way in ways] == [WayKind.CURE, WayKind.RESCUE, WayKind.HEAL, WayKind.COPIES]
+    assert [way.verb for way in ways] == [WayKind.CURE, WayKind.RESCUE, WayKind.HEAL, WayKind.COPIES]
     for way, line in zip(ways, lines(found_with(cause)).values(), strict=False):
         assert line
-        if way.kind is WayKind.RESCUE:
-            assert "Do not restart the API servers" in way.remedy.action
+        if way.verb == WayKind.RESCUE:
+            assert "Do not restart the API servers" in way.action
     same = ways_of_lost_key([cause], "aescbc/v1/key2", ["secrets"], LIVE, kept=(2, Remedy("Save it")))
-    assert [way.kind for way in same] == [
+    assert [way.verb for way in same] == [
         WayKind.CURE, WayKind.RESCUE, WayKind.HEAL, WayKind.COPIES, WayKind.SAVE,
     ]  # fmt: skip
     for way in same:
-        if way.remedy.command:
-            check(shlex.split(way.remedy.command.line(LIVE)))
+        if way.command:
+            check(shlex.split(way.command.line(LIVE)))
 
 
 def test_of_two_writers_nothing_is_said_to_be_lost() -> None:
     found = found_with(Cause.WRONG_KEY)
     found = msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, two_writers=True))
     ways = ways_out(found, LIVE)
-    assert ways[0].remedy.command.line(LIVE) == "etcdfix encryption check c.yaml FILE"
-    assert WayKind.HEAL not in {way.kind for way in ways}
-    assert WayKind.HEAL not in {way.kind for way in ways_of_lost_key([], "a", [], LIVE, differing=True)}
+    assert ways[0].command.line(LIVE) == "etcdfix encryption check c.yaml FILE"
+    assert WayKind.HEAL not in {way.verb for way in ways}
+    assert WayKind.HEAL not in {way.verb for way in ways_of_lost_key([], "a", [], LIVE, differing=True)}
 
 
 @pytest.mark.parametrize(
@@ -198,13 +198,13 @@ def test_what_waits_for_kms_is_scanned_again_and_saved(cause: Cause) -> None:
 def test_a_moved_value_is_put_back_only_where_nothing_stands() -> None:
     found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a b")
     back, look, *rest = ways_out(found, LIVE)
-    assert back.remedy.command.line(LIVE).startswith(
+    assert back.command.line(LIVE).startswith(
         f"etcdfix restore --from-key {KEY} '/registry/secrets/shop/a b'"
     )
-    assert look.remedy.command.line(LIVE).endswith("'/registry/secrets/shop/a b'")
-    assert WayKind.DELETE not in {way.kind for way in rest}
+    assert look.command.line(LIVE).endswith("'/registry/secrets/shop/a b'")
+    assert WayKind.DELETE not in {way.verb for way in rest}
     for ways in (ways_out(found, LIVE, beside=Beside(home_taken=True)), ways_out(found, FILE)):
-        assert not any("--from-key" in way.remedy.command.line(LIVE) for way in ways)
+        assert not any("--from-key" in way.command.line(LIVE) for way in ways)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_deletion_accepts_what_has_to_be_accepted_and_says_so(
     change: dict[str, Any], needs: list[str]
 ) -> None:
     ways = ways_out(examination(cause=Cause.CIPHERTEXT_DAMAGED, **change), LIVE)
-    ours, *theirs = [way.remedy for way in ways if way.kind is WayKind.DELETE]
+    ours, *theirs = [way for way in ways if way.verb == WayKind.DELETE]
     assert accepted(ours.command.line(LIVE)) == needs
     assert all(f"--accept {word}" in ours.note for word in needs)
     # An API server would not look for others under that key, so its own way is not offered without proof.
@@ -264,7 +264,7 @@ def test_a_deletion_beside_lost_keys_names_the_directory_of_what_was_rescued(los
 def test_a_command_says_what_it_takes_for_granted_where_nobody_told() -> None:
     found = msgspec.structs.replace(examination(cause=Cause.VALUE_TRUNCATED), repair=UNPROVEN)
     for run, said in ((RunOptions(), True), (LIVE, False), (RunOptions(reading=("--no-encryption",)), False)):
-        ours = [way.remedy for way in ways_out(found, run, readable=NOW) if "dry run" in way.remedy.action]
+        ours = [way for way in ways_out(found, run, readable=NOW) if "dry run" in way.action]
         assert ours
         assert all(("--no-encryption holds only" in way.note) is said for way in ours)
 
@@ -286,9 +286,9 @@ def test_a_revision_that_may_not_fit_is_saved_and_never_put_back(change: dict[st
 def test_a_repair_comes_before_everything_else() -> None:
     for cause in (Cause.KEY_RENAMED, Cause.CIPHERTEXT_DAMAGED):
         ways = ways_out(msgspec.structs.replace(examination(cause=cause), repair=TAG), LIVE, readable=NOW)
-        assert ways[0].kind is WayKind.REPAIR
-        assert WayKind.PUT_BACK not in {way.kind for way in ways}
-    ours = next(way.remedy for way in ways if way.kind is WayKind.DELETE)
+        assert ways[0].verb == WayKind.REPAIR
+        assert WayKind.PUT_BACK not in {way.verb for way in ways}
+    ours = next(way for way in ways if way.verb == WayKind.DELETE)
     assert "--accept only-copy" in ours.note
 
 
@@ -302,7 +302,7 @@ def test_what_the_server_serves_empty_is_not_to_be_deleted_the_unsafe_way() -> N
 
 def test_a_kind_that_may_be_newer_asks_for_the_release_first() -> None:
     found = examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED, maybe_newer=True)
-    assert "--kubernetes-version X.Y" in ways_out(found, LIVE, readable=NOW)[0].remedy.command.line(LIVE)
+    assert "--kubernetes-version X.Y" in ways_out(found, LIVE, readable=NOW)[0].command.line(LIVE)
     named = RunOptions(reading=("--kubernetes-version", "1.36"))
     assert not any("X.Y" in line for line in lines(found, named).values())
 
@@ -316,8 +316,8 @@ def test_what_breaks_lists_is_healed_before_it_is_deleted(paths: tuple[str, ...]
         decoded=DecodedObject(gvk, b"web", b"shop", b"u", "protobuf", inconsistencies=wrong),
     )
     heal, delete = ways_out(found, FILE)
-    assert delete.kind is WayKind.DELETE
-    line = heal.remedy.command.line(FILE)
+    assert delete.verb == WayKind.DELETE
+    line = heal.command.line(FILE)
     if paths[:1] == ("data",) or not paths:
         assert line.startswith("curl ")
     else:

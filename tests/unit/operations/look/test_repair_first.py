@@ -81,7 +81,7 @@ def first_commands(holds: dict[str, bytes], config: EncryptionConfiguration) -> 
     steps: list[Remedy | None] = [whole.remedies[0], summary.next, alone.remedies[0], summary_alone.next]
     assert told.finding is not None
     steps += [told.finding.remedies[0], told.next]
-    return [step.command.text if step is not None else "" for step in steps]
+    return [step.command.line(LIVE) if step is not None else "" for step in steps]
 
 
 UNPROVEN = repair(TARGET.encode(), ["unproven-repair"]).line(LIVE)
@@ -98,7 +98,7 @@ def test_one_bit_of_a_name_is_put_back_first(kind: str, name: str) -> None:
     for words in ((), (TARGET,), ("secrets",)):
         report = copied(holds, config, *words)
         steps = [one.next for one in report.objects if one.key == TARGET] + [report.next]
-        assert [step.command.text if step else "" for step in steps] == [UNPROVEN] * 2, words
+        assert [step.command.line(LIVE) if step else "" for step in steps] == [UNPROVEN] * 2, words
 
 
 @pytest.mark.parametrize("kind", LOCAL)
@@ -113,11 +113,11 @@ def test_the_colon_behind_a_name_is_put_back_first(kind: str) -> None:
 def says_nothing_of_a_repair(holds: dict[str, bytes], config: EncryptionConfiguration) -> None:
     told = explained(holds, config)
     said = [scanned(holds, config, *words) for words in ((), (TARGET,))]
-    commands = [remedy.command.text for finding, _ in said for remedy in finding.remedies]
-    commands += [summary.next.command.text for _, summary in said if summary.next is not None]
+    commands = [remedy.command.line(LIVE) for finding, _ in said for remedy in finding.remedies]
+    commands += [summary.next.command.line(LIVE) for _, summary in said if summary.next is not None]
     assert told.finding is not None
-    commands += [remedy.command.text for remedy in told.finding.remedies]
-    commands += [one.next.command.text for one in copied(holds, config).objects if one.next is not None]
+    commands += [remedy.command.line(LIVE) for remedy in told.finding.remedies]
+    commands += [one.next.command.line(LIVE) for one in copied(holds, config).objects if one.next is not None]
     assert not [command for command in commands if command.startswith("etcdfix repair ")]
     assert told.repair is None
 

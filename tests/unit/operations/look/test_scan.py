@@ -147,9 +147,11 @@ def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | Non
     reporter, _result = scan(holds, kubernetes_minor=minor, run=RunOptions(reading=reading))
     (finding,) = reporter.findings.values()
     assert finding.cause == "kind-not-registered"
-    assert any("--kubernetes-version X.Y" in r.command.text for r in finding.remedies) is (minor is None)
-    (delete,) = [r for r in finding.remedies if "etcdfix delete" in r.command.text]
-    assert delete.command.text.endswith(" --dry-run --accept newer-than-known")
+    assert any("--kubernetes-version X.Y" in r.command.line(RunOptions()) for r in finding.remedies) is (
+        minor is None
+    )
+    (delete,) = [r for r in finding.remedies if "etcdfix delete" in r.command.line(RunOptions())]
+    assert delete.command.line(RunOptions()).endswith(" --dry-run --accept newer-than-known")
 
 
 def test_a_source_lost_before_the_first_key_examined_nothing() -> None:
@@ -484,7 +486,9 @@ def test_a_namespace_that_exists_or_holds_something_is_complete(
 
 def remedies_of(holds: dict[str, bytes], key: str, **settings: Any) -> list[str]:
     reporter, _result = scan(HEALTHY | holds, **settings)
-    return [f"{remedy.action}|{remedy.command.text}" for remedy in reporter.findings[key].remedies]
+    return [
+        f"{remedy.action}|{remedy.command.line(RunOptions())}" for remedy in reporter.findings[key].remedies
+    ]
 
 
 def test_a_version_that_the_definition_dropped_is_put_back_not_deleted() -> None:
@@ -522,7 +526,7 @@ def test_what_may_be_whole_below_is_not_offered_for_deletion(
     config = configuration(provider("aescbc", key1=KEY_1), *([IDENTITY] if identity else []))
     reporter, _result = scan(HEALTHY | {key: value}, config=config)
     assert reporter.findings[key].cause == cause
-    assert not any("kubectl delete" in r.command.text for r in reporter.findings[key].remedies)
+    assert not any("kubectl delete" in r.command.line(RunOptions()) for r in reporter.findings[key].remedies)
 
 
 def gcm(name: str, key: bytes = KEY_1, resource: str = "secrets") -> bytes:
@@ -619,7 +623,7 @@ def test_one_key_name_in_two_rules_makes_two_lines() -> None:
     assert (lines["configmaps",].keys, lines["configmaps",].failures) == (13, 0)
     for finding in reporter.findings.values():
         assert finding.cause == "wrong-key"
-        assert not any("delete" in remedy.command.text for remedy in finding.remedies)
+        assert not any("delete" in remedy.command.line(RunOptions()) for remedy in finding.remedies)
 
 
 def test_damage_under_a_key_that_is_right_is_searched_for() -> None:

@@ -56,7 +56,7 @@ def scan(
         run=again,
         baseline=baseline,
     )
-    run_scan(MemorySource(KUBE_SYSTEM | dict(values)), request, SCAN_FORMS[form](stream, RunOptions(), 100))
+    run_scan(MemorySource(KUBE_SYSTEM | dict(values)), request, SCAN_FORMS[form](stream, request.run, 100))
     return stream.getvalue()
 
 

@@ -41,10 +41,10 @@ def test_what_the_other_server_wrote_is_never_damaged(server: str, jobs: int) ->
     assert len(reporter.findings) == FAILING[server]
     for finding in reporter.findings.values():
         assert (finding.outcome, finding.cause) == ("decrypt-failure", "wrong-key")
-        assert not any("etcdfix delete" in remedy.command.text for remedy in finding.remedies)
+        assert not any("etcdfix delete" in remedy.command.line(RunOptions()) for remedy in finding.remedies)
     way = result.report.summary.next
     assert way is not None
-    assert shlex.split(way.command.text) == [
+    assert shlex.split(way.command.line(reading(server)["run"])) == [
         "etcdfix",
         "encryption",
         "check",
@@ -62,7 +62,7 @@ def test_an_explanation_says_the_same(server: str) -> None:
     assert report.finding is not None
     assert report.finding.cause == "wrong-key"
     assert "two API servers seem to write" in report.finding.message
-    first, second, *_ = (remedy.command.text for remedy in report.finding.remedies)
+    first, second, *_ = (remedy.command.line(reading(server)["run"]) for remedy in report.finding.remedies)
     assert first.startswith("etcdfix encryption check ")
     assert second.startswith("etcdfix encryption try ")
     assert second.endswith(f" {key.decode()}")

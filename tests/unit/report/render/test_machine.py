@@ -18,6 +18,7 @@ from etcdfix.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Finding, read_command
 from etcdfix.report.render import SCAN_FORMS, spool
+from etcdfix.report.render.machine import Encoder
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.schema import document_schema
 from etcdfix.sources.base import Segment
@@ -117,7 +118,7 @@ def test_fields_stand_in_the_order_of_the_contract() -> None:
         optional = {"key_base64", "severity"}
         assert list(finding) == [n for n in FINDING if n not in optional or n in finding]
         assert all(list(e) == ["check", "result", "detail"] for e in finding["evidence"])
-        assert all(list(r) == ["action", "command", "note"] for r in finding["remedies"])
+        assert all(list(r) == ["action", "command", "note", "verb"] for r in finding["remedies"])
 
 
 def test_document_validates_against_the_published_schema() -> None:
@@ -327,7 +328,9 @@ def test_output_ends_in_a_line_feed() -> None:
 
 def test_report_reads_back_into_its_own_types() -> None:
     report = msgspec.json.decode(write_form("json", sample()), type=ScanReport, dec_hook=read_command)
-    assert report.findings[1] == finding_from(examination())
+    assert Encoder(RunOptions()).encode(report.findings[1]) == Encoder(RunOptions()).encode(
+        finding_from(examination())
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])

@@ -37,7 +37,6 @@ from etcdfix.report.explain import (
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
 from etcdfix.report.history import HistoryRevision
-from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
@@ -339,7 +338,7 @@ def _gone(
     if history is None:
         return ExplainResult(None, result.problems, result.ended)
     newest = [one for one in history.revisions if one.mod_revision == history.newest_readable]
-    ways = [*([history.next] if history.next is not None else []), other_copies(key_word(request.key)).remedy]
+    ways = [*([history.next] if history.next is not None else []), other_copies(key_word(request.key))]
     report = ExplainReport(
         **_origin(source, request, history.source.kube_system_uid),
         exists=False,
@@ -358,24 +357,3 @@ def _gone(
         incomplete_reasons=history.incomplete_reasons,
     )
     return ExplainResult(report, result.problems, result.ended)
-
-
-def _kept_of_history(history: HistoryReport, request: ExplainRequest) -> KeptRevisions:
-    newest = next((one for one in history.revisions if one.mod_revision == history.newest_readable), None)
-    return KeptRevisions(
-        count=history.count,
-        deletions=history.deletions,
-        oldest_mod_revision=history.oldest_mod_revision,
-        newest_readable=KeptReadable(
-            newest.mod_revision, newest.stands_until or 0, newest.same_object is True
-        )
-        if newest is not None
-        else None,
-        not_sought="",
-        command=commands.look("history", key_word(request.key)),
-    )
-
-
-def _when_gone(history: HistoryReport, request: ExplainRequest) -> list[Remedy]:
-    ways = [history.next] if history.next is not None else []
-    return [*ways, other_copies(key_word(request.key))]

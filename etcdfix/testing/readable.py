@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -14,19 +13,18 @@ from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.operations.opening import Inputs, load_encryption, open_plugins, open_source
 from etcdfix.report.baseline import load_baseline
 from etcdfix.report.model import Finding, Summary
+from etcdfix.report.render.text import text_lines
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import DEFAULT_PREFIX
 from etcdfix.testing.failures import without_frames
 from etcdfix.testing.servers import EtcdServer
-from etcdfix.text.commands import RunOptions, explain, scan
 from etcdfix.text.safetext import safe_text
-from etcdfix.text.words import counted
 
 MOST_SHOWN: Final = 20
 """So many findings stand in a message; all of them are counted."""
 MOST_KEPT: Final = 1000
 """So many are kept for a test to look at."""
-_MOST_EVIDENCE = 3
+_WIDTH: Final = 100
 
 
 class NotAllReadable(AssertionError):
@@ -113,7 +111,12 @@ def assert_all_readable(
         raise KeyboardInterrupt  # it was told to end, and so is whoever runs the tests
     incomplete = list(_incomplete(result))
     if found.count or incomplete:
-        lines = _lines(found, incomplete, result.report.summary, request.run)
+        lines = [*text_lines(result.report.document(), request.run, _WIDTH)]
+        lines += [
+            safe_text(f"{finding.outcome} ({finding.cause}): {finding.key}")
+            for finding in found.kept[:MOST_SHOWN]
+        ]
+        lines += [safe_text(f"incomplete: {reason}") for reason in incomplete]
         raise NotAllReadable("\n".join(lines), found.kept, incomplete)
     return result.report.summary
 
@@ -167,29 +170,3 @@ def _incomplete(result: ScanResult) -> Iterator[str]:
         yield "no key matches what was named"
     elif result.report.summary.keys == result.report.summary.not_objects:
         yield "no object is in this scope"
-
-
-def _lines(found: _Found, incomplete: Sequence[str], summary: Summary, run: RunOptions) -> Iterator[str]:
-    where = " ".join(run.source[1:2])
-    yield safe_text(
-        f"{found.count} of {counted(summary.keys - summary.not_objects, 'object')} cannot be relied upon in {where}"
-        if found.count
-        else f"not everything was seen in {where}"
-    )
-    for finding in found.kept[:MOST_SHOWN]:
-        yield from map(safe_text, _lines_of(finding, run))
-    if found.count > MOST_SHOWN:
-        yield f"and {found.count - MOST_SHOWN} more; all of them: {scan().line(run)}"
-    for reason in incomplete:
-        yield safe_text(f"incomplete: {reason}")
-
-
-def _lines_of(finding: Finding, run: RunOptions) -> Iterator[str]:
-    yield f"  {finding.key}"
-    yield f"    {finding.outcome}: {finding.cause or 'no cause'} ({finding.confidence})"
-    if finding.message:
-        yield f"    {finding.message}"
-    for evidence in finding.evidence[:_MOST_EVIDENCE]:
-        yield f"    - {evidence.check}: {evidence.result}{f' ({evidence.detail})' if evidence.detail else ''}"
-    key = base64.b64decode(finding.key_base64) if finding.key_base64 is not None else finding.key.encode()
-    yield f"    next: {explain(key).line(run)}"

@@ -9,7 +9,7 @@ import click
 
 from etcdfix.cli.cluster_index import nothing_examined
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, report_exit_code
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, jobs_option, option_group, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say_incomplete
@@ -19,7 +19,7 @@ from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import api_access
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.examine_jobs import Jobs
-from etcdfix.operations.look.copies import CopiesRequest, CopiesResult, find_copies
+from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.report.saved_report import load_report
 
 MEANINGS: dict[ExitCode, str] = {
@@ -135,13 +135,4 @@ def command(
             )
         say_incomplete(result.report.incomplete_reasons)
         place.show(result.report, request.run)
-    return _exit_code(result)
-
-
-def _exit_code(result: CopiesResult) -> int:
-    report = result.report
-    if result.ended is not None:
-        return result.ended.exit_code
-    if not report.complete:
-        return ExitCode.INCOMPLETE
-    return ExitCode.FINDINGS if report.with_good_copy < report.count else ExitCode.NOTHING_WRONG
+    return report_exit_code(result.report, result.ended)

@@ -6,9 +6,12 @@ from collections.abc import Collection, Mapping
 from enum import IntEnum
 from typing import TypeVar
 
+from etcdfix.errors import EndedEarly
 from etcdfix.model import Outcome
 from etcdfix.operations.look.gathering import FAILING
 from etcdfix.operations.look.scan import ScanResult
+from etcdfix.report.document import State
+from etcdfix.report.render import Report
 
 _Code = TypeVar("_Code", bound=int)
 
@@ -46,6 +49,19 @@ MEANINGS: dict[ExitCode, str] = {
 def epilog(meanings: Mapping[_Code, str]) -> str:
     """Return the table of a command's exit codes, as the end of its help text."""
     return "\b\nExit codes:\n" + "\n".join(f"  {int(code):>3}  {text}" for code, text in meanings.items())
+
+
+def report_exit_code(report: Report, ended: EndedEarly | None) -> int:
+    """Return the exit code that the state of a report comes to.
+
+    Args:
+        report: What was found.
+        ended: What ended the look early; None where nothing did.
+    """
+    if ended is not None:
+        return ended.exit_code
+    codes = {State.INCOMPLETE: ExitCode.INCOMPLETE, State.FINDINGS: ExitCode.FINDINGS}
+    return codes.get(report.document().status.state, ExitCode.NOTHING_WRONG)
 
 
 def scan_exit_code(result: ScanResult, fail_on: Collection[Outcome] = FAILING) -> int:

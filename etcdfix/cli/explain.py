@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, report_exit_code
 from etcdfix.cli.keys import is_key, object_options, wanted_object
 from etcdfix.cli.options import reading_options, source_options
 from etcdfix.cli.output_options import report_options
@@ -17,7 +17,6 @@ from etcdfix.cli.report_place import report_place
 from etcdfix.cli.single_key import single_key
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.explain_cause import cause_list, cause_page, named_cause
-from etcdfix.report.explain import ExplainReport
 from etcdfix.text.commands import RunOptions
 
 MEANINGS: dict[ExitCode, str] = {
@@ -28,7 +27,6 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.SOURCE: "nothing is kept of the key, or the source is unreachable or unreadable",
     **ENDED_EARLY,
 }
-_HEALTHY = frozenset({"readable", "not-an-object"})
 
 
 @click.command("explain", cls=Command, epilog=epilog(MEANINGS))
@@ -65,11 +63,4 @@ def command(*, word: str, output: str, output_file: Path | None, **options: Any)
         )
         report = opened.kept(result.report, result.problems, result.ended)
         opened.place.show(report, request.run)
-    return result.ended.exit_code if result.ended is not None else _exit_code(report)
-
-
-def _exit_code(report: ExplainReport) -> int:
-    if not report.complete:
-        return ExitCode.INCOMPLETE
-    healthy = report.finding is not None and report.finding.outcome in _HEALTHY
-    return ExitCode.NOTHING_WRONG if healthy else ExitCode.FINDINGS
+    return report_exit_code(report, result.ended)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, report_exit_code
 from etcdfix.cli.keys import object_options, wanted_object
 from etcdfix.cli.options import FILE, reading_options, source_options
 from etcdfix.cli.output_options import report_options
@@ -103,8 +103,4 @@ def command(
             )
         report = opened.kept(result.report, result.problems, result.ended)
         opened.place.show(report, request.run)
-    if result.ended is not None:
-        return result.ended.exit_code
-    if not report.complete:
-        return ExitCode.INCOMPLETE
-    return ExitCode.FINDINGS if report.unreadable else ExitCode.NOTHING_WRONG
+    return report_exit_code(report, result.ended)

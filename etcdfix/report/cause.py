@@ -111,7 +111,7 @@ class CausePage(PublishedReport, frozen=True, kw_only=True):
             status=Status(State.OK, f"{about.cause}: {about.title}"),
             stakes=[about.meaning],
             next=Step(
-                "read how to be sure, what to do and how to undo it",
+                "Read how to be sure, what to do and how to undo it",
                 Command(("etcdfix", "explain", about.cause, "-o", "wide")),
             ),
             sections=[
@@ -145,8 +145,12 @@ class CauseList(PublishedReport, frozen=True, kw_only=True):
         rows = [(about.cause, about.title) for about in self.causes]
         return Document(
             status=Status(State.OK, f"{len(rows)} causes are known"),
-            next=Step("read the page of one", Command(("etcdfix", "explain", "CAUSE"))),
-            sections=[Table(columns=(Column("CAUSE"), Column("WHAT", folds=True)), rows=rows, noun="cause")],
+            next=Step("Read the page of one", Command(("etcdfix", "explain", "CAUSE"))),
+            sections=[
+                Table(
+                    columns=(Column("CAUSE"), Column("WHAT", folds=True)), rows=rows, noun="cause", brief=17
+                )
+            ],
         )
 
 

@@ -152,7 +152,8 @@ class KeptRevisions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def told(self) -> str:
         """The counts in words."""
-        counts = f"{counted(self.count, 'revision')}, {counted(self.deletions, 'deletion')} among them"
+        deleted = f", {counted(self.deletions, 'deletion')} among them" if self.deletions else ""
+        counts = f"{counted(self.count, 'revision')}{deleted}"
         newest = self.newest_readable
         if newest is None:
             return f"{counts}; no earlier one that reads was found. {self.not_sought}".rstrip(". ")
@@ -229,7 +230,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
     def _state(self) -> State:
         if not self.complete:
             return State.INCOMPLETE
-        healthy = self.finding is not None and self.finding.outcome in _STATES
+        healthy = self.finding is not None and self.finding.outcome in {"readable", "not-an-object"}
         return State.OK if healthy else State.FINDINGS
 
     def _headline(self) -> str:
@@ -252,7 +253,9 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         ways = self.finding.remedies if self.finding is not None else self.remedies_when_gone
         others = [way.step() for way in ways if way != self.next]
         yield Steps(title="Other ways out, the least destructive first", steps=others, brief=2)
-        kept = self.kept.told if self.kept is not None and self.kept.newest_readable is None else ""
+        broken = self.finding is None or self.finding.outcome not in _STATES
+        told = broken and self.kept is not None and self.kept.newest_readable is None
+        kept = self.kept.told if self.kept is not None and told else ""
         yield Facts(facts=[("kept", kept), ("no deletion", self.deletion_withheld)])
 
     def _wide(self, finding: Finding) -> Iterator[Section]:

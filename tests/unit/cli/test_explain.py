@@ -45,7 +45,7 @@ def test_a_document_keeps_to_its_schema(
 
 
 def test_the_list_names_every_cause(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain"]) == 0
+    assert run(["explain", "-o", "wide"]) == 0
     shown = capfd.readouterr().out
     for info in CATALOGUE.values():
         assert f"{info.cause} " in shown

@@ -32,6 +32,7 @@ from etcdfix.storagekey import (
     custom_directory,
     display,
 )
+from etcdfix.text.safetext import BOOTSTRAP
 from etcdfix.verdicts.examination import KeyName, PlainCount
 from etcdfix.verdicts.observation import Covered
 from etcdfix.verdicts.opened_spans import OpenedSpan, OpenedSpans
@@ -170,6 +171,7 @@ class ResourceReaders:
         self.aggregated_groups: set[str] = set()
         self.opened = OpenedSpans()
         self._made: dict[bytes, ResourceReader] = {}
+        self._last = b""
 
     def start_over(self) -> None:
         """Forget which encryption keys opened what, and every reader that counts it."""
@@ -295,7 +297,13 @@ class ResourceReaders:
 
     def reader_for(self, key: bytes) -> ResourceReader:
         """Return how a key is read."""
+        # Keys come in order: most begin as the last one did, and what is located by that is the same.
+        if self._last and key.startswith(self._last) and BOOTSTRAP not in key:
+            reader = self._made.get(self._last)
+            if reader is not None:
+                return reader
         directory, shared = self._layout.locate(key)
+        self._last = shared if shared != key else b""
         reader = self._made.get(shared) if shared != key else None
         if reader is None:
             reader = self._make_reader(directory, shared, single_key=shared == key)

@@ -90,12 +90,11 @@ class _Near(NamedTuple):
 
 
 def _near(data: bytes, own: ResourceTransformers) -> Iterator[_Near]:
-    keys = {key.prefix: key for key in own.keys if key.prefix}
     if data.startswith(
-        tuple(keys)
+        own.prefixes
     ):  # it names a key that is there: what does not open then is no damaged prefix
         return
-    for prefix, key in keys.items():
+    for prefix, key in {key.prefix: key for key in own.keys if key.prefix}.items():
         if len(data) > len(prefix):
             wrong = difference(data[: len(prefix)], prefix)
             bits = int.from_bytes(wrong).bit_count()
@@ -110,10 +109,9 @@ def is_never_near(start: bytes, own: ResourceTransformers) -> bool:
         start: Up to the colon behind the name, with which no configured name goes on.
         own: Of the resource.
     """
-    prefixes = [key.prefix for key in own.keys if key.prefix]
-    return start.startswith(tuple(prefixes)) or all(
+    return start.startswith(own.prefixes) or all(
         int.from_bytes(difference(start[: len(prefix)], prefix[: len(start)])).bit_count() > MOST_PREFIX_BITS
-        for prefix in prefixes
+        for prefix in own.prefixes
     )
 
 

@@ -214,6 +214,7 @@ class ResourceTransformers:
             ``*.apps``, ``*.``, ``*.*``); None for a resource that the configuration does not cover.
         has_identity: Plaintext is allowed.
         keys: Everything that is tried, in order; the first one writes.
+        prefixes: Those that the keys write before a value.
         kms_readers: The KMS providers among them.
     """
 
@@ -226,12 +227,14 @@ class ResourceTransformers:
         "has_identity",
         "keys",
         "kms_readers",
+        "prefixes",
         "rule",
     )
 
     def __init__(self, rule: str | None, providers: Sequence[_Provider]) -> None:
         self.rule = rule
         self.keys = tuple(key for provider in providers for key in provider.keys)
+        self.prefixes = tuple(key.prefix for key in self.keys if key.prefix)
         self.kms_readers = tuple(provider.reader for provider in providers if isinstance(provider, _KMS))
         self._providers = tuple(providers)
         self._failed: TransformFailure | None = None

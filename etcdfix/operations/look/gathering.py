@@ -67,6 +67,7 @@ _NOT_SEARCHED: Final = Evidence(
 )
 _ENDED: Final = Sought(None, "the scan was ended early")
 _READABLE_CHECK = "earlier-revision"
+_OF_NAMES: Final = frozenset({KEY_NAME_CHECK, PREDECESSOR_CHECK})
 
 
 class _Held(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -215,11 +216,14 @@ class FindingPipeline:
         if found.verdict is PLAIN:  # it waited for a plugin
             self.tally.add(found)
             return
-        if view.draining and self._held.count and is_finding(found):
-            self.report_until(found.stored.key)
-        found = self._without_neighbour(found)
         outcome = found.verdict.outcome
-        if not is_finding(found):
+        finding = is_finding(found)
+        if view.draining and self._held.count and finding:
+            self.report_until(found.stored.key)
+        if outcome is Outcome.NOT_AN_OBJECT and finding:
+            found = self._without_neighbour(found)
+            finding = is_finding(found)
+        if not finding:
             self.tally.add(found)
             if outcome is Outcome.NOT_AN_OBJECT:
                 self._note_stranger(found.stored.key)
@@ -324,8 +328,6 @@ class FindingPipeline:
     def _without_neighbour(self, found: Examination) -> Examination:
         """Take the warning from a key of a tree of its own: another cluster's prefix may be one bit away from ours."""
         verdict, key = found.verdict, found.stored.key
-        if verdict.outcome is not Outcome.NOT_AN_OBJECT or not verdict.evidence:
-            return found
         start = key[: len(self._request.layout.prefix_bytes)]
         if start not in self._trees:
             try:
@@ -361,11 +363,7 @@ class FindingPipeline:
 
     def _note_name(self, found: Examination, own: tuple[Evidence, ...]) -> None:
         """Count a key whose own name may be damaged, and keep the first: API servers do not see such objects."""
-        seen = [
-            e.detail
-            for e in (*found.verdict.evidence, *own)
-            if e.check in {KEY_NAME_CHECK, PREDECESSOR_CHECK}
-        ]
+        seen = [e.detail for e in (*found.verdict.evidence, *own) if e.check in _OF_NAMES]
         if seen:
             key, before = display(found.stored.key), self._doubtful_names
             if before is None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, BinaryIO, Final, Protocol
 
 from etcdfix.report.document import Document
@@ -36,91 +37,62 @@ class Writer(Protocol):
         """Write the report."""
 
 
-def _text(stream: BinaryIO, run: RunOptions, cap: int) -> Writer:
-    from etcdfix.report.render.text import TextWriter  # noqa: PLC0415 - each form loads only what it needs
+def _writer(form: str, stream: BinaryIO, run: RunOptions, cap: int) -> Writer:
+    # ruff: noqa: PLC0415 - each form loads only what it needs
+    match form:
+        case "json":
+            from etcdfix.report.render.machine import JSONWriter
 
-    return TextWriter(stream, run, cap)
+            return JSONWriter(stream, run)
+        case "jsonl":
+            from etcdfix.report.render.machine import JSONLinesWriter
+
+            return JSONLinesWriter(stream, run)
+        case "yaml":
+            from etcdfix.report.render.machine import YAMLWriter
+
+            return YAMLWriter(stream, run)
+        case "html":
+            from etcdfix.report.render.html import HTMLWriter
+
+            return HTMLWriter(stream, run)
+        case "junit":
+            from etcdfix.report.render.junit import JUnitWriter
+
+            return JUnitWriter(stream, run)
+        case "csv":
+            from etcdfix.report.render.csv import CSVWriter
+
+            return CSVWriter(stream)
+        case "name":
+            from etcdfix.report.render.name import NameWriter
+
+            return NameWriter(stream)
+        case "status":
+            from etcdfix.report.render.status import StatusWriter
+
+            return StatusWriter(stream)
+        case "metrics":
+            from etcdfix.report.render.metrics import MetricsWriter
+
+            return MetricsWriter(stream)
+        case _:
+            from etcdfix.report.render.text import TextWriter
+
+            return TextWriter(stream, run, cap, wide=form == "wide")
 
 
-def _wide(stream: BinaryIO, run: RunOptions, cap: int) -> Writer:
-    from etcdfix.report.render.text import TextWriter  # noqa: PLC0415
+Forms = Mapping[str, Callable[[BinaryIO, RunOptions, int], Writer]]
 
-    return TextWriter(stream, run, cap, wide=True)
-
-
-def _html(stream: BinaryIO, run: RunOptions, _cap: int) -> Writer:
-    from etcdfix.report.render.html import HTMLWriter  # noqa: PLC0415
-
-    return HTMLWriter(stream, run)
-
-
-def _json(stream: BinaryIO, run: RunOptions, _cap: int) -> Writer:
-    from etcdfix.report.render.machine import JSONWriter  # noqa: PLC0415
-
-    return JSONWriter(stream, run)
-
-
-def _yaml(stream: BinaryIO, run: RunOptions, _cap: int) -> Writer:
-    from etcdfix.report.render.machine import YAMLWriter  # noqa: PLC0415
-
-    return YAMLWriter(stream, run)
-
-
-def _jsonl(stream: BinaryIO, run: RunOptions, _cap: int) -> Writer:
-    from etcdfix.report.render.machine import JSONLinesWriter  # noqa: PLC0415
-
-    return JSONLinesWriter(stream, run)
-
-
-FORMS: Final[Mapping[str, Callable[[BinaryIO, RunOptions, int], Writer]]] = {
-    "text": _text,
-    "wide": _wide,
-    "json": _json,
-    "jsonl": _jsonl,
-    "yaml": _yaml,
-    "html": _html,
+FORMS: Final[Forms] = {
+    form: partial(_writer, form) for form in ("text", "wide", "json", "jsonl", "yaml", "html")
 }
 """The forms of every report, the first where nobody says."""
-
-
-def _junit(stream: BinaryIO, run: RunOptions, _cap: int) -> Writer:
-    from etcdfix.report.render.junit import JUnitWriter  # noqa: PLC0415
-
-    return JUnitWriter(stream, run)
-
-
-def _csv(stream: BinaryIO, _run: RunOptions, _cap: int) -> Writer:
-    from etcdfix.report.render.csv import CSVWriter  # noqa: PLC0415
-
-    return CSVWriter(stream)
-
-
-def _name(stream: BinaryIO, _run: RunOptions, _cap: int) -> Writer:
-    from etcdfix.report.render.name import NameWriter  # noqa: PLC0415
-
-    return NameWriter(stream)
-
-
-def _status(stream: BinaryIO, _run: RunOptions, _cap: int) -> Writer:
-    from etcdfix.report.render.status import StatusWriter  # noqa: PLC0415
-
-    return StatusWriter(stream)
-
-
-def _metrics(stream: BinaryIO, _run: RunOptions, _cap: int) -> Writer:
-    from etcdfix.report.render.metrics import MetricsWriter  # noqa: PLC0415
-
-    return MetricsWriter(stream)
-
-
-CASE_FORMS: Final = {**FORMS, "junit": _junit}
+CASE_FORMS: Final[Forms] = {**FORMS, "junit": partial(_writer, "junit")}
 """The forms of reports that have test cases."""
-SCAN_FORMS: Final = {
+SCAN_FORMS: Final[Forms] = {
     **CASE_FORMS,
-    "csv": _csv,
-    "name": _name,
-    "status": _status,
-    "metrics": _metrics,
+    **{form: partial(_writer, form) for form in ("csv", "name", "status", "metrics")},
 }
 """The forms of a scan."""
 

@@ -9,7 +9,7 @@ Format: Prometheus text exposition 0.0.4. In the value of a label ``\\``, ``"`` 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -17,18 +17,26 @@ import msgspec
 from etcdfix import __version__
 from etcdfix.model import GroupResource, Outcome
 from etcdfix.report.head import lost_midway
-from etcdfix.report.model import COUNTED, TransformerSummary
+from etcdfix.report.model import COUNTED
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.times import seconds_between, unix_seconds
+from etcdfix.text.words import fit
 from etcdfix.verdicts.severity import Severity
 
 MOST_RESOURCES: Final = 500
 MOST_TRANSFORMERS: Final = 100
 _LONGEST_LABEL: Final = 200
 
-Samples = Iterable[tuple[dict[str, str], int]]
+Samples = Sequence[tuple[dict[str, str], int]]
+_OUTCOMES: Final = {Outcome.READABLE: "readable", **COUNTED, Outcome.NOT_AN_OBJECT: "not_objects"}
+_OF_KEYS: Final = (
+    ("keys", "keys", "Keys written under an encryption key."),
+    ("failures", "failing_keys", "Keys under an encryption key that do not open or do not decode."),
+    ("undetermined", "undetermined_keys", "Keys under an encryption key that could not be examined."),
+    ("stale", "stale_keys", "Keys under an encryption key that is not today's write key."),
+)
 
 
 class MetricsWriter:
@@ -51,93 +59,81 @@ class MetricsWriter:
         cluster = {"cluster": uid} if uid else {}
         metrics = [*_of_the_scan(report)]
         if report.summary.keys or report.complete:  # else a 0 would count what nobody examined
-            new = [({"outcome": outcome}, self._new[outcome]) for outcome in COUNTED]
+            new = [({"outcome": str(outcome)}, self._new[outcome]) for outcome in COUNTED]
             text = "Keys of these outcomes that --baseline does not know; without a baseline all of them."
-            metrics += [*_counts(report), ("new_keys", text, new)]
+            metrics += [*_counts(report), ("scan_new_keys", text, new)]
         for name, text, samples in metrics:
-            name = name if name.startswith("etcdfix") else f"etcdfix_scan_{name}"
             added: Counter[str] = Counter()
             for labels, value in samples:
                 added[_labels(cluster | labels)] += value  # two long names may have become one
-            lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
-            lines += [f"{name}{told} {value}" for told, value in added.items()]
+            lines = [f"# HELP etcdfix_{name} {text}", f"# TYPE etcdfix_{name} gauge"]
+            lines += [f"etcdfix_{name}{told} {value}" for told, value in added.items()]
             self._stream.write(("\n".join(lines) + "\n").encode())
 
 
 def _of_the_scan(report: ScanReport) -> Iterator[tuple[str, str, Samples]]:
-    build = [({"version": __version__}, 1)]
-    yield "etcdfix_build_info", "Version of etcdfix that wrote this file.", build
+    yield "build_info", "Version of etcdfix that wrote this file.", [({"version": __version__}, 1)]
     seen = not lost_midway(report.summary, report.incomplete_reasons)
+    took = seconds_between(report.generated_at, report.finished_at)
     for name, text, value in (
         ("complete", "1 if everything in scope was examined and judged; 0 if not.", report.complete),
         ("reached_end", "1 if everything in scope was examined; 0 if the scan ended early.", seen),
         ("timestamp_seconds", "When the scan ended.", unix_seconds(report.finished_at)),
-        ("duration_seconds", "How long the scan took.",
-         seconds_between(report.generated_at, report.finished_at)),
-    ):  # fmt: skip
-        yield name, text, [({}, int(value))]
+        ("duration_seconds", "How long the scan took.", took),
+    ):
+        yield f"scan_{name}", text, [({}, int(value))]
 
 
 def _counts(report: ScanReport) -> Iterator[tuple[str, str, Samples]]:
     source, summary = report.source, report.summary
     scope = "part" if report.scope.limits else "everything"
     what = {"source": source.type, "scope": scope, "etcd_version": source.etcd_version or ""}
-    yield "info", "What was scanned.", [(what, 1)]
-    yield "revision", "Revision of etcd that was read.", [({}, source.revision)]
+    yield "scan_info", "What was scanned.", [(what, 1)]
+    yield "scan_revision", "Revision of etcd that was read.", [({}, source.revision)]
     if source.file_modified_at:
-        written: Samples = [({}, unix_seconds(source.file_modified_at))]
-        yield "snapshot_timestamp_seconds", "When the snapshot file was last written.", written
-    outcomes = {Outcome.READABLE: "readable", **COUNTED, Outcome.NOT_AN_OBJECT: "not_objects"}
-    keys = [({"outcome": str(outcome)}, getattr(summary, field)) for outcome, field in outcomes.items()]
-    yield "keys", "Keys that were examined, by outcome.", keys
-    yield "stale_keys", "Readable keys not written with today's write key.", [({}, summary.stale)]
+        written = unix_seconds(source.file_modified_at)
+        yield "scan_snapshot_timestamp_seconds", "When the snapshot was written.", [({}, written)]
+    keys = [({"outcome": str(outcome)}, getattr(summary, field)) for outcome, field in _OUTCOMES.items()]
+    yield "scan_keys", "Keys that were examined, by outcome.", keys
+    yield "scan_stale_keys", "Readable keys not written with today's write key.", [({}, summary.stale)]
     stakes = [({"severity": one.value}, 0) for one in Severity]
     stakes += [({"severity": one.severity}, one.count) for one in summary.by_severity]
-    yield "severity_keys", "Keys with something proven wrong, by what is at stake.", stakes
+    yield "scan_severity_keys", "Keys with something proven wrong, by what is at stake.", stakes
     causes = [({"outcome": one.outcome, "cause": one.cause}, one.count) for one in summary.by_cause]
-    yield "cause_keys", "Keys by outcome and cause; a cause that was not found has no sample.", causes
+    yield "scan_cause_keys", "Keys by outcome and cause; a cause that was not found has no sample.", causes
+    # Of very many, those with something wrong have a name.
     ranked = sorted(
         summary.by_resource, key=lambda one: (one.readable - one.keys, -one.keys, one.resource, one.group)
     )
-    named = [
-        ({"resource": str(GroupResource(one.group, one.resource)) if rank < MOST_RESOURCES else OTHERS}, one)
+    resources = [
+        (str(GroupResource(one.group, one.resource)) if rank < MOST_RESOURCES else OTHERS, one)
         for rank, one in enumerate(ranked)
     ]
-    fields = [*outcomes.items()][:-1]
-    of_resources = [
-        (labels | {"outcome": str(outcome)}, getattr(one, field))
-        for labels, one in named
-        for outcome, field in fields
+    by_outcome = [
+        ({"resource": name, "outcome": str(outcome)}, getattr(one, field))
+        for name, one in resources
+        for outcome, field in _OUTCOMES.items()
+        if outcome is not Outcome.NOT_AN_OBJECT
     ]
-    yield "resource_keys", "Keys of a resource by outcome.", of_resources
-    stale = [(labels, one.stale) for labels, one in named]
-    yield "resource_stale_keys", "Readable keys of a resource not written with today's write key.", stale
-    transformers = [*_transformers(summary.by_transformer)]
-    for field, name, text in (
-        ("keys", "keys", "Keys written under an encryption key."),
-        ("failures", "failing_keys", "Keys under an encryption key that do not open or do not decode."),
-        ("undetermined", "undetermined_keys", "Keys under an encryption key that could not be examined."),
-        ("stale", "stale_keys", "Keys under an encryption key that is not today's write key."),
-    ):
-        yield f"transformer_{name}", text, [(labels, getattr(one, field)) for labels, one in transformers]
-
-
-def _transformers(
-    counted: Iterable[TransformerSummary],
-) -> Iterator[tuple[dict[str, str], TransformerSummary]]:
-    """Yield encryption keys by name and rule, those with something wrong first."""
-    ranked = sorted(counted, key=lambda one: (-one.failures - one.undetermined, -one.keys, one.transformer))
-    for rank, one in enumerate(ranked):
-        name, rule = (one.transformer, ",".join(one.resources)) if rank < MOST_TRANSFORMERS else (OTHERS, "")
-        yield {"transformer": name, "rule": rule}, one
+    yield "scan_resource_keys", "Keys of a resource by outcome.", by_outcome
+    stale = [({"resource": name}, one.stale) for name, one in resources]
+    yield "scan_resource_stale_keys", "Readable keys of a resource that are stale.", stale
+    under = sorted(
+        summary.by_transformer,
+        key=lambda one: (-one.failures - one.undetermined, -one.keys, one.transformer),
+    )
+    named = [{"transformer": one.transformer, "rule": ",".join(one.resources)} for one in under]
+    named[MOST_TRANSFORMERS:] = [{"transformer": OTHERS, "rule": ""}] * len(named[MOST_TRANSFORMERS:])
+    for field, name, text in _OF_KEYS:
+        of_keys = [(labels, getattr(one, field)) for labels, one in zip(named, under, strict=True)]
+        yield f"scan_transformer_{name}", text, of_keys
 
 
 def _labels(labels: dict[str, str]) -> str:
-    told = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-    return f"{{{told}}}" if told else ""
+    safe = {name: safe_text(fit(value, _LONGEST_LABEL)) for name, value in labels.items()}
+    told = (f'{name}="{_escaped(value)}"' for name, value in safe.items())
+    return f"{{{','.join(told)}}}" if labels else ""
 
 
 def _escaped(value: str) -> str:
-    half = _LONGEST_LABEL // 2
-    value = value if len(value) <= _LONGEST_LABEL else f"{value[:half]}…{value[-half:]}"
-    return safe_text(value).replace("\\", "\\\\").replace('"', '\\"')
+    return value.replace("\\", "\\\\").replace('"', '\\"')

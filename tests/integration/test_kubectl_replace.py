@@ -134,10 +134,10 @@ def test_lists_are_taken(
 ) -> None:
     reveal = ["--reveal"] if resource == "secrets" else []
     _, document = shown(capfdbinary, resource, "-A", "-o", output, *reveal)
-    _, names = shown(capfdbinary, resource, "-A", "-o", "name")
+    _, items = shown(capfdbinary, resource, "-A", "-o", "json", *reveal)
     done = replace(document, environment)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.count(b'\n    "kind": ') == len(names.splitlines()) > 2
+    assert done.stdout.count(b'\n    "kind": ') == len(json.loads(items)["items"]) > 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import SourceError
 from etcdfix.report.model import Summary
 from etcdfix.testing import (
     CertificateAuthority,
@@ -128,14 +127,6 @@ def test_nothing_to_see_fails(etcd: EtcdServer, etcd_prefix: str, config: Path, 
         assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix, resources=["pods"])
 
 
-def test_a_part_alone(etcd: EtcdServer, etcd_prefix: str, config: Path, key: str) -> None:
-    etcd.put(f"{etcd_prefix}/configmaps/kube-system/broken".encode(), b"")
-    assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix, resources=["secrets"])
-    assert_all_readable(
-        config, endpoints=etcd, etcd_prefix=etcd_prefix, namespaces=["shop"], resources=["secret"]
-    )
-
-
 def test_a_snapshot() -> None:
     with pytest.raises(NotAllReadable, match=r"62 of 499 objects are broken") as caught:
         assert_all_readable(ALPHA / "config-lost.yaml", snapshot=ALPHA / "snapshot.db.gz", ask_kms=False)
@@ -162,11 +153,3 @@ def test_variables_are_not_looked_at(
         monkeypatch.setenv(f"ETCDCTL_{name}", value)
         monkeypatch.setenv(f"ETCDFIX_{name}", value)
     assert objects(assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix)) == 1
-
-
-def test_arguments_that_make_no_sense(etcd: EtcdServer, config: Path) -> None:
-    for given in ({}, {"endpoints": etcd, "snapshot": "x.db"}):
-        with pytest.raises(TypeError, match="either endpoints or a snapshot"):
-            assert_all_readable(config, **given)  # type: ignore[arg-type]
-    with pytest.raises(SourceError):
-        assert_all_readable(config, snapshot="/no/such/file.db")

@@ -61,12 +61,6 @@ def test_what_a_command_line_says_holds_for_its_command_alone(capfd: pytest.Capt
     assert question("a:1", RANGE.path, message("RangeRequest")()) is None  # nobody listens any more
 
 
-def test_names_of_strangers_stay_inert(capfd: pytest.CaptureFixture[str]) -> None:
-    with own_habits():
-        say("a\x1b[2J\nb\u202ec")
-    assert capfd.readouterr().err == "etcdfix: a\\x1b[2J\\nb\\u202ec\n"
-
-
 def test_of_a_request_only_range_and_counts_are_told(capfd: pytest.CaptureFixture[str]) -> None:
     request = message("RangeRequest")(key=b"/registry/a", range_end=b"/registry/b", revision=7, limit=500)
     answer = message("RangeResponse")(more=True, count=9)

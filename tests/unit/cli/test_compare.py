@@ -61,9 +61,3 @@ def test_what_cannot_be_compared(
 ) -> None:
     assert run(["compare", *words]) == code
     assert told in capfd.readouterr().err
-
-
-def test_no_report_takes_the_place_of_an_input() -> None:
-    assert (
-        run(["compare", "--snapshot", SNAPSHOT, "--with-snapshot", SNAPSHOT, "--output-file", SNAPSHOT]) == 2
-    )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,9 +15,8 @@ from jsonschema import Draft202012Validator
 from etcdfix.cli.root import run
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.wire.etcd import ALARM, MEMBER_LIST, STATUS, message
-from tests.support.audit_logs import own_directory, write_log
+from tests.support.audit_logs import own_directory
 from tests.support.cluster_index_runs import HOSTILE, assert_harmless
-from tests.support.collecting import ALPHA
 from tests.support.doctoring import lease
 from tests.support.etcd_proxy import RANGE
 from tests.support.objects import (
@@ -206,12 +203,6 @@ def test_hostile_names_of_members_leases_and_keys(doctor: Doctor) -> None:
         assert "<script>" in ran.out
 
 
-def test_paths_that_are_not_unicode(doctor: Doctor) -> None:
-    odd = os.fsdecode(os.fsencode(doctor.folder) + b"/\xff\x1b[31m")
-    for form in ("text", "json", "yaml"):
-        assert doctor("--backup-dir", odd, form=form).code == 1
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -224,28 +215,6 @@ def test_wrong_usage(words: list[str], capfd: pytest.CaptureFixture[str]) -> Non
     assert capfd.readouterr().out == ""
 
 
-def test_a_time_out_gives_what_there_is(doctor: Doctor) -> None:
-    stop = threading.Event()
-    usual = doctor.etcd.script
-
-    def hang(call: Call) -> Any:
-        if call.path == MEMBER_LIST.path:
-            stop.wait(30)
-        return usual(call)
-
-    doctor.etcd.script = hang
-    try:
-        ran = doctor("--timeout", "4s")
-    finally:
-        stop.set()
-    assert ran.code == 3
-    assert ran.of("reach") == ["ok"]
-    assert ran.document["ended"] == "ended by --timeout 4s"
-    assert {state for name, state in ran.states if name in {"members", "alarms", "keys", "backup-dir"}} == {
-        "unknown"
-    }
-
-
 def test_an_interruption_gives_what_there_is(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -255,19 +224,3 @@ def test_an_interruption_gives_what_there_is(doctor: Doctor, monkeypatch: pytest
     assert (ran.code, ran.document["ended"]) == (130, "interrupted")
     assert (ran.of("members"), ran.of("alarms"), ran.of("audit-log")) == (["ok"], ["unknown"], ["unknown"])
     assert "(interrupted before the end)" in doctor(form="text").out
-
-
-def test_a_snapshot_that_is_not_what_was_saved(doctor: Doctor) -> None:
-    raw = bytearray(gzip.decompress((ALPHA / "snapshot.db.gz").read_bytes()))
-    raw[300_000] ^= 1
-    (doctor.folder / "s.db").write_bytes(raw)
-    ran = doctor("--no-encryption", source=["--snapshot", str(doctor.folder / "s.db")])
-    assert (ran.of("reach"), "unknown" in ran.of("keys")) == (["warn"], True)
-
-
-def test_the_report_goes_to_a_file_and_over_no_input(doctor: Doctor, tmp_path: Path) -> None:
-    assert doctor("--output-file", str(tmp_path / "report")).out == ""
-    assert json.loads((tmp_path / "report").read_bytes())["kind"] == "DoctorReport"
-    assert doctor("--output-file", str(doctor.config)).code == 2
-    write_log(doctor.log)
-    assert doctor("--output-file", str(doctor.log)).code == 2

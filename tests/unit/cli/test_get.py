@@ -151,13 +151,6 @@ def test_a_list_says_one_line_for_each_that_is_missing(get: Run) -> None:
     assert [step.strip().split()[-1] for step in steps] == ["needs", "configmaps"]
 
 
-def test_many_are_a_table_and_one_is_a_document(get: Run) -> None:
-    for many in (["cm"], ["cm", "settings", "nix"], ["cm/settings", "-A"], ["cm,ns"]):
-        assert "NAMESPACE " in get(*many)[1], many
-    for one in (["cm/settings"], ["cm", "settings"], ["/registry/configmaps/default/settings"]):
-        assert get(*one)[1].startswith("apiVersion: v1\n"), one
-
-
 def test_revealing_is_said(get: Run) -> None:
     code, out, err = get("secrets", "web", "-n", "shop", "--reveal", "-o", "json")
     assert base64.b64decode(json.loads(out)["data"]["password"]) == b"never-to-be-shown"
@@ -193,13 +186,6 @@ def test_raw_bytes(
     assert (b"--reveal:" in captured.err) is ("--reveal" in arguments)
 
 
-def test_a_namespace_of_the_environment_does_not_hinder_a_key(
-    get: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ETCDFIX_NAMESPACE", "other")
-    assert get("/registry/configmaps/shop/settings")[0] == 0
-
-
 def test_an_object_of_another_identity_is_not_for_kubectl(get: Run) -> None:
     key = "/registry/configmaps/shop/settings"
     code, out, err = get(key, source=MemorySource({key: config_map("other")}))
@@ -229,13 +215,6 @@ def test_a_terminal_gets_no_raw_bytes(get: Run, monkeypatch: pytest.MonkeyPatch)
     code, _out, err = get("/registry/secrets/shop/web", "--raw")
     assert code == 2
     assert "a terminal may act upon" in err
-
-
-def test_closed_standard_output(get: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)
-    code, _out, err = get("configmaps")
-    assert code == 2
-    assert "standard output is closed" in err
 
 
 def test_an_interruption_is_said(get: Run) -> None:

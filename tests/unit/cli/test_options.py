@@ -16,8 +16,8 @@ from etcdfix.cli.options import (
     reading_options,
     source_options,
 )
-from etcdfix.errors import ConfigurationError, NotASnapshot
-from etcdfix.operations.opening import Inputs, load_encryption, open_source
+from etcdfix.errors import ConfigurationError
+from etcdfix.operations.opening import Inputs, open_source
 from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import RunOptions, scan
 
@@ -60,17 +60,6 @@ def manifest(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_defaults() -> None:
-    inputs = gather()
-    assert inputs.snapshot is None
-    assert inputs.connection == dict.fromkeys(
-        ("endpoints", "cacert", "cert", "key_file", "user", "password", "insecure_skip_tls_verify",
-         "dial_timeout", "command_timeout")
-    )  # fmt: skip
-    assert (inputs.etcd_prefix, inputs.revision) == ("/registry", 0)
-    assert (inputs.encryption_config, inputs.kubernetes_minor, inputs.notices) == (None, None, ())
-
-
 def test_a_password_is_not_in_the_repr() -> None:
     assert "letmein" not in repr(gather("--password", "letmein", "--user", "root:letmein"))
 
@@ -87,24 +76,6 @@ def test_every_flag() -> None:
     }  # fmt: skip
     assert (inputs.etcd_prefix, inputs.revision, inputs.kubernetes_minor) == ("/x", 77, 30)
     assert inputs.encryption_config == Path("e.yaml")
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "field", "expected"),
-    [
-        ("ETCDFIX_ENDPOINTS", "a:1", "endpoints", "a:1"),
-        ("ETCDFIX_CACERT", "ca", "cacert", "ca"),
-        ("ETCDFIX_CERT", "c", "cert", "c"),
-        ("ETCDFIX_KEY", "k", "key_file", "k"),
-        ("ETCDFIX_USER", "u", "user", "u"),
-        ("ETCDFIX_PASSWORD", "p", "password", "p"),
-        ("ETCDFIX_INSECURE_SKIP_TLS_VERIFY", "1", "insecure_skip_tls_verify", True),
-        ("ETCDFIX_DIAL_TIMEOUT", "1s", "dial_timeout", "1s"),
-        ("ETCDFIX_COMMAND_TIMEOUT", "2s", "command_timeout", "2s"),
-    ],
-)
-def test_variables_of_the_connection(variable: str, value: str, field: str, expected: object) -> None:
-    assert gather(env={variable: value}).connection[field] == expected
 
 
 def test_other_variables_and_flags_win() -> None:
@@ -222,13 +193,6 @@ def test_two_etcds_at_once_are_refused(manifest: str, scope: ScopeRequest) -> No
     assert of_one_etcd(scope, "--manifest", manifest, "--endpoints", "a:1").connection["endpoints"] == "a:1"
 
 
-def test_a_manifest_beside_a_snapshot_gives_no_notices(manifest: str) -> None:
-    inputs = gather("--manifest", manifest, "--snapshot", "s.db")
-    assert inputs.snapshot == Path("s.db")
-    assert inputs.notices == ()
-    assert inputs.encryption_config == Path("/enc/config.yaml")
-
-
 @pytest.mark.parametrize(
     ("option", "value"),
     [("--endpoints", "a:1"), ("--cacert", "x"), ("--cert", "x"), ("--key", "x"), ("--user", "u")],
@@ -241,20 +205,6 @@ def test_two_sources_are_refused(option: str, value: str) -> None:
 def test_variables_of_the_connection_do_not_disturb_a_snapshot() -> None:
     env = {"ETCDFIX_ENDPOINTS": "a:1", "ETCDFIX_CACERT": "ca"}
     assert gather("--snapshot", "s.db", env=env).snapshot == Path("s.db")
-
-
-def test_revisions_are_not_negative() -> None:
-    result = CliRunner().invoke(click.command()(source_options(lambda **_: None)), ["--revision", "-1"])
-    assert result.exit_code == 2
-
-
-def test_no_configuration_is_no_error() -> None:
-    assert load_encryption(gather()) is None
-
-
-def test_a_snapshot_is_opened(tmp_path: Path) -> None:
-    with pytest.raises(NotASnapshot):
-        open_source(gather("--snapshot", str(tmp_path / "nowhere.db")), say=print)
 
 
 def test_a_bad_connection_is_refused_before_anything_is_sent() -> None:
@@ -288,24 +238,11 @@ def test_a_command_for_later_repeats_the_connection_and_never_a_password() -> No
     assert "letmein" not in scan("secrets").line(again)
 
 
-def test_a_command_for_later_has_nothing_to_repeat_by_default() -> None:
-    assert gather().run_options() == RunOptions()
-
-
 def test_what_the_manifest_said_is_repeated(manifest: str) -> None:
     again = gather("--manifest", manifest).run_options()
     assert again.source[:2] == ("--endpoints", "https://10.0.0.1:2379,https://10.0.0.2:2379")
     assert again.layout == ("--etcd-prefix", "/kubernetes.io")
     assert again.reading == ("--encryption-config", "/enc/config.yaml", "--kubernetes-version", "1.30")
-
-
-def test_files_of_a_connection() -> None:
-    assert gather("--cacert", "ca", "--key", "k", "--cert", "c").tls_files == [
-        Path("ca"),
-        Path("c"),
-        Path("k"),
-    ]
-    assert gather().tls_files == []
 
 
 @pytest.mark.parametrize(
@@ -314,12 +251,6 @@ def test_files_of_a_connection() -> None:
 )
 def test_jobs(words: list[str], jobs: object) -> None:
     assert jobs_of(words) == jobs
-
-
-def test_jobs_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ETCDFIX_JOBS", "3")
-    assert jobs_of([]) == 3
-    assert jobs_of(["--jobs", "2"]) == 2
 
 
 @pytest.mark.parametrize("word", ["0", "65", "-1", "2.0", "Auto", "", "1000", "٣", " 2", "\udcff"])

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import ConfigurationError
 from etcdfix.operations.look.doctoring.certificates import check_tls
 from etcdfix.report.doctor import Check
 from etcdfix.sources.connection import EtcdConnection
@@ -52,11 +51,6 @@ def looked_at(now: datetime = NOW, **options: Any) -> list[Check]:
     found = list(check_tls(EtcdConnection(**{"dial_timeout_seconds": 5, **options}), now=now))
     states(found)
     return found
-
-
-def test_without_tls_there_is_nothing_to_check() -> None:
-    assert [check.state for check in looked_at()] == ["ok"]
-    assert [check.state for check in looked_at(endpoints=("unix:///x.sock",))] == ["ok"]
 
 
 def test_a_password_in_the_clear_is_warned_of_and_not_shown() -> None:
@@ -98,13 +92,6 @@ def test_an_expired_server(authority: CertificateAuthority) -> None:
     assert (check.state, "kubeadm certs renew etcd-server" in check.next_step) == ("fail", True)
 
 
-def test_long_before_it_expires(authority: CertificateAuthority) -> None:
-    found = looked_at(
-        NOW - timedelta(days=15), cacert=str(authority.cert), endpoints=("https://127.0.0.1:1",)
-    )
-    assert [check.state for check in found] == ["ok", "unknown"]
-
-
 def test_a_bundle_is_as_good_as_what_is_valid_in_it(authority: CertificateAuthority, tmp_path: Path) -> None:
     old = authority.issue("doctor-old", expired=True)
     bundle = tmp_path / "bundle.crt"
@@ -128,9 +115,3 @@ def test_who_does_not_speak_tls_and_who_says_nothing() -> None:
         endpoint = f"https://127.0.0.1:{silent.getsockname()[1]}"
         found = looked_at(endpoints=(endpoint, "https://127.0.0.1:1"), dial_timeout_seconds=0.2)
     assert [check.state for check in found] == ["unknown", "unknown"]
-
-
-def test_a_file_that_is_no_certificate_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "ca").write_text("nothing")
-    with pytest.raises(ConfigurationError, match="no usable PEM certificate"):
-        looked_at(cacert=str(tmp_path / "ca"))

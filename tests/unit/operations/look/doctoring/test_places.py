@@ -90,25 +90,6 @@ def test_a_default_that_is_not_there_yet_is_not_made(own: Path, monkeypatch: pyt
     assert backups() == ["fail"]
 
 
-def test_a_default_that_leads_nowhere_is_a_failure(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (own / "link").symlink_to(own / "nowhere")
-    monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: own / "link")
-    assert backups() == ["fail"]
-    assert not (own / "nowhere").exists()
-
-
-def test_a_log_in_a_directory_that_will_not_do_is_not_looked_at(own: Path) -> None:
-    found = check_audit_log(RecordPaths(audit_log=own / "missing" / "log"))
-    assert states(found) == [("audit-log", "fail")]
-
-
-def test_a_default_on_the_disk_of_etcd_is_warned_of(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine.etcd_data().mkdir(parents=True)
-    monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: own / "not-there")
-    assert [state for _, state in states(check_backup_directories(RecordPaths()))] == ["ok", "warn"]
-    assert list(own.iterdir()) == []
-
-
 def test_a_default_on_tmpfs_is_a_failure(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = Filesystem("tmpfs", "tmpfs", "/")
     monkeypatch.setattr("etcdfix.remediation.places.filesystem_kind", lambda _: kind)
@@ -135,13 +116,6 @@ def test_an_open_intent(own: Path) -> None:
         "warn",
         f"etcdfix audit reconcile {own / 'log'} --dry-run",
     )
-
-
-def test_a_torn_line(own: Path) -> None:
-    write_log(own / "log")
-    with (own / "log").open("ab") as file:
-        file.write(b'{"half')
-    assert log(own / "log") == ["warn"]
 
 
 def test_a_log_that_was_tampered_with(own: Path) -> None:

@@ -94,18 +94,16 @@ def command(
 ) -> int:
     """Find every copy that still exists of what cannot be read, or was deleted lately. Reads only.
 
-    Before anything is deleted: places that no scan looks at may still hold the object, under its own uid. For each
-    object every copy is told, the best first: where it is, its revision and age, whether it reads today, whether it is
-    the same object, how many later writes are lost with it, and the command that puts it back.
+    Run it before you delete anything. It prints the copies of each object, the best first, with the command that puts
+    each one back (-o wide). GOOD: everything fits. DOUBTFUL: something is not certain. UNUSABLE: it does not read, or
+    it is of another object.
 
-    Always looked at: the revisions that etcd, the snapshot, or kine still keeps; an API server has etcd compact them
-    every five minutes, so look soon. Logs, older snapshots, saved objects and API servers are looked at where they are
-    named. A log or snapshot counts only where what is stored now shows that it is of the same history: a clone shares
-    uid and revisions. A copy is GOOD where everything fits, DOUBTFUL where something is not
-    certain, UNUSABLE where it does not read or is of another object; such a one comes with no command.
+    It always looks at the revisions that etcd, the snapshot or kine still keeps; API servers compact etcd every five
+    minutes, so look soon. Name logs, older snapshots, saved objects and API servers to look there too. A log or
+    snapshot counts only where it has the same history as what is stored now.
 
-    Name keys, resources or key prefixes as for scan, or nothing for everything. A key that is named is told in any
-    case, also where its value reads: somebody may have written over it.
+    Name keys, resources or key prefixes as for scan, or nothing for everything. A key that you name is shown even if
+    its value reads.
     """
     wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
     if from_report is not None and not wanted.everything:

@@ -38,14 +38,12 @@ MEANINGS: dict[ExitCode, str] = {
 def command(*, word: str, output: str, output_file: Path | None, **options: Any) -> int:
     """Explain one key, or a cause. Reads only.
 
-    Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as at kubectl (secret/db -n shop). Shown are: the parts
-    of its value, never their contents; every encryption key that was tried, and what it came to; what a look without
-    tag or padding shows; the cause, how sure it is, and what was ruled out by what; the values of the same resource
-    under the same encryption key; what is kept of it; and every way out, the least destructive first. All values of its
-    resource are looked at once.
+    Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as with kubectl (secret/db -n shop). You see what is
+    wrong and why, and every way out, the least destructive first. -o wide adds the layout of the bytes (never their
+    contents), every encryption key that was tried, what was ruled out, and the values beside it.
 
     CAUSE is a word of a report, such as wrong-key: what you see, what it means, how to be sure, what to do, how to undo
-    it. For that nothing is read but what is installed. Without a word, all causes are listed.
+    it. Without a word, all causes are listed. For both nothing is read but what is installed.
     """
     if not is_key(word) and "/" not in word:
         about = cause_page(named_cause(word)) if word else cause_list()

@@ -71,18 +71,15 @@ def command(
     output_file: Path | None,
     **options: Any,
 ) -> int:
-    r"""Show every revision of one key that etcd, or the file, still keeps, the newest first. Reads only.
+    """Show every revision of one key that etcd, or the file, still keeps, the newest first. Reads only.
 
-    Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as at kubectl (secret/db -n shop), also of an object that
-    was deleted. For each revision: what it is, when the object says that it was written, which fields differ from the
-    one before (never their values), and the commands that show it and put it back. etcd keeps revisions until it
-    compacts them, which an API server has it do every five minutes; a snapshot keeps what etcd kept when it was taken.
-    kine (--kine) keeps the value before the last one even after that: it stands here as kept in an old_value.
+    Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as with kubectl (secret/db -n shop), deleted objects
+    too. For each revision you see what it is and which fields changed, never their values; -o wide adds the command
+    that puts it back. API servers compact etcd every five minutes. A snapshot keeps what etcd kept when it was taken.
 
-    With --wal, what etcd's write-ahead log holds of the key is told besides: every write of the last hours or days,
-    compacted or not, deletions too. It is read without a lock and may be that of an etcd that runs. The log says what
-    etcd was asked for, not what it did: each write is certain, likely or possible, and where its revision is not known,
-    it stands between two that are. A log that is not of the history of this etcd is refused.
+    With --wal you also see what etcd's write-ahead log holds of the key, compacted or not. It is read without a lock.
+    The log says what etcd was asked for, so each write is certain, likely or possible. A log of another history is
+    refused.
     """
     wanted = wanted_object(key, options)
     if older and not logs:

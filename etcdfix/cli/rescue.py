@@ -113,17 +113,16 @@ def command(
 ) -> int:
     """Save objects that cannot be read from the memory of API servers that still run. Reads only.
 
-    An API server that was running when an encryption key was lost still has the objects in memory, as they were, and
-    gives them when it is asked for them with resourceVersion=0. A restart of it, or one deletion of an unreadable
-    object, ends that for good. So: restart nothing, delete nothing, and run this first.
+    An API server that ran when an encryption key was lost still has the objects in memory, and gives them when asked
+    with resourceVersion=0. A restart, or one deletion of an unreadable object, ends that for good. So restart nothing,
+    delete nothing, and run this first.
 
-    What happens: each server is asked by its own address. First for a few of the objects in the ordinary way: one that
-    reads them shows that nothing is lost but a configuration, and the command stops. Then for one object after the
-    other, at the pace of --rate, until a server gives it as etcd has it. Each answer is one file in --save-dir, mode
-    0600, byte for byte, with a line in index.jsonl; nothing is ever overwritten. The audit log gets a record before
-    anything is asked for, and the digest of each file. Nothing is written to etcd or to the API.
+    Each server is first asked for a few objects in the ordinary way. If one reads them, only a configuration is wrong,
+    and the command stops. Then each object is asked for, at the pace of --rate, until a server gives it as etcd has it.
+    Each answer is one file in --save-dir, mode 0600, with a line in index.jsonl; nothing is overwritten. The audit log
+    gets a record first, and the digest of each file. Nothing is written to etcd or to the API.
 
-    It may be ended at any time: what is saved stays, and the same command goes on from there.
+    You can stop it at any time: what is saved stays, and the same command goes on from there.
     """
     if not keys and from_report is None:
         raise click.UsageError("name what to save: --from-report FILE, or KEY")

@@ -24,7 +24,7 @@ from etcdfix.operations.look.explain_parts import (
     repair_shown,
     with_repair,
 )
-from etcdfix.operations.look.history import HistoryRequest, kept_revisions, look_into_history
+from etcdfix.operations.look.history import HistoryRequest, KeyLook, kept_revisions, look_into_history
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.finding import ways_out
@@ -64,20 +64,6 @@ class ExplainRequest(Reading, frozen=True, kw_only=True):
     """
 
     key: bytes
-
-
-class ExplainResult(msgspec.Struct, frozen=True):
-    """What came of it.
-
-    Attributes:
-        report: None where nothing is stored under the key, and nothing is kept of it.
-        problems: Why not everything could be read.
-        ended: What ended the look early; None where nothing did.
-    """
-
-    report: ExplainReport | None
-    problems: list[str]
-    ended: EndedEarly | None = None
 
 
 class _Beside(msgspec.Struct):
@@ -167,7 +153,7 @@ def explain_key(
     *,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
-) -> ExplainResult:
+) -> KeyLook[ExplainReport]:
     """Say all that is known of one key, stored or deleted.
 
     Args:
@@ -194,7 +180,7 @@ def explain_key(
     seen = look.seen if look.seen is not None else examiner.observation(found)
     problems = [*source.problems, *lost]
     report = _report(source, request, examiner, look, found, seen, uid, problems, ended)
-    return ExplainResult(report, problems, ended)
+    return KeyLook(report, problems, ended)
 
 
 def _look_beside(
@@ -324,7 +310,7 @@ def _against_deletion(look: _Look, found: Examination) -> str:
 
 def _gone(
     source: Source, request: ExplainRequest, plugins: KMSPlugins | None, progress: Progress
-) -> ExplainResult:
+) -> KeyLook[ExplainReport]:
     """Say what is kept of a key that holds nothing."""
     asked = HistoryRequest(
         layout=request.layout,
@@ -336,7 +322,7 @@ def _gone(
     result = look_into_history(source, asked, plugins=plugins, progress=progress)
     history = result.report
     if history is None:
-        return ExplainResult(None, result.problems, result.ended)
+        return KeyLook(None, result.problems, result.ended)
     newest = [one for one in history.revisions if one.mod_revision == history.newest_readable]
     ways = [*([history.next] if history.next is not None else []), other_copies(key_word(request.key))]
     report = ExplainReport(
@@ -356,4 +342,4 @@ def _gone(
         complete=history.complete,
         incomplete_reasons=history.incomplete_reasons,
     )
-    return ExplainResult(report, result.problems, result.ended)
+    return KeyLook(report, result.problems, result.ended)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -63,12 +63,21 @@ class HistoryRequest(Reading, frozen=True, kw_only=True):
     most: int = 100
 
 
-class HistoryResult(NamedTuple):
-    """What came of it: the report, None where nothing is kept under the key; and what ended the look early."""
+R = TypeVar("R")
 
-    report: HistoryReport | None
+
+class KeyLook(msgspec.Struct, Generic[R], frozen=True):
+    """What a look at one key came to.
+
+    Attributes:
+        report: None where nothing is stored under the key, and nothing is kept of it.
+        problems: Why not everything could be read.
+        ended: What ended the look early; None where nothing did.
+    """
+
+    report: R | None
     problems: list[str]
-    ended: EndedEarly | None
+    ended: EndedEarly | None = None
 
 
 def look_into_history(
@@ -78,7 +87,7 @@ def look_into_history(
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
     log: KeyLog | None = None,
-) -> HistoryResult:
+) -> KeyLook[HistoryReport]:
     """Examine every kept revision of a key, up to the revision that the source is read at.
 
     Args:
@@ -120,8 +129,8 @@ def look_into_history(
         )
     problems = [*source.problems, *lost, *(log.problems if log is not None else ())]
     if not gathered.count and logged is None:
-        return HistoryResult(None, problems, ended)
-    return HistoryResult(_report(source, request, gathered, uid, problems, logged), problems, ended)
+        return KeyLook(None, problems, ended)
+    return KeyLook(_report(source, request, gathered, uid, problems, logged), problems, ended)
 
 
 def kept_revisions(source: Source, key: bytes) -> Iterator[KeptRevision]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -24,12 +24,11 @@ from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
 from etcdfix.operations.look.ask_memory import Pace, ServerMemory
 from etcdfix.operations.look.rescue_report import (
     Afterwards,
-    Outcome,
     absent_server,
     fit_now,
     next_steps,
-    published_object,
     reasons_of,
+    rescued_object,
     without_any,
 )
 from etcdfix.operations.look.rescue_targets import Target, Targets
@@ -37,7 +36,7 @@ from etcdfix.remediation.rescue.record import BATCH, RescueRecord
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_word, timestamp
-from etcdfix.report.rescue import Rescued, RescueReport, RescueServer
+from etcdfix.report.rescue import Rescued, RescuedObject, RescueReport, RescueServer
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.rules import Rule, refuse
@@ -74,16 +73,11 @@ class RescueRequest(msgspec.Struct, frozen=True, kw_only=True):
     per_second: float = DEFAULT_PER_SECOND
 
 
-class RescueResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rescue came to.
-
-    Attributes:
-        report: As it is published.
-        ended: What ended it early; None where nothing did.
-    """
+class RescueResult(NamedTuple):
+    """The report of a rescue, and what ended it early; None where nothing did."""
 
     report: RescueReport
-    ended: EndedEarly | None = None
+    ended: EndedEarly | None
 
 
 def announcement(request: RescueRequest) -> str:
@@ -147,7 +141,7 @@ class _Rescue:
         record: RescueRecord,
         pace: Pace,
     ) -> None:
-        self.outcomes: dict[bytes, Outcome] = {}
+        self.outcomes: dict[bytes, RescuedObject] = {}
         self._request = request
         self._all_servers = all_servers
         self._store = store
@@ -194,7 +188,7 @@ class _Rescue:
                 detail = (
                     f"{server.address} reads it: written anew after the report, at {said.resource_version}"
                 )
-                self.outcomes[target.key] = Outcome(state=Rescued.READABLE, detail=detail)
+                self.outcomes[target.key] = rescued_object(target, Rescued.READABLE, detail=detail)
                 continue
             raise self._is_read(server.address, target)
         if not found_at_all:
@@ -231,10 +225,10 @@ class _Rescue:
                 self._problems.append(f"saving ended: {exc.message}{f' ({exc.hint})' if exc.hint else ''}")
                 return
 
-    def _rescue_one(self, target: Target) -> Outcome:
+    def _rescue_one(self, target: Target) -> RescuedObject:
         before = self._store.has(target.key, target.mod_revision) if target.mod_revision else None
         if before is not None and before.sha256 in self._on_record:
-            return Outcome(state=Rescued.ALREADY_SAVED, saved=before)
+            return rescued_object(target, Rescued.ALREADY_SAVED, before)
         best: SavedObject | None = None
         new = False
         said: list[tuple[str, Remembered]] = []
@@ -256,10 +250,10 @@ class _Rescue:
                 break
         if best is None and before is not None:
             self._unproven += 1
-            return Outcome(state=Rescued.ALREADY_SAVED, saved=before, detail="its digest is not on record")
+            return rescued_object(target, Rescued.ALREADY_SAVED, before, "its digest is not on record")
         if best is None:
-            return without_any(said)
-        return Outcome(state=Rescued.SAVED if new else Rescued.ALREADY_SAVED, saved=best)
+            return without_any(target, said)
+        return rescued_object(target, Rescued.SAVED if new else Rescued.ALREADY_SAVED, best)
 
     def _save(self, target: Target, found: Remembered, server: str) -> tuple[SavedObject, bool]:
         assert found.identity is not None  # it was given
@@ -295,10 +289,11 @@ class _Rescue:
 
     def report(self, ended: EndedEarly | None) -> RescueReport:
         """Return what it came to."""
-        objects = [
-            published_object(target, self.outcomes.get(target.key, Outcome(state=Rescued.NOT_ASKED)))
+        by_key = {
+            target.key: self.outcomes.get(target.key) or rescued_object(target, Rescued.NOT_ASKED)
             for target in self._request.targets.objects
-        ]
+        }
+        objects = [*by_key.values()]
         saved_report = self._request.report
         reasons = [*([ended.reason] if ended is not None else []), *self._problems, *reasons_of(objects)]
         if reasons:
@@ -310,7 +305,6 @@ class _Rescue:
                 f"{counted(self._unproven, 'object')} saved by an earlier run are not on record, and no server gives "
                 "them any more: nothing shows that the files are unchanged"
             )
-        by_key = dict(zip((target.key for target in self._request.targets.objects), objects, strict=True))
         steps = next_steps(
             self._request.afterwards, by_key, str(self._store.path), all_asked=not self._all_servers.absent
         )

@@ -21,14 +21,6 @@ from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one object; the words of :class:`RescuedObject`."""
-
-    state: Rescued
-    saved: SavedObject | None = None
-    detail: str = ""
-
-
 class Afterwards(msgspec.Struct, frozen=True, kw_only=True):
     """What the commands for afterwards repeat.
 
@@ -100,7 +92,7 @@ _DENIED: Final = frozenset({Memory.DENIED, Memory.UNKNOWN_USER, Memory.OTHER_OBJ
 _EMPTY: Final = frozenset({Memory.NOT_HELD, Memory.CACHE_LOST, Memory.READ_ERROR, Memory.NOT_SERVED})
 
 
-def without_any(said: Sequence[tuple[str, Remembered]]) -> Outcome:
+def without_any(target: Target, said: Sequence[tuple[str, Remembered]]) -> RescuedObject:
     """Return what it means that no server gave an object: the most hopeful of what they said."""
     words = {found.word for _server, found in said}
     state = Rescued.NOT_HELD
@@ -109,27 +101,33 @@ def without_any(said: Sequence[tuple[str, Remembered]]) -> Outcome:
     elif words & _DENIED:
         state = Rescued.REFUSED
     detail = "; ".join(f"{server}: {found.detail or found.word.value}" for server, found in said)
-    return Outcome(state=state, detail=detail)
+    return rescued_object(target, state, detail=detail)
 
 
-def published_object(target: Target, outcome: Outcome) -> RescuedObject:
+def rescued_object(
+    target: Target, state: Rescued, saved: SavedObject | None = None, detail: str = ""
+) -> RescuedObject:
     """Return one object with what became of it."""
-    saved = outcome.saved
-    return RescuedObject(
+    one = RescuedObject(
         key=display(target.key),
         key_base64=key_base64(target.key),
         group=target.thing.group,
         resource=target.thing.resource,
         namespace=target.thing.namespace,
         name=target.thing.name,
-        state=outcome.state,
+        state=state,
         mod_revision=target.mod_revision,
-        resource_version=saved.resource_version if saved is not None else "",
-        fit=fit_now(saved, target) if saved is not None else Fit.UNKNOWN,
-        file=saved.file if saved is not None else "",
-        sha256=saved.sha256 if saved is not None else "",
-        server=saved.server if saved is not None else "",
-        detail=outcome.detail,
+        detail=detail,
+    )
+    if saved is None:
+        return one
+    return msgspec.structs.replace(
+        one,
+        resource_version=saved.resource_version,
+        fit=fit_now(saved, target),
+        file=saved.file,
+        sha256=saved.sha256,
+        server=saved.server,
     )
 
 

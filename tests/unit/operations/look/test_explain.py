@@ -8,7 +8,8 @@ import pytest
 
 from etcdfix.errors import SourceError
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.explain import ExplainRequest, ExplainResult, explain_key
+from etcdfix.operations.look.explain import ExplainRequest, explain_key
+from etcdfix.operations.look.history import KeyLook
 from etcdfix.report.document import State
 from etcdfix.report.explain import AttemptResult, ExplainReport
 from etcdfix.storagekey import StorageLayout
@@ -43,7 +44,7 @@ def flipped(value: bytes, at: int = -20) -> bytes:
     return value[:there] + bytes([value[there] ^ 1]) + value[there + 1 :]
 
 
-def look(source: MemorySource, key: str | bytes = KEY, *, configured: bool = True) -> ExplainResult:
+def look(source: MemorySource, key: str | bytes = KEY, *, configured: bool = True) -> KeyLook[ExplainReport]:
     raw = key.encode() if isinstance(key, str) else key
     request = ExplainRequest(layout=StorageLayout(), configuration=GCM if configured else None, key=raw)
     return explain_key(source, request)

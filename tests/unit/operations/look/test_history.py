@@ -9,7 +9,7 @@ from typing import Any
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import SourceError
 from etcdfix.model import KeptRevision, Outcome, Revision, StoredValue
-from etcdfix.operations.look.history import HistoryRequest, HistoryResult, look_into_history
+from etcdfix.operations.look.history import HistoryRequest, KeyLook, look_into_history
 from etcdfix.report.document import State, Table
 from etcdfix.report.history import HistoryReport
 from etcdfix.report.render import FORMS
@@ -43,7 +43,7 @@ def web(uid: str = "u-1", **data: str) -> bytes:
     return json.dumps(document).encode()
 
 
-def look(source: MemorySource, again: RunOptions = LIVE, **changes: Any) -> HistoryResult:
+def look(source: MemorySource, again: RunOptions = LIVE, **changes: Any) -> KeyLook[HistoryReport]:
     config: EncryptionConfiguration = changes.pop("configuration", CBC)
     request = HistoryRequest(layout=StorageLayout(), configuration=config, key=KEY, run=again, **changes)
     return look_into_history(source, request)

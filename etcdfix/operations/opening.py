@@ -17,7 +17,7 @@ from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.inputs.overrides import overrides_text, servers_of
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, builtin_directories
-from etcdfix.text.commands import KeptOptions, RunOptions
+from etcdfix.text.commands import RunOptions
 
 if TYPE_CHECKING:
     from etcdfix.apiserver.servers import APIAccess
@@ -135,7 +135,7 @@ class Inputs(msgspec.Struct, frozen=True):
             reading.append("--no-kms")
         if self.kubernetes_minor is not None:
             reading += ["--kubernetes-version", f"1.{self.kubernetes_minor}"]
-        return RunOptions(
+        run = RunOptions(
             source=tuple(source),
             layout=(
                 *(() if self.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", self.etcd_prefix)),
@@ -144,8 +144,8 @@ class Inputs(msgspec.Struct, frozen=True):
             reading=tuple(reading),
             changing=("--main-endpoints", self.main_endpoints) if self.main_endpoints else (),
             servers=api.words if api is not None else (),
-            kept=places.again if places is not None else KeptOptions(),
         )
+        return places.repeated_in(run) if places is not None else run
 
     @property
     def _overrides_words(self) -> tuple[str, ...]:

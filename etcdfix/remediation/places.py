@@ -11,7 +11,7 @@ from etcdfix import machine
 from etcdfix.errors import UnsafePlace, why
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.durable import default_audit_log, default_directory, filesystem_kind, same_disk
-from etcdfix.text.commands import KeptOptions
+from etcdfix.text.commands import RunOptions
 
 
 class RecordPaths(msgspec.Struct, frozen=True):
@@ -32,10 +32,10 @@ class RecordPaths(msgspec.Struct, frozen=True):
         """The backup directories."""
         return self.backup_directories or (default_directory(),)
 
-    @property
-    def again(self) -> KeptOptions:
-        """What a command must repeat so that it keeps things at the same places: what was given, no default."""
-        return KeptOptions(
+    def repeated_in(self, run: RunOptions) -> RunOptions:
+        """Return the options with which a command keeps things at the same places: what was given, no default."""
+        return msgspec.structs.replace(
+            run,
             backups=tuple(word for path in self.backup_directories for word in ("--backup-dir", str(path))),
             log=("--audit-log", str(self.audit_log)) if self.audit_log is not None else (),
             syslog=("--audit-syslog", self.syslog.address) if self.syslog is not None else (),

@@ -6,8 +6,9 @@ with :meth:`Command.line`; nobody else needs to know how the source was named.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -25,67 +26,35 @@ GRANTED: Final = (
 class Part(Enum):
     """Options of this run that a command repeats."""
 
-    SOURCE = auto()
-    """Where the data is: ``--snapshot FILE``, ``--endpoints …``, with ``--revision N`` where that was given."""
-    NOW = auto()
-    """The same without ``--revision``."""
-    LIVE = auto()
-    """The live etcd that was read; nothing, which is the default etcd, where a file was read."""
-    FIRST_ENDPOINT = auto()
-    """The same with one endpoint, for etcdctl snapshot save, which takes only one."""
-    CREDENTIALS = auto()
-    """The same without endpoints, for a command that names its own."""
-    LAYOUT = auto()
-    """``--etcd-prefix`` and the like, where they are not the default."""
-    PREFIX = auto()
-    """``--etcd-prefix`` alone."""
-    READING = auto()
-    """``--encryption-config`` and ``--kubernetes-version``, where they were given."""
-    DECIDING = auto()
-    """The same, with ``--no-encryption`` where nobody said how values are encrypted."""
-    CONFIGURATION = auto()
-    """The same with ``--encryption-config FILE``, to be filled in."""
-    CONFIGURED = auto()
-    """READING where it has a configuration, else CONFIGURATION."""
-    RELEASE = auto()
-    """``--kubernetes-version``, where it was given."""
-    CHANGING = auto()
-    """``--main-endpoints``."""
-    SERVERS = auto()
-    """Which API servers were asked; nothing where none was."""
-    ASKING = auto()
-    """The same, and ``--kubeconfig FILE``, to be filled in, where none was asked."""
-    KEPT = auto()
-    """``--backup-dir``, ``--audit-log`` and ``--audit-syslog``, where they were given."""
-    RECORD = auto()
-    """``--audit-log`` and ``--audit-syslog``."""
-    LOG = auto()
-    """``--audit-log``."""
-    SYSLOG = auto()
-    """``--audit-syslog``."""
-    SEARCH = auto()
-    """``--backup-dir`` and ``--audit-log``."""
-    OTHER_PLACES = auto()
-    """Options of ``copies`` that name where else to look, each to be filled in or left out."""
-    GIVEN_CONFIGURATION = auto()
-    """The path of the configuration that was given, else ``FILE``."""
+    SOURCE = (
+        auto()
+    )  # Where the data is: ``--snapshot FILE``, ``--endpoints …``, with ``--revision N`` where that was given
+    NOW = auto()  # The same without ``--revision``
+    LIVE = auto()  # The live etcd that was read; nothing, which is the default etcd, where a file was read
+    FIRST_ENDPOINT = auto()  # The same with one endpoint, for etcdctl snapshot save, which takes only one
+    CREDENTIALS = auto()  # The same without endpoints, for a command that names its own
+    LAYOUT = auto()  # ``--etcd-prefix`` and the like, where they are not the default
+    PREFIX = auto()  # ``--etcd-prefix`` alone
+    READING = auto()  # ``--encryption-config`` and ``--kubernetes-version``, where they were given
+    DECIDING = auto()  # The same, with ``--no-encryption`` where nobody said how values are encrypted
+    CONFIGURATION = auto()  # The same with ``--encryption-config FILE``, to be filled in
+    CONFIGURED = auto()  # READING where it has a configuration, else CONFIGURATION
+    RELEASE = auto()  # ``--kubernetes-version``, where it was given
+    CHANGING = auto()  # ``--main-endpoints``
+    SERVERS = auto()  # Which API servers were asked; nothing where none was
+    ASKING = auto()  # The same, and ``--kubeconfig FILE``, to be filled in, where none was asked
+    KEPT = auto()  # ``--backup-dir``, ``--audit-log`` and ``--audit-syslog``, where they were given
+    RECORD = auto()  # ``--audit-log`` and ``--audit-syslog``
+    LOG = auto()  # ``--audit-log``
+    SYSLOG = auto()  # ``--audit-syslog``
+    SEARCH = auto()  # ``--backup-dir`` and ``--audit-log``
+    OTHER_PLACES = (
+        auto()
+    )  # Options of ``copies`` that name where else to look, each to be filled in or left out
+    GIVEN_CONFIGURATION = auto()  # The path of the configuration that was given, else ``FILE``
 
 
 Word = str | Part
-
-
-class KeptOptions(msgspec.Struct, frozen=True):
-    """Options that name where backups and the audit log are, as far as they were given; each command takes its own.
-
-    Attributes:
-        backups: ``--backup-dir``, as often as it was given.
-        log: ``--audit-log``.
-        syslog: ``--audit-syslog``.
-    """
-
-    backups: tuple[str, ...] = ()
-    log: tuple[str, ...] = ()
-    syslog: tuple[str, ...] = ()
 
 
 class RunOptions(msgspec.Struct, frozen=True):
@@ -97,7 +66,9 @@ class RunOptions(msgspec.Struct, frozen=True):
         reading: ``--encryption-config`` and ``--kubernetes-version``, where they were given.
         changing: ``--main-endpoints``, for commands that change something.
         servers: ``--kubeconfig`` and which API servers of it were asked; empty where none was.
-        kept: Where a change keeps what it replaces, and its record; nothing where nobody said.
+        backups: ``--backup-dir``, as often as it was given.
+        log: ``--audit-log``.
+        syslog: ``--audit-syslog``.
         keeps_configuration: A server of k3s or RKE2 keeps its EncryptionConfiguration there, encrypted with its token.
     """
 
@@ -106,7 +77,9 @@ class RunOptions(msgspec.Struct, frozen=True):
     reading: tuple[str, ...] = ()
     changing: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
-    kept: KeptOptions = KeptOptions()
+    backups: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+    syslog: tuple[str, ...] = ()
     keeps_configuration: bool = False
 
     @property
@@ -146,39 +119,53 @@ class RunOptions(msgspec.Struct, frozen=True):
 
     def part(self, part: Part) -> Sequence[str]:
         """Return the words of one part."""
-        kept = self.kept
-        now = _without(self.source, "--revision")
-        live = () if "--snapshot" in self.source else now
-        configured = ("--encryption-config", "FILE", *_without(_without(self.reading, "--no-encryption", 1),
-                                                                "--encryption-config"))  # fmt: skip
-        asking = self.servers or ("--kubeconfig", "FILE")
-        logs = () if self.of_kine else ("--wal", "DIR", "--older-snapshot", "FILE")
-        first = tuple(word.partition(",")[0] if live[at - 1 : at] == ("--endpoints",) else word
-                      for at, word in enumerate(live))  # fmt: skip
-        return {
-            Part.SOURCE: self.source,
-            Part.NOW: now,
-            Part.LIVE: live,
-            Part.FIRST_ENDPOINT: first,
-            Part.CREDENTIALS: _without(live, "--endpoints"),
-            Part.LAYOUT: self.layout,
-            Part.PREFIX: self.layout[:2] if self.layout[:1] == ("--etcd-prefix",) else (),
-            Part.READING: self.reading,
-            Part.DECIDING: self.reading if self.told_of_encryption else (*self.reading, "--no-encryption"),
-            Part.CONFIGURATION: configured,
-            Part.CONFIGURED: self.reading if "--encryption-config" in self.reading else configured,
-            Part.RELEASE: configured[2:],
-            Part.CHANGING: self.changing,
-            Part.SERVERS: self.servers,
-            Part.ASKING: asking,
-            Part.KEPT: (*kept.backups, *kept.log, *kept.syslog),
-            Part.RECORD: (*kept.log, *kept.syslog),
-            Part.LOG: kept.log,
-            Part.SYSLOG: kept.syslog,
-            Part.SEARCH: (*kept.backups, *kept.log),
-            Part.OTHER_PLACES: (*logs, *asking),
-            Part.GIVEN_CONFIGURATION: (_value(self.reading, "--encryption-config") or "FILE",),
-        }[part]
+        return _parts(self)[part]
+
+
+@cache
+def _parts(run: RunOptions) -> Mapping[Part, Sequence[str]]:
+    reading, log, syslog = run.reading, run.log, run.syslog
+    now = _without(run.source, "--revision")
+    live = () if "--snapshot" in run.source else now
+    at = live.index("--endpoints") + 1 if "--endpoints" in live else len(live)
+    configuration = _value(reading, "--encryption-config")
+    release = _without(_without(reading, "--no-encryption", 1), "--encryption-config")
+    to_fill = ("--encryption-config", "FILE", *release)
+    asking = run.servers or ("--kubeconfig", "FILE")
+    logs = () if run.of_kine else ("--wal", "DIR", "--older-snapshot", "FILE")
+    return {
+        Part.SOURCE: run.source,
+        Part.NOW: now,
+        Part.LIVE: live,
+        Part.FIRST_ENDPOINT: (
+            *live[:at],
+            *(word.partition(",")[0] for word in live[at : at + 1]),
+            *live[at + 1 :],
+        ),
+        Part.CREDENTIALS: _without(live, "--endpoints"),
+        Part.LAYOUT: run.layout,
+        Part.PREFIX: run.layout[:2] if run.layout[:1] == ("--etcd-prefix",) else (),
+        Part.READING: reading,
+        Part.DECIDING: reading if run.told_of_encryption else (*reading, "--no-encryption"),
+        Part.CONFIGURATION: to_fill,
+        Part.CONFIGURED: reading if configuration else to_fill,
+        Part.RELEASE: release,
+        Part.CHANGING: run.changing,
+        Part.SERVERS: run.servers,
+        Part.ASKING: asking,
+        Part.KEPT: (*run.backups, *log, *syslog),
+        Part.RECORD: (*log, *syslog),
+        Part.LOG: log,
+        Part.SYSLOG: syslog,
+        Part.SEARCH: (*run.backups, *log),
+        Part.OTHER_PLACES: (*logs, *asking),
+        Part.GIVEN_CONFIGURATION: (configuration or "FILE",),
+    }
+
+
+@cache
+def _quoted_parts(run: RunOptions) -> Mapping[Part, str]:
+    return {part: quote_command(words) for part, words in _parts(run).items()}
 
 
 def _value(words: Sequence[str], option: str) -> str:
@@ -222,12 +209,7 @@ class Command:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Command):
             return NotImplemented
-        return (self.words, self.writes, self.text, self.feeds) == (
-            other.words,
-            other.writes,
-            other.text,
-            other.feeds,
-        )
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     def __hash__(self) -> int:
         return hash((self.words, self.text))
@@ -239,15 +221,10 @@ class Command:
         """Return the command as one shell line with the options of a run; "" where the run has no such command."""
         if not self.words or (self.writes and run.of_kine):
             return self.text
-        words: list[str] = []
-        for word in self.words:
-            words += run.part(word) if isinstance(word, Part) else (word,)
-        line = quote_command(words)
+        parts = _quoted_parts(run)
+        pieces = (parts[word] if isinstance(word, Part) else quote_command([word]) for word in self.words)
+        line = " ".join(filter(None, pieces))
         return f"{line} | {quote_command(self.feeds)}" if self.feeds else line
-
-    def and_words(self, *words: Word) -> Command:
-        """Return the command with more words at its end."""
-        return Command((*self.words, *words), writes=self.writes, feeds=self.feeds)
 
 
 NO_COMMAND: Final = Command()
@@ -415,8 +392,8 @@ def delete(
         rescued: Others of its kind have lost their encryption key and must be saved first, in ``DIR``.
     """
     more: list[Word] = [*([Part.ASKING] if asking else []), *(["--rescued", "DIR"] if rescued else [])]
-    command = dry_run("delete", key_word(key), more=(ACKNOWLEDGEMENT,))
-    return command.and_words(*more, *accepting(accepted))
+    words = dry_run("delete", key_word(key), more=(ACKNOWLEDGEMENT,)).words
+    return Command((*words, *more, *accepting(accepted)), writes=True)
 
 
 def reencrypt(key: bytes, candidate: str) -> Command:

@@ -13,7 +13,7 @@ from etcdfix.remediation import places
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.durable import Filesystem, default_audit_log, default_directory, filesystem_kind
 from etcdfix.remediation.places import RecordPaths, disk_of_etcd, lasting_warnings, place_warnings
-from etcdfix.text.commands import KeptOptions, Part, RunOptions
+from etcdfix.text.commands import Part, RunOptions
 from tests.support.audit_logs import mounted, own_directory
 
 
@@ -25,9 +25,9 @@ def test_what_was_not_named_is_the_default(tmp_path: Path) -> None:
 
 
 def test_what_was_named_is_repeated_and_no_default(tmp_path: Path) -> None:
-    assert RecordPaths().again == KeptOptions()
+    assert RecordPaths().repeated_in(RunOptions()) == RunOptions()
     named = RecordPaths((tmp_path, tmp_path / "b"), tmp_path / "log", syslog=Syslog("/dev/log"))
-    assert RunOptions(kept=named.again).part(Part.KEPT) == (
+    assert named.repeated_in(RunOptions()).part(Part.KEPT) == (
         "--backup-dir", str(tmp_path), "--backup-dir", f"{tmp_path}/b", "--audit-log", f"{tmp_path}/log",
         "--audit-syslog", "/dev/log",
     )  # fmt: skip

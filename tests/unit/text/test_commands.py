@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from etcdfix.text import commands
-from etcdfix.text.commands import KeptOptions, RunOptions
+from etcdfix.text.commands import RunOptions
 
 ACCESS = ("--cacert", "ca", "--cert", "c", "--key", "k", "--user", "root")
 
@@ -69,8 +69,12 @@ def test_no_command_writes_to_kine() -> None:
 
 def test_every_command_names_the_places_that_it_has_options_for() -> None:
     report = ("--from-report", "scan.json")
-    kept = KeptOptions(("--backup-dir", "B"), ("--audit-log", "L"), ("--audit-syslog", "/dev/log"))
-    run = RunOptions(source=("--endpoints", "one:1"), kept=kept)
+    run = RunOptions(
+        source=("--endpoints", "one:1"),
+        backups=("--backup-dir", "B"),
+        log=("--audit-log", "L"),
+        syslog=("--audit-syslog", "/dev/log"),
+    )
     change = "--backup-dir B --audit-log L --audit-syslog /dev/log --reason REASON"
     for command in (
         commands.delete(KEY), commands.repair(KEY), commands.reencrypt(KEY, "c.yaml"), RESTORE,

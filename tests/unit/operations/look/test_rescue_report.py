@@ -9,7 +9,7 @@ import pytest
 from etcdfix.operations.look.rescue_report import Afterwards, next_steps
 from etcdfix.report.rescue import Rescued, RescuedObject
 from etcdfix.rescued import Fit
-from etcdfix.text.commands import KeptOptions, RunOptions
+from etcdfix.text.commands import RunOptions
 
 ONE, TWO = b"/kubernetes.io/secrets/shop/one", b"/kubernetes.io/secrets/shop/two"
 API = (
@@ -22,13 +22,13 @@ API = (
 )
 LAYOUT = ("--etcd-prefix", "/kubernetes.io")
 READING = ("--encryption-config", "enc.yaml")
-KEPT = KeptOptions(log=("--audit-log", "/srv/audit.jsonl"))
+LOG = ("--audit-log", "/srv/audit.jsonl")
 LIVE = RunOptions(
-    source=("--endpoints", "10.0.0.1:2379"), layout=LAYOUT, reading=READING, servers=API, kept=KEPT
+    source=("--endpoints", "10.0.0.1:2379"), layout=LAYOUT, reading=READING, servers=API, log=LOG
 )
 RECORD = KEPT.log
 OF_REPORT = Afterwards(run=LIVE, report="scan.json")
-OF_KEYS = Afterwards(run=RunOptions(layout=LAYOUT, servers=API, kept=KEPT), keys=(ONE.decode(), TWO.decode()))
+OF_KEYS = Afterwards(run=RunOptions(layout=LAYOUT, servers=API, log=LOG), keys=(ONE.decode(), TWO.decode()))
 """Of etcd, nothing but the prefix is known."""
 
 
@@ -107,7 +107,7 @@ def test_what_no_server_holds_may_be_elsewhere() -> None:
 
 
 def test_kine_is_healed_where_it_is() -> None:
-    kine = RunOptions(source=("--kine", "/srv/state.db"), reading=READING, servers=API, kept=KEPT)
+    kine = RunOptions(source=("--kine", "/srv/state.db"), reading=READING, servers=API, log=LOG)
     objects = {ONE: rescued(Rescued.SAVED)}
     (step,) = next_steps(Afterwards(run=kine, report="scan.json"), objects, "/srv/saved", all_asked=True)
     assert "--kine /srv/state.db" in step.command.line(kine)

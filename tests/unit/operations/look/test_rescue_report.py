@@ -26,7 +26,7 @@ LOG = ("--audit-log", "/srv/audit.jsonl")
 LIVE = RunOptions(
     source=("--endpoints", "10.0.0.1:2379"), layout=LAYOUT, reading=READING, servers=API, log=LOG
 )
-RECORD = KEPT.log
+RECORD = LOG
 OF_REPORT = Afterwards(run=LIVE, report="scan.json")
 OF_KEYS = Afterwards(run=RunOptions(layout=LAYOUT, servers=API, log=LOG), keys=(ONE.decode(), TWO.decode()))
 """Of etcd, nothing but the prefix is known."""

@@ -271,11 +271,11 @@ class ImpactIndex:
 
     @cached_property
     def _unlistable(self) -> dict[str, tuple[int, ...]]:
-        found: dict[str, list[int]] = {}
-        for node in self.nodes():
-            if path := self._kept_from_being_listed(node):
-                found.setdefault(path, []).append(node)
-        return {path: tuple(sorted(nodes, key=self.relative)) for path, nodes in sorted(found.items())}
+        reasons = filter(self._kept_from_being_listed, self.nodes())
+        return {
+            directory.path: tuple(sorted(nodes, key=self.relative))
+            for directory, nodes in self.by_directory(reasons)
+        }
 
     def unlistable_counts(self, without: Iterable[int] = ()) -> dict[str, int]:
         """Return how many objects keep each directory of :meth:`unlistable` from being listed.
@@ -304,16 +304,19 @@ class ImpactIndex:
         """Tell whether a directory is that of a custom resource whose CRD is there and cannot be read."""
         return (directory.group, directory.resource) in self.unreadable_crds
 
-    def in_other_versions(self) -> dict[str, list[int]]:
-        """Return custom resources that are stored in another version than controllers ask for, by directory.
+    def in_other_versions(self) -> Iterator[int]:
+        """Yield custom resources that are stored in another version than controllers ask for.
 
         Only of definitions whose conversion is a webhook's.
         """
+        return (node for node, flags in enumerate(self._tables.flags) if flags & OTHER_VERSION)
+
+    def by_directory(self, nodes: Iterable[int]) -> list[tuple[ResourcePrefix, list[int]]]:
+        """Return nodes by their directory, in the order of the directories' paths."""
         found: dict[str, list[int]] = {}
-        for node, flags in enumerate(self._tables.flags):
-            if flags & OTHER_VERSION:
-                found.setdefault(self.place(node)[0].path, []).append(node)
-        return dict(sorted(found.items()))
+        for node in nodes:
+            found.setdefault(self.place(node)[0].path, []).append(node)
+        return [(self.place(members[0])[0], members) for _, members in sorted(found.items())]
 
     def count_in(self, namespace: str) -> int:
         """Return how many objects live in a namespace."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -203,7 +203,7 @@ def namespace_state(
         judged=judged,
         webhooks=webhooks,
     )
-    reasons = {one.reason for one in blockers} | {one.reason for one in chain(broken, elsewhere)}
+    reasons = {one.reason for one in blockers} | {reason for _, reason in chain(broken, elsewhere)}
     return msgspec.structs.replace(state, certain=_is_certain(state, reasons))
 
 
@@ -254,31 +254,25 @@ def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str
                 yield node
 
 
-class _Broken(NamedTuple):
-    """What cannot be read, in the order in which it is named: pods first, since without them the order is lost."""
-
-    after_pods: bool
-    doubtful: bool
-    key: bytes
-    node: int
-    reason: str
-
-
-def _broken(index: ImpactIndex, nodes: Iterable[int]) -> list[_Broken]:
-    """Return those of the nodes that cannot be read, in their order."""
+def _broken(index: ImpactIndex, nodes: Iterable[int]) -> list[tuple[int, str]]:
+    """Return those that cannot be read, with the reason: pods first, since without them the order is lost."""
     found = []
-    for node in nodes:
-        if index.unreadable(node):
-            lost = "serves-empty" if index.serves_empty(node) else "unreadable"
-            reason = lost if index.lost(node) else "undetermined"
-            pod = index.place(node)[0].path == _PODS
-            found.append(_Broken(not pod, reason != "unreadable", index.relative(node), node, reason))
-    return sorted(found)
+    for node in filter(index.unreadable, nodes):
+        lost = "serves-empty" if index.serves_empty(node) else "unreadable"
+        found.append((node, lost if index.lost(node) else "undetermined"))
+    return sorted(
+        found,
+        key=lambda one: (
+            index.place(one[0])[0].path != _PODS,
+            one[1] != "unreadable",
+            index.relative(one[0]),
+        ),
+    )
 
 
-def _named(index: ImpactIndex, broken: list[_Broken]) -> tuple[Blocker, ...]:
+def _named(index: ImpactIndex, broken: list[tuple[int, str]]) -> tuple[Blocker, ...]:
     """Return those that are named: there may be many more, of which the number is enough."""
-    return tuple(Blocker(index.ref(one.node), one.reason) for one in broken[:_MOST_NAMED])
+    return tuple(Blocker(index.ref(node), reason) for node, reason in broken[:_MOST_NAMED])
 
 
 def namespace_key(layout: StorageLayout, name: str) -> bytes:
@@ -315,12 +309,8 @@ def _contents(
 ) -> tuple[ResourceContent, ...]:
     # Recorded: an object of another namespace that cannot be read keeps the namespace, and its pods, but nothing else.
     pods_stay = _PODS not in blind and (_PODS in held or any(_is_pod(b.object) for b in blockers))
-    members: dict[str, list[int]] = {}
-    for node in inside:
-        members.setdefault(index.place(node)[0].path, []).append(node)
     contents = []
-    for _, nodes in sorted(members.items()):
-        directory = index.place(nodes[0])[0]
+    for directory, nodes in index.by_directory(inside):
         served = is_served(index, directory, aggregated)
         broken = [node for node in nodes if index.unreadable(node)]
         blind_here = directory.path == _PODS and _PODS in blind
@@ -416,7 +406,10 @@ def node_state(index: ImpactIndex, node: int) -> str:
 
 
 def _stages(
-    index: ImpactIndex, contents: tuple[ResourceContent, ...], broken: list[_Broken], blockers: list[Blocker]
+    index: ImpactIndex,
+    contents: tuple[ResourceContent, ...],
+    broken: list[tuple[int, str]],
+    blockers: list[Blocker],
 ) -> tuple[DeletionStage, ...]:
     held = sorted(blockers, key=lambda b: (not b.past_grace, b.reason != "node"))
     pods, rest = ([b for b in held if _is_pod(b.object) is pod] for pod in (True, False))

@@ -46,12 +46,8 @@ def webhook_holds(
     details = index.namespaces.get(node) if node is not None else None
     if details is None:
         return ()
-    by_path: dict[str, list[int]] = {}
-    for one in inside:
-        by_path.setdefault(index.place(one)[0].path, []).append(one)
     groups = []
-    for _, nodes in sorted(by_path.items()):
-        directory = index.place(nodes[0])[0]
+    for directory, nodes in index.by_directory(inside):
         if not index.without_crd(directory):
             definition = index.kinds.definition(directory)
             version = definition.preferred_version if definition is not None else directory.version
@@ -88,8 +84,7 @@ def _conversions(
     index: ImpactIndex, namespace: str, groups: Iterable[_Group], told: str
 ) -> Iterator[WebhookHold]:
     here = {group.directory.path: group for group in groups}
-    for path, nodes in index.in_other_versions().items():
-        directory = index.place(nodes[0])[0]
+    for directory, nodes in index.by_directory(index.in_other_versions()):
         definition = index.kinds.definition(directory)
         if definition is None or directory.namespaced is False:
             continue
@@ -108,7 +103,7 @@ def _conversions(
             service=_service(index, definition.webhook_service),
             problem=problem,
             certain=reported or (sure and bool(own)),
-            resources=(f"{definition.plural}.{definition.group}",) if path in here and own else (),
+            resources=(f"{definition.plural}.{definition.group}",) if directory.path in here and own else (),
             count=len(own),
             elsewhere=len(nodes) - len(own),
         )

@@ -44,8 +44,8 @@ pytestmark = pytest.mark.etcd
 
 PAGE = Path(__file__).parents[2] / "docs" / "first-lines.md"
 UPDATE = os.environ.get("ETCDFIX_UPDATE_SNAPSHOTS") == "1"
-LINES = 5
-WIDTH = 80
+LINES = 6
+WIDTH = 100
 WEB, POD = "/registry/secrets/shop/web", "/registry/pods/shop/web-0"
 DEFINITION = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
 PLAIN = ("--no-encryption",)

@@ -111,8 +111,8 @@ def found_line(report: ScanReport) -> str:
 
 def _with_kinds(text: str, counts: Sequence[tuple[str, str, int]]) -> str:
     """Add the kinds of the objects to a line, as many as fit."""
-    lines = (f"{text}: {objects_by_kind(counts, most)}" for most in (3, 2, 1))
-    return next((line for line in lines if len(line) <= _WIDTH), text)
+    kinds = (objects_by_kind(counts, most) for most in (3, 2, 1))
+    return next((f"{text}: {kind}" for kind in kinds if kind and len(text) + len(kind) + 2 <= _WIDTH), text)
 
 
 def _place(report: ScanReport, *, narrow: bool) -> str:
@@ -133,11 +133,12 @@ def lost_keys_line(summary: Summary) -> str:
     keys = summary.key_loss
     if not keys:
         return ""
-    named = [f"{fit(key.transformer, _MOST_KEY)} ({key.failures}{_of(key)} objects)" for key in keys[:2]]
+    first, *others = [f"{fit(key.transformer, _MOST_KEY)} ({key.failures}{_of(key)}" for key in keys[:2]]
+    named = ", ".join([f"{first} objects)", *(f"{other})" for other in others)])
     if len(keys) == 1:
-        return f"An encryption key is missing or wrong: {named[0]}."
+        return f"An encryption key is missing or wrong: {named}."
     more = f" and {len(keys) - 2} more" if len(keys) > 2 else ""
-    return f"{len(keys)} encryption keys are missing or wrong: {', '.join(named)}{more}."
+    return f"{len(keys)} encryption keys are missing or wrong: {named}{more}."
 
 
 def counts_as_incomplete(summary: Summary, reasons: Sequence[str]) -> bool:

@@ -26,7 +26,7 @@ from etcdfix.text.commands import Command
 from etcdfix.text.times import seconds_between
 from etcdfix.text.words import counted, fit
 
-_ROWS: Final = 11
+_ROWS: Final = 10
 """So many groups stand on the first screen."""
 _MOST_OF_A_REASON: Final = 58
 _TRUNCATED: Final = "too many errors, the list is truncated"

@@ -1,7 +1,6 @@
-"""Two saved reports compared: what is new, what is gone, what is said otherwise, in flat memory.
+"""Two saved reports compared: what is new, gone or changed, in flat memory.
 
-Findings stand in the order of their etcd keys, so both reports are read side by side. Where one is in another order
-(its scan had no room to wait), its findings are put in order first.
+Findings stand in the order of their etcd keys, so both reports are read side by side.
 """
 
 from __future__ import annotations
@@ -68,34 +67,21 @@ class _Side:
         self.head = report.header()
         self.findings = 0
         found: Counter[str] = Counter()
-        self._in_order, before = True, b""
+        before = b""
         for _at, raw in report.findings():
             row = self._decode(raw)
             found[row.outcome] += 1
             self.findings += row.outcome not in _NOT_COMPARED
             key = _key_of(row)
-            self._in_order &= before <= key
+            if key <= before:
+                raise msgspec.ValidationError("its findings are not in the order of their etcd keys")
             before = key
         self.reasons = problems_of(report, found)
 
     def rows(self) -> Iterator[tuple[bytes, _Row]]:
-        """Yield the findings that are compared, each with its key, in the order of the keys.
-
-        Raises:
-            SourceError: They have to be put in order, and there is no room for that.
-        """
-        rows = self._as_they_stand() if self._in_order else iter(self._put_in_order())
-        return ((_key_of(row), row) for row in rows)
-
-    def _put_in_order(self) -> Iterator[_Row]:
-        ordered = SortedRows(_Row)
-        for row in self._as_they_stand():
-            ordered.add(turn_of(_key_of(row)), row)
-        return iter(ordered.finish())
-
-    def _as_they_stand(self) -> Iterator[_Row]:
+        """Yield the findings that are compared, each with its key."""
         rows = (self._decode(raw) for _at, raw in self._report.findings())
-        return (row for row in rows if row.outcome not in _NOT_COMPARED)
+        return ((_key_of(row), row) for row in rows if row.outcome not in _NOT_COMPARED)
 
     def published(self) -> DiffedReport:
         """Return which report it is."""

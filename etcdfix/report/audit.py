@@ -18,6 +18,7 @@ from etcdfix.report.document import (
     State,
     Status,
     Step,
+    Steps,
     Table,
 )
 from etcdfix.report.model import PublishedReport
@@ -123,7 +124,7 @@ class AuditVerification(PublishedReport, frozen=True, kw_only=True):
         state, word = _STATES[self.state]
         if self.state == "unfinished" and self.head_missing:
             word = "open"
-        facts = [("Head", f"{self.head.sequence}:{self.head.sha256}"), ("Compared with", self._compared())]
+        facts = [("Head", _head_of(self.head)), ("Compared with", self._compared())]
         if self.open_intents:
             numbers = ", ".join(map(str, self.open_intents[:_MOST_NUMBERS]))
             more = ", …" if len(self.open_intents) > _MOST_NUMBERS else ""
@@ -228,15 +229,15 @@ class AuditReconciliation(PublishedReport, frozen=True, kw_only=True):
         refused = f", {len(self.refused)} refused" if self.refused else ""
         steps = [step for one in (*self.intents, *self.refused) for step in _steps(one)]
         state = State.UNKNOWN if self.exit_code else State.WOULD_DO if self.dry_run else State.DONE
-        sections: list[Section] = [Table(columns=_SETTLED, rows=rows, noun="intent")]
-        if steps[1:]:
-            sections.append(
-                Table(title="Then", columns=_THEN, rows=[(s.action, s.command) for s in steps[1:]])
-            )
+        records = [("Recorded as", _head_of(one.record)) for one in self.intents]
         return Document(
             status=Status(state, f"{number} {'would be settled' if self.dry_run else 'settled'}{refused}"),
             next=steps[0] if steps else None,
-            sections=sections,
+            sections=[
+                Table(columns=_SETTLED, rows=rows, noun="intent"),
+                Facts(facts=records),
+                Steps(title="Then", steps=steps[1:]),
+            ],
         )
 
 
@@ -246,12 +247,14 @@ _SETTLED: Final = (
     Column("WHAT", folds=True),
     Column("ETCD KEY", kind=Kind.KEY),
 )
-_THEN: Final = (Column("WHAT", folds=True), Column("COMMAND", kind=Kind.COMMAND))
 
 
 def _told(one: SettledIntent) -> str:
-    record = f"recorded as {one.record.sequence}:{one.record.sha256}" if one.record is not None else ""
-    return ". ".join(filter(None, [one.reason or one.detail, *one.warnings, record]))
+    return ". ".join(filter(None, [one.reason or one.detail, *one.warnings]))
+
+
+def _head_of(record: LogHead | None) -> str:
+    return f"{record.sequence}:{record.sha256}" if record is not None else ""
 
 
 def _steps(one: SettledIntent) -> list[Step]:

@@ -112,8 +112,7 @@ class RecordedReport(PublishedReport, frozen=True, kw_only=True):
         record = [("Audit log", self.audit_log or ""), ("Head", self.audit_log_head or "")]
         sections: list[Section] = [Facts(facts=[*kept, *record])]
         steps = [Step(one.what, one.command) for one in self.follow_ups]
-        if steps[1:]:
-            sections.append(Steps(title="Then", steps=steps[1:]))
+        sections.append(Steps(title="Then", steps=steps[1:]))
         following = steps[0] if steps else None
         if following is None and self.refusal is not None and self.refusal.next_step:
             following = Step(self.refusal.next_step)

@@ -210,6 +210,10 @@ class DeletionPlan(
         )
         entries = [_row(entry) for entry in islice(self.entries, MOST_SHOWN)]
         yield Table(columns=_ENTRIES, rows=entries, total=number, noun="object", brief=6)
+        dry_runs = [
+            Step(one.key, Command(text=one.command)) for one in self.entries[:_DRY_RUNS] if one.command
+        ]
+        yield Steps(title="The first dry runs", steps=dry_runs, wide=True)
         makers = [(one.count, one.recreated_by, one.comes_back, one.how) for one in self.recreated_by]
         yield Table(title="Who makes them again", columns=_MAKERS, rows=makers, noun="maker", wide=True)
         steps = [step for one in self.steps for step in _steps(one)]
@@ -225,6 +229,7 @@ class DeletionPlan(
 
 MOST_SHOWN: Final = 10_000
 """So many objects a document has at most; the plan itself has all."""
+_DRY_RUNS: Final = 5
 _GROUPS: Final = (
     Column("COUNT", kind=Kind.NUMBER),
     Column("CAUSE"),
@@ -242,7 +247,6 @@ _ENTRIES: Final = (
     Column("WHY", folds=True, wide=True),
     Column("CASCADE", kind=Kind.NUMBER, wide=True),
     Column("NEEDS", folds=True, wide=True),
-    Column("COMMAND", kind=Kind.COMMAND, wide=True),
     Column("ETCD KEY", kind=Kind.KEY),
 )
 _MAKERS: Final = (
@@ -254,13 +258,13 @@ _MAKERS: Final = (
 _LEFT: Final = (Column("WHY"), Column("DETAIL", folds=True), Column("ETCD KEY", kind=Kind.KEY))
 
 
-def _row(entry: PlanEntry) -> tuple[str | int | Command, ...]:
+def _row(entry: PlanEntry) -> tuple[str | int, ...]:
     why = entry.reasons[0].text if entry.reasons else entry.protected
     needs = f"refused: {entry.refused}" if entry.refused else " ".join(entry.needs)
     unproven = " (unproven)" if entry.outcome == Outcome.UNDETERMINED else ""
     return (
         entry.order, decision_on(entry).decision, f"{entry.risk}{unproven}", entry.recreated_by, entry.what, why,
-        entry.cascade, needs, Command(text=entry.command), entry.key,
+        entry.cascade, needs, entry.key,
     )  # fmt: skip
 
 

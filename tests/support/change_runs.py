@@ -57,7 +57,7 @@ class Ran(NamedTuple):
     err: str
 
 
-_FOLD = re.compile(r"(?<!to go on:)(?<=\S)\n {2,}(?!(?:etcdfix|etcdctl|kubectl|next:|[0-9]+ ) ?)(?=\S)")
+_FOLD = re.compile(r"(?<!to go on:)(?<=\S)\n {2,}(?!(?:etcdfix|etcdctl|kubectl|next:|[0-9]+  ) ?)(?=\S)")
 
 
 def unfolded(text: str) -> str:

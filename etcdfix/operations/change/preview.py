@@ -94,20 +94,19 @@ def deletion_preview(cluster: Cluster, checked: Preflight, run: RunOptions) -> D
     stakes = _stakes(checked.found)
     if checked.protected:
         stakes.append(f"CLUSTER-BREAKING, as accepted: {checked.protected}.")
-    sections: list[Section] = []
-    if ways:
-        steps = [Step(way.action, way.command) for way in ways[:_MOST_WAYS]]
-        sections.append(Steps(title="Less destructive", steps=steps))
+    steps = [Step(way.action, way.command) for way in ways[:_MOST_WAYS]]
+    if checked.assessment is not None:
+        steps.append(Step("See everything that depends on it", look("impact", key_word(checked.stored.key))))
     return preview_of(
         f"To delete: {display(checked.stored.key)}",
-        _deletion(cluster, checked, run),
-        *sections,
+        _deletion(cluster, checked),
+        Steps(title="Less destructive", steps=steps),
         Prose(title="What a deletion means", paragraphs=[" ".join(WARNINGS)]),
         stakes=stakes,
     )
 
 
-def _deletion(cluster: Cluster, checked: Preflight, run: RunOptions) -> Iterator[Fact]:
+def _deletion(cluster: Cluster, checked: Preflight) -> Iterator[Fact]:
     found, verdict, stored = checked.found, checked.found.verdict, checked.stored
     yield object_fact(found)
     revisions = f"mod_revision {stored.mod_revision}, create_revision {stored.create_revision}"
@@ -129,7 +128,6 @@ def _deletion(cluster: Cluster, checked: Preflight, run: RunOptions) -> Iterator
     yield from warning_facts(checked.warnings)
     if checked.assessment is not None:
         yield from _losses(checked.assessment)
-        yield "All of that", look("impact", key_word(stored.key)).line(run)
 
 
 def _losses(found: Assessment) -> Iterator[Fact]:

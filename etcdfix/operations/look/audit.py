@@ -28,10 +28,9 @@ from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display
 from etcdfix.text.words import counted
 
-# Whoever could write the log could write that file too.
 _HEAD_FILE_ALONE: Final = (
-    "the head file stands beside the log: who rewrote both would not be found; compare with --backup-dir, or with "
-    "--expect-head and a head that is kept elsewhere"
+    "Whoever can rewrite the log can rewrite its head file too. Compare with --backup-dir, or with --expect-head and a "
+    "head that is kept elsewhere."
 )
 
 

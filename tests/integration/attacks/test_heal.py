@@ -915,7 +915,7 @@ def test_a_value_under_kms_settles_nothing_while_the_plugin_is_not_asked(
         ran = _reconciled(cluster, *flags)
         assert ran.code == 3, ran
         assert "unknown" in ran.out
-        assert "it stays open" in ran.out
+        assert "The intent stays open" in ran.out
         assert "when etcd answers" not in ran.out
         assert says in ran.out
         assert "applied-or-gone" not in ran.out
@@ -1216,7 +1216,7 @@ def test_a_server_that_was_restarted_holds_nothing(cluster: LostKeyCluster) -> N
     assert told["refusal"]["rule"] == "server-refused"
     assert "still holds it" in told["refusal"]["message"]
     left = _copies_as_printed(cluster, told["refusal"]["next_step"])
-    assert str(cluster.saved) in left.out
+    assert "doubtful copy" in left.out
 
 
 def test_a_balancer_sends_the_change_to_another_server(cluster: LostKeyCluster) -> None:

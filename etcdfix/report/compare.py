@@ -108,14 +108,6 @@ class KeyDifference(msgspec.Struct, frozen=True, kw_only=True):
     copies: tuple[CopyOfKey, ...]
 
 
-class ResourceChanges(msgspec.Struct, frozen=True):
-    """How many keys of a resource differ in which way."""
-
-    group: str
-    resource: str
-    changes: dict[str, int]
-
-
 class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
     """What is not the same on all members of an etcd, or at two points in time.
 
@@ -125,7 +117,6 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
         keys: How many keys were compared.
         differing: How many of them differ.
         changes: How many in which way.
-        by_resource: The same for each resource.
         unknown: How many keys could not be compared, since a copy could not be read whole.
         warnings: One sentence each.
         advice: What to do, in this order.
@@ -142,7 +133,6 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
     keys: int
     differing: int
     changes: dict[str, int]
-    by_resource: list[ResourceChanges]
     unknown: int
     warnings: list[str]
     advice: list[Remedy]

@@ -38,12 +38,11 @@ class Form(StrEnum):
     """What a document is.
 
     ``OBJECT`` is what the API server would serve. ``SALVAGE`` says by its kind that it is no object of Kubernetes, and
-    holds what is left of one. ``NOTE`` describes a key whose value is no object. ``NOTHING`` is no document at all.
+    holds what is left of one. ``NOTHING`` is no document at all.
     """
 
     OBJECT = "object"
     SALVAGE = "salvage"
-    NOTE = "note"
     NOTHING = "nothing"
 
 
@@ -105,8 +104,6 @@ class Viewer:
             problem = "its KMS plugin does not answer any more" if found.opened else ""
             secret = stored_as_secret(found.directory)
             return Shown(found, Form.NOTHING, {}, kind, secret=secret, problem=problem)
-        if found.verdict.outcome is Outcome.NOT_AN_OBJECT and found.stored.key == b"compact_rev_key":
-            return Shown(found, Form.NOTE, _compaction(found), kind)
         try:
             whole = self._read(plaintext, found.directory)
         except DecodeError as problem:
@@ -154,7 +151,7 @@ class Viewer:
         """Return one value for a list, which needs the verdict alone: nothing is decrypted or converted again."""
         kind = _kind_of(found)
         secret = stored_as_secret(found.directory) or kind.kind == SECRET
-        return Shown(found, Form.NOTE, {}, kind, secret=secret)
+        return Shown(found, Form.NOTHING, {}, kind, secret=secret)
 
     def _read(self, data: bytes, directory: ResourcePrefix) -> KubeObject:
         match directory.codec:
@@ -278,15 +275,6 @@ def _about(found: Examination, kind: str) -> dict[str, Any]:
     if encoded is not None:
         document["key_base64"] = encoded
     return document
-
-
-def _compaction(found: Examination) -> dict[str, Any]:
-    text = found.stored.value[:_LONGEST_TEXT]
-    return _about(found, "CompactionRecord") | {
-        "meaning": "the API servers agree by this key on who compacts etcd next, and note up to which revision",
-        "revision": int(text) if text.isdigit() and len(text) < 20 else display(text),
-        "version": found.stored.version,
-    }
 
 
 def _quotes(text: str) -> bool:

@@ -314,7 +314,6 @@ def _report(
         keys=walked.keys,
         differing=differences.changes.total(),
         changes={change.value: count for change, count in differences.changes.items()},
-        by_resource=differences.by_resource(),
         unknown=walked.unknown,
         warnings=list(warnings),
         advice=advice,

@@ -16,7 +16,7 @@ from etcdfix.examine_all import Examining
 from etcdfix.model import Outcome, ReadableRevision, StoredValue
 from etcdfix.operations.look.get_output import Output
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.report.objects import Form, Shown, Viewer
+from etcdfix.report.objects import Shown, Viewer
 from etcdfix.resource_words import builtin_word, require_resource
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import ResourcePrefix, word_bytes
@@ -260,7 +260,7 @@ def _count(result: GetResult, shown: Shown, *, written: bool) -> None:
         result.masked += shown.masked
     if outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT}:
         result.findings += 1
-    elif outcome is Outcome.UNDETERMINED or shown.form is Form.NOTHING:
+    elif outcome is Outcome.UNDETERMINED or shown.problem:
         result.undetermined += 1
 
 

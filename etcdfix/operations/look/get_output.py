@@ -65,7 +65,7 @@ class Documents:
 
     def write(self, shown: Shown) -> bool:
         """Write one object; alone also what is left of one."""
-        if not shown.whole and (shown.form is Form.NOTHING or (self._many and shown.form is not Form.NOTE)):
+        if not shown.whole and (self._many or shown.form is Form.NOTHING):
             return False
         if not self._json:
             text = b"---\n" * bool(self._count) + yaml_text(shown.document).encode()

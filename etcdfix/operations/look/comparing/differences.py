@@ -13,7 +13,7 @@ from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.comparing.streams import Differing
 from etcdfix.operations.look.sorted_rows import SortedRows
-from etcdfix.report.compare import Change, CopyOfKey, KeyDifference, ResourceChanges
+from etcdfix.report.compare import Change, CopyOfKey, KeyDifference
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.examination import Examination
@@ -54,7 +54,6 @@ class Differences:
         self.first: dict[Change, bytes] = {}
         self.only_damage = True
         self.rows: SortedRows[KeyDifference] = SortedRows(KeyDifference)
-        self._by_resource: dict[tuple[str, str], Counter[str]] = {}
         self._sides = sides
         self._in_time = in_time
 
@@ -79,8 +78,6 @@ class Differences:
         self.changes[change] += 1
         self.first.setdefault(change, differing.key)
         seen = next(one for one in found if one is not None)
-        resource = (seen.directory.group, seen.directory.resource)
-        self._by_resource.setdefault(resource, Counter())[change.value] += 1
         row = KeyDifference(
             key=display(differing.key),
             key_base64=key_base64(differing.key),
@@ -97,13 +94,6 @@ class Differences:
         # A key may be the beginning of another one: the zero byte and the length keep their turns apart.
         turn = bytes([_ORDER[change]]) + differing.key.replace(b"\0", b"\0\1") + b"\0\0"
         self.rows.add(turn, row)
-
-    def by_resource(self) -> list[ResourceChanges]:
-        """Return how many keys of each resource differ in which way."""
-        return [
-            ResourceChanges(group, resource, dict(counts))
-            for (group, resource), counts in sorted(self._by_resource.items())
-        ]
 
     def _examine(self, copies: Sequence[StoredValue | None]) -> list[Examination | None]:
         seen: dict[tuple[int, StoredValue], Examination] = {}

@@ -201,7 +201,6 @@ def test_the_resource_version_is_etcds_as_on_the_api_server() -> None:
 @pytest.mark.parametrize(
     ("key", "kind"),
     [
-        ("compact_rev_key", "CompactionRecord"),
         ("/registry/masterleases/10.0.0.1", "Endpoints"),
         ("/registry/ranges/servicenodeports", "RangeAllocation"),
         ("/other/configmaps/x/y", "ConfigMap"),

@@ -76,7 +76,6 @@ class _Uses:
         self.by_key: dict[KeyName, KeyUsage] = {}
         self.objects = 0
         self.undetermined = 0
-        self.failing = 0
         self.without_backup: list[Path] = []
         # The first in key order of which something is not written with today's write key.
         self.stale: ResourcePrefix | None = None
@@ -97,7 +96,6 @@ class _Uses:
             return
         self.objects += 1
         self.undetermined += outcome is Outcome.UNDETERMINED
-        self.failing += outcome in FAILED
         revision, stale = found.stored.mod_revision, found.stale and outcome is Outcome.READABLE
         for use in self._count(found.encryption_keys, found.directory, revision, revision, 1, stale=stale):
             use.failing += outcome in FAILED
@@ -136,15 +134,11 @@ class _Uses:
         if self._is_unexplained(found):
             unsure = found.directory.codec is StorageCodec.UNKNOWN or not found.rule
             elsewhere = found.verdict.cause is Cause.KEY_RENAMED or (
-                not self._is_configured(found) and found.transformer in self._transformers
+                not self.is_configured(found) and found.transformer in self._transformers
             )
             self.unexplained[_EVERY_RULE if unsure or elsewhere else found.rule] += 1
 
-    def is_known_kms(self, found: Examination) -> bool:
-        """Say whether a value's envelope names a KMS provider of its rule: which key id it needs is known by that."""
-        return found.transformer.startswith("kms/") and self._is_configured(found)
-
-    def _is_configured(self, found: Examination) -> bool:
+    def is_configured(self, found: Examination) -> bool:
         return (found.rule, found.transformer) in self._configured
 
     def _is_unexplained(self, found: Examination) -> bool:
@@ -162,7 +156,7 @@ class _Uses:
         return (
             verdict.damage is not Damage.PROVEN
             or verdict.cause in _ENVELOPE_UNSURE
-            or not self._is_configured(found)
+            or not self.is_configured(found)
         )
 
 
@@ -204,8 +198,12 @@ def encryption_usage(
         try:
             # Which key a value needs is asked here, not what is in it; for one under KMS its envelope says that.
             apart = Examiner.of_cluster(source, request)
-            others.extend(_count_kept(source, apart, uses, progress))
-            kept_known = not others
+            try:
+                for stored in progress(source.superseded(), "earlier values", 0):
+                    _count(apart, stored, uses, "kept_revisions")
+                kept_known = True
+            except SourceError as exc:
+                others.append(f"the earlier values that are still kept could not all be read: {exc.message}")
             others.extend(_count_backups(request, apart, uses, cluster))
             others.extend(_count_snapshots(request, apart, uses, open_snapshot))
         except KeyboardInterrupt as exc:
@@ -218,7 +216,7 @@ def encryption_usage(
     )
     if midway:
         reasons.append("etcd compacted midway, so that not everything was read at one revision")
-    keys = list(_judged(examiner, request, uses, plugins, reasons))
+    keys = _judged(examiner, request, uses, plugins, reasons)
     _standing_once(keys, examiner.transformers, request.configuration)
     if not kept_known:
         for key in keys:
@@ -236,14 +234,6 @@ def encryption_usage(
     return Looked(report, whole)
 
 
-def _count_kept(source: Source, apart: Examiner, uses: _Uses, progress: Progress) -> Iterator[str]:
-    try:
-        for stored in progress(source.superseded(), "earlier values", 0):
-            _count(apart, stored, uses, "kept_revisions")
-    except SourceError as exc:
-        yield f"the earlier values that are still kept could not all be read: {exc.message}"
-
-
 def _count(apart: Examiner, stored: StoredValue, uses: _Uses, field: str) -> None:
     found = apart.examine(stored)
     if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
@@ -252,7 +242,8 @@ def _count(apart: Examiner, stored: StoredValue, uses: _Uses, field: str) -> Non
     for name in found.encryption_keys:
         use = uses.of(name)
         setattr(use, field, getattr(use, field) + 1)
-    if not uses.is_known_kms(found):  # no plugin was asked
+    # No plugin was asked; which key id a value of a KMS provider needs, its envelope says.
+    if not (found.transformer.startswith("kms/") and uses.is_configured(found)):
         uses.note(found)
 
 
@@ -309,7 +300,7 @@ def _next(request: UsageRequest, uses: _Uses, keys: Sequence[KeyUsage]) -> Step 
         also += [word for path in request.snapshots for word in ("--also-snapshot", str(path))]
         again = ("etcdfix", "encryption", "usage", Part.SOURCE, Part.LAYOUT, Part.CONFIGURATION, *also)
         return Step("Look again with the EncryptionConfiguration of the API servers", Command(again))
-    if uses.failing or uses.undetermined:
+    if any(key.failing or key.undetermined for key in keys):
         return Step("Remove no key yet. Find out first which values cannot be read, and why", scan())
     if uses.stale is not None:
         resource = str(uses.stale.group_resource)
@@ -332,25 +323,66 @@ def _judged(
     uses: _Uses,
     plugins: KMSPlugins | None,
     incomplete: Iterable[str],
-) -> Iterator[KeyUsage]:
-    """Yield every key with what speaks against its removal: those of the configuration first, in its order."""
-    rules = dict.fromkeys(examiner.transformers.rules) if examiner.transformers is not None else {}
-    write_ids = _write_key_ids(plugins)
+) -> list[KeyUsage]:
+    """Return every key with what speaks against its removal: those of the configuration first, in its order."""
+    transformers = examiner.transformers
+    rules = dict.fromkeys(transformers.rules) if transformers is not None else {}
+    write_ids = {
+        transformer_name("kms", one.api_version, one.name): key_id_digest(one.write_key_id)
+        for one in (plugins.reports() if plugins is not None else ())
+        if one.write_key_id  # what each KMS v2 plugin encrypts with today
+    }
     left = dict.fromkeys(uses.by_key)
-    against = _Against(examiner, request, uses, incomplete)
+    keys: list[KeyUsage] = []
     for rule in rules:
-        for name in dict.fromkeys(
-            KeyName(rule.rule or "", k.transformer, k.key_fingerprint) for k in rule.keys
-        ):
+        names = (KeyName(rule.rule or "", key.transformer, key.key_fingerprint) for key in rule.keys)
+        for name in dict.fromkeys(names):
             # Of a KMS provider each key id that is met is an entry of its own.
             ids = [other for other in left if name.key == "" and other[:2] == name[:2]]
             for entry in sorted(ids) or [name]:
                 left.pop(entry, None)
-                use = uses.by_key.get(entry) or KeyUsage(**key_fields(entry))
-                use.configured, use.write_key = True, _is_write_key(entry, rule, write_ids)
-                yield against.judge(use)
-    for entry in sorted(left):
-        yield against.judge(uses.by_key[entry])
+                keys.append(uses.by_key.get(entry) or KeyUsage(**key_fields(entry)))
+                keys[-1].configured, keys[-1].write_key = True, _is_write_key(entry, rule, write_ids)
+    keys += [uses.by_key[entry] for entry in sorted(left)]
+    everywhere = [
+        f"not everything was seen: {one}" for one in incomplete if not one.startswith("undetermined")
+    ]
+    if request.run.revision:
+        everywhere.append("an older revision was read, named by --revision")
+    if request.main_not_read:
+        everywhere.append(MAIN_NOT_READ)
+    unread: dict[str | None, list[str]] = {}
+    if transformers is not None:
+        for resource, said in request.unread_etcds:
+            unread.setdefault(transformers.for_resource(resource).rule, []).append(said)
+    for key in keys:
+        if transformers is None:
+            key.reasons = [
+                "without an encryption configuration only its name is known, and not which key it is"
+            ]
+        elif not key.configured:
+            key.reasons = ["the configuration does not have it"]
+        else:
+            rule_of = ",".join(key.resources)
+            key.reasons = [*_needs(key, uses, rule_of), *unread.get(rule_of, []), *everywhere]
+        key.safe_to_remove = not key.reasons
+    return keys
+
+
+def _needs(key: KeyUsage, uses: _Uses, rule: str) -> Iterator[str]:
+    """Yield what needs a key."""
+    if key.write_key:
+        yield "API servers write with it"
+    unreadable = f" ({key.failing} unreadable)" if key.failing else ""
+    for number, noun, what in (
+        (key.objects, "value", f"{unreadable} under it"),
+        (key.kept_revisions or 0, "earlier value", " under it, which etcd keeps until it compacts"),
+        (key.backups, "backup", " under it"),
+        (key.snapshots, "value", " under it in the other snapshots"),
+        (uses.unexplained[rule] + uses.unexplained[_EVERY_RULE], "value", " of which no one knows the key"),
+    ):
+        if number:
+            yield counted(number, noun) + what
 
 
 def _is_write_key(entry: KeyName, rule: ResourceTransformers, write_ids: Mapping[str, str]) -> bool:
@@ -359,16 +391,6 @@ def _is_write_key(entry: KeyName, rule: ResourceTransformers, write_ids: Mapping
         return True
     known = write_ids.get(entry.transformer, "")
     return entry.transformer == first.transformer and first.material is None and known in {"", entry.key}
-
-
-def _write_key_ids(plugins: KMSPlugins | None) -> dict[str, str]:
-    """Return the digest of the key id that each KMS v2 plugin encrypts with today, where it said one."""
-    found = {}
-    for report in plugins.reports() if plugins is not None else ():
-        if report.write_key_id:
-            transformer = transformer_name("kms", report.api_version, report.name)
-            found[transformer] = key_id_digest(report.write_key_id)
-    return found
 
 
 def _standing_once(
@@ -408,66 +430,3 @@ def _standing_once(
                 key.reasons = [
                     f"it stands in the file once for {' and '.join(others)} too, where it is not safe to remove"
                 ]
-
-
-class _Against:
-    """What speaks against taking an encryption key out of the configuration."""
-
-    def __init__(
-        self, examiner: Examiner, request: UsageRequest, uses: _Uses, incomplete: Iterable[str]
-    ) -> None:
-        self._configured = examiner.transformers is not None
-        self._uses = uses
-        self._everywhere = [
-            *(
-                f"not everything was seen: {reason}"
-                for reason in incomplete
-                if not reason.startswith("undetermined")
-            ),
-        ]
-        if request.run.revision:
-            self._everywhere.append("an older revision was read, named by --revision")
-        if request.main_not_read:
-            self._everywhere.append(MAIN_NOT_READ)
-        self._by_rule: dict[str, list[str]] = {}
-        for resource, said in request.unread_etcds:
-            if examiner.transformers is not None:
-                rule = examiner.transformers.for_resource(resource).rule
-                if rule is not None:
-                    self._by_rule.setdefault(rule, []).append(said)
-
-    def judge(self, use: KeyUsage) -> KeyUsage:
-        """Say of a key whether it is safe to remove, and why not."""
-        use.reasons = [*self._reasons(use)]
-        use.safe_to_remove = not use.reasons
-        return use
-
-    def _reasons(self, use: KeyUsage) -> Iterator[str]:
-        if not self._configured:
-            yield "without an encryption configuration its name alone is known, and not which key it is"
-            return
-        if not use.configured:
-            yield "the configuration does not have it"
-            return
-        rule = ",".join(use.resources)
-        if use.write_key:
-            yield "API servers write with it"
-        if use.objects:
-            unreadable = f" ({use.failing} unreadable)" if use.failing else ""
-            verb = "is" if use.objects == 1 else "are"
-            yield f"{counted(use.objects, 'value')}{unreadable} {verb} stored under it"
-        if use.kept_revisions:
-            yield f"etcd still keeps {counted(use.kept_revisions, 'earlier value')} under it, until it compacts"
-        if use.backups:
-            yield f"{counted(use.backups, 'backup')} {_need(use.backups)} it"
-        if use.snapshots:
-            yield f"{counted(use.snapshots, 'value')} in the other snapshots {_need(use.snapshots)} it"
-        unsure = self._uses.unexplained[rule] + self._uses.unexplained[_EVERY_RULE]
-        if unsure:
-            yield f"which encryption key {counted(unsure, 'value')} {_need(unsure)} is not known"
-        yield from self._by_rule.get(rule, [])
-        yield from self._everywhere
-
-
-def _need(number: int) -> str:
-    return "needs" if number == 1 else "need"

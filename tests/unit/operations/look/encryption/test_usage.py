@@ -124,7 +124,7 @@ def test_what_is_stored_under_a_key_needs_it() -> None:
     report = usage({**under("new", KEY_1), **under("old", KEY_2, 2, "older")})
     old = key_of(report, "aescbc/v1/old")
     assert (old.objects, old.stale, old.safe_to_remove) == (2, 2, False)
-    assert old.reasons == ["2 values are stored under it"]
+    assert old.reasons == ["2 values under it"]
     assert report.next is not None
     assert line(report.next) == "kubectl get secrets -A -o json | kubectl replace -f -"
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_read_speaks_against_every_key_of_its_rule() -> None:
     report = usage({**under("new", KEY_1, 2), **under("lost", KEY_3, 2, "lost")})
     old = key_of(report, "aescbc/v1/old")
     assert (old.objects, old.safe_to_remove) == (0, False)
-    assert old.reasons == ["which encryption key 2 values need is not known"]
+    assert old.reasons == ["2 values of which no one knows the key"]
     lost = key_of(report, "aescbc/v1/lost")
     assert (lost.configured, lost.failing, lost.reasons) == (False, 2, ["the configuration does not have it"])
     assert report.next is not None
@@ -152,15 +152,13 @@ def test_a_value_whose_key_has_another_name_elsewhere_speaks_against_every_key()
     config = parse_configuration(TWO_RULES.replace(b"configmaps]", b"pods]"), path="two.yaml")
     key = "/registry/secrets/shop/web"
     report = usage({key: aesgcm(secret(), key, key=KEY_2)}, config)  # the bytes of the key of pods
-    assert (
-        "which encryption key 1 value needs is not known" in key_of(report, "aesgcm/v1/key1", "pods").reasons
-    )
+    assert "1 value of which no one knows the key" in key_of(report, "aesgcm/v1/key1", "pods").reasons
 
 
 def test_an_encrypted_value_under_another_prefix_speaks_against_every_key() -> None:
     other = {"/other-cluster/secrets/shop/web": aescbc(secret("web"), KEY_2, name="old")}
     report = usage({**under("new", KEY_1), **other})
-    assert key_of(report, "aescbc/v1/old").reasons == ["which encryption key 1 value needs is not known"]
+    assert key_of(report, "aescbc/v1/old").reasons == ["1 value of which no one knows the key"]
     assert usage({**under("new", KEY_1), "/other/thing": b"x"}).safe_to_remove == 2
 
 
@@ -170,7 +168,7 @@ def test_earlier_values_that_are_still_kept_need_their_key() -> None:
     ]
     old = key_of(usage(KeptSource({**KUBE_SYSTEM, **under("new", KEY_1)}, earlier)), "aescbc/v1/old")
     assert (old.objects, old.kept_revisions, old.safe_to_remove) == (0, 1, False)
-    assert old.reasons == ["etcd still keeps 1 earlier value under it, until it compacts"]
+    assert old.reasons == ["1 earlier value under it, which etcd keeps until it compacts"]
 
 
 @pytest.mark.parametrize("place", ["kept", "backups", "snapshots"])
@@ -224,7 +222,7 @@ def test_other_snapshots_need_their_keys_earlier_values_too() -> None:
         under("new", KEY_1), snapshots=(Path("older.db"),), open_snapshot=lambda _: KeptSource(older, earlier)
     )
     old = key_of(report, "aescbc/v1/old")
-    assert (old.snapshots, old.reasons) == (3, ["3 values in the other snapshots need it"])
+    assert (old.snapshots, old.reasons) == (3, ["3 values under it in the other snapshots"])
 
 
 def test_without_a_configuration_keys_are_names_and_none_is_safe() -> None:
@@ -257,7 +255,7 @@ def backed_up(ground: Ground, uid: str) -> EncryptionUsageReport:
 def test_backups_need_their_keys(ground: Ground) -> None:
     report = backed_up(ground, BACKED_UP_UID)
     old = key_of(report, "aescbc/v1/old")
-    assert (old.backups, old.safe_to_remove, old.reasons) == (1, False, ["1 backup needs it"])
+    assert (old.backups, old.safe_to_remove, old.reasons) == (1, False, ["1 backup under it"])
     assert report.backup_directories == [str(ground.directories[0])]
     assert not any(note.startswith("No backups") for note in report.notes)
 
@@ -343,7 +341,7 @@ def test_a_value_whose_envelope_is_damaged_may_need_any_key(
     report = usage(source, configuration(*providers), **settings)
     old = key_of(report, "aescbc/v1/old")
     assert (old.objects, old.safe_to_remove) == (0, False)
-    assert "which encryption key 1 value needs is not known" in old.reasons
+    assert "1 value of which no one knows the key" in old.reasons
 
 
 @pytest.mark.parametrize("value", [secret("web")[:-9], b'{"kind":"Secret","apiVersion":"v1","met'])

@@ -6,10 +6,9 @@ unreadable, and nobody notices before the next restart.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,15 +18,15 @@ from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.errors import BackupUnreadable, EndedEarly, SourceError
 from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, View, examine_all, no_progress
+from etcdfix.examine_all import Progress, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue, key_id_digest
+from etcdfix.operations.look.encryption.key_uses import EVERY_RULE, KeyUses
 from etcdfix.operations.look.encryption.whole import (
     MAIN_NOT_READ,
     DeploymentRequest,
     Looked,
     Whole,
-    may_be_enveloped,
     write_again,
 )
 from etcdfix.remediation.backup.directory import FileKind, look_into
@@ -35,24 +34,14 @@ from etcdfix.remediation.backup.file import read_backup
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import EncryptionUsageReport, KeyUsage, key_fields
 from etcdfix.report.origin import report_origin, shown_word
-from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.sources.several import SeveralSources
-from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.text.commands import Command, Part, look, scan
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import FAILED, IDENTITY
-from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
-from etcdfix.verdicts.plaintext import is_surely_unencrypted
+from etcdfix.verdicts.examination import KeyName
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
-
-_OTHER_KEYS: Final = KeyName("", OTHERS, "")
-_EVERY_RULE: Final = "*"
-_ENVELOPE_UNSURE: Final = frozenset({Cause.UNKNOWN_ENVELOPE, Cause.ENVELOPE_DAMAGED, Cause.TEXT_MODE_DAMAGE})
 
 
 class UsageRequest(DeploymentRequest, frozen=True, kw_only=True):
@@ -65,99 +54,6 @@ class UsageRequest(DeploymentRequest, frozen=True, kw_only=True):
 
     backup_directories: tuple[Path, ...] = ()
     snapshots: tuple[Path, ...] = ()
-
-
-class _Uses:
-    """Counts values under their encryption keys. Memory depends on keys in use, not on values."""
-
-    def __init__(self, rules: Iterable[ResourceTransformers] = ()) -> None:
-        self._configured = {(rule.rule or "", key.transformer) for rule in rules for key in rule.keys}
-        self._transformers = {transformer for _rule, transformer in self._configured} - {IDENTITY}
-        self.by_key: dict[KeyName, KeyUsage] = {}
-        self.objects = 0
-        self.undetermined = 0
-        self.without_backup: list[Path] = []
-        # The first in key order of which something is not written with today's write key.
-        self.stale: ResourcePrefix | None = None
-        # By rule: values of which it is not known which encryption key they need.
-        self.unexplained: Counter[str] = Counter()
-
-    def of(self, name: KeyName) -> KeyUsage:
-        if name not in self.by_key:
-            name = name if len(self.by_key) < MAX_NAMES else _OTHER_KEYS
-            self.by_key.setdefault(name, KeyUsage(**key_fields(name)))
-        return self.by_key[name]
-
-    def take(self, found: Examination, _view: View) -> None:
-        """Count a current value."""
-        outcome = found.verdict.outcome
-        if outcome is Outcome.NOT_AN_OBJECT:
-            self.note(found)
-            return
-        self.objects += 1
-        self.undetermined += outcome is Outcome.UNDETERMINED
-        revision, stale = found.stored.mod_revision, found.stale and outcome is Outcome.READABLE
-        for use in self._count(found.encryption_keys, found.directory, revision, revision, 1, stale=stale):
-            use.failing += outcome in FAILED
-            use.undetermined += outcome is Outcome.UNDETERMINED
-        self.note(found)
-
-    def take_plain(self, counts: Sequence[PlainCount]) -> None:
-        """Count current values that are plain; which encryption key each needs is known."""
-        for plain in counts:
-            self.objects += plain.count
-            names, reach = plain.encryption_keys, (plain.first, plain.last)
-            self._count(names, plain.directory, *reach, plain.count, stale=plain.stale)
-
-    def _count(
-        self,
-        names: Iterable[KeyName],
-        directory: ResourcePrefix,
-        first: int,
-        last: int,
-        count: int,
-        *,
-        stale: bool,
-    ) -> list[KeyUsage]:
-        if stale and (self.stale is None or directory.path < self.stale.path):
-            self.stale = directory
-        uses = [self.of(name) for name in names]
-        for use in uses:
-            use.objects += count
-            use.stale += count if stale else 0
-            use.first_mod_revision = min(first, use.first_mod_revision or first)
-            use.last_mod_revision = max(last, use.last_mod_revision or last)
-        return uses
-
-    def note(self, found: Examination) -> None:
-        """Remember where it is not known which encryption key a value needs."""
-        if self._is_unexplained(found):
-            unsure = found.directory.codec is StorageCodec.UNKNOWN or not found.rule
-            elsewhere = found.verdict.cause is Cause.KEY_RENAMED or (
-                not self.is_configured(found) and found.transformer in self._transformers
-            )
-            self.unexplained[_EVERY_RULE if unsure or elsewhere else found.rule] += 1
-
-    def is_configured(self, found: Examination) -> bool:
-        return (found.rule, found.transformer) in self._configured
-
-    def _is_unexplained(self, found: Examination) -> bool:
-        """Say whether another encryption key than the one that it counts under may be what a value needs."""
-        verdict = found.verdict
-        if verdict.outcome is Outcome.NOT_AN_OBJECT:
-            # Under another storage prefix, of an API server with the same keys.
-            return may_be_enveloped(found.stored.value)
-        if verdict.outcome not in FAILED and verdict.outcome is not Outcome.UNDETERMINED:
-            return False
-        if found.transformer == IDENTITY:  # stored unencrypted, or its envelope is damaged
-            return not is_surely_unencrypted(found.stored.value)
-        if verdict.outcome is Outcome.UNDETERMINED:
-            return True
-        return (
-            verdict.damage is not Damage.PROVEN
-            or verdict.cause in _ENVELOPE_UNSURE
-            or not self.is_configured(found)
-        )
 
 
 def encryption_usage(
@@ -186,7 +82,7 @@ def encryption_usage(
     examiner = Examiner.of_cluster(source, request, plugins)
     cluster = examiner.kube_system_uid(source)
     rules = examiner.transformers.rules if examiner.transformers is not None else ()
-    uses = _Uses(rules)
+    uses = KeyUses(rules)
     helpers = Helpers(examiner, request, source, jobs) if jobs != 1 else None
     ending = examine_all(
         examiner, source.pages(b""), uses.take, plain=uses.take_plain, helpers=helpers, progress=progress
@@ -234,7 +130,7 @@ def encryption_usage(
     return Looked(report, whole)
 
 
-def _count(apart: Examiner, stored: StoredValue, uses: _Uses, field: str) -> None:
+def _count(apart: Examiner, stored: StoredValue, uses: KeyUses, field: str) -> None:
     found = apart.examine(stored)
     if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
         uses.note(found)
@@ -247,7 +143,9 @@ def _count(apart: Examiner, stored: StoredValue, uses: _Uses, field: str) -> Non
         uses.note(found)
 
 
-def _count_backups(request: UsageRequest, apart: Examiner, uses: _Uses, cluster: str | None) -> Iterator[str]:
+def _count_backups(
+    request: UsageRequest, apart: Examiner, uses: KeyUses, cluster: str | None
+) -> Iterator[str]:
     for directory in request.backup_directories:
         found = False
         for file in look_into(directory):
@@ -268,7 +166,7 @@ def _count_backups(request: UsageRequest, apart: Examiner, uses: _Uses, cluster:
 
 
 def _count_snapshots(
-    request: UsageRequest, apart: Examiner, uses: _Uses, open_snapshot: Callable[[Path], Source]
+    request: UsageRequest, apart: Examiner, uses: KeyUses, open_snapshot: Callable[[Path], Source]
 ) -> Iterator[str]:
     for path in request.snapshots:
         with open_snapshot(path) as snapshot:
@@ -291,7 +189,7 @@ def _notes(request: UsageRequest, without_backup: Sequence[Path]) -> Iterator[st
         yield "Only this etcd was read. A manifest names the others, if there are any (--manifest FILE)."
 
 
-def _next(request: UsageRequest, uses: _Uses, keys: Sequence[KeyUsage]) -> Step | None:
+def _next(request: UsageRequest, uses: KeyUses, keys: Sequence[KeyUsage]) -> Step | None:
     """Return the one thing to do next; None where there is nothing to do."""
     if request.configuration is None:
         also: list[Part | str] = [
@@ -320,7 +218,7 @@ def _next(request: UsageRequest, uses: _Uses, keys: Sequence[KeyUsage]) -> Step 
 def _judged(
     examiner: Examiner,
     request: UsageRequest,
-    uses: _Uses,
+    uses: KeyUses,
     plugins: KMSPlugins | None,
     incomplete: Iterable[str],
 ) -> list[KeyUsage]:
@@ -369,7 +267,7 @@ def _judged(
     return keys
 
 
-def _needs(key: KeyUsage, uses: _Uses, rule: str) -> Iterator[str]:
+def _needs(key: KeyUsage, uses: KeyUses, rule: str) -> Iterator[str]:
     """Yield what needs a key."""
     if key.write_key:
         yield "API servers write with it"
@@ -379,7 +277,7 @@ def _needs(key: KeyUsage, uses: _Uses, rule: str) -> Iterator[str]:
         (key.kept_revisions or 0, "earlier value", " under it, which etcd keeps until it compacts"),
         (key.backups, "backup", " under it"),
         (key.snapshots, "value", " under it in the other snapshots"),
-        (uses.unexplained[rule] + uses.unexplained[_EVERY_RULE], "value", " of which no one knows the key"),
+        (uses.unexplained[rule] + uses.unexplained[EVERY_RULE], "value", " of which no one knows the key"),
     ):
         if number:
             yield counted(number, noun) + what

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -10,7 +10,7 @@ import msgspec
 
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.config_rules import parse_group_resource
-from etcdfix.encryption.transformer import ConfiguredKey, Transformers
+from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_each, no_progress
@@ -24,7 +24,7 @@ from etcdfix.operations.look.encryption.whole import (
     may_be_enveloped,
     write_again,
 )
-from etcdfix.report.configurations import ConfiguredKey as PublishedKey
+from etcdfix.report.configurations import ConfiguredKey
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import (
     ConfigurationChange,
@@ -140,13 +140,7 @@ def what_if(
         changes=changes,
         write_keys=write_keys,
         warnings=list(_warnings(request.new, comparing.not_judged_today, changes, write_keys)),
-        next=_next(
-            changes,
-            write_keys,
-            request.run,
-            comparing.losing,
-            judged=not comparing.not_judged_today,
-        ),
+        next=_next(changes, write_keys, request.run, comparing),
         complete=not reasons,
         incomplete_reasons=reasons,
     )
@@ -157,7 +151,7 @@ def _not_compared(request: WhatIfRequest, today: Transformers | None, new: Trans
     if request.main_not_read:
         yield MAIN_NOT_READ
     for resource, said in request.unread_etcds:
-        if not _are_same(_keys_of(today, resource), _keys_of(new, resource)):
+        if _keys_of(today, resource) != _keys_of(new, resource):
             yield said
 
 
@@ -293,35 +287,24 @@ def _write_keys(
         if not resource.resource:
             continue
         keys_today, keys_new = _keys_of(today, resource), _keys_of(new, resource)
-        if _is_same(keys_today[0], keys_new[0]):
+        if keys_today[0] == keys_new[0]:
             continue
         yield WriteKeyChange(
             group=resource.group,
             resource=resource.resource,
-            today=_published(keys_today[0]),
-            new=_published(keys_new[0]),
-            today_reads_new=any(_is_same(key, keys_new[0]) for key in keys_today),
-            new_reads_today=any(_is_same(key, keys_today[0]) for key in keys_new),
+            today=keys_today[0],
+            new=keys_new[0],
+            today_reads_new=keys_new[0] in keys_today,
+            new_reads_today=keys_today[0] in keys_new,
         )
 
 
 _UNENCRYPTED: Final = Transformers({}, frozenset()).for_resource(GroupResource("", "")).keys
 
 
-def _keys_of(transformers: Transformers | None, resource: GroupResource) -> Sequence[ConfiguredKey]:
-    return transformers.for_resource(resource).keys if transformers is not None else _UNENCRYPTED
-
-
-def _are_same(some: Sequence[ConfiguredKey], others: Sequence[ConfiguredKey]) -> bool:
-    return len(some) == len(others) and all(map(_is_same, some, others))
-
-
-def _is_same(one: ConfiguredKey, other: ConfiguredKey) -> bool:
-    return (one.transformer, one.key_fingerprint) == (other.transformer, other.key_fingerprint)
-
-
-def _published(key: ConfiguredKey) -> PublishedKey:
-    return PublishedKey(key.transformer, key.key_fingerprint)
+def _keys_of(transformers: Transformers | None, resource: GroupResource) -> list[ConfiguredKey]:
+    keys = transformers.for_resource(resource).keys if transformers is not None else _UNENCRYPTED
+    return [ConfiguredKey(key.transformer, key.key_fingerprint) for key in keys]
 
 
 def _warnings(
@@ -372,36 +355,31 @@ def _next(
     changes: Iterable[ValueChange],
     write_keys: Iterable[WriteKeyChange],
     run: RunOptions,
-    losing: _Losing | None,
-    *,
-    judged: bool,
+    comparing: _Comparing,
 ) -> Step | None:
     """Return the one thing to do next; None where there is nothing to do."""
     unread = {(key.group, key.resource) for key in write_keys if not key.new_reads_today}
-    by_change: dict[ConfigurationChange, list[ValueChange]] = {}
-    for change in changes:
-        by_change.setdefault(change.change, []).append(change)
-    lost = by_change.get(ConfigurationChange.BECOMES_UNREADABLE, [])
+    lost = [one for one in changes if one.change is ConfigurationChange.BECOMES_UNREADABLE]
     if lost:
         what = "Do not deploy this configuration. Keep the listed keys below the write key"
         written_again = all(
             (one.group, one.resource) not in unread and one.transformer not in {"", OTHERS} for one in lost
         )
-        if not judged or not written_again:
+        if comparing.not_judged_today or not written_again:
             return Step(what)
         resources = _resources(lost)
         return Step(
             f"{what}; or have an API server write {resources} again with today's write key, and run this again",
             write_again(resources),
         )
-    if losing is not None:
+    if (losing := comparing.losing) is not None:
         return Step(
             "Do not deploy this configuration. Repair the unreadable values that need today's key, or keep it",
             explain(losing.key) if losing.without_repair or run.of_kine else repair(losing.key),
         )
-    if ConfigurationChange.UNDETERMINED in by_change:
+    if comparing.counts[ConfigurationChange.UNDETERMINED]:
         return Step("Do not deploy this configuration until no value is undetermined")
-    stale = by_change.get(ConfigurationChange.BECOMES_STALE)
+    stale = [one for one in changes if one.change is ConfigurationChange.BECOMES_STALE]
     if stale:
         resources = _resources(stale)
         return Step(

@@ -11,18 +11,18 @@ _HERE = "etcdfix.cli.encryption"
 COMMANDS: Commands = {
     "usage": (
         f"{_HERE}.usage",
-        "Say which encryption key is needed by how many objects, and which is safe to remove.",
+        "Show which encryption key is needed by how many objects, and which you can remove.",
     ),
     "try": (
         f"{_HERE}.try_",
-        "Say which candidate opens which of the values that cannot be read.",
+        "Show which candidate opens which of the values that cannot be read.",
     ),
     "what-if": (
         f"{_HERE}.what_if",
-        "Say what another configuration would make unreadable, before it is deployed.",
+        "Show what another configuration would make unreadable, before you deploy it.",
     ),
     "check": (f"{_HERE}.check", "Check EncryptionConfigurations, and compare several."),
-    "merge": (f"{_HERE}.merge", "Join several EncryptionConfigurations to one that reads what any reads."),
+    "merge": (f"{_HERE}.merge", "Merge EncryptionConfigurations into one that reads what any of them reads."),
     "recover": (
         f"{_HERE}.recover",
         "Recover a lost EncryptionConfiguration from the datastore of k3s or RKE2.",
@@ -37,7 +37,7 @@ COMMANDS: Commands = {
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def command() -> None:
-    """Say which encryption keys are needed, and what a change of the configuration would do.
+    """Check encryption keys and EncryptionConfigurations, before and after a key is lost.
 
     Nothing here changes anything in etcd.
     """

@@ -27,22 +27,22 @@ MEANINGS: dict[int, str] = {
 @click.command("merge", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="TODAY OTHER...")
 @click.option(
-    "--output-file", type=FILE, required=True, metavar="FILE", help="The file to make; it must not be there."
+    "--output-file", type=FILE, required=True, metavar="FILE", help="The new file. It must not exist."
 )
 @click.option(
     "--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
     help="Record the merge here, or write nothing.  [default: audit.jsonl in /var/lib/etcdfix for root, else in "
-    "$XDG_STATE_HOME/etcdfix; without it where that cannot be written, and this is said]",
+    "$XDG_STATE_HOME/etcdfix; no record where that cannot be written]",
 )  # fmt: skip
 @form_option(FORMS, help_text="Form of what is said about it on standard output.")
 def command(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | None, output: str) -> int:
-    """Join EncryptionConfigurations to one that reads everything that any of them reads, and say what was decided.
+    """Merge EncryptionConfigurations into one file that reads everything that any of them reads.
 
-    The first file is today's: what writes stays what writes, and what the others have comes after that. Keys of one
-    name with different bytes are both kept. Nothing in etcd or on API servers is changed.
+    Name today's file first: its write keys stay the write keys. The keys of the other files come below them. Two keys
+    of one name with different bytes are both kept, and the report says what was decided. Nothing in etcd is changed.
 
-    The file holds keys and is made with mode 0600. It is marked: no command of etcdfix changes anything by it, but it
-    may be a --candidate-config, and the --encryption-config of every command that only looks.
+    The new file holds keys and gets mode 0600. You can read with it (--encryption-config, --candidate-config), but
+    etcdfix changes nothing while it is the --encryption-config.
     """
     require_new(output_file)
     require_output()

@@ -46,18 +46,17 @@ MEANINGS: dict[int, str] = {
 )  # fmt: skip
 @click.option(
     "--wal", "logs", type=FILE, multiple=True, metavar="DIR",
-    help="Look into this write-ahead log, too: a member's member/wal, live or copied, with snap/db beside it; one for "
-    "each member. It may reach further back than a compaction.",
+    help="Read this write-ahead log too: member/wal of a member, live or copied, with snap/db beside it (may be "
+    "repeated). It may reach further back than a compaction.",
 )  # fmt: skip
 @click.option(
     "--save-dir", type=FILE, metavar="DIR", envvar="ETCDFIX_SAVE_DIR",
-    help="Write what is recovered here, mode 0600, one file each; the directory is yours alone.  [default: nothing is "
-    "written]",
+    help="Write each configuration to a file in this directory of your own, mode 0600.  [default: write nothing]",
 )  # fmt: skip
 @click.option(
     "--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
     help="With --save-dir: record it here, or write nothing.  [default: audit.jsonl in /var/lib/etcdfix for root, else "
-    "in $XDG_STATE_HOME/etcdfix; without it where that cannot be written, and this is said]",
+    "in $XDG_STATE_HOME/etcdfix; no record where that cannot be written]",
 )  # fmt: skip
 @source_options
 @reading_options
@@ -75,30 +74,23 @@ def command(
     output_file: Path | None,
     **options: Any,
 ) -> int:
-    """Recover EncryptionConfigurations that k3s or RKE2 kept in the datastore, and say what each of them opens.
+    """Recover EncryptionConfigurations that k3s or RKE2 keep in the datastore, and show what each of them opens.
 
-    Servers of k3s and RKE2 keep their files in the datastore too, under /bootstrap/, encrypted with the server's token.
-    So a snapshot and the token give the encryption keys back. Every value that is still kept there is looked at, those
-    of deleted keys too, and with --wal those of a write-ahead log. Each configuration is tried as etcdfix encryption
-    try does it, on what does not open with --encryption-config (without one: on everything that is encrypted);
-    nothing is written for that.
+    Servers of k3s and RKE2 keep their files under /bootstrap/, encrypted with the server's token. A snapshot and the
+    token give the encryption keys back. Every value that is still kept there is read, also those of deleted keys. Each
+    configuration is then tried on what does not open with --encryption-config; without one, on every encrypted value.
 
-    The data there holds the keys of every CA of the cluster: the EncryptionConfiguration is taken out of it, and
-    nothing else. Neither a token nor its place in the datastore is ever shown; encryption keys are named by
-    fingerprints.
+    Only EncryptionConfigurations are taken out of that data, which also holds the keys of every CA. No token and no key
+    is ever shown. The Nodes' annotation encryption-config-hash names the configuration that the servers run with.
 
-    The Nodes' annotation encryption-config-hash names the configuration that the servers run with; only that one is
-    today's. The others open what was written with them. A snapshot that was taken during a rotation may lack the new
-    key.
-
-    With --save-dir, each configuration is written to a file, which is marked: no command of etcdfix changes anything by
-    it, but it may be a --candidate-config, and the --encryption-config of every command that only looks.
+    With --save-dir each configuration is written to a file. You can read with it (--encryption-config,
+    --candidate-config), but etcdfix changes nothing while it is the --encryption-config.
     """
     wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, scope=wanted)
     if logs and inputs.kine is not None:
         raise ConfigurationError(
-            "--wal is of etcd, and --kine of SQLite: no log of one is of the other",
+            "--wal is a log of etcd, and --kine reads SQLite: no log of one is of the other",
             hint="leave one of them out",
         )
     tokens = [load_token(path) for path in token_files]

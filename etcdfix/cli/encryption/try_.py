@@ -39,16 +39,16 @@ MEANINGS: dict[ExitCode, str] = {
 @click.option(
     "--candidate-config", "candidate_configs", type=FILE, multiple=True, metavar="FILE",
     envvar="ETCDFIX_CANDIDATE_CONFIG",
-    help="An EncryptionConfiguration that may open them: an old one, or one of another node (may be repeated).",
+    help="Try an old EncryptionConfiguration, or that of another node (may be repeated).",
 )  # fmt: skip
 @click.option(
     "--candidate-key", "candidate_keys", multiple=True, metavar="NAME=FILE", envvar="ETCDFIX_CANDIDATE_KEY",
-    help="A file with one key, base64 as in a configuration or its bytes, - for standard input; it is tried under this "
-    "name for every provider that it fits (may be repeated).",
+    help="Try the key in this file under this name, for every provider that it fits (may be repeated). The file holds "
+    "base64 or the bytes; - is standard input.",
 )  # fmt: skip
 @click.option(
     "--from-report", type=FILE, metavar="FILE", envvar="ETCDFIX_FROM_REPORT",
-    help="Try what this scan found (json or jsonl), instead of looking at everything again.",
+    help="Try the findings of this saved scan (json or jsonl), instead of reading everything again.",
 )  # fmt: skip
 @source_options
 @reading_options
@@ -67,12 +67,12 @@ def command(
     jobs: Jobs,
     **options: Any,
 ) -> int:
-    """Say which candidate opens which of the values that cannot be read today. Reads only.
+    """Show which candidate opens which of the values that cannot be read today. Reads only.
 
-    What does not open with --encryption-config (without one: everything that is encrypted) is tried with each
-    candidate. "Opens" means that it opens, decodes, and fits its etcd key. A value that shows by its first bytes that
-    it was written with a key, and does not open as it is, is counted beside that: it is damaged, or was moved, or the
-    key has another name.
+    Every value that does not open with --encryption-config is tried with each candidate; without a configuration, every
+    encrypted value. "Opens" means that the value opens, decodes, and fits its etcd key. "Right key only" counts values
+    that were written with a key of the candidate, but do not open: they are damaged, were moved, or name the key
+    otherwise.
     """
     if not candidate_configs and not candidate_keys:
         raise ConfigurationError(
@@ -80,7 +80,7 @@ def command(
         )
     if from_report is not None and (scope or namespaces):
         raise ConfigurationError(
-            "--from-report says what to try; a scope goes with a look of its own",
+            "--from-report says what to try, so it takes no scope",
             hint="leave one of them out",
         )
     wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)

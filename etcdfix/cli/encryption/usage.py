@@ -21,9 +21,9 @@ from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_us
 from etcdfix.operations.opening import Inputs, open_source
 
 MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "told",
+    ExitCode.NOTHING_WRONG: "everything was seen and decided",
     ExitCode.USAGE: "usage or configuration error",
-    ExitCode.INCOMPLETE: "something is undetermined, or could not be read; whatever needs it is never called safe",
+    ExitCode.INCOMPLETE: "something is undetermined, or could not be read",
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
     **ENDED_EARLY,
 }
@@ -33,12 +33,12 @@ MEANINGS: dict[ExitCode, str] = {
 @click.option(
     "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR",
     envvar="ETCDFIX_BACKUP_DIR",
-    help="A directory of backups that etcdfix made: what they hold needs its encryption key too (may be repeated).",
+    help="Count the backups of etcdfix in this directory too (may be repeated).",
 )  # fmt: skip
 @click.option(
     "--also-snapshot", "also_snapshots", type=FILE, multiple=True, metavar="FILE",
     envvar="ETCDFIX_ALSO_SNAPSHOT",
-    help="Another snapshot that may have to be restored, or one of an etcd for single resources (may be repeated).",
+    help="Count a snapshot that you may restore, or one of another etcd of the cluster (may be repeated).",
 )  # fmt: skip
 @source_options
 @reading_options
@@ -53,11 +53,10 @@ def command(
     jobs: Jobs,
     **options: Any,
 ) -> int:
-    """Say which encryption key is needed by how many objects, and which is safe to remove. Reads only.
+    """Show which encryption key is needed by how many objects, and which key you can remove. Reads only.
 
-    "Safe to remove" holds as of the revision that was read, in this etcd. It is never said while anything is
-    undetermined or was not looked at, while earlier values that etcd still keeps, backups or other snapshots that were
-    named need the key, nor of the key that API servers write with.
+    The answer holds for this etcd at the revision that was read. No key can be removed that API servers write with, or
+    that values, earlier values, backups or snapshots need, or while anything is undetermined or was not read.
     """
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = UsageRequest(

@@ -34,17 +34,16 @@ MEANINGS: dict[ExitCode, str] = {
 @click.option(
     "--new", "new_config", type=FILE, required=True, metavar="FILE",
     envvar="ETCDFIX_NEW",
-    help="The EncryptionConfiguration that is to be deployed.",
+    help="The EncryptionConfiguration that you want to deploy.",
 )  # fmt: skip
 @source_options
 @reading_options
 @report_options(tuple(CASE_FORMS))
 def command(*, new_config: Path, output: str, output_file: Path | None, **options: Any) -> int:
-    """Say what another configuration would make unreadable, before it is deployed. Reads only.
+    """Show what another configuration would make unreadable, before you deploy it. Reads only.
 
-    Every value is examined under today's configuration (--encryption-config) and under the new one: what becomes
-    unreadable, what stays so, what becomes readable, what becomes stale, by resource and encryption key. KMS plugins
-    of both are asked; --kms-endpoint is for either.
+    Every value is examined with today's configuration (--encryption-config) and with the new one. The report says what
+    becomes unreadable, readable or stale, by resource and encryption key. The KMS plugins of both are asked.
     """
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     new = load_configuration(new_config)

@@ -23,7 +23,7 @@ from etcdfix.model import ClusterIdentity
 from etcdfix.operations.change.batch import Confirmed, ended_by, timer_kept
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
-from etcdfix.operations.change.execute_change import operator_for
+from etcdfix.operations.change.execute_change import Confirmer, operator_for
 from etcdfix.operations.change.kept_look import KeptLook
 from etcdfix.operations.change.repair import RepairRequest, run_repair
 from etcdfix.operations.change.restore import run_restore
@@ -65,19 +65,11 @@ _OF_ONE_OBJECT: Final = re.compile(r"\(.*?\)|/\S+|\d+", re.DOTALL)
 """What tells one object's warning from another's: keys, numbers, what stands in brackets."""
 
 
-class RunConfirmer(Protocol):
+class RunConfirmer(Confirmer, Protocol):
     """The person before a run, or the flags that stand for one."""
 
     def confirm_number(self, number: int, what: str) -> bool:
         """Say whether a number was typed back; ``what`` says of what."""
-        ...
-
-    def confirm_key(self, key: bytes) -> bool:
-        """Say whether the key of a protected object was typed back."""
-        ...
-
-    def confirm_lost(self, declared: str) -> bool:
-        """Say whether the declaration of a lost key was typed back."""
         ...
 
 
@@ -140,15 +132,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
         if outcome.result is None:
             return self.well
         return outcome.result is DONE[self.task.decision] and outcome.head is not None
-
-
-class _Warns(Protocol):
-    """What was found out of one object."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """One sentence each."""
-        ...
 
 
 class RunTold(Protocol):
@@ -436,7 +419,7 @@ class _Work:
                     self._step("run: outcome written down")
                 if not ran.well:
                     return False
-                self._warn(ran.outcome)
+                self._warn(ran.outcome.warnings)
                 if ran.outcome.result is not None and ran.outcome.revision:
                     look.note_change(ran.outcome.revision)
                 if ran.outcome.signals:
@@ -468,9 +451,9 @@ class _Work:
         hint = f"{refusal.hint}; {on}" if refusal.hint else on
         return RefusedByRule(refusal.message, rule=refusal.rule, hint=hint)
 
-    def _warn(self, shown: _Warns) -> None:
+    def _warn(self, warnings: Iterable[str]) -> None:
         """Tell each warning once, of the first object that it holds for: nobody reads a preview of each."""
-        for warning in shown.warnings:
+        for warning in warnings:
             sentence = _OF_ONE_OBJECT.sub("", warning)
             if sentence not in self._warned:
                 self._warned.add(sentence)
@@ -503,7 +486,7 @@ class _Work:
 
                 def see(checked: Preflight) -> None:
                     shown.append(checked)
-                    self._warn(checked)
+                    self._warn(checked.warnings)
 
                 outcome = run_delete(
                     cluster,
@@ -529,7 +512,7 @@ class _Work:
                         **common,
                     ),
                     Confirmed(),
-                    preview=self._warn,
+                    preview=lambda shown: self._warn(shown.warnings),
                     step=self._step,
                 )
             case Decision.REPAIR:
@@ -537,7 +520,7 @@ class _Work:
                     cluster,
                     RepairRequest(key=task.key, **common),
                     Confirmed(),
-                    preview=self._warn,
+                    preview=lambda shown: self._warn(shown.warnings),
                     step=self._step,
                 )
             case Decision.NONE:

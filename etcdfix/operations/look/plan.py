@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -47,7 +47,7 @@ from etcdfix.report.saved_report import SavedReport
 from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Indexed, Source
 from etcdfix.text.commands import Part, RunOptions, delete
-from etcdfix.text.safetext import quote_command, safe_text
+from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
@@ -69,7 +69,6 @@ from etcdfix.verdicts.key_loss import (
 from etcdfix.verdicts.protected import protected_reason
 
 _MOST_REASONS: Final = 8
-_NAMES: Final = frozenset({"key", "key_base64", "namespace", "name"})
 
 
 def _now() -> datetime:
@@ -227,28 +226,7 @@ def build_plan(
         entries=entries,
         decisions=Rows(len(entries), lambda: map(decision_on, entries)),
     )
-    return sealed(_printable(plan))
-
-
-def _is_plain_ascii(value: msgspec.Struct) -> bool:
-    """Say whether all texts are ASCII that can be shown and that JSON does not escape: nearly always."""
-    encoded = msgspec.json.encode(value)
-    return encoded.isascii() and b"\\" not in encoded and b"\x7f" not in encoded
-
-
-def _printable(value: Any, field: str = "") -> Any:
-    """Return a plan, or a part of it, whose texts a terminal can show: people cut them out of the JSON with jq.
-
-    Texts that name an object stay as they are, for whoever needs to find it; rows are like that already.
-    """
-    if isinstance(value, str):
-        return value if field in _NAMES else safe_text(value)
-    if isinstance(value, list):
-        return [_printable(item, field) for item in value]
-    if isinstance(value, msgspec.Struct):
-        parts = {name: getattr(value, name) for name in value.__struct_fields__}
-        return type(value)(**{name: _printable(part, name) for name, part in parts.items()})
-    return value
+    return sealed(plan)
 
 
 def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, examiner: Examiner) -> None:
@@ -375,10 +353,7 @@ class _Writer(msgspec.Struct, frozen=True):
         )
         if is_breaking(entry):
             entry = msgspec.structs.replace(entry, needs=[*entry.needs, acceptance(Rule.CLUSTER_BREAKING)])
-        if _is_plain_ascii(entry):
-            return entry
-        printable: PlanEntry = _printable(entry)
-        return printable
+        return entry
 
     def _terms_of(self, broken: Broken) -> _Terms:
         terms = self.terms_of_kind.get(broken.kind) if broken.kind is not None else None

@@ -149,7 +149,11 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
         return Document(
             status=self._status(),
             about=Facts(
-                facts=[("time", self.generated_at), ("version", f"{self.tool.name} {self.tool.version}")]
+                facts=[
+                    ("more", "-o wide lists the keys" if self.differing else ""),
+                    ("time", self.generated_at),
+                    ("version", f"{self.tool.name} {self.tool.version}"),
+                ]
             ),
             stakes=[*notes[:2], *([] if len(notes) < 3 else [f"{len(notes) - 2} more notes: -o json"])],
             next=Step(first.action, first.command) if first is not None else None,
@@ -168,7 +172,7 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
                 f"UNREADABLE NOW: {counted(lost, 'key')} could be read in the earlier one; {what} differ"
             )
             return Status(
-                State.FINDINGS, unreadable if lost else f"DIFFERENT: {what} differ, all still readable"
+                State.FINDINGS, unreadable if lost else f"DIFFERENT: {what} differ; none became unreadable"
             )
         if not self.complete:
             if self.mode != _MEMBERS:
@@ -195,7 +199,7 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
         rows = []
         for copy in self.copies:
             lacks = ""
-            if copy.unreadable_here:
+            if copy.unreadable_here and self.mode == _MEMBERS:
                 lacks = f"lacks or cannot read {copy.unreadable_here} that another one can"
             rows.append(
                 (

@@ -17,7 +17,7 @@ from etcdfix.cli.keys import (
     refuse_namespace_beside_key,
 )
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say, say_next
+from etcdfix.cli.output import require_output, say, say_next
 from etcdfix.cli.output_options import form_option
 from etcdfix.cli.places import record_paths
 from etcdfix.errors import ConfigurationError
@@ -39,6 +39,7 @@ from etcdfix.scope import check_namespace, parse_object, split_words
 from etcdfix.sources.base import Source
 
 _CONTENTS: Final = ("yaml", "json")
+_HOW: Final = "write a KEY that starts with /, RESOURCE [NAME]... -n NAMESPACE, or TYPE/NAME..."
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "shown, and nothing wrong with it",
@@ -107,7 +108,8 @@ def command(
     Never add --force: it deletes the object first.
     """  # fmt: skip  # noqa: D301 - click's mark for lines that stay
     wanted = _wanted(what, namespace, all_namespaces=all_namespaces)
-    stream = _standard_output()
+    require_output()
+    stream = sys.stdout.buffer
     if raw:
         _check_raw(stream)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
@@ -146,58 +148,33 @@ def command(
 
 
 def _wanted(what: tuple[str, ...], namespace: str | None, *, all_namespaces: bool) -> Wanted:
-    """Make sense of the words of the command line.
+    """Make sense of the words of the command line: ``/KEY``, ``po,svc``, ``po web db``, ``po/web svc/web``.
 
     Raises:
         ConfigurationError: They make none.
     """
-    given = [named_key(key) for key in what if is_key(key)]
+    keys = [named_key(word) for word in what if is_key(word)]
     words = [word for word in what if not is_key(word)]
-    if not given and not words:
-        raise ConfigurationError(
-            "nothing to show was named", hint="etcdfix get KEY, or etcdfix get RESOURCE [NAME] -n NAMESPACE"
-        )
-    if given and (words or len(given) > 1):
-        raise ConfigurationError(
-            "a KEY stands alone: one key, or resources with names",
-            hint="for many objects: etcdfix get RESOURCE [NAME]... -n NAMESPACE",
-        )
-    if given:
+    if keys:
+        if words or len(keys) > 1:
+            raise ConfigurationError("a KEY stands alone", hint=_HOW)
         refuse_namespace_beside_key(everywhere=all_namespaces)
-        return Wanted(key=given[0])
+        return Wanted(key=keys[0])
+    slashes = {"/" in word for word in words}
+    if not all(words) or len(slashes) != 1:
+        raise ConfigurationError(f"{' '.join(map(shown_word, words))!r} names no objects", hint=_HOW)
     if namespace is not None and not all_namespaces:
         check_namespace(namespace)
-    objects = _named(words)
+    if True in slashes:
+        named = [parse_object(part) for word in words for part in split_words(word)]
+        objects = [Named(one.resource, (one.name,)) for one in named]
+    else:
+        objects = [Named(resource, tuple(words[1:])) for resource in split_words(words[0])]
     return Wanted(
-        objects=objects,
+        objects=tuple(objects),
         namespace=None if all_namespaces else namespace,
         all_namespaces=all_namespaces,
     )
-
-
-def _named(words: list[str]) -> tuple[Named, ...]:
-    """Return the objects that words name: ``po,svc``, ``po web db``, ``po/web svc/web``.
-
-    Raises:
-        ConfigurationError: They make no sense.
-    """
-    if any("/" in word for word in words):
-        if not all("/" in word for word in words):
-            raise ConfigurationError(
-                f"{' '.join(map(shown_word, words))!r} names no objects",
-                hint="write TYPE NAME NAME, or TYPE/NAME TYPE/NAME, or a KEY that starts with /",
-            )
-        objects = [parse_object(part) for word in words for part in split_words(word)]
-        return tuple(Named(word.resource, (word.name,)) for word in objects)
-    if not all(words):
-        raise ConfigurationError("a name is empty", hint="write TYPE NAME, or TYPE/NAME")
-    return tuple(Named(type_, tuple(words[1:])) for type_ in split_words(words[0]))
-
-
-def _standard_output() -> BinaryIO:
-    if sys.stdout is None:
-        raise ConfigurationError("standard output is closed")
-    return sys.stdout.buffer
 
 
 def _check_raw(stream: BinaryIO) -> None:

@@ -208,16 +208,13 @@ class ConfigurationChange(StrEnum):
     NO_LONGER_STALE = "no-longer-stale"
 
 
-class ValueChange(msgspec.Struct, kw_only=True):
-    """What would happen to the values of one resource under one encryption key.
+class ValueChange(EncryptionKey, kw_only=True):
+    """What would happen to the values of one resource under the encryption key that opens them, or that they name.
 
     Attributes:
         change: See :class:`ConfigurationChange`.
         group: API group.
         resource: Plural.
-        transformer: That opens them today, else what their envelope names.
-        key_fingerprint: Of that key; null where there is none, or where several have its name.
-        kms_key_id_sha256: Digest of the KMS v2 key id; null where there is none.
         cause: Of the verdict under the new configuration; null where they would be readable.
         count: How many.
         examples: The first etcd keys, at most five.
@@ -226,17 +223,9 @@ class ValueChange(msgspec.Struct, kw_only=True):
     change: ConfigurationChange
     group: str
     resource: str
-    transformer: str
-    key_fingerprint: str | None
-    kms_key_id_sha256: str | None
     cause: str | None
     count: int = 0
     examples: list[str] = []
-
-    @property
-    def label(self) -> str:
-        """What the key is called."""
-        return key_label(self.transformer, self.key_fingerprint or self.kms_key_id_sha256)
 
 
 class WriteKeyChange(msgspec.Struct, frozen=True, kw_only=True):

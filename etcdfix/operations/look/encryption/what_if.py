@@ -74,8 +74,7 @@ class _Seen(NamedTuple):
     stale: bool
     opened: bool
     resource: GroupResource
-    transformer: str
-    key: str
+    name: KeyName
     cause: Cause | None
     repairable: bool
 
@@ -191,19 +190,18 @@ class _Comparing:
             losing = _Losing(not before.repairable, key)
             self.losing = min(self.losing or losing, losing)
         resource, cause = before.resource, after.cause.value if after.cause else None
-        name = KeyName("", before.transformer, before.key)
+        name = before.name
         if (change, resource, name, cause) not in self.groups and len(self.groups) >= MAX_NAMES:
             resource, cause, name = GroupResource("", OTHERS), None, KeyName("", "", "")
         group = self.groups.get((change, resource, name, cause))
         if group is None:
-            fields = {
+            group = self.groups[change, resource, name, cause] = ValueChange(
                 **key_fields(name),
-                "group": resource.group,
-                "resource": resource.resource,
-                "cause": cause,
-            }
-            del fields["resources"]
-            group = self.groups[change, resource, name, cause] = ValueChange(change=change, **fields)
+                change=change,
+                group=resource.group,
+                resource=resource.resource,
+                cause=cause,
+            )
         group.count += 1
         keep_example(group.examples, key)
 
@@ -220,8 +218,11 @@ def _seen(found: Examination) -> _Seen:
         found.stale,
         found.opened,
         found.directory.group_resource,
-        found.transformer,
-        found.encryption_keys[0].key if len(found.encryption_keys) == 1 else "",
+        KeyName(
+            found.rule,
+            found.transformer,
+            found.encryption_keys[0].key if len(found.encryption_keys) == 1 else "",
+        ),
         verdict.cause,
         found.repair is not None,
     )
@@ -241,8 +242,7 @@ def _change(before: _Seen, after: _Seen) -> ConfigurationChange | None:
     """Return what happens to a value; None for nothing."""
     states = before.state, after.state
     if _State.UNKNOWN in states:
-        same_key = (before.transformer, before.key) == (after.transformer, after.key)
-        if before.opened and after.opened and same_key:
+        if before.opened and after.opened and before.name[1:] == after.name[1:]:
             return None  # what comes out is the same, whatever it is
         if states == (_State.UNKNOWN, _State.READS):
             return ConfigurationChange.BECOMES_READABLE

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
+from etcdfix.model import Outcome
 from etcdfix.report.model import FindingGroup
 from etcdfix.report.tally import OTHERS
 from etcdfix.storagekey import builtin_directories
@@ -23,7 +24,7 @@ _OF_A_KEY: Final[Mapping[str, str]] = {
     Cause.PROVIDER_MISSING: "{} is not configured",
     Cause.WRONG_KEY: "{} has other bytes",
     Cause.AUTHENTICATION_FAILED: "does not open with {}",
-    Cause.KEY_RENAMED: "{} has another name or place",
+    Cause.KEY_RENAMED: "{} was renamed or moved",
     Cause.NO_CONFIGURATION: "{}, without a configuration",
     Cause.KMS_UNREACHABLE: "no answer from {}",
     Cause.KMS_DENIED: "{} may not decrypt",
@@ -37,6 +38,10 @@ _SHORTER: Final[Mapping[str, str]] = {
     Cause.STORAGE_PREFIX_CHANGED: "written under another prefix",
     Cause.ASSOCIATED_DATA_UNKNOWN: "whole, but bound to something else",
     Cause.VERSION_REMOVED: "its version was removed",
+    Cause.CIPHERTEXT_DAMAGED: "damaged",
+    Cause.IV_DAMAGED: "IV damaged",
+    Cause.KMS_ENVELOPE_DAMAGED: "envelope damaged",
+    Cause.VALUE_MOVED: "copied here",
 }
 _VERBS: Final[Mapping[str, str]] = {
     "put-back": "restore a revision",
@@ -78,7 +83,8 @@ def what_is_wrong(group: FindingGroup) -> str:
     if group.cause == OTHERS:
         return "other causes"
     cause = group.cause or group.outcome
-    transformer = group.transformer if group.transformer not in {IDENTITY, ""} else ""
+    encrypted = group.outcome != Outcome.INCONSISTENT and group.transformer not in {IDENTITY, ""}
+    transformer = group.transformer if encrypted else ""
     if transformer and cause in _OF_A_KEY:
         return fit(_OF_A_KEY[cause].format(fit(transformer, _MOST_NAME)), _WHAT)
     known = CATALOGUE.get(Cause(cause)) if cause in set(Cause) else None

@@ -28,6 +28,8 @@ from etcdfix.text.words import counted, fit
 
 _ROWS: Final = 10
 """So many groups stand on the first screen."""
+_LONG: Final = 10
+"""A scan of fewer seconds does not say how many."""
 _MOST_OF_A_REASON: Final = 58
 _TRUNCATED: Final = "too many errors, the list is truncated"
 _NAMES: Final = (
@@ -88,7 +90,7 @@ class ScanReport(SourcedReport, frozen=True, kw_only=True):
         summary, source = self.summary, self.source
         where_from = source.path if source.path is not None else ", ".join(source.endpoints or [])
         seconds = seconds_between(self.generated_at, self.finished_at)
-        took = f" in {seconds} s" if seconds else ""
+        took = f" in {seconds} s" if seconds >= _LONG else ""
         more = (
             [("more", "-o wide lists every key"), ("one key", "etcdfix explain KEY")]
             if summary.groups

@@ -70,6 +70,8 @@ def yaml_text(value: Any) -> str:
     if _is_deep(value):
         return json_text(value).decode() + "\n"
     text = yaml.dump(value, Dumper=_Dumper, width=2**31 - 1, allow_unicode=True).removesuffix("...\n")
+    if all(map(str.isprintable, text.split("\n"))):
+        return text
     # What is not printable stands in double quotes only.
     return "".join(c if c.isprintable() or c == "\n" else f"\\U{ord(c):08x}" for c in text)
 

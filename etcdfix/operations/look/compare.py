@@ -62,13 +62,13 @@ class CompareResult(msgspec.Struct, frozen=True):
     nothing_there: bool = False
 
 
-class _Walked(msgspec.Struct, frozen=True, kw_only=True):
+class _Walked(msgspec.Struct, frozen=True):
     """What a walk over all keys came to."""
 
+    differences: Differences
+    problems: list[str]
     keys: int = 0
     unknown: int = 0
-    differences: Differences
-    problems: tuple[str, ...] = ()
     ended: EndedEarly | None = None
 
 
@@ -104,32 +104,27 @@ def compare_members(
         scope, ranges = resolved(request.scope, examiner, source)
         request = msgspec.structs.replace(request, scope=scope)
         sides = [Side(member.copy.label, examiner.apart()) for member in reached]
-        walked = _Walked(differences=Differences(sides, in_time=False))
-        nothing_there = False
+        walked = _Walked(Differences(sides, in_time=False), list(reasons_of(members)))
+        sources: list[Source] = [member.source for member in reached if member.source is not None]
         if len(reached) > 1:
-            sources: list[Source] = [member.source for member in reached if member.source is not None]
-            walked = _walk(sources, sides, ranges, progress, in_time=False)
-            nothing_there = _nothing_there(walked, sources, request)
+            walked = _walk(sources, sides, ranges, progress, in_time=False, problems=walked.problems)
         limited_to = source.describe().limited_to
-        reasons = [*reasons_of(members), *walked.problems]
-    differences = walked.differences
-    at = iter(range(len(sides)))
-    copies = [_member_copy(member, revision, differences, at) for member in members]
-    whole = request.scope.everything and not (request.revision or limited_to or reasons or walked.ended)
-    return CompareResult(
-        _report(
+        at = iter(range(len(sides)))
+        copies = [_member_copy(member, revision, walked.differences, at) for member in members]
+        whole = request.scope.everything and not (
+            request.revision or limited_to or walked.problems or walked.ended
+        )
+        return _result(
             request,
             walked,
             copies,
             mode=_MEMBERS,
             warnings=warnings,
-            advice=member_advice(copies, differences, whole=whole),
-            reasons=reasons,
+            advice=member_advice(copies, walked.differences, whole=whole),
             limited_to=limited_to,
-        ),
-        walked.ended,
-        nothing_there,
-    )
+            sources=sources if len(reached) > 1 else (),
+        )
+    raise AssertionError("unreachable")
 
 
 def compare_sources(
@@ -163,10 +158,10 @@ def compare_sources(
     scope, ranges = resolved_among(request.scope, examiners[0], custom, sources)
     request = msgspec.structs.replace(request, scope=scope)
     uids = [examiner.kube_system_uid(source) for examiner, source in zip(examiners, sources, strict=True)]
-    copies = [_source_copy(source, when) for source, when in zip(sources, ("earlier", "later"), strict=True)]
-    sides = [Side(copy.label, examiner.apart()) for copy, examiner in zip(copies, examiners, strict=True)]
+    sides = [
+        Side(label, examiner.apart()) for label, examiner in zip(("earlier", "later"), examiners, strict=True)
+    ]
     walked = _walk(sources, sides, ranges, progress, in_time=True)
-    differences = walked.differences
     warnings = []
     if None not in uids and uids[0] != uids[1]:
         warnings.append(
@@ -179,36 +174,16 @@ def compare_sources(
             f"--with-snapshot is at revision {revisions[0]} and the other at {revisions[1]}: what is called "
             "earlier may be the later one"
         )
-    copies = [
-        msgspec.structs.replace(
-            copy,
-            revision=revisions[at],
-            only_readable_here=differences.only_readable[at],
-            unreadable_here=differences.unreadable[at],
-        )
-        for at, copy in enumerate(copies)
-    ]
-    return CompareResult(
-        _report(
-            request,
-            walked,
-            copies,
-            mode=_SOURCES,
-            warnings=warnings,
-            advice=time_advice(differences, earlier_path, live=not request.run.of_a_file),
-            reasons=list(walked.problems),
-            limited_to=later.describe().limited_to,
-        ),
-        walked.ended,
-        _nothing_there(walked, sources, request),
+    return _result(
+        request,
+        walked,
+        [_source_copy(source, sides[at].label, walked.differences, at) for at, source in enumerate(sources)],
+        mode=_SOURCES,
+        warnings=warnings,
+        advice=time_advice(walked.differences, earlier_path, live=not request.run.of_a_file),
+        limited_to=later.describe().limited_to,
+        sources=sources,
     )
-
-
-def _nothing_there(walked: _Walked, sources: Sequence[Source], request: CompareRequest) -> bool:
-    """Say whether no key was compared because none starts with the storage prefix."""
-    if walked.keys or walked.problems:
-        return False
-    return not any(has_keys(source, request.layout) for source in sources)
 
 
 def _walk(
@@ -218,6 +193,7 @@ def _walk(
     progress: Progress,
     *,
     in_time: bool,
+    problems: Sequence[str] = (),
 ) -> _Walked:
     differences = Differences(sides, in_time=in_time)
     denied: list[bytes] = []
@@ -240,7 +216,7 @@ def _walk(
             differences.add(differing)
     except KeyboardInterrupt as exc:
         ended = EndedEarly.of(exc)
-    problems = [*lost.values()]
+    problems = [*problems, *lost.values()]
     for side, source in zip(sides, sources, strict=True):
         problems += [f"{side.label}: {problem}" for problem in source.problems]
     problems += [f"permission denied: the key {display(key)} was not read" for key in dict.fromkeys(denied)]
@@ -250,9 +226,7 @@ def _walk(
         )
     if ended is not None:
         problems.append(f"{ended.reason} before the end")
-    return _Walked(
-        keys=walk.keys, unknown=walk.unknown, differences=differences, problems=tuple(problems), ended=ended
-    )
+    return _Walked(differences, problems, walk.keys, walk.unknown, ended)
 
 
 def _alarms(source: LiveSource) -> Iterator[str]:
@@ -285,14 +259,20 @@ def _member_copy(
     )
 
 
-def _source_copy(source: Source, label: str) -> ComparedCopy:
+def _source_copy(source: Source, label: str, differences: Differences, at: int) -> ComparedCopy:
     description = source.describe()
-    if description.path is not None:
-        return ComparedCopy(label=label, type="snapshot", path=shown_word(description.path))
-    return ComparedCopy(label=label, type="etcd", endpoint=",".join(description.endpoints or ()))
+    return ComparedCopy(
+        label=label,
+        type="etcd" if description.path is None else "snapshot",
+        path=shown_word(description.path or ""),
+        endpoint=",".join(description.endpoints or ()),
+        revision=description.revision,
+        only_readable_here=differences.only_readable[at],
+        unreadable_here=differences.unreadable[at],
+    )
 
 
-def _report(
+def _result(
     request: CompareRequest,
     walked: _Walked,
     copies: list[ComparedCopy],
@@ -300,11 +280,11 @@ def _report(
     mode: str,
     warnings: Sequence[str],
     advice: list[Remedy],
-    reasons: list[str],
     limited_to: str,
-) -> ComparisonReport:
+    sources: Sequence[Source],
+) -> CompareResult:
     differences = walked.differences
-    return ComparisonReport(
+    report = ComparisonReport(
         tool=TOOL,
         generated_at=timestamp(),
         encryption_config=shown_configuration(request.configuration),
@@ -317,7 +297,11 @@ def _report(
         unknown=walked.unknown,
         warnings=list(warnings),
         advice=advice,
-        complete=not reasons,
-        incomplete_reasons=reasons,
+        complete=not walked.problems,
+        incomplete_reasons=walked.problems,
         differences=differences.rows.finish(),
     )
+    # No key was compared: does none start with the storage prefix?
+    empty = bool(sources) and not (walked.keys or walked.problems)
+    nothing = empty and not any(has_keys(source, request.layout) for source in sources)
+    return CompareResult(report, walked.ended, nothing)

@@ -145,6 +145,7 @@ class KeptRevisions(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     deletions: int
     oldest_mod_revision: int
+    newest_mod_revision: int
     newest_readable: ReadableRevision | None
     not_sought: str
     command: Command

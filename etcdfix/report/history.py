@@ -8,10 +8,9 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.model import Confidence, Outcome, ReadableRevision
+from etcdfix.model import Confidence, Outcome
 from etcdfix.report.document import Cell, Column, Document, Facts, Kind, Prose, State, Status, Table
 from etcdfix.report.model import Remedy, SourcedReport
-from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
 
 
@@ -39,12 +38,7 @@ class FieldChange(msgspec.Struct, frozen=True):
 
 
 class WrittenValue(msgspec.Struct, frozen=True, kw_only=True):
-    """What a write did, and its value under the configuration of today; without a value, null, 0 or "".
-
-    Attributes:
-        restore: Puts it back, as a dry run; "" where it could not be put back.
-        restore_note: What to know first, or why it could not be put back.
-    """
+    """What a write did, and its value under the configuration of today; without a value, null, 0 or ""."""
 
     event: Event
     lease: str | None = None
@@ -58,8 +52,6 @@ class WrittenValue(msgspec.Struct, frozen=True, kw_only=True):
     uid: str = ""
     value_size: int = 0
     value_sha256: str | None = None
-    restore: Command = msgspec.field(default_factory=Command)
-    restore_note: str = ""
 
     def state(self) -> str:
         """Return what it is, in a word or two."""
@@ -70,13 +62,7 @@ class WrittenValue(msgspec.Struct, frozen=True, kw_only=True):
     def wide_cells(self) -> tuple[Cell, ...]:
         """Return the last cells of its row."""
         under = " ".join(filter(None, (self.transformer, self.key_fingerprint or self.kms_key_id_sha256)))
-        return (
-            under or None,
-            self.value_size or None,
-            self.value_sha256,
-            self.restore_note or None,
-            self.restore,
-        )
+        return (under or None, self.value_size or None, self.value_sha256)
 
 
 class HistoryRevision(WrittenValue, frozen=True, kw_only=True):
@@ -88,13 +74,9 @@ class HistoryRevision(WrittenValue, frozen=True, kw_only=True):
         version: 0 where kine does not tell.
         stale: It is not under today's write key.
         from_old_value: Kept by kine beside the next revision alone: its lease, and mostly its version, are not known.
-        same_object: It is one of the object that is there now, or was there last: null where nothing shows it, false
-            where the uid is another one.
         changes: Fields that differ from the revision before; null where the two cannot be compared.
         changes_left_out: How many more there are.
         not_compared: Why there are no ``changes``; "" where there are.
-        get: Command that shows the object, Secrets masked; "" where it cannot be read.
-        save: Command that shows the whole object, to be kept, where it cannot be put back; else "".
     """
 
     mod_revision: int
@@ -103,22 +85,14 @@ class HistoryRevision(WrittenValue, frozen=True, kw_only=True):
     version: int = 0
     stale: bool = False
     from_old_value: bool = False
-    same_object: bool | None = None
     changes: list[FieldChange] | None = None
     changes_left_out: int = 0
     not_compared: str = ""
-    get: Command = msgspec.field(default_factory=Command)
-    save: Command = msgspec.field(default_factory=Command)
 
     @property
     def present(self) -> bool:
         """Whether it is what the key holds now, or at the revision that was read."""
         return self.event is Event.PUT and self.stands_until is None
-
-    def as_readable(self) -> ReadableRevision:
-        """Return where it can be read."""
-        at, leased = self.stands_until or 0, bool(self.lease)
-        return ReadableRevision(at, self.mod_revision, self.same_object is True, leased)
 
     def row(self) -> tuple[Cell, ...]:
         """Return it as a row of the table."""
@@ -228,7 +202,6 @@ class HistoryReport(SourcedReport, frozen=True, kw_only=True):
         readable: How many of the revisions can be read.
         unreadable: How many of them cannot, or are inconsistent.
         undetermined: Of how many that could not be told.
-        newest_readable: mod_revision of the newest that can be read; null for none.
         left_out: How many of the oldest revisions are not among ``revisions``.
         at_stake: What is wrong with the present value means, in one line; "" for nothing.
         do_not_restart: Why no API server should be restarted; "" where nothing speaks against it.
@@ -251,7 +224,6 @@ class HistoryReport(SourcedReport, frozen=True, kw_only=True):
     readable: int
     unreadable: int
     undetermined: int
-    newest_readable: int | None
     left_out: int
     at_stake: str = ""
     do_not_restart: str = ""
@@ -306,6 +278,4 @@ _COLUMNS: Final = (
     Column("UNDER", wide=True, folds=True),
     Column("BYTES", Kind.NUMBER, wide=True),
     Column("DIGEST", wide=True),
-    Column("NOTE", wide=True, folds=True),
-    Column("PUT BACK", Kind.COMMAND, wide=True),
 )

@@ -14,7 +14,11 @@ import msgspec
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Ending, Examining, Progress, View, examine_all, no_progress
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model import Outcome, ReadableRevision, StoredValue
+from etcdfix.operations.look.copies_assess import Assessor
+from etcdfix.operations.look.copies_gather import Gathered, ObjectOfCopies
+from etcdfix.operations.look.copies_gather import Sought as SoughtObject
+from etcdfix.operations.look.copies_places import Search
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.explain_parts import (
     attempts_on,
@@ -24,11 +28,12 @@ from etcdfix.operations.look.explain_parts import (
     repair_shown,
     with_repair,
 )
-from etcdfix.operations.look.history import HistoryRequest, KeyLook, kept_revisions, look_into_history
+from etcdfix.operations.look.history import KeyLook, kept_revisions
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind, first_way, other_copies
+from etcdfix.report.copies import Fit
 from etcdfix.report.explain import (
     ExplainReport,
     KeptRevisions,
@@ -36,7 +41,6 @@ from etcdfix.report.explain import (
 )
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
-from etcdfix.report.history import HistoryRevision
 from etcdfix.report.origin import report_origin
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
@@ -44,6 +48,7 @@ from etcdfix.storagekey import display
 from etcdfix.text import commands
 from etcdfix.text.commands import Command
 from etcdfix.text.safetext import key_base64, key_word
+from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import FAILED, IDENTITY, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
@@ -276,12 +281,13 @@ def _kept(
     source: Source, request: ExplainRequest, sought: Sought, reasons: list[str]
 ) -> KeptRevisions | None:
     """Count what is kept of the key, up to the revision that is read."""
-    count = deletions = oldest = 0
+    count = deletions = oldest = newest = 0
     try:
         for kept in kept_revisions(source, request.key):
             count += 1
             deletions += kept.stored is None
-            oldest = oldest or kept.revision.main
+            newest = kept.revision.main
+            oldest = oldest or newest
     except SourceError as exc:
         reasons.append(f"the history could not be read to its end: {exc.message}")
     if not count:
@@ -290,6 +296,7 @@ def _kept(
         count=count,
         deletions=deletions,
         oldest_mod_revision=oldest,
+        newest_mod_revision=newest,
         newest_readable=sought.revision,
         not_sought=sought.not_sought,
         command=commands.look("history", key_word(request.key)),
@@ -312,34 +319,50 @@ def _gone(
     source: Source, request: ExplainRequest, plugins: KMSPlugins | None, progress: Progress
 ) -> KeyLook[ExplainReport]:
     """Say what is kept of a key that holds nothing."""
-    asked = HistoryRequest(
-        layout=request.layout,
-        configuration=request.configuration,
-        kubernetes_minor=request.kubernetes_minor,
-        key=request.key,
-        run=request.run,
+    examiner = Examiner.of_cluster(source, request, plugins)
+    uid = examiner.kube_system_uid(source)
+    gathered = Gathered()
+    gathered.seek(SoughtObject(key=request.key))
+    search = Search(source, examiner, gathered, uid=uid, progress=progress)
+    ended: EndedEarly | None = None
+    reasons: list[str] = []
+    kept: KeptRevisions | None = None
+    try:
+        kept = _kept(source, request, Sought(None), reasons)
+        search.own_revisions(by_history=True)
+    except KeyboardInterrupt as exc:
+        ended = EndedEarly.of(exc)
+        reasons.append(f"{ended.reason} before the end")
+    gathered.finish()
+    one = next(gathered.objects())
+    found = [*one.copies]
+    copies = Assessor(search.places, request.run, request.layout, source.describe().revision).assess(
+        ObjectOfCopies(one.sought, iter(found))
     )
-    result = look_into_history(source, asked, plugins=plugins, progress=progress)
-    history = result.report
-    if history is None:
-        return KeyLook(None, result.problems, result.ended)
-    newest = [one for one in history.revisions if one.mod_revision == history.newest_readable]
-    ways = [*([history.next] if history.next is not None else []), other_copies(key_word(request.key))]
+    reads = next((copy for copy in found if copy.reads), None)
+    same = {copy.mod_revision for copy in copies.copies if copy.uid_fits is Fit.SAME}
+    readable = (
+        ReadableRevision(reads.at, reads.mod_revision, reads.mod_revision in same, bool(reads.lease))
+        if reads is not None
+        else None
+    )
+    reasons += [*source.problems, *search.problems]
+    undetermined = sum(copy.outcome is Outcome.UNDETERMINED for copy in found)
+    if undetermined:
+        reasons.append(f"undetermined: {counted(undetermined, 'revision')}")
+    if kept is None:
+        return KeyLook(None, reasons, ended)
     report = ExplainReport(
-        **_origin(source, request, history.source.kube_system_uid),
+        **_origin(source, request, uid),
         exists=False,
-        deleted_at=history.revisions[0].mod_revision,
-        next=history.next,
-        kept=KeptRevisions(
-            count=history.count,
-            deletions=history.deletions,
-            oldest_mod_revision=history.oldest_mod_revision,
-            newest_readable=next(map(HistoryRevision.as_readable, newest), None),
-            not_sought="",
-            command=commands.look("history", key_word(request.key)),
-        ),
-        remedies_when_gone=ways,
-        complete=history.complete,
-        incomplete_reasons=history.incomplete_reasons,
+        deleted_at=kept.newest_mod_revision,
+        next=copies.next,
+        kept=msgspec.structs.replace(kept, newest_readable=readable),
+        remedies_when_gone=[
+            *([copies.next] if copies.next is not None else []),
+            other_copies(key_word(request.key)),
+        ],
+        complete=not reasons,
+        incomplete_reasons=reasons,
     )
-    return KeyLook(report, result.problems, result.ended)
+    return KeyLook(report, reasons, ended)

@@ -17,12 +17,10 @@ import msgspec
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import Confidence, KeptRevision, Outcome, ReadableRevision, StoredValue
+from etcdfix.model import KeptRevision, Outcome, StoredValue
 from etcdfix.operations.look.field_changes import Comparable, field_changes
-from etcdfix.operations.look.history_log import KeyLog, ObjectNow, written
-from etcdfix.readable_revision import reads, tells_apart
-from etcdfix.report.advice.change import readable_way, save_command
-from etcdfix.report.advice.ways import WayKind
+from etcdfix.operations.look.history_log import KeyLog, written
+from etcdfix.readable_revision import reads
 from etcdfix.report.head import stakes_of
 from etcdfix.report.history import (
     Event,
@@ -33,12 +31,10 @@ from etcdfix.report.history import (
 from etcdfix.report.model import Remedy
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.report.origin import report_origin
-from etcdfix.rules import Rule
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text import commands
-from etcdfix.text.commands import GRANTED, NO_COMMAND, Command
-from etcdfix.text.safetext import key_base64
+from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
@@ -122,9 +118,6 @@ def look_into_history(
             request.key,
             examiner,
             kept=frozenset(gathered.kept),
-            now=gathered.now,
-            object_now=gathered.object_now,
-            run=request.run,
             most=request.most,
         )
     problems = [*source.problems, *lost, *(log.problems if log is not None else ())]
@@ -175,11 +168,10 @@ def _report(
         readable=gathered.readable,
         unreadable=gathered.failed,
         undetermined=gathered.undetermined,
-        newest_readable=gathered.newest_readable or None,
         left_out=gathered.count - len(revisions),
         at_stake=stakes.at_stake,
         do_not_restart=stakes.do_not_restart,
-        next=_next(gathered, revisions, request) or _next_of_log(gathered, logged),
+        next=_next(gathered, request.key, logged),
         revisions=revisions,
         log=logged,
         complete=not reasons,
@@ -195,66 +187,24 @@ def _compacted(source: Source, reasons: list[str]) -> int | None:
         return None
 
 
-def _next(gathered: Revisions, revisions: list[HistoryRevision], request: HistoryRequest) -> Remedy | None:
-    """Return what to do first; None where the key reads, or is gone and nothing of it can be brought back."""
+def _next(gathered: Revisions, key: bytes, logged: HistoryLog | None) -> Remedy | None:
+    """Return where each copy is told with the command that puts it back; None where the key reads."""
     now = gathered.now
     if now is not None and now.verdict.outcome not in {*FAILED, Outcome.UNDETERMINED, Outcome.INCONSISTENT}:
         return None
-    newest = next((one for one in revisions if one.get and not one.present), None)
-    if newest is not None and newest.restore:
-        put_back = "put back the newest revision that reads: a dry run first"
-        action = put_back.capitalize() if now is not None else f"If it should not be gone, {put_back}"
-        return Remedy(action, newest.restore, newest.restore_note)
-    if newest is not None and (now is None or request.run.of_kine):
-        return Remedy(
-            "Save the newest revision that reads, before it is compacted", newest.save, newest.restore_note
-        )
-    if now is None:
-        return None
+    logs = [word for path in (logged.directories if logged is not None else ()) for word in ("--wal", path)]
+    action = "See every copy, and the command that puts it back"
     return Remedy(
-        "See why the present value cannot be read, and every way out", commands.explain(request.key)
-    )
-
-
-def _next_of_log(gathered: Revisions, logged: HistoryLog | None) -> Remedy | None:
-    """Return how the newest value of the log that reads is put back, where the key holds nothing."""
-    if logged is None or gathered.now is not None:
-        return None
-    newest = next((one for one in logged.writes if one.restore), None)
-    if newest is None:
-        return None
-    sure = "" if newest.confidence is Confidence.CERTAIN else f"It is {newest.confidence}: {newest.doubt}. "
-    return Remedy(
-        "If it should not be gone, put back the newest value in the log that reads: a dry run first",
-        newest.restore,
-        f"{sure}{newest.restore_note}".strip(),
+        action if now is not None else f"If it should not be gone: {action.lower()}",
+        commands.copies(key_word(key), options=logs),
     )
 
 
 class _Seen(NamedTuple):
-    """What is remembered of the revision before: to compare, and to know whether an object goes on."""
+    """What is remembered of the revision before, to compare."""
 
     digest: bytes
     comparable: Comparable | None
-    uid: str
-
-
-class _Entry(msgspec.Struct):
-    """A revision as it is told, and what is decided once all have been seen.
-
-    Attributes:
-        told: As far as it is known when it passes.
-        generation: Create revision; 0 for a deletion.
-        readable: It could be put back.
-        leased: It had a lease.
-        uid: Of the object, "" for unknown.
-    """
-
-    told: HistoryRevision
-    generation: int = 0
-    readable: bool = False
-    leased: bool = False
-    uid: str = ""
 
 
 class Revisions:
@@ -278,15 +228,11 @@ class Revisions:
         self._whole = Viewer(self._examiner, reveal=True)
         self._request = request
         self._present = present
-        self._entries: deque[_Entry] = deque(maxlen=request.most)
+        self._entries: deque[HistoryRevision] = deque(maxlen=request.most)
         self._before: _Seen | None = None
-        self._place: Examination | None = None
         self._searched = 0
-        self._begins = 0
         self.count = self.deletions = self.readable = self.undetermined = 0
-        self.older_versions = self.newest_readable = self.failed = self.oldest = 0
-        self._newest_uid = ""
-        self._newest_generation = self._generation = 0
+        self.older_versions = self.failed = self.oldest = 0
         self.now: Examination | None = None
         self.last: KeptRevision | None = None
         self.kept: set[int] = set()
@@ -301,8 +247,9 @@ class Revisions:
         if last is not None and last.revision == kept.revision:
             return  # a salvaged file may hold a page twice
         if self._entries:
-            before = self._entries[-1]
-            before.told = msgspec.structs.replace(before.told, stands_until=kept.revision.main - 1)
+            self._entries[-1] = msgspec.structs.replace(
+                self._entries[-1], stands_until=kept.revision.main - 1
+            )
         self.count += 1
         self.kept.add(kept.revision.main)
         self.oldest = self.oldest or kept.revision.main
@@ -310,40 +257,25 @@ class Revisions:
         self.now = None
         if kept.stored is None:
             self.deletions += 1
-            self._entries.append(_Entry(HistoryRevision(mod_revision=kept.revision.main, event=Event.DELETE)))
+            self._entries.append(HistoryRevision(mod_revision=kept.revision.main, event=Event.DELETE))
             return
-        self._put(kept.stored)
-        if kept.from_old_value:
-            entry = self._entries[-1]
-            entry.told = msgspec.structs.replace(entry.told, from_old_value=True)
+        told = self._put(kept.stored)
+        self._entries.append(msgspec.structs.replace(told, from_old_value=kept.from_old_value))
 
-    def _put(self, stored: StoredValue) -> None:
+    def _put(self, stored: StoredValue) -> HistoryRevision:
         found = self._examine(stored)
-        self.now = self._place = found
-        digest = hashlib.sha256(stored.value).digest()
+        self.now = found
         before = self._before
-        if stored.create_revision != (self._entries[-1].generation if self._entries else 0):
-            if before is None:
-                self.older_versions = max(stored.version - 1, 0)
-            goes_on = before is not None and stored.version == 1 and digest == before.digest
-            if not (goes_on and tells_apart(stored.value)):
-                self._begins = stored.create_revision
-        comparable = self._comparable(found)
-        uid = (found.decoded.uid if found.decoded is not None else None) or b""
-        seen = _Seen(digest, comparable, uid.decode("utf-8", "replace"))
-        readable = reads(found)
-        if readable:
+        if before is None:
+            self.older_versions = max(stored.version - 1, 0)
+        if reads(found):
             self.readable += 1
-            self.newest_readable = stored.mod_revision
-            self._newest_uid, self._newest_generation = seen.uid, stored.create_revision
         elif found.verdict.outcome is Outcome.UNDETERMINED:
             self.undetermined += 1
         elif found.verdict.outcome in {*FAILED, Outcome.INCONSISTENT}:
             self.failed += 1
-        told = self._told(found, digest, seen, before)
-        self._entries.append(_Entry(told, stored.create_revision, readable, bool(stored.lease), seen.uid))
-        self._before = seen
-        self._generation = stored.create_revision
+        self._before = _Seen(hashlib.sha256(stored.value).digest(), self._comparable(found))
+        return self._told(found, self._before, before)
 
     def _examine(self, stored: StoredValue) -> Examination:
         found = self._examiner.examine(stored)
@@ -362,13 +294,7 @@ class Revisions:
             return None
         return Comparable.of(whole.document, self._shown.show(found).document)
 
-    def _told(
-        self,
-        found: Examination,
-        digest: bytes,
-        seen: _Seen,
-        before: _Seen | None,
-    ) -> HistoryRevision:
+    def _told(self, found: Examination, seen: _Seen, before: _Seen | None) -> HistoryRevision:
         told = HistoryRevision(
             **written(found),
             mod_revision=found.stored.mod_revision,
@@ -379,7 +305,7 @@ class Revisions:
         )
         if before is None:
             why = "it was created here" if found.stored.version == 1 else "nothing older is kept"
-        elif before.digest == digest:
+        elif before.digest == seen.digest:
             return msgspec.structs.replace(told, changes=[])
         elif seen.comparable is None or before.comparable is None:
             why = "one of the two cannot be read as a whole object"
@@ -389,85 +315,5 @@ class Revisions:
         return msgspec.structs.replace(told, not_compared=why)
 
     def revisions(self) -> list[HistoryRevision]:
-        """Return the newest revisions, the newest first, each with its commands; once all were added."""
-        told = []
-        for entry in reversed(self._entries):
-            one = entry.told
-            if one.event is Event.PUT:
-                one = self._with_commands(entry)
-            told.append(one)
-        return told
-
-    def _with_commands(self, entry: _Entry) -> HistoryRevision:
-        told, key = entry.told, self._request.key
-        same, at = self._same_object(entry), told.stands_until or 0
-        get = restore = save = NO_COMMAND
-        note = ""
-        if told.outcome not in {*FAILED, Outcome.UNDETERMINED}:
-            get = commands.get(key, revision=at)
-        if entry.readable:
-            restore, note = self._restore(entry, same)
-            if not restore and at:
-                assert self._place is not None  # a value was put
-                save = save_command(key, self._place.directory.group_resource, at)
-        return msgspec.structs.replace(
-            told, same_object=same, get=get, save=save, restore=restore, restore_note=note
-        )
-
-    def _same_object(self, entry: _Entry) -> bool | None:
-        """Say whether a value is one of the object that is there now, or was there last."""
-        if entry.uid and self._newest_uid and self._newest_generation >= self._begins:
-            return entry.uid == self._newest_uid
-        return True if entry.generation >= self._begins else None
-
-    @property
-    def object_now(self) -> ObjectNow:
-        """What is known of the object that is there now, or was there last; once all were added."""
-        known = self._newest_generation >= self._begins
-        return ObjectNow(self._newest_uid if known else "", self._generation)
-
-    def _restore(self, entry: _Entry, same: bool | None) -> tuple[Command, str]:
-        """Return what puts a readable value back, no command where nothing does; and what to know, or why not."""
-        told, run, key, now = entry.told, self._request.run, self._request.key, self.now
-        granted = "" if run.told_of_encryption else GRANTED.strip()
-        why = self._why_not(told, same)
-        if why:
-            return NO_COMMAND, why
-        if run.of_a_file:
-            words = ("--from-snapshot", run.file)
-            return commands.restore(words, key, accepted=[Rule.UNLISTED_SOURCE]), (
-                "On the live etcd, where the etcd key must be absent; --replace-mod-revision N replaces a value there "
-                f"that may be deleted. {granted}"
-            ).strip()
-        at = told.stands_until or 0
-        if now is None:
-            if entry.leased:
-                return NO_COMMAND, "it had a lease, which may have run out: save it"
-            return commands.restore(("--from-revision", str(at)), key), granted
-        if now.verdict.outcome not in FAILED:
-            return NO_COMMAND, (
-                f"the present value is {now.verdict.outcome}, and only what may be deleted is replaced; change it "
-                "through the API"
-            )
-        way = readable_way(now, ReadableRevision(at, told.mod_revision, True, entry.leased), run)
-        if way.verb != WayKind.PUT_BACK:
-            return NO_COMMAND, "the present value may not be replaced as things are: save this one"
-        return way.command, way.note
-
-    def _why_not(self, told: HistoryRevision, same: bool | None) -> str:
-        """Return why a revision cannot be put back, whatever stands at its key now; "" for nothing."""
-        run = self._request.run
-        if run.of_kine:
-            return "etcdfix writes nothing to kine: save it, and put it back through an API server"
-        if run.of_a_file:
-            if told.stands_until is not None or run.revision:
-                return "a restore from a snapshot takes the newest value in it: save this one"
-            salvaged = "--salvage" in run.source
-            return "a salvaged file is no source for a change: save what it shows" if salvaged else ""
-        if run.of_the_past:
-            return "what the etcd key holds now was not looked at: leave --revision out"
-        if told.stands_until is None:
-            return "it is there already"
-        if same is None:
-            return "nothing shows that the object is the same: save it, and compare before you use it"
-        return "" if same else "it is of another object: save it, and compare before you use it"
+        """Return the newest revisions, the newest first; once all were added."""
+        return [*reversed(self._entries)]

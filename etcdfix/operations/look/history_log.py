@@ -6,41 +6,20 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import Any, Final
 
 from etcdfix.closing import Closing
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.judged_log import JudgedLog
-from etcdfix.operations.look.replacing import replacing
 from etcdfix.report.finding import finding_from
 from etcdfix.report.history import Event, HistoryLog, LoggedRevision
-from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.storagekey import display
-from etcdfix.text import commands
-from etcdfix.text.commands import NO_COMMAND, Command, RunOptions
-from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded
-
-
-class ObjectNow(NamedTuple):
-    """What etcd itself still tells of the object that is at a key, or was there last: all that ``restore`` goes by.
-
-    Attributes:
-        uid: "" for unknown.
-        generation: Its create revision; 0 for unknown.
-    """
-
-    uid: str = ""
-    generation: int = 0
-
 
 _EVENTS: Final = {
     WriteKind.PUT: Event.PUT,
@@ -98,9 +77,6 @@ class KeyLog(Closing):
         examiner: Examiner,
         *,
         kept: frozenset[int],
-        now: Examination | None,
-        object_now: ObjectNow,
-        run: RunOptions,
         most: int,
     ) -> HistoryLog | None:
         """Tell the writes of a key; None where the log knows nothing of it.
@@ -109,32 +85,22 @@ class KeyLog(Closing):
             key: Complete etcd key.
             examiner: Says what each value is.
             kept: mod revisions that etcd keeps of it.
-            now: What the key holds; None for nothing.
-            object_now: What is known of the object.
-            run: What commands repeat.
             most: So many writes are told, the newest.
 
         Raises:
             SourceError: The log cannot be read any more.
         """
         examiner = examiner.apart()
-        told: deque[tuple[LoggedWrite, LoggedRevision]] = deque(maxlen=most)
+        told: deque[LoggedRevision] = deque(maxlen=most)
         count = refused = 0
         for write in self._history.writes(key):
             if write.refused:
                 refused += 1
                 continue
             count += 1
-            told.append((write, _told(write, examiner, kept)))
+            told.append(_told(write, examiner, kept))
         if not count and not refused:
             return None
-        last = object_now.uid or next((one.uid for _, one in reversed(told) if _reads(one) and one.uid), "")
-        writes = []
-        for write, one in reversed(told):
-            if _reads(one):
-                command, note = self._restore(write, one, now, object_now, last, run)
-                one = msgspec.structs.replace(one, restore=command, restore_note=note)
-            writes.append(one)
         about, agreement = self._judged.log.description, self._history.agreement
         return HistoryLog(
             directories=[display(bytes(Path(directory))) for directory in about.directories],
@@ -146,41 +112,9 @@ class KeyLog(Closing):
             replayed=self._history.replayed,
             refused=refused,
             left_out=count - len(told),
-            writes=writes,
+            writes=[*reversed(told)],
             notes=self._judged.notes,
         )
-
-    def _restore(
-        self,
-        write: LoggedWrite,
-        one: LoggedRevision,
-        now: Examination | None,
-        object_now: ObjectNow,
-        last: str,
-        run: RunOptions,
-    ) -> tuple[Command, str]:
-        """Return the dry run that puts a value back, if there is one; and what to know, or why there is none."""
-        if one.kept or run.of_the_past or (now is not None and now.verdict.outcome not in FAILED):
-            return NO_COMMAND, ""
-        if one.uid and last and one.uid != last:
-            return NO_COMMAND, (
-                "it is of another object than the one that was there last: create that anew through the API"
-            )
-        over = replacing(now, run)
-        if over.mod_revision is None:
-            return NO_COMMAND, over.note
-        same_uid = bool(one.uid) and one.uid == object_now.uid
-        generation = write.create_revision if write.confidence is Confidence.CERTAIN else None
-        shown = same_uid or (bool(generation) and generation == object_now.generation)
-        directory = self._history.directory_of(write.entry_index)
-        unknown = () if shown else commands.accepting([Rule.UNKNOWN_UID])
-        command = commands.restore(
-            ("--from-wal", str(directory), "--entry", str(write.entry_index), *unknown),
-            write.key,
-            replacing=over.mod_revision,
-            accepted=[Rule.UNLISTED_SOURCE, *over.accepting],
-        )
-        return command, " ".join(part for part in (over.note, "" if shown else _unknown(one)) if part)
 
 
 def _told(write: LoggedWrite, examiner: Examiner, kept: frozenset[int]) -> LoggedRevision:
@@ -227,14 +161,3 @@ def written(found: Examination | None) -> dict[str, Any]:
         "value_size": finding.value_size,
         "value_sha256": finding.value_sha256,
     }
-
-
-def _reads(one: LoggedRevision) -> bool:
-    return one.outcome is Outcome.READABLE
-
-
-def _unknown(one: LoggedRevision) -> str:
-    """Return what has to be found out before a value goes back of which etcd does not tell whose it is."""
-    uid = f"the uid {one.uid}" if one.uid else "no uid either"
-    add = acceptance(Rule.UNKNOWN_UID)
-    return f"etcd keeps nothing that tells which object was there last: see that it had {uid} ({add})."

@@ -88,7 +88,7 @@ def test_each_command_does_what_the_page_says(
     blocks = re.findall(r"^ *```sh\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     copy, copies, history, restore = (line.strip() for block in blocks for line in block.splitlines())
     run(copy)
-    assert "6 objects (6 deleted): 6 with a good copy" in run(copies)
+    assert "6 of 6 objects have a good copy" in run(copies)
     told = run(history)
     assert "deleted, certain" in told
     assert "READABLE, certain" in told

@@ -172,3 +172,28 @@ def test_what_shows_the_object_where_restore_does_not_look_is_said() -> None:
     assert "--accept unknown-uid" in found.put_back.line(LIVE)
     (found,) = assess(copy(newest=True)).copies
     assert "--accept unknown-uid" not in found.put_back.line(LIVE)
+
+
+def test_a_deleted_object_that_had_a_lease_is_saved_and_not_put_back() -> None:
+    gone = Sought(key=KEY)
+    (found,) = assess(copy(last=True, lease=7), kind=PlaceKind.REVISION, sought=gone).copies
+    assert (found.grade, bool(found.put_back), bool(found.save)) == (Grade.GOOD, False, True)
+    assert "lease" in found.note
+    (found,) = assess(copy(last=True), kind=PlaceKind.REVISION, sought=gone).copies
+    assert "--from-revision 19" in found.put_back.line(LIVE)
+    assert "--replace-mod-revision" not in found.put_back.line(LIVE)
+
+
+def test_of_a_file_or_an_older_revision_nothing_is_put_back() -> None:
+    for source in (("--snapshot", "s.db"), (*LIVE.source, "--revision", "9")):
+        past = msgspec.structs.replace(LIVE, source=source)
+        (found,) = assess(copy(), kind=PlaceKind.REVISION, again=past).copies
+        assert not found.put_back
+        assert found.save
+
+
+def test_what_is_taken_for_granted_is_said() -> None:
+    bare = RunOptions(source=LIVE.source)
+    (found,) = assess(copy(newest=True), again=bare).copies
+    assert "--no-encryption" in found.put_back.line(bare)
+    assert "--no-encryption holds only where nothing is encrypted at rest" in found.note

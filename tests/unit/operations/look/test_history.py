@@ -8,7 +8,7 @@ from typing import Any
 
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import SourceError
-from etcdfix.model import KeptRevision, Outcome, Revision, StoredValue
+from etcdfix.model import KeptRevision, Outcome
 from etcdfix.operations.look.history import HistoryRequest, KeyLook, look_into_history
 from etcdfix.report.document import State, Table
 from etcdfix.report.history import HistoryReport
@@ -16,7 +16,7 @@ from etcdfix.report.render import FORMS
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.memory_source import MemorySource
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, configuration, provider, secret
+from tests.support.objects import IDENTITY, KEY_1, aescbc, configuration, provider, secret
 from tests.support.rendering import rendered
 from tests.unit.test_readable_revision import KEY, Remembering
 
@@ -66,6 +66,10 @@ def test_values_and_deletions_the_newest_first() -> None:
     assert [one.stands_until for one in report.revisions] == [None, 3, 2, 1]
     assert (report.count, report.deletions, report.readable, report.unreadable) == (4, 1, 2, 1)
     assert "has 4 kept revisions, 2 readable" in report.document().status.headline
+    assert report.next is None
+    broken = history(WHOLE, CUT).next
+    assert broken is not None
+    assert broken.command.line(LIVE).startswith("etcdfix copies ")
     (table, *_) = report.document().sections
     assert isinstance(table, Table)
     assert [row[0] for row in table.rows] == ["4", "3", "2", "1"]
@@ -105,93 +109,6 @@ def test_what_cannot_be_compared_says_why() -> None:
     assert kept.not_compared == "nothing older is kept"
 
 
-def restores(report: HistoryReport) -> list[bool]:
-    return [bool(one.restore) for one in report.revisions]
-
-
-def test_what_may_be_put_back_over_a_broken_value() -> None:
-    report = history(WHOLE, WHOLE, CUT)
-    assert restores(report) == [False, True, True]
-    assert "--from-revision 2 " in report.revisions[1].restore.line(LIVE)
-    assert "--replace-mod-revision 3 " in report.revisions[1].restore.line(LIVE)
-    assert report.next is not None
-    assert report.next.command == report.revisions[1].restore
-
-
-def test_a_value_whose_key_is_lost_is_not_replaced() -> None:
-    report = history(WHOLE, aescbc(secret("web"), KEY_2))
-    assert restores(report) == [False, False]
-    assert "may not be replaced" in report.revisions[1].restore_note
-    assert "--reveal" in report.revisions[1].save.line(LIVE)
-    assert report.next is not None
-    assert report.next.command.line(LIVE).startswith("etcdfix explain ")
-
-
-def test_what_may_be_put_back_where_nothing_is() -> None:
-    report = history(WHOLE, CUT, None)
-    assert restores(report) == [False, False, True]
-    assert "--replace-mod-revision" not in report.revisions[2].restore.line(LIVE)
-    assert report.at_stake == ""
-
-
-def test_what_is_taken_for_granted_is_said() -> None:
-    (_, newest) = history(WHOLE, None).revisions
-    assert newest.restore_note == ""
-    for again in (RunOptions(source=LIVE.source), RunOptions(source=FILE.source)):
-        values = (WHOLE, None) if again.source is LIVE.source else (WHOLE,)
-        told = history(*values, again=again).revisions[-1]
-        assert "--no-encryption" in told.restore.line(again)
-        assert "--no-encryption holds only where nothing is encrypted at rest" in told.restore_note
-
-
-def test_of_an_object_that_nothing_shows_to_be_the_same() -> None:
-    report = history(web("u-1"), None, web("u-2")[:40])
-    assert [one.same_object for one in report.revisions] == [True, None, None]
-    assert restores(report) == [False, False, False]
-    assert report.next is not None
-    assert report.next.command.line(LIVE).startswith("etcdfix explain ")
-    gone = history(web("u-1"), None, web("u-2")[:40], None)
-    assert gone.next is not None
-    assert gone.next.action.startswith("Save the newest revision that reads")
-    assert "etcdfix get" in gone.next.command.line(LIVE)
-
-
-def test_a_deletion_that_was_undone_goes_on_with_the_same_object() -> None:
-    report = history(WHOLE, None, WHOLE, CUT)
-    assert [one.same_object for one in report.revisions] == [True, True, None, True]
-
-
-def test_in_a_file_only_the_newest_value_goes_back() -> None:
-    report = history(WHOLE, web(), again=FILE)
-    newest, older = report.revisions
-    assert newest.restore.line(FILE).startswith(
-        "etcdfix restore --from-snapshot s.db /registry/secrets/shop/web "
-    )
-    assert "--accept unlisted-source" in newest.restore.line(FILE)
-    assert not older.restore
-    assert older.save
-    assert restores(history(WHOLE, again=RunOptions(source=(*FILE.source, "--salvage")))) == [False]
-    assert restores(history(WHOLE, again=RunOptions(source=(*FILE.source, "--revision", "1")))) == [False]
-
-
-def test_at_an_older_revision_of_an_etcd_nothing_goes_back() -> None:
-    past = RunOptions(source=(*LIVE.source, "--revision", "9"))
-    assert restores(history(WHOLE, web(), again=past)) == [False, False]
-
-
-def test_a_value_with_a_lease_is_not_put_back() -> None:
-    class Leased(Remembering):
-        def history(self, key: bytes) -> Iterator[KeptRevision]:
-            yield KeptRevision(Revision(1, 0), StoredValue(KEY, WHOLE, 1, 1, 1, 7))
-            yield KeptRevision(Revision(2, 0), None)
-
-    report = look(Leased(WHOLE, None)).report
-    assert report is not None
-    assert restores(report) == [False, False]
-    assert report.revisions[1].lease == "7"
-    assert "lease" in report.revisions[1].restore_note
-
-
 class Lost(Remembering):
     """A source that is lost midway."""
 
@@ -212,20 +129,6 @@ def test_a_history_that_cannot_be_read_to_its_end() -> None:
     assert "compacted meanwhile" in result.report.incomplete_reasons[0]
     assert result.report.compacted_revision is None
     assert result.report.document().status.state is State.INCOMPLETE
-
-
-def test_an_object_that_was_made_anew_is_another_one() -> None:
-    report = history(web("u-1"), None, web("u-2", a="YQ=="), web("u-2")[:40])
-    assert [one.same_object for one in report.revisions] == [True, True, None, False]
-    assert restores(report) == [False, True, False, False]
-    assert "of another object" in report.revisions[3].restore_note
-
-
-def test_a_readable_value_is_not_replaced() -> None:
-    report = history(web("u-1", a="YQ=="), web("u-1"))
-    assert restores(report) == [False, False]
-    assert "through the API" in report.revisions[1].restore_note
-    assert report.next is None
 
 
 def test_only_so_many_are_shown_and_all_are_counted() -> None:

@@ -63,7 +63,7 @@ NOT_COMPARED: Final = frozenset(
     {
         "at_stake", "auditID", "cause_page", "command", "content_sha256", "do_not_restart", "endpoint", "endpoints",
         "etcdfix.io/previous", "file_modified_at", "finished_at", "follow_ups", "generated_at", "next", "next_step",
-        "path", "remedies", "remedies_when_gone", "report", "tool",
+        "note", "path", "remedies", "remedies_when_gone", "report", "tool",
     }
 )  # fmt: skip
 

@@ -32,21 +32,6 @@ def _no_variables(no_variables: None) -> None:
     """Nothing is taken from the environment."""
 
 
-@pytest.fixture
-def today(tmp_path: Path) -> Path:
-    return written(tmp_path / "today.yaml", provider("aescbc", k=KEY), IDENTITY)
-
-
-@pytest.fixture
-def older(tmp_path: Path) -> Path:
-    return written(tmp_path / "older.yaml", provider("aescbc", k=OTHER))
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    return own_directory(tmp_path / "log") / "audit.jsonl"
-
-
 def written(path: Path, *providers: dict[str, object]) -> Path:
     path.write_bytes(configuration_yaml(*providers))
     path.chmod(0o600)
@@ -58,52 +43,79 @@ def assert_no_keys(*texts: str) -> None:
         assert not any(secret[:16] in text for secret in SECRETS)
 
 
-def test_merge(
-    today: Path, older: Path, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "merged.yaml"
-    words = ["--output-file", str(output), "--audit-log", str(log)]
-    assert run(["encryption", "merge", str(today), str(older), *words, "-o", "json"]) == 0
+class Merge:
+    """Two files, and where the one that is made of them and its record go."""
+
+    def __init__(self, folder: Path) -> None:
+        self.today = written(folder / "today.yaml", provider("aescbc", k=KEY), IDENTITY)
+        self.older = written(folder / "older.yaml", provider("aescbc", k=OTHER))
+        self.log = own_directory(folder / "log") / "audit.jsonl"
+        self.output = folder / "merged.yaml"
+
+    def run(
+        self, *files: Path, output: Path | None = None, log: Path | None = None, form: str = "text"
+    ) -> int:
+        names = map(str, files or (self.today, self.older))
+        target, record = str(output or self.output), str(log or self.log)
+        return run(
+            ["encryption", "merge", *names, "--output-file", target, "--audit-log", record, "-o", form]
+        )
+
+
+@pytest.fixture
+def merge(tmp_path: Path) -> Merge:
+    return Merge(tmp_path)
+
+
+@pytest.fixture
+def today(merge: Merge) -> Path:
+    return merge.today
+
+
+@pytest.fixture
+def older(merge: Merge) -> Path:
+    return merge.older
+
+
+def test_merge(merge: Merge, capfd: pytest.CaptureFixture[str]) -> None:
+    assert merge.run(form="json") == 0
     out, err = capfd.readouterr()
     report = json.loads(out)
-    assert stat.S_IMODE(output.stat().st_mode) == 0o600
-    assert load_configuration(output).sha256 == report["output"]["sha256"]
+    assert stat.S_IMODE(merge.output.stat().st_mode) == 0o600
+    assert load_configuration(merge.output).sha256 == report["output"]["sha256"]
     assert [decision["decision"] for decision in report["decisions"]] == ["same-name-other-bytes"]
     keys = [key["transformer"] for key in report["rules"][0]["keys"]]
     assert keys == ["aescbc/v1/k", "aescbc/v1/k", "identity"]
-    ((link, event),) = read_records(log)
-    assert report["audit_record"] == {"path": str(log), "sequence": 1, "hash": f"sha256:{link.sha256}"}
+    ((link, event),) = read_records(merge.log)
+    assert report["audit_record"] == {"path": str(merge.log), "sequence": 1, "hash": f"sha256:{link.sha256}"}
     assert (event.verb, event.annotations.type) == ("merge-configurations", "merge-configurations")
     for digest in [*(file["sha256"] for file in report["files"]), report["output"]["sha256"]]:
         assert digest in (event.annotations.detail or "")
-    assert verify(log).exit_code == 0
-    assert_no_keys(out, err, log.read_text())
+    assert verify(merge.log).exit_code == 0
+    assert_no_keys(out, err, merge.log.read_text())
 
 
 def test_nothing_that_is_there_is_written_over(
-    today: Path, older: Path, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = today.read_bytes()
+    before = merge.today.read_bytes()
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "nowhere")
-    for output in (today, older, link, tmp_path, Path("/dev/stdout"), Path("-")):
-        words = ["--output-file", str(output), "--audit-log", str(log)]
-        assert run(["encryption", "merge", str(today), str(older), *words]) == 2
+    for output in (merge.today, merge.older, link, tmp_path, Path("/dev/stdout"), Path("-")):
+        assert merge.run(output=output) == 2
         assert "name a new file" in capfd.readouterr().err
-    assert today.read_bytes() == before
-    assert not log.exists()
+    assert merge.today.read_bytes() == before
+    assert not merge.log.exists()
 
 
 def test_without_the_record_that_was_asked_for_nothing_is_written(
-    today: Path, older: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    output = tmp_path / "merged.yaml"
     loose = tmp_path / "loose"
     loose.mkdir()
     loose.chmod(0o777)
-    words = ["--output-file", str(output), "--audit-log", str(loose / "audit.jsonl")]
-    assert run(["encryption", "merge", str(today), str(older), *words]) != 0
-    assert not output.exists()
+    assert merge.run(log=loose / "audit.jsonl") != 0
+    assert not merge.output.exists()
     assert not list(tmp_path.glob(".etcdfix*"))
     assert_no_keys(*capfd.readouterr())
 
@@ -111,21 +123,13 @@ def test_without_the_record_that_was_asked_for_nothing_is_written(
 @pytest.mark.parametrize("suffix", ["", ".head", ".reserve"])
 @pytest.mark.parametrize("linked", [False, True])
 def test_the_output_is_not_the_log(
-    today: Path,
-    older: Path,
-    log: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    suffix: str,
-    *,
-    linked: bool,
+    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str], suffix: str, *, linked: bool
 ) -> None:
-    (tmp_path / "link").symlink_to(log.parent)
-    output = (tmp_path / "link" if linked else log.parent) / (log.name + suffix)
-    words = ["--output-file", str(output), "--audit-log", str(log)]
-    assert run(["encryption", "merge", str(today), str(older), *words]) == 2
+    (tmp_path / "link").symlink_to(merge.log.parent)
+    folder = tmp_path / "link" if linked else merge.log.parent
+    assert merge.run(output=folder / (merge.log.name + suffix)) == 2
     assert "is the audit log, or a file that belongs to it" in capfd.readouterr().err
-    assert not list(log.parent.iterdir())
+    assert not list(merge.log.parent.iterdir())
 
 
 def no_space(*_: object, **__: object) -> None:
@@ -134,96 +138,68 @@ def no_space(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("failing", ["finish", "rename"])
 def test_a_file_that_could_not_be_made_is_not_on_record(
-    today: Path, older: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+    merge: Merge, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     monkeypatch.setattr(f"etcdfix.inputs.outputfile._Partial.{failing}", no_space)
-    output = tmp_path / "merged.yaml"
-    words = ["--output-file", str(output), "--audit-log", str(log)]
-    assert run(["encryption", "merge", str(today), str(older), *words]) not in {0, 1}
-    assert not output.exists()
-    assert list(read_records(log)) == []
-    assert verify(log).exit_code == 0
+    assert merge.run() not in {0, 1}
+    assert not merge.output.exists()
+    assert list(read_records(merge.log)) == []
+    assert verify(merge.log).exit_code == 0
 
 
 def test_a_file_that_could_not_be_recorded_goes_again(
-    today: Path,
-    older: Path,
-    log: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    merge: Merge, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def half(descriptor: int, data: bytes) -> None:
         os.write(descriptor, data[: len(data) // 2])
         no_space()
 
-    output = tmp_path / "merged.yaml"
-    words = ["--output-file", str(output), "--audit-log", str(log)]
     with monkeypatch.context() as full:
         full.setattr("etcdfix.remediation.audit.log.write_fully", half)
-        assert run(["encryption", "merge", str(today), str(older), *words]) == 4
-    assert f"{output} was removed again" in capfd.readouterr().err
-    assert not output.exists()
-    assert list(read_records(log)) == []
-    assert run(["encryption", "merge", str(today), str(older), *words]) == 0
+        assert merge.run() == 4
+    assert f"{merge.output} was removed again" in capfd.readouterr().err
+    assert not merge.output.exists()
+    assert list(read_records(merge.log)) == []
+    assert merge.run() == 0
 
 
 def test_a_file_whose_record_stands_stays(
-    today: Path,
-    older: Path,
-    log: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    output = tmp_path / "merged.yaml"
-    words = ["--output-file", str(output), "--audit-log", str(log)]
-    assert (
-        run(["encryption", "merge", str(today), str(older), "--output-file", str(tmp_path / "a"), *words[2:]])
-        == 0
-    )
+    assert merge.run(output=tmp_path / "a") == 0
 
     def fail(*_: object) -> None:
-        raise NotDurable("no space", path=log)
+        raise NotDurable("no space", path=merge.log)
 
     with monkeypatch.context() as full:
         full.setattr("etcdfix.remediation.audit.log.AuditLog._write_head", fail)
-        assert run(["encryption", "merge", str(today), str(older), *words]) == 4
-    assert f"{output} was made" in capfd.readouterr().err
-    assert output.exists()
-    assert len(list(read_records(log))) == 2
+        assert merge.run() == 4
+    assert f"{merge.output} was made" in capfd.readouterr().err
+    assert merge.output.exists()
+    assert len(list(read_records(merge.log))) == 2
 
 
 def test_without_the_default_log_it_is_said(
-    today: Path,
-    older: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(merge_module, "default_audit_log", lambda: tmp_path / "file" / "audit.jsonl")
-    output = tmp_path / "merged.yaml"
-    assert run(["encryption", "merge", str(today), str(older), "--output-file", str(output)]) == 0
-    assert "NOT RECORDED in an audit log: " in capfd.readouterr().out
-    assert output.exists()
-    monkeypatch.setattr(merge_module, "default_audit_log", lambda: tmp_path / "made" / "audit.jsonl")
-    words = ["--output-file", str(tmp_path / "two.yaml")]
-    assert run(["encryption", "merge", str(today), str(older), *words]) == 0
-    assert "record 1" in capfd.readouterr().out
+    for place, told in (("file", "NOT RECORDED in an audit log: "), ("made", "record 1")):
+        log = tmp_path / place / "audit.jsonl"
+        monkeypatch.setattr(merge_module, "default_audit_log", lambda log=log: log)
+        words = ["--output-file", str(tmp_path / f"of-{place}.yaml")]
+        assert run(["encryption", "merge", str(merge.today), str(merge.older), *words]) == 0
+        assert told in capfd.readouterr().out
 
 
 def test_merge_refuses_what_api_servers_refuse(
-    today: Path, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     bad = written(tmp_path / "bad.yaml", provider("aescbc", k=KEY[:15]))
-    output = tmp_path / "merged.yaml"
-    for files in ([str(today), str(bad)], [str(today)]):
-        words = ["--output-file", str(output), "--audit-log", str(log)]
-        assert run(["encryption", "merge", *files, *words]) == 2
+    for files in ([merge.today, bad], [merge.today]):
+        assert merge.run(*files) == 2
         assert_no_keys(*capfd.readouterr())
-    assert not output.exists()
-    assert not log.exists()
+    assert not merge.output.exists()
+    assert not merge.log.exists()
 
 
 @pytest.mark.parametrize("size", [16, 24, 32])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -59,28 +59,24 @@ def read_logs(
     with JudgedLog(directories, source, Examiner.of_cluster(source, reading), progress=progress) as judged:
         judged.require_same_history()
         keys = dict.fromkeys([*judged.history.keys(BOOTSTRAP_PREFIX), *(token.etcd_key for token in tokens)])
-        values = tuple(one for key in keys for one in _of_key(judged, key))
+        same = judged.fit is Fit.SAME
+        values = tuple(
+            LoggedValue(
+                etcd_key=key,
+                value=write.value,
+                mod_revision=write.mod_revision,
+                log_index=write.entry_index,
+                confidence=write.confidence if same else Confidence.POSSIBLE,
+                doubt=write.doubt if same else judged.why,
+            )
+            for key in keys
+            for write in judged.history.writes(key)
+            if write.value is not None
+        )
         notes = [f"write-ahead log: {note}" for note in judged.notes]
-        if judged.fit is not Fit.SAME:
+        if not same:
             notes.append(
-                f"nothing shows that the write-ahead log is of this etcd: {judged.why}; what a token opens was written "
-                "by a server that had this token"
+                f"Nothing shows that the write-ahead log is of this etcd: {judged.why}. A server that had this token "
+                "wrote what the token opens."
             )
         return LoggedValues(values, tuple(judged.problems), tuple(notes))
-
-
-def _of_key(judged: JudgedLog, key: bytes) -> Iterator[LoggedValue]:
-    for write in judged.history.writes(key):
-        if write.value is None:
-            continue
-        confidence, doubt = write.confidence, write.doubt
-        if judged.fit is not Fit.SAME:
-            confidence, doubt = Confidence.POSSIBLE, judged.why
-        yield LoggedValue(
-            etcd_key=key,
-            value=write.value,
-            mod_revision=write.mod_revision,
-            log_index=write.entry_index,
-            confidence=confidence,
-            doubt=doubt,
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -137,7 +137,10 @@ def read_values(
         now = standing.get(etcd_key)
         at = now.mod_revision if now is not None else 0
         try:
-            for revision, value in _history(source, etcd_key):
+            for kept in source.history(etcd_key):
+                if kept.stored is None:
+                    continue
+                revision, value = kept.revision.main, kept.stored.value
                 if len(values) >= _MOST_VALUES:
                     problems.append(
                         f"more than {_MOST_VALUES} values are kept: not all earlier ones were looked at"
@@ -161,22 +164,14 @@ def read_values(
     ]
     if len(new) > _MOST_VALUES:
         problems.append(f"more than {_MOST_VALUES} values are in the log: the newest were looked at")
-    values += _opened(new[-_MOST_VALUES:], tokens)
-    return BootstrapValues(keys=len(standing), values=tuple(values), problems=tuple(problems))
-
-
-def _history(source: Source, etcd_key: bytes) -> Iterator[tuple[int, bytes]]:
-    for kept in source.history(etcd_key):
-        if kept.stored is not None:
-            yield kept.revision.main, kept.stored.value
-
-
-def _opened(logged: Iterable[LoggedValue], tokens: Sequence[ServerToken]) -> Iterator[KeptValue]:
-    for one in logged:
-        yield KeptValue(
+    values += (
+        KeptValue(
             opened=open_bootstrap(one.etcd_key, one.value, tokens),
             mod_revision=one.mod_revision,
             log_index=one.log_index,
             confidence=one.confidence,
             doubt=one.doubt,
         )
+        for one in new[-_MOST_VALUES:]
+    )
+    return BootstrapValues(keys=len(standing), values=tuple(values), problems=tuple(problems))

@@ -141,8 +141,7 @@ def try_candidates(
                 whole = msgspec.structs.replace(whole, ended=ended, problems=(*whole.problems, problem))
     groups = counting.groups(request)
     # What the user may not read is no finding: nothing is concluded of it.
-    reasons = msgspec.structs.replace(whole, limited_to="").incomplete_reasons(0)
-    reasons += [f"lost {display(key)}: permission denied" for key in gathering.denied]
+    reasons = [*whole.problems, *(f"lost {display(key)}: permission denied" for key in gathering.denied)]
     if request.report is not None:
         reasons += request.report.problems
     if counting.untold:

@@ -14,7 +14,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.plan_run import command as run_command
 from etcdfix.cli.progress import progress_of
@@ -150,8 +150,7 @@ def command(*, from_report: Path, output: str, output_file: Path | None, jobs: J
     if plan.entries and output_file not in {None, STANDARD_OUTPUT} and reusable:
         run = run_plan(str(output_file), "--dry-run").line(again)
         say(f"plan {decided_digest(plan)}; review it, then: {run}")
-    for problem in plan.incomplete_reasons:
-        say(f"incomplete: {problem}")
+    say_incomplete(plan.incomplete_reasons)
     return endings[0].exit_code if endings else int(plan_exit_code(plan))
 
 

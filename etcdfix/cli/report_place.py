@@ -24,10 +24,11 @@ class ReportPlace:
         sentence: With what the report begins as text; "" where nobody told yet.
     """
 
-    def __init__(self, stream: BinaryIO, form: str) -> None:
+    def __init__(self, stream: BinaryIO, form: str, *, to_file: bool = False) -> None:
         self.stream = stream
         self.form = form
         self.sentence = ""
+        self._to_file = to_file
 
     def show(self, report: Report, run: RunOptions, *, cap: int = CAP) -> None:
         """Write a report in the form that was asked for.
@@ -38,7 +39,8 @@ class ReportPlace:
             cap: Most rows of a table.
         """
         write(report, self.form, self.stream, run, cap=cap)
-        self.sentence = report.document().status.headline
+        if self._to_file:
+            self.sentence = report.document().status.headline
 
 
 @contextmanager
@@ -65,7 +67,7 @@ def report_place(
     """
     to_file = output_file is not None and is_file_by_itself(output_file)
     with destination(output_file, inputs, private=private, may_replace_plan=may_replace_plan) as stream:
-        place = ReportPlace(stream, form)
+        place = ReportPlace(stream, form, to_file=to_file)
         yield place
         stream.flush()
     if to_file:

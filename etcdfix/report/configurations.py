@@ -128,8 +128,8 @@ class EncryptionCheckReport(PublishedReport, frozen=True, kw_only=True):
         elif not self.compared:
             told = f"API servers refuse one of {len(self.files)} files, so they are not compared"
         else:
-            alike = "do not " if any(one.lacks for one in self.findings) else ""
-            told = f"{len(self.files)} files {alike}read and write alike"
+            differ = any(one.lacks and one.level != "advice" for one in self.findings)
+            told = f"{len(self.files)} files {'do not ' if differ else ''}read and write alike"
         levels = [one.level for one in self.findings]
         nouns = zip(LEVELS, ("error", "warning", "tip"), strict=True)
         counts = [counted(levels.count(level), noun) for level, noun in nouns if level in levels]

@@ -70,6 +70,7 @@ _CURES: Final[Mapping[str, str]] = {
     Cause.KMS_UNPROVEN: "check the KMS plugin",
     Cause.VERSION_REMOVED: "use an older server",
     Cause.CRD_VERSION_MISSING: "put the version back",
+    Cause.KIND_NOT_REGISTERED: "name the release",
     Cause.OWNER_UNKNOWN: "find out who writes it",
     Cause.IDENTITY_MISMATCH: "compare and re-create",
     Cause.INVALID_UTF8: "correct it by the API",

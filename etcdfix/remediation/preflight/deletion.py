@@ -149,7 +149,7 @@ def check_deletion(
         raise encrypted(key)
     found = cluster.examiner.examine(stored)
     if deletability_of(found) in {Deletability.NOT_BROKEN, Deletability.UNPROVEN}:
-        raise not_deletable(found)
+        raise not_deletable(found, run)
     step("check: members")
     warnings = check_members(cluster, key, reading, accepted)
     step("check: alarms")

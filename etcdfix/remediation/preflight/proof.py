@@ -5,7 +5,7 @@ Counted live, always. ``--declare-key-lost`` speaks of one encryption key; each 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from etcdfix.errors import RefusedByRule
@@ -16,8 +16,7 @@ from etcdfix.report.advice.change import repair_risks
 from etcdfix.report.plan_entry import declaration
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RunOptions, explain, repair
-from etcdfix.text.safetext import key_word, quote_command
+from etcdfix.text.commands import Command, RunOptions, explain, get, repair
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
@@ -135,26 +134,27 @@ def _accept(risk: Rule) -> str:
     return f"if that is understood: {acceptance(risk)}"
 
 
-def not_deletable(found: Examination) -> RefusedByRule:
+def not_deletable(found: Examination, run: RunOptions) -> RefusedByRule:
     """Return the refusal of a value that is not broken, or about which nothing is proven."""
-    rule, why, hint = _INSTEAD[found.verdict.outcome]
-    command = hint.replace("KEY", quote_command([key_word(found.stored.key)]))
+    rule, why, hint, command = _INSTEAD[found.verdict.outcome]
     more = "" if rule is Rule.READABLE else f" ({found.verdict.message})"
-    return refuse(rule, f"{display(found.stored.key)}: {why}{more}", hint=command)
+    hint += command(found.stored.key).line(run) if command is not None else ""
+    return refuse(rule, f"{display(found.stored.key)}: {why}{more}", hint=hint)
 
 
-_INSTEAD: Final[dict[Outcome, tuple[Rule, str, str]]] = {
+_INSTEAD: Final[dict[Outcome, tuple[Rule, str, str, Callable[[bytes], Command] | None]]] = {
     Outcome.READABLE: (
-        Rule.READABLE, "the object is readable", "delete it through the API: kubectl delete",
+        Rule.READABLE, "the object is readable", "delete it through the API: kubectl delete", None,
     ),
     Outcome.INCONSISTENT: (
-        Rule.INCONSISTENT, "the API server accepts the object", "heal or delete it through the API: etcdfix get KEY",
+        Rule.INCONSISTENT, "the API server accepts the object", "heal or delete it through the API: ", get,
     ),
     Outcome.NOT_AN_OBJECT: (
-        Rule.NOT_AN_OBJECT, "the key holds no object of the API", "leave it: it is bookkeeping, or not Kubernetes'",
+        Rule.NOT_AN_OBJECT, "the key holds no object of the API", "leave it: it is bookkeeping, or not of Kubernetes",
+        None,
     ),
     Outcome.UNDETERMINED: (
-        Rule.UNDETERMINED, "nothing is proven against the value", "find out more: etcdfix explain KEY",
+        Rule.UNDETERMINED, "nothing is proven against the value", "find out more: ", explain,
     ),
 }  # fmt: skip
 
@@ -166,7 +166,7 @@ def _check_own_verdict(found: Examination, run: RunOptions, *, lost: bool) -> No
     deletability = deletability_of(found)
     if verdict.outcome not in FAILED:
         if deletability is not Deletability.DECLARABLE or not lost:
-            raise not_deletable(found)
+            raise not_deletable(found, run)
         return
     cause = f"{verdict.cause}: {verdict.message}"
     match deletability:

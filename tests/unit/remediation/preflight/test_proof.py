@@ -14,6 +14,7 @@ from etcdfix.model import Outcome, Repair, RepairKind, RepairProof
 from etcdfix.remediation.preflight.proof import check_proof, not_deletable
 from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.rules import MEANINGS, Rule
+from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import KMS_DOUBTS, LOST_KEY
@@ -509,7 +510,7 @@ def test_what_is_not_broken_is_not_deleted_whatever_is_declared(
 
 @pytest.mark.parametrize("outcome", [Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT])
 def test_commands_in_hints_are_quoted(outcome: Outcome) -> None:
-    error = not_deletable(readable(b"/registry/secrets/shop/a b;\x1b", outcome=outcome))
+    error = not_deletable(readable(b"/registry/secrets/shop/a b;\x1b", outcome=outcome), RunOptions())
     assert "a b" not in error.hint
     if outcome is Outcome.INCONSISTENT:
         assert "etcdfix get base64:" in error.hint

@@ -145,7 +145,7 @@ def _doctor(cluster: LostKeyCluster) -> Iterator[Ran]:
 
 def _copies(cluster: LostKeyCluster) -> Iterator[Ran]:
     arguments = ["--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix, "--encryption-config"]
-    for output in ("table", "json"):
+    for output in ("text", "json"):
         words = [*arguments, str(cluster.config), "--backup-dir", str(cluster.backups), "-o", output]
         yield cluster.run("copies", *words, *_api(cluster))
 

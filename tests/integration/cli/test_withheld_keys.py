@@ -74,7 +74,7 @@ def stores(
     ]
 
 
-FORMS = ["table", "json"]
+FORMS = ["text", "json"]
 # Whatever a person may type: of one key, and of everything.
 OF_ONE = [
     ["explain", "KEY"], ["history", "KEY"], ["get", "KEY"], ["impact", "KEY"], ["scan", "KEY"],

@@ -122,7 +122,7 @@ def test_pods_without_a_ready_endpoint_are_looked_at(namespace: Runner) -> None:
     assert commands(ran.document)[0] == ["kubectl", "get", "pods,endpointslices", "-n", "ops"]
 
 
-@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize("form", ["text", "json"])
 def test_hostile_names_act_upon_nothing(namespace: Runner, form: str) -> None:
     service = {"service": {"namespace": HOSTILE, "name": HOSTILE}}
     ran = namespace(guarded(name=HOSTILE, clientConfig=service), "shop", "-o", form)

@@ -9,8 +9,9 @@ import msgspec
 
 from etcdfix.model import Outcome
 from etcdfix.report.advice.whole import plugin_problems, undetermined_problem
+from etcdfix.report.counts import NewFindings
 from etcdfix.report.group_words import objects_by_kind
-from etcdfix.report.model import LostKey, NewFindings, Summary
+from etcdfix.report.model import LostKey, Summary
 from etcdfix.report.tally import MAX_NAMES
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted, fit

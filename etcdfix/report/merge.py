@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.report.counts import Counts
 from etcdfix.report.document import Column, Document, Facts, Kind, State, Status, Step, Table
-from etcdfix.report.model import Counts, PublishedReport
+from etcdfix.report.model import PublishedReport
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
 

@@ -26,15 +26,8 @@ from etcdfix.inputs.jsonparts import (
     members,
     piece,
 )
-from etcdfix.report.model import (
-    API_VERSION,
-    COUNTED,
-    Ending,
-    Header,
-    Summary,
-    other_version,
-    read_command,
-)
+from etcdfix.report.counts import COUNTED
+from etcdfix.report.model import API_VERSION, Ending, Header, Summary, other_version, read_command
 from etcdfix.temporary import temporary_directory
 from etcdfix.text.safetext import safe_text
 

@@ -8,20 +8,12 @@ from typing import ClassVar, Final
 import msgspec
 
 from etcdfix.report.advice.whole import undetermined_problem
+from etcdfix.report.counts import TransformerSummary
 from etcdfix.report.document import Column, Document, Facts, Kind, Prose, Section, State, Steps, Table
 from etcdfix.report.document import Status as DocumentStatus
 from etcdfix.report.group_words import what_is_wrong, what_to_do, where
 from etcdfix.report.head import counts_as_incomplete, found_line, lost_keys_line
-from etcdfix.report.model import (
-    Finding,
-    FindingGroup,
-    ReportBaseline,
-    Scope,
-    SourcedReport,
-    Status,
-    Summary,
-    TransformerSummary,
-)
+from etcdfix.report.model import Finding, FindingGroup, ReportBaseline, Scope, SourcedReport, Status, Summary
 from etcdfix.text.commands import Command
 from etcdfix.text.times import seconds_between
 from etcdfix.text.words import counted, fit

@@ -13,8 +13,9 @@ import msgspec
 
 from etcdfix.model import GroupResource, Outcome
 from etcdfix.report.cases import Case, CaseState, whole_case
+from etcdfix.report.counts import COUNTED
 from etcdfix.report.head import lost_midway
-from etcdfix.report.model import COUNTED, Finding
+from etcdfix.report.model import Finding
 from etcdfix.report.scan import ScanReport
 from etcdfix.text.words import counted
 

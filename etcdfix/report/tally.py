@@ -7,19 +7,16 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from etcdfix.model import GroupResource, Outcome, key_id_digest
-from etcdfix.report.model import (
+from etcdfix.report.counts import (
     COUNTED,
     CauseSummary,
     Counts,
     KMSKeySummary,
     ResourceSummary,
     SeveritySummary,
-    Status,
-    StatusCause,
-    StatusDetails,
-    Summary,
     TransformerSummary,
 )
+from etcdfix.report.model import Status, StatusCause, StatusDetails, Summary
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount

@@ -10,9 +10,9 @@ import msgspec
 
 from etcdfix.inputs.inputfile import NO_ROOM
 from etcdfix.inputs.jsonparts import CUT, DocumentCut
+from etcdfix.report.counts import COUNTED, Counts
 from etcdfix.report.head import lost_midway
 from etcdfix.report.merge import LeftOutReport, MergedReport, ReportMerge
-from etcdfix.report.model import COUNTED, Counts
 from etcdfix.report.origin import TOOL, shown_word, timestamp
 from etcdfix.report.report_file import NoReport, ReportFile, contradictions, open_report
 from etcdfix.report.saved_report import ReportedFinding

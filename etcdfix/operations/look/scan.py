@@ -22,7 +22,8 @@ from etcdfix.operations.look.gathering import SAMPLE, FindingPipeline
 from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
 from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem
 from etcdfix.report.baseline import Baseline
-from etcdfix.report.model import Header, KMSPluginSummary, KMSSummary
+from etcdfix.report.counts import KMSPluginSummary, KMSSummary
+from etcdfix.report.model import Header
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.report.render import Writer
 from etcdfix.report.scan import ScanReport

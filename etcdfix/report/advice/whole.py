@@ -17,7 +17,8 @@ from etcdfix.report.advice.ways import (
     recovered_configuration,
     two_writers,
 )
-from etcdfix.report.model import KMSPluginSummary, KMSSummary, Remedy, Summary, TransformerSummary
+from etcdfix.report.counts import KMSPluginSummary, KMSSummary, TransformerSummary
+from etcdfix.report.model import Remedy, Summary
 from etcdfix.report.tally import OTHERS
 from etcdfix.text import commands
 from etcdfix.text.commands import Part, RunOptions

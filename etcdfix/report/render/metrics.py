@@ -16,8 +16,8 @@ import msgspec
 
 from etcdfix import __version__
 from etcdfix.model import GroupResource, Outcome
+from etcdfix.report.counts import COUNTED
 from etcdfix.report.head import lost_midway
-from etcdfix.report.model import COUNTED
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.safetext import safe_text

@@ -19,7 +19,7 @@ from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.proof import check_proof
 from etcdfix.remediation.preflight.similar_values import look_at_all
 from etcdfix.report.advice.whole import doubt_in
-from etcdfix.report.model import TransformerSummary
+from etcdfix.report.counts import TransformerSummary
 from etcdfix.report.plan_entry import DECLARE_KEY_LOST
 from etcdfix.rules import MEANINGS, Rule
 from etcdfix.verdicts.deletability import IDENTITY as UNENCRYPTED

@@ -25,7 +25,8 @@ from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind, first_way
 from etcdfix.report.advice.whole import first_step, ways_of_lost_key
-from etcdfix.report.model import CauseSummary, Remedy, Summary
+from etcdfix.report.counts import CauseSummary
+from etcdfix.report.model import Remedy, Summary
 from etcdfix.text.commands import ACKNOWLEDGEMENT, RunOptions
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage

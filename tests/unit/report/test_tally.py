@@ -8,12 +8,8 @@ import msgspec
 import pytest
 
 from etcdfix.model import Evidence, Outcome, ServerBehaviour
-from etcdfix.report.model import (
-    CauseSummary,
-    ResourceSummary,
-    Status,
-    TransformerSummary,
-)
+from etcdfix.report.counts import CauseSummary, ResourceSummary, TransformerSummary
+from etcdfix.report.model import Status
 from etcdfix.report.tally import CAP, MAX_NAMES, OTHERS, Tally
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage

@@ -19,8 +19,8 @@ from etcdfix.errors import ConfigurationError, SourceUnreachable
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.report.baseline import load_baseline
+from etcdfix.report.counts import NewFindings
 from etcdfix.report.head import found_line
-from etcdfix.report.model import NewFindings
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Segment

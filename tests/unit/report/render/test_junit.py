@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from etcdfix.model import Outcome
+from etcdfix.report.counts import ResourceSummary
 from etcdfix.report.finding import finding_from
-from etcdfix.report.model import ResourceSummary, Summary
+from etcdfix.report.model import Summary
 from etcdfix.report.render.junit import JUnitWriter
 from etcdfix.report.scan_cases import READABLE, WHOLE
 from etcdfix.text.commands import RunOptions

@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 
 from etcdfix import __version__
+from etcdfix.report.counts import CauseSummary, ResourceSummary, SeveritySummary, TransformerSummary
 from etcdfix.report.finding import finding_from
-from etcdfix.report.model import (
-    CauseSummary,
-    ResourceSummary,
-    Scope,
-    SeveritySummary,
-    Summary,
-    TransformerSummary,
-)
+from etcdfix.report.model import Scope, Summary
 from etcdfix.report.render.metrics import MOST_RESOURCES, MOST_TRANSFORMERS, MetricsWriter
 from etcdfix.report.tally import OTHERS
 from tests.support.examinations import examination

@@ -61,10 +61,6 @@ def any_status(_status: os.stat_result) -> None:
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> BinaryIO:
     """Open a regular file for reading; nothing else is waited for.
 
-    Args:
-        path: Its name.
-        follow: A symbolic link leads to it, as a mounted Secret is one.
-
     Raises:
         OSError: It cannot be opened, or is something else; EISDIR for a directory, ELOOP for a link.
     """
@@ -109,13 +105,6 @@ def read_input(
 ) -> bytes:
     """Return all of a file.
 
-    Args:
-        path: Its name.
-        most_bytes: A larger one is refused.
-        follow: A symbolic link may lead to it.
-        standard_input: ``-`` is standard input, and not a file of that name.
-        check: Told the status of the file before it is read; not called for standard input.
-
     Raises:
         OSError: It cannot be read, is no regular file, or is too large (EFBIG).
     """
@@ -150,13 +139,6 @@ def mapped_input(
 
     It is mapped from an unlinked copy: whoever changes the file itself, or cuts it short, changes nothing of what is
     read here, however often that is.
-
-    Args:
-        path: Its name.
-        most_bytes: A larger one is refused.
-        follow: A symbolic link may lead to it.
-        standard_input: ``-`` is standard input, and not a file of that name.
-        check: Told the status of the file before it is read; not called for standard input.
 
     Raises:
         OSError: It cannot be read, is no regular file, or is too large (EFBIG); or there is no room for the copy.

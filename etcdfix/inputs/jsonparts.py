@@ -123,11 +123,6 @@ def members(raw: Readable) -> dict[bytes, Span]:
 def items(raw: Readable, span: Span, what: str) -> Iterator[Span]:
     """Yield where each item of a list is.
 
-    Args:
-        raw: The document.
-        span: Where the list is.
-        what: Its name, in the plural.
-
     Raises:
         msgspec.MsgspecError: It is no list, or no JSON between its items.
     """

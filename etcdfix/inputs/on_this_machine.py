@@ -52,9 +52,6 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
 def find_distributions(root: Path) -> list[Distribution]:
     """Return every distribution whose files are there, in a fixed order.
 
-    Args:
-        root: Folder that takes the place of ``/``.
-
     Raises:
         ConfigurationError: A file that says where the data is cannot be read, or says something else.
     """

@@ -81,10 +81,6 @@ class OwnFile(StrEnum):
 def own_file(directory: int, name: str) -> OwnFile | None:
     """Return what a regular file is, if it is one that no report may replace.
 
-    Args:
-        directory: Descriptor of the directory that it is in.
-        name: Its plain name there; a link is not followed.
-
     Raises:
         OSError: It cannot be read.
     """
@@ -109,12 +105,7 @@ def own_file(directory: int, name: str) -> OwnFile | None:
 
 
 def stands_beside_a_database(directory: int, name: str) -> bool:
-    """Say whether SQLite would take a file of that name for part of a database; it need not be there.
-
-    Args:
-        directory: Descriptor of the directory that it is in.
-        name: Its plain name there.
-    """
+    """Say whether SQLite would take a file of that name for part of a database; it need not be there."""
     for suffix in _BESIDE_SQLITE:
         if name.endswith(suffix):
             with contextlib.suppress(OSError):

@@ -59,9 +59,6 @@ def names_apiserver(container: dict[str, Any]) -> bool:
 def etcd_flags(container: dict[str, Any]) -> dict[str, str] | None:
     """Return the flags about etcd and encryption by name, lists joined by commas; None without ``--etcd-servers``.
 
-    Args:
-        container: A container for which :func:`names_apiserver` holds.
-
     Raises:
         ValueError: The flags cannot be told for certain. It says why.
     """

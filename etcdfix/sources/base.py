@@ -97,10 +97,6 @@ class Source(Protocol):
 
         For a step or two back this costs a live etcd far less than :meth:`history` does.
 
-        Args:
-            key: Complete key.
-            revision: Of something that was read from this source, or one above.
-
         Returns:
             None where the key held nothing then, or where that is not kept any more.
 

@@ -70,10 +70,6 @@ def transport_warnings(connection: EtcdConnection, *, name: str = "") -> tuple[s
 
     Nothing is said of a Unix socket, which does not leave the machine.
 
-    Args:
-        connection: How etcd is reached.
-        name: Which etcd, where it is not the one that everything is about.
-
     Raises:
         ConfigurationError: An endpoint makes no sense.
     """
@@ -111,18 +107,6 @@ def connection_from_options(
     """Combine flags with the variables that etcdctl reads; a flag that was given wins.
 
     An empty variable counts as unset; ``ETCDCTL_API`` is not looked at.
-
-    Args:
-        endpoints: A comma list or a sequence; None when the flag was not given, and so on for the others.
-        cacert: ``--cacert``, else ``ETCDCTL_CACERT``.
-        cert: ``--cert``, else ``ETCDCTL_CERT``.
-        key_file: ``--key``, else ``ETCDCTL_KEY``.
-        user: ``NAME`` or ``NAME:PASSWORD``, split at the first colon unless a password is given apart.
-        password: ``--password``, else ``ETCDCTL_PASSWORD``.
-        insecure_skip_tls_verify: ``--insecure-skip-tls-verify``, else its variable.
-        dial_timeout: A duration in Go's syntax (``5s``, ``1m30s``).
-        command_timeout: Same.
-        environ: Where the variables are; the process' environment by default.
 
     Raises:
         ConfigurationError: A value makes no sense, or two contradict each other.
@@ -168,10 +152,6 @@ def connection_from_options(
 
 def parse_timeout(text: str, flag: str) -> float:
     """Return the seconds that a time-out means.
-
-    Args:
-        text: A duration in Go's syntax.
-        flag: Which option it was given to.
 
     Raises:
         ConfigurationError: It is no duration, or not between 0 and 24 hours.

@@ -115,12 +115,7 @@ class DatabaseFile:
             return
 
     def _unpack(self) -> None:
-        """Put the unpacked bytes in an unlinked temporary file in place of the gzip file.
-
-        Raises:
-            NotASnapshot: What is inside is no database.
-            SourceError: Larger than allowed, or the temporary file cannot be written.
-        """
+        """Put the unpacked bytes in an unlinked temporary file in place of the gzip file."""
         packed = self._file
         packed.seek(0)
         directory = temporary_directory()
@@ -325,11 +320,7 @@ class DatabaseFile:
 
 
 class _Gunzip:
-    """Unpack gzip block by block and keep what came out before the damage, unlike :mod:`gzip`.
-
-    Attributes:
-        problem: Why there is no more, if the stream is cut or damaged; else "".
-    """
+    """Unpack gzip block by block and keep what came out before the damage, unlike :mod:`gzip`."""
 
     def __init__(self, packed: IO[bytes]) -> None:
         self._packed = packed

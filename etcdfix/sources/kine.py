@@ -271,10 +271,7 @@ class KineSource(Closing):
     # What stood where
 
     def _tell_compacted(self, prefix: bytes) -> None:
-        """Say once that a walk cannot show all that stood at a compacted revision.
-
-        Whoever asks for one key learns the CRDs first: what is missing there is told of a second walk over them.
-        """
+        """Say once that a walk cannot show all that stood at a compacted revision."""
         if self._revision >= self._compacted:
             return
         if prefix.endswith(_DEFINITIONS) and prefix not in self._learned:
@@ -299,12 +296,7 @@ class KineSource(Closing):
         return self._stood(self._table.around(key, revision), revision)
 
     def _stood(self, around: Names, revision: int) -> StoredValue | None:
-        """Return what stood under a key at a revision.
-
-        Raises:
-            RevisionCompacted: That was compacted.
-            SourceError: A row cannot be read.
-        """
+        """Return what stood under a key at a revision."""
         key = around.name
         if key in OWN_KEYS:
             return None

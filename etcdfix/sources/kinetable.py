@@ -88,9 +88,6 @@ class Names(NamedTuple):
 class KineTable:
     """The rows of one file, read from a private copy.
 
-    Args:
-        path: ``state.db``; its ``-wal`` is looked for beside it.
-
     Attributes:
         copy: What is read.
         newest: The highest revision.
@@ -164,10 +161,6 @@ class KineTable:
 
     def row(self, row_id: int, *, older: bool = True) -> Row | None:
         """Return one row, None where there is none.
-
-        Args:
-            row_id: Its revision.
-            older: With its ``old_value``, which is as large as a value.
 
         Raises:
             SourceError: It cannot be read.

@@ -432,12 +432,7 @@ class LiveSource(Closing):
     # What may be read
 
     def _may_read_all(self) -> bool:
-        """Ask whether the user may read every key: etcd refuses a range as a whole, and before it looks for any key.
-
-        Raises:
-            SourceUnreachable: Nobody answers.
-            ClusterMismatch: The answer comes from another cluster.
-        """
+        """Ask whether the user may read every key: etcd refuses a range as a whole, and before it looks for any key."""
         start, end = bounds_of(b"")
         # At the first revision there is nothing; where that is compacted, the answer is just as good.
         request = message("RangeRequest")(key=start, range_end=end, limit=1, keys_only=True, revision=1)
@@ -466,11 +461,7 @@ class LiveSource(Closing):
         return message("RangeRequest")(serializable=bool(self._of_member), **fields)
 
     def _require_member(self, found: Any) -> None:
-        """See that the member answered whose copy is read: an address may lead to several.
-
-        Raises:
-            CallFailed: Another one did.
-        """
+        """See that the member answered whose copy is read: an address may lead to several."""
         member = found.header.member_id
         if self._of_member not in {0, member}:
             text = f"{self.endpoints[0]}: member {member:x} answers there, and not {self._of_member:x}"
@@ -482,14 +473,7 @@ class LiveSource(Closing):
         return self._client.ask(RANGE, request, timeout_seconds=limit)
 
     def _note_revision(self, revision: int, key: bytes, *, whole_range: bool = False) -> None:
-        """Take note of an answer: it pins the revision if none is, and may begin a segment.
-
-        Args:
-            revision: Newest revision at the time of the answer.
-            key: What was read begins here.
-            whole_range: Everything from here on is about to be read, so that segments that began further on,
-                when something else was read, do not count any more.
-        """
+        """Take note of an answer: it pins the revision if none is, and may begin a segment."""
         self._anything_read = True
         if self._revision == 0:
             self._revision = revision
@@ -511,11 +495,7 @@ class LiveSource(Closing):
         return failure.kind is FailureKind.COMPACTED and not self._asked_revision and self._revision != 0
 
     def _recover(self, failure: Failure, prefix: bytes, start: bytes, end: bytes) -> bytes | None:
-        """Decide how a scan goes on after a page failed: from which key, or not at all (None).
-
-        Raises:
-            SourceError: Nothing was read yet, and nothing will be.
-        """
+        """Decide how a scan goes on after a page failed: from which key, or not at all (None)."""
         if self._may_move_on(failure):
             self._revision = 0
             return start

@@ -94,10 +94,6 @@ def read_places(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[Sto
 
     One after the other: a thousand values may have a gigabyte.
 
-    Args:
-        image: The file from which the index was made, mapped here or in another process.
-        places: Main revision, and place of the leaf element in the file.
-
     Yields:
         None for whatever is out of the ordinary: a :class:`RecordPage` reads those with care.
     """
@@ -112,14 +108,7 @@ def read_places(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[Sto
 
 
 class RevisionIndex:
-    """Every kept revision of every key, found again by key.
-
-    Args:
-        tree: The database.
-        bucket: Its bucket ``key``.
-        on_damage: Called with each record or page that could not be used.
-        in_order: The leaf pages come in the order of their revisions; salvaged ones do not.
-    """
+    """Every kept revision of every key, found again by key."""
 
     def __init__(
         self, tree: Tree, bucket: Bucket, on_damage: Callable[[Damage], None], *, in_order: bool = True
@@ -265,10 +254,6 @@ class RevisionIndex:
 
         Keys come in byte order. A record that cannot be read is reported, and its key is left out: an older
         revision of it would not be its current value.
-
-        Args:
-            prefix: What the keys start with.
-            at_revision: The main revision.
         """
         self.build()
         lower = escape_key(prefix)
@@ -368,13 +353,7 @@ class RevisionIndex:
 
 
 class RecordPage:
-    """Values of a database file, as places in the file; implements :class:`~etcdfix.sources.pages.Page`.
-
-    Args:
-        image: The bytes of the file.
-        packed: What :func:`pack_page` makes of their index records.
-        read_with_care: Reads the record at a place of the page that is not as etcd writes nearly all.
-    """
+    """Values of a database file, as places in the file; implements :class:`~etcdfix.sources.pages.Page`."""
 
     def __init__(self, image: Image, packed: bytes, read_with_care: ReadWithCare) -> None:
         self.packed = packed

@@ -29,14 +29,7 @@ def pass_on(page: Page) -> tuple[bytes, bytes]:
 def passed_on(
     kind: bytes, raw: bytes | memoryview, image: Image, read_with_care: Callable[[int], StoredValue | None]
 ) -> Page:
-    """Return the page that another process has passed on.
-
-    Args:
-        kind: As :func:`pass_on` gave it.
-        raw: Likewise.
-        image: The bytes of the file that a snapshot's pages name places in; b"" for any other source.
-        read_with_care: Told which records are not as etcd writes nearly all, by their places.
-    """
+    """Return the page that another process has passed on."""
     if kind == _RECORDS:
         return RecordPage(image, bytes(raw), read_with_care)
     return RangePage(raw) if kind == _RANGE else ValuesPage(_decode(raw))

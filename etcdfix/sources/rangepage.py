@@ -14,10 +14,6 @@ class RangePage:
     """The key-value messages of one answer; implements :class:`~etcdfix.sources.pages.Page`.
 
     It holds the bytes of the answer or its messages, and not both for longer than it must.
-
-    Args:
-        answer: A RangeResponse.
-        messages: Its key-value messages, where it was parsed already.
     """
 
     def __init__(self, answer: bytes | memoryview, messages: Sequence[Any] | None = None) -> None:

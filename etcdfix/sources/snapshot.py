@@ -118,11 +118,7 @@ class SnapshotSource(Closing):
         return self._key_bucket(metas[-1])
 
     def _open_salvaged(self) -> tuple[Tree, Bucket]:
-        """Take every whole leaf page of revisions for the bucket ``key``.
-
-        Raises:
-            PageCorrupt: There is none.
-        """
+        """Take every whole leaf page of revisions for the bucket ``key``."""
         tree = SalvagedTree(
             self._file.image,
             size=self._file.size,
@@ -244,11 +240,7 @@ class SnapshotSource(Closing):
         return values_of(self.pages(prefix))
 
     def _prepare(self) -> None:
-        """Before the first walk, find an unreadable sector by asking: the map would find it by SIGBUS.
-
-        Raises:
-            SourceError: There is one, or the source was closed.
-        """
+        """Before the first walk, find an unreadable sector by asking: the map would find it by SIGBUS."""
         if self._closed:
             raise SourceError(f"{self._path}: already closed")
         if self._index.built or self._file.touch():

@@ -51,15 +51,7 @@ _JUST_A_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_C
 
 
 class _Seen(NamedTuple):
-    """What tells whether a database was written to while it was copied.
-
-    Attributes:
-        inode: Device and number of the database file.
-        log_header: Of the write-ahead log; b"" where there is none, or an empty one.
-        journal: Of a rollback journal: number, size, time; None where there is none, or an empty one.
-        written: Size and time of the database, where no log says what is written to it; else None.
-        with_log: Its header says that it is written with a log.
-    """
+    """What tells whether a database was written to while it was copied."""
 
     inode: tuple[int, int]
     log_header: bytes
@@ -70,9 +62,6 @@ class _Seen(NamedTuple):
 
 class SQLiteCopy(Closing):
     """A private copy of a SQLite database, with what its write-ahead log holds, open for reading.
-
-    Args:
-        path: The database file; its log lies beside it, under the same name with ``-wal``.
 
     Attributes:
         connection: To the copy.
@@ -165,9 +154,6 @@ class SQLiteCopy(Closing):
         """Copy everything, bring the log into the copy, and see whether all of it was taken.
 
         The last page may have been half written when it was copied. Damage breaks off at the same page each time.
-
-        Raises:
-            sqlite3.Error: The copy is damaged.
         """
         broke_off = -1
         for _ in range(_ATTEMPTS):
@@ -273,11 +259,7 @@ class SQLiteCopy(Closing):
 
 
 def _locked_directory() -> tuple[Path, int]:
-    """Return a new directory, and a descriptor of it: its lock says that somebody copies into it.
-
-    Raises:
-        OSError: There is no room for one.
-    """
+    """Return a new directory, and a descriptor of it: its lock says that somebody copies into it."""
     while True:
         directory = tempfile.mkdtemp(prefix=_PREFIX, dir=temporary_directory())
         try:
@@ -301,11 +283,7 @@ def _lock(descriptor: int) -> None:
 
 
 def _take_away_what_was_left() -> None:
-    """Remove what a command left that was killed while it copied: a kill ends its lock.
-
-    Raises:
-        OSError: There is no directory for temporary files.
-    """
+    """Remove what a command left that was killed while it copied: a kill ends its lock."""
     for directory in Path(temporary_directory()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             descriptor = os.open(directory, _JUST_A_DIRECTORY)
@@ -322,11 +300,7 @@ def _take_away_what_was_left() -> None:
 
 
 def _require_sqlite(path: Path, header: bytes) -> None:
-    """Refuse what is no SQLite database, and say what it is.
-
-    Raises:
-        NotAKineFile: It is none.
-    """
+    """Refuse what is no SQLite database, and say what it is."""
     if header.startswith(SQLITE_MAGIC) and len(header) == _HEADER_SIZE:
         return
     what, hint = "no SQLite database", "on k3s it is /var/lib/rancher/k3s/server/db/state.db"
@@ -342,11 +316,7 @@ def _require_sqlite(path: Path, header: bytes) -> None:
 
 
 def _put_together(copy: Path) -> int:
-    """Bring what the log of a copy holds into its database; return how many pages were in it.
-
-    Raises:
-        sqlite3.Error: The copy is damaged.
-    """
+    """Bring what the log of a copy holds into its database; return how many pages were in it."""
     connection = sqlite3.connect(copy, isolation_level=None)
     try:
         connection.execute("PRAGMA trusted_schema=OFF")
@@ -360,11 +330,7 @@ def _put_together(copy: Path) -> int:
 
 
 def _open_unchanging(copy: Path) -> sqlite3.Connection:
-    """Open a copy that nobody changes.
-
-    Raises:
-        sqlite3.Error: It cannot be opened.
-    """
+    """Open a copy that nobody changes."""
     connection = sqlite3.connect(
         f"file:{quote(str(copy))}?mode=ro&immutable=1",
         uri=True,

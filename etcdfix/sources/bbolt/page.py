@@ -90,11 +90,6 @@ def fnv1a_64(data: bytes) -> int:
 def parse_page_header(image: Image, *, offset: int, page_id: int) -> PageHeader:
     """Read the 16-byte header of a page.
 
-    Args:
-        image: The file.
-        offset: Where the page starts, in bytes.
-        page_id: Which page this should be; bbolt panics on any other stored id, we report it.
-
     Raises:
         PageCorrupt: Fewer than 16 bytes left, or another page's id stands here.
 
@@ -120,11 +115,6 @@ def parse_page_header(image: Image, *, offset: int, page_id: int) -> PageHeader:
 
 def parse_meta(image: Image, *, offset: int, page_id: int) -> Meta:
     """Read a meta page and prove it by its checksum.
-
-    Args:
-        image: The file.
-        offset: Where the page starts, in bytes.
-        page_id: 0 or 1. The page header in front of a meta is not looked at, as bbolt does not either.
 
     Raises:
         PageCorrupt: Too short, wrong magic, version or checksum, or numbers that cannot be.

@@ -18,15 +18,7 @@ WHOLE_FILE = Bucket(b"", 0, None)
 
 
 class SalvagedTree(Tree):
-    """The whole leaf pages of a database, in the order in which they lie in the file.
-
-    Args:
-        image: The file, mapped or in memory.
-        size: How many of its bytes are database pages.
-        meta: Gives page size and high-water mark; nothing else of it is believed.
-        on_damage: Called with each page that was left out although it looks like one of these.
-        wanted: Says whether a leaf page holds what is looked for, and nothing else.
-    """
+    """The whole leaf pages of a database, in the order in which they lie in the file."""
 
     def __init__(
         self,

@@ -72,12 +72,7 @@ class Answer:
     """What a request brings."""
 
     def __init__(self, begin: Callable[[], Any], asked: Question | None = None) -> None:
-        """Send the request.
-
-        Args:
-            begin: Returns gRPC's future.
-            asked: Tells of the answer, where somebody listens.
-        """
+        """Send the request."""
         self._asked = asked
         self._ended = False
         self._ended_at = 0.0
@@ -146,11 +141,6 @@ class Answer:
 def settle(future: Answer, endpoint: Endpoint, timeout_seconds: float) -> Any:
     """Wait until a request has ended, which gRPC sees to: unless its thread is gone, and then nobody does.
 
-    Args:
-        future: Of an answer.
-        endpoint: Who was asked.
-        timeout_seconds: Of the request.
-
     Raises:
         RpcError: As gRPC has it.
         CallFailed: gRPC stands still.
@@ -208,14 +198,6 @@ class ReadOnlyChannel:
     ) -> Generator[Any, None, None]:
         """Return the answers of a two-way stream, opened by the first; ``requests`` is drawn in a thread. Close it.
 
-        Args:
-            method: What is asked.
-            requests: Go up the stream.
-            timeout_seconds: Of the whole stream.
-            patience_seconds: Whenever nothing has come for so long, ``on_silence`` is called.
-            on_silence: What it raises ends the stream.
-            metadata: Goes with the first request.
-
         Raises:
             ValueError: The method is not on the list of read methods, or is one whose requests are looked at
                 one by one.
@@ -260,12 +242,6 @@ def open_transport(
     endpoint: Endpoint, material: TLSMaterial, connection: EtcdConnection, relay: Relay | None = None
 ) -> Any:
     """Prepare gRPC's own channel, which any method goes through; for whoever wraps it in an allow-list.
-
-    Args:
-        endpoint: Who is asked.
-        material: TLS files.
-        connection: How long to wait, and whether certificates are checked.
-        relay: The only way to the endpoint; without it, gRPC connects by itself, as often as it needs.
 
     Raises:
         CallFailed: With ``insecure_skip_tls_verify``, the server's certificate could not be fetched.

@@ -244,12 +244,7 @@ class EtcdClient:
         return self._connection.command_timeout_seconds
 
     def _result(self, pending: Pending) -> tuple[Any, bytes]:
-        """Wait for an answer; one that takes long is worth waiting for while its member answers what is small.
-
-        Raises:
-            RpcError: As gRPC has it.
-            CallFailed: The member does not answer anything any more, or was never reached.
-        """
+        """Wait for an answer; one that takes long is worth waiting for while its member answers what is small."""
         if pending.timeout_seconds <= self._patience_seconds:
             found: tuple[Any, bytes] = self._settle(pending.future, pending.member, pending.timeout_seconds)
             return found
@@ -306,11 +301,6 @@ class EtcdClient:
         """Open a watch stream at the current member and yield its answers; close the generator to end it.
 
         A cancellation because of compaction is an answer like others; a watch never ends by itself.
-
-        Args:
-            requests: Go up the stream.
-            timeout_seconds: Of the whole stream.
-            on_quiet: Called whenever an answer was waited for as long as for a small one, and the member is alive.
 
         Raises:
             CallFailed: The stream broke or was refused; the next call goes to another member, or shows a new
@@ -563,30 +553,14 @@ class EtcdClient:
         return self._send_again(pending, following)
 
     def _after_silence(self, pending: Pending) -> Pending:
-        """Send a request again to a member that gives a sign of life.
-
-        Raises:
-            CallFailed: Nobody answers; then nobody is asked any more.
-        """
+        """Send a request again to a member that gives a sign of life."""
         self._current, pending.unanswered = self._next_alive(
             pending.member, pending.asked_at, pending.unanswered
         )
         return self._send_again(pending, self._current)
 
     def _next_alive(self, member: _Member, asked_at: float, unanswered: int) -> tuple[_Member, int]:
-        """Ask the members in turn for a sign of life, a few times; return who gives it.
-
-        Args:
-            member: It did not answer.
-            asked_at: Since when it is waited for, by the monotonic clock.
-            unanswered: So many requests in a row before.
-
-        Returns:
-            The member, and how many requests in a row stayed without an answer by now.
-
-        Raises:
-            CallFailed: Nobody answers; then nobody is asked any more.
-        """
+        """Ask the members in turn for a sign of life, a few times; return who gives it."""
         while True:
             unanswered += 1
             failure = _silence(member, asked_at)

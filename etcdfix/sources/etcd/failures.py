@@ -161,15 +161,7 @@ def classify(
     timeout_seconds: float,
     has_client_certificate: bool = False,
 ) -> Failure:
-    """Sort a gRPC error.
-
-    Args:
-        code: Name of the status code (``UNAVAILABLE``).
-        details: gRPC's text, which may be etcd's.
-        endpoint: Who was asked.
-        timeout_seconds: How long we were ready to wait.
-        has_client_certificate: Whether we showed one.
-    """
+    """Sort a gRPC error."""
     where = endpoint.text
     if details.startswith("etcdserver: "):
         return _from_etcd(details.removeprefix("etcdserver: "), where)

@@ -31,10 +31,6 @@ _MOST_LAG_SECONDS: Final = 30.0
 class Following(Closing):
     """The writes of a running etcd, in their order; close it.
 
-    Args:
-        client: Connected.
-        start: First revision of interest.
-
     Attributes:
         revision: Everything up to it has come.
 

@@ -39,13 +39,6 @@ def watch_history(
 ) -> History:
     """Yield (main revision, record or None for a tombstone) of one key, oldest first.
 
-    Args:
-        client: Connected.
-        key: Complete key.
-        until: Newest revision of interest.
-        last: mod_revision of the key at ``until``, 0 when it does not exist there.
-        timeout_seconds: For the whole watch.
-
     Raises:
         CallFailed: Nobody could answer, the watch ended early, or ``until`` has been compacted.
     """
@@ -77,12 +70,6 @@ def watch_superseded(
 
     What was not changed since the compaction is current; so each of the others is the previous value of an event.
 
-    Args:
-        client: Connected.
-        bounds: First key, and the end of the range.
-        until: The revision.
-        timeout_seconds: For the whole watch.
-
     Raises:
         CallFailed: Nobody could answer, the watch ended early, a previous value did not come with its event, or
             ``until`` has been compacted.
@@ -112,13 +99,6 @@ def deleted_keys(
 ) -> Iterator[bytes]:
     """Yield every key that was deleted between two revisions, once for each time.
 
-    Args:
-        client: Connected.
-        bounds: First key, and the end of the range.
-        since: The revision after which; not compacted.
-        until: The revision up to which.
-        timeout_seconds: For the whole watch.
-
     Raises:
         CallFailed: Nobody could answer, the watch ended early, or ``since`` has been compacted.
     """
@@ -136,11 +116,6 @@ def compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -
     """Return the compacted revision, the oldest that can be read; 0 when nothing was compacted.
 
     Whether, a read at the first revision tells; which, only a watch from there.
-
-    Args:
-        client: Connected.
-        key: Any that may be read.
-        timeout_seconds: For the watch.
 
     Raises:
         CallFailed: Nobody could answer, or the watch ended early.

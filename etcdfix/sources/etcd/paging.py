@@ -66,9 +66,6 @@ class RangeEnd:
     million keys. So a range should not go much further than its page. How far that is, is guessed from how far apart
     the keys of the last page are.
 
-    Args:
-        end: Where the whole range ends; a zero byte stands for no bound.
-
     Attributes:
         guess: Where to end the next request, never behind ``end``.
     """
@@ -78,15 +75,7 @@ class RangeEnd:
         self.guess = end
 
     def learn(self, first: bytes, last: bytes, keys: int, count: int, limit: int) -> None:
-        """Take note of a page behind which more follows in its range.
-
-        Args:
-            first: Its first key.
-            last: Its last key.
-            keys: How many it has.
-            count: How many its range holds, as etcd has counted.
-            limit: How many the next one should have.
-        """
+        """Take note of a page behind which more follows in its range."""
         enough = limit if self.guess != self._end else 0
         if enough <= count - keys <= PAGES_AHEAD * limit:
             return  # so many are known to follow
@@ -102,13 +91,7 @@ class RangeEnd:
 
 
 def _beyond(first: bytes, last: bytes, pages: float) -> bytes:
-    """Return a bound as far above the last key of a page as some pages should reach; a zero byte where there is none.
-
-    Args:
-        first: The page's first key, below the last.
-        last: Its last key.
-        pages: How many such pages the next one comes to.
-    """
+    """Return a bound some pages above the last key of a page; a zero byte where there is none."""
     differ = (place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1])
     common = first[: next(differ, None)]
     low, high = (int.from_bytes(key[len(common) :][:_WIDTH].ljust(_WIDTH, b"\0")) for key in (first, last))

@@ -53,11 +53,7 @@ def require_threads() -> None:
 
 
 def _require_room() -> None:
-    """See that an answer would find room; what is only reserved costs nothing.
-
-    Raises:
-        SourceUnreachable: It would not.
-    """
+    """See that an answer would find room; what is only reserved costs nothing."""
     try:
         mmap.mmap(-1, _ROOM_BYTES).close()
     except OSError as exc:

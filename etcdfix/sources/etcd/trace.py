@@ -96,12 +96,7 @@ class Question:
         )
 
     def answered(self, answer: Any, ended_at: float) -> None:
-        """Tell that the answer is there.
-
-        Args:
-            answer: The message.
-            ended_at: When it came, by the monotonic clock.
-        """
+        """Tell that the answer is there."""
         records = getattr(answer, "kvs", None)
         keys = (
             None if records is None else len(records) or int(answer.count)
@@ -134,14 +129,7 @@ def told_stream(
     requests: Iterator[Any],
     begin: Callable[[Iterator[Any]], Generator[Any, None, None]],
 ) -> Generator[Any, None, None]:
-    """Return the answers of a stream, which is told of at its end, if any answer came.
-
-    Args:
-        endpoint: Who is asked.
-        path: Of the method.
-        requests: Go up the stream; gRPC draws them in a thread of its own, where nothing is told.
-        begin: Opens the stream for requests.
-    """
+    """Return the answers of a stream, which is told of at its end, if any answer came."""
     if not _listeners:
         return begin(requests)
     drawn: list[Any] = []

@@ -31,13 +31,6 @@ class Compared(NamedTuple):
 class Comparison:
     """One look at the stores beside a log.
 
-    Args:
-        trace: The log, replayed as far as that is possible; entries that a store bears out are marked in it.
-        committed: Index of its last entry that is known to be committed.
-        stores: What is stored: now, and in database files.
-        present: What is stored now; None where nobody knows.
-        reads: Says whether a stored value can be read: one that cannot may have been changed on disk.
-
     Raises:
         SourceError: The log cannot be read.
     """

@@ -329,11 +329,7 @@ def _cut(run: Run, last: int) -> None:
 
 
 def _add(joined: LogEntries, run: Run, log: MemberLog) -> bool:
-    """Add a run of one more member; return whether it has an entry in common with those that are there.
-
-    Raises:
-        LogsDisagree: A common entry differs.
-    """
+    """Add a run of one more member; return whether it has an entry in common with those that are there."""
     if not run.places:
         return False
     touching = [one for one in joined.runs if one.first <= run.last and run.first <= one.last]

@@ -22,14 +22,6 @@ from etcdfix.wire import raft
 class LogHistory:
     """What the log did to each key; made by ``WriteAheadLog.history``.
 
-    Args:
-        log: The entries.
-        present: What is stored now; None where nobody knows.
-        others: Database files: each may be a base to replay from, and each is compared with the end of a replay.
-        reads: Says whether a stored value can be read: one that cannot may have been changed on disk.
-        reached: To which revision the live etcd had come after the log was opened; 0 where that is not known. What was
-            agreed on before cannot have made a later one there.
-
     Attributes:
         agreement: Whether it is of the same history as what is stored now. Of another one nothing is given.
         replayed: From where it was replayed, one clause; "" where there was no base, so that nothing is certain.

@@ -51,9 +51,6 @@ class WriteAheadLog(Closing):
     def open(cls, *directories: Path) -> WriteAheadLog:
         """Open the log of each directory (``member/wal``), and join them.
 
-        Args:
-            directories: One for each member.
-
         Raises:
             NotALog: No such directory, or no segment of a log in it.
             LogsDisagree: Two of them are not of one history.

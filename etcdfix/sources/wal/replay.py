@@ -98,10 +98,6 @@ class _CannotTell(Exception):
 class Replay:
     """A state of the store, moved on entry by entry.
 
-    Args:
-        base: Where it begins.
-        value_of: Gives the value of a put, by entry and number.
-
     Attributes:
         revision: The newest main revision.
         stopped: Why nothing more can be told; "" while it can.
@@ -205,12 +201,7 @@ class Replay:
                 self._contested.add(write.step.key)
 
     def _check_room(self, transaction: Transaction) -> None:
-        """Refuse everything under a CORRUPT alarm, and puts under a NOSPACE alarm, unless they are nested.
-
-        Raises:
-            _RefusedByEtcd: It is refused.
-            _CannotTell: Whether etcd sees a nested put has not been tried.
-        """
+        """Refuse everything under a CORRUPT alarm, and puts under a NOSPACE alarm, unless they are nested."""
         if self._active(raft.CORRUPT):
             raise _RefusedByEtcd
         if not self._active(raft.NOSPACE):
@@ -221,11 +212,7 @@ class Replay:
             raise _CannotTell("a nested transaction that puts, under a NOSPACE alarm")
 
     def _taken(self, transaction: Transaction, witnessed: list[int]) -> list[Put | Delete | RangeAt]:
-        """Return the operations of the branches that are taken: all compares see the state before the entry.
-
-        Raises:
-            _CannotTell: A compare of a range.
-        """
+        """Return the operations of the branches that are taken: all compares see the state before the entry."""
         holds = True
         for compare in transaction.compares:
             if not self._holds(compare):
@@ -277,12 +264,7 @@ class Replay:
         return stored.value if stored is not None else b""
 
     def _check(self, step: Put | Delete | RangeAt) -> None:
-        """Check an operation before anything of its entry is done.
-
-        Raises:
-            _RefusedByEtcd: etcd refuses it, and all of its transaction.
-            _CannotTell: It depends on what was compacted.
-        """
+        """Check an operation before anything of its entry is done."""
         if isinstance(step, RangeAt):
             if step.revision > 0:
                 raise _CannotTell("a read at a revision that may have been compacted")

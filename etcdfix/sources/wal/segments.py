@@ -191,10 +191,6 @@ class SegmentReader:
     def records(self, segment: Segment, *, last: bool) -> Iterator[Record | Damage]:
         """Yield every record of a segment that is whole, and what stands between them.
 
-        Args:
-            segment: The next one.
-            last: Nothing comes after it, so that it may end in the middle of a write.
-
         Raises:
             SourceError: The file cannot be read.
         """
@@ -283,16 +279,7 @@ def frame_sizes(header: bytes) -> tuple[int, int]:
 
 
 class _Frame(NamedTuple):
-    """A frame as it stands, its checksum not looked at.
-
-    Attributes:
-        size: Of all of it, padding included.
-        type: Of its record.
-        crc: Stored checksum.
-        begin: Where the data begins in ``raw``.
-        end: Where it ends.
-        raw: Record and padding.
-    """
+    """A frame as it stands, its checksum not looked at."""
 
     size: int
     type: int
@@ -377,10 +364,7 @@ def _whole_frame_behind(window: _Window, place: int) -> tuple[int, int] | None:
 
 
 def _whole_to_the_end(segment: Segment, place: int, crc: int, leads_nowhere: set[int]) -> bool:
-    """Say whether every frame from here on fits the one before, to the end of the segment.
-
-    Where it does not, the frames on the way are added to those that lead nowhere: one chain joins another.
-    """
+    """Say whether every frame from here on fits the one before, to the end of the segment."""
     window = _Window(segment)
     passed: list[int] = []
     while True:

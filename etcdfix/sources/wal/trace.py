@@ -151,10 +151,6 @@ class RunTrace:
 class Trace:
     """The index of a log, made in one pass.
 
-    Args:
-        log: Its entries.
-        bases: For each run, what it is replayed from.
-
     Attributes:
         runs: In order.
         ranges: Deleted ranges whose keys are not known.

@@ -34,9 +34,6 @@ def decode_map(data: bytes) -> dict[str, Any]:
 
     Bytes of a string that are not UTF-8 become lone surrogates (``surrogateescape``), so they are not lost.
 
-    Args:
-        data: The whole value, with or without the self-described tag.
-
     Raises:
         CBORMalformed: Kubernetes refuses it; ``offset`` counts from the start of ``data``.
     """

@@ -141,10 +141,6 @@ class CustomResourceDecoder:
     def decode(self, data: bytes, crd: CustomResourceInfo) -> DecodedObject:
         """Decode one value as a GET at the storage version would.
 
-        Args:
-            data: Complete plaintext.
-            crd: The definition that owns the key.
-
         Raises:
             JSONMalformed: Not JSON, or kind, apiVersion or metadata have the wrong types.
             CBORMalformed: The same of a value that starts with the CBOR tag.

@@ -106,11 +106,6 @@ class ObjectReader:
     def builtin(self, data: bytes, group: str, kind: str) -> KubeObject:
         """Read a value under a built-in's key.
 
-        Args:
-            data: Complete plaintext.
-            group: API group of the key's resource, "" for core.
-            kind: Its kind.
-
         Raises:
             DecodeError: The API server cannot read it; in its words.
         """
@@ -201,12 +196,6 @@ class ObjectReader:
         Works for protobuf of known kinds and for JSON, of built-ins and custom resources alike. The result tells by
         ``partial`` whether anything is missing: an object may be whole and yet be refused, because its kind
         is the wrong one for its key.
-
-        Args:
-            data: Complete plaintext.
-            reason: Why it was refused.
-            group: API group that the key promises; used where the value does not tell its own.
-            kind: Kind that the key promises, "" where the key promises none.
         """
         if is_protobuf(data):
             return self._salvage_protobuf(data, reason, group, kind)

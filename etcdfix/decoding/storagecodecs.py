@@ -95,11 +95,6 @@ class Decoder:
     def builtin(self, data: bytes, group: str, kind: str) -> DecodedObject:
         """Decode a value under a built-in's key.
 
-        Args:
-            data: Complete plaintext.
-            group: API group of the key's resource, "" for core.
-            kind: Its kind.
-
         Raises:
             DecodeError: With the API server's message for a GET.
         """

@@ -150,13 +150,7 @@ class _Wanted(msgspec.Struct):
 
 
 def open_bootstrap(etcd_key: bytes, value: bytes, tokens: Sequence[ServerToken]) -> OpenedBootstrap:
-    """Open one value with the first token that fits, and take the EncryptionConfiguration out of it.
-
-    Args:
-        etcd_key: Where it lies, which tells to which token it belongs.
-        value: As stored.
-        tokens: All that may have been used.
-    """
+    """Open one value with the first token that fits, and take the EncryptionConfiguration out of it."""
     if not value:
         return OpenedBootstrap(state=BootstrapState.LOCK)
     parts = _split(value)

@@ -32,10 +32,6 @@ def load_candidate_key(name: str, path: Path) -> EncryptionConfiguration:
 
     Base64 as in an EncryptionConfiguration, or the key's own bytes; where both make a key, both are tried.
 
-    Args:
-        name: Of the key, as values name it.
-        path: The file; ``-`` for standard input.
-
     Raises:
         ConfigurationError: It cannot be read, or holds no key.
     """

@@ -146,10 +146,6 @@ def load_configuration(path: Path) -> EncryptionConfiguration:
 def read_configuration(path: Path, check: Check = any_status) -> bytes:
     """Return the bytes of a configuration file.
 
-    Args:
-        path: Its name.
-        check: Told the status of the file before it is read.
-
     Raises:
         ConfigurationError: It cannot be read.
     """
@@ -164,10 +160,6 @@ def read_configuration(path: Path, check: Check = any_status) -> bytes:
 
 def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
     """Check and take apart the bytes of a configuration file.
-
-    Args:
-        raw: The whole file.
-        path: What to call it in messages and reports.
 
     Raises:
         ConfigurationError: The API server would refuse the file.
@@ -192,10 +184,6 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
 
 def decode_rules(raw: bytes, *, path: str) -> list[config_file.Rule]:
     """Return the rules of a configuration file as they stand there; none of them was checked.
-
-    Args:
-        raw: The whole file.
-        path: What to call it in messages.
 
     Raises:
         ConfigurationError: It cannot be decoded.

@@ -154,13 +154,7 @@ def _transformer(kind: str, name: str, version: str = "") -> str:
 
 
 def lint(raw: bytes, rules: Sequence[Rule], *, mode: int | None = None) -> list[LintFinding]:
-    """Say what is wrong with a configuration, the worst first.
-
-    Args:
-        raw: The whole file, for line numbers and the mark.
-        rules: As decoded from it.
-        mode: Permissions of the file; None where they say nothing.
-    """
+    """Say what is wrong with a configuration, the worst first."""
     levels = list(LintLevel)
     found = [
         LintFinding(

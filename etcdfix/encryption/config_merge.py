@@ -93,10 +93,6 @@ class _Lists:
 def merge(configurations: Sequence[EncryptionConfiguration], names: Sequence[str] = ()) -> Merged:
     """Join configurations.
 
-    Args:
-        configurations: Today's first.
-        names: What to call the files; by default their paths.
-
     Raises:
         ConfigurationError: No single file that an API server takes reads all of it.
     """
@@ -115,13 +111,7 @@ def merge(configurations: Sequence[EncryptionConfiguration], names: Sequence[str
 
 
 def merged_file(merged: Merged, configurations: Sequence[EncryptionConfiguration], *, made_at: str) -> bytes:
-    """Return the file, encryption keys included.
-
-    Args:
-        merged: What to write.
-        configurations: The files that it was made of.
-        made_at: When, for the comment.
-    """
+    """Return the file, encryption keys included."""
     comment = [
         f"Made by etcdfix encryption {MADE_BY} at {made_at}.",
         "It reads what any of these files reads:",

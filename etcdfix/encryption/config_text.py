@@ -38,13 +38,7 @@ class Element(msgspec.Struct, frozen=True):
 
 
 def configuration_file(elements: Iterable[Element], *, made_by: str, comment: Sequence[str]) -> bytes:
-    """Return a marked file, encryption keys included.
-
-    Args:
-        elements: In the order in which they are to stand.
-        made_by: The command that makes it: ``merge``.
-        comment: What to say at its beginning, line by line.
-    """
+    """Return a marked file, encryption keys included."""
     mark = mark_of(made_by)
     lines = [
         *(f"# {_comment(line)}" for line in comment),

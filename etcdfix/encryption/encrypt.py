@@ -63,13 +63,7 @@ class NotSealed:
 
 
 def to_storage(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> Sealed | NotSealed:
-    """Turn plaintext into what the API server would store today, and open it again.
-
-    Args:
-        transformers: Of the resource, from today's configuration.
-        plaintext: What a reader is to get.
-        key: The complete etcd key that it will be stored under; associated data of aesgcm.
-    """
+    """Turn plaintext into what the API server would store today, and open it again."""
     write_key = transformers.keys[0]
     if write_key.provider is ProviderType.KMS:
         return NotSealed(write_key.transformer, SealRefusal.KMS_WRITES)

@@ -39,10 +39,5 @@ def is_key_text(text: str) -> bool:
 
 
 def shown(text: str, quote: str = '"') -> str:
-    """Return ``text`` quoted like Go, or its size alone where it could hold a key.
-
-    Args:
-        text: Of a file that holds keys.
-        quote: What stands around it; the escapes inside stay.
-    """
+    """Return ``text`` quoted like Go, or its size alone where it could hold a key."""
     return withheld(text) if may_hold_key(text) else quote + go_quote(text)[1:-1] + quote

@@ -83,8 +83,7 @@ LookInto = Callable[[bytes], Look]
 def first_blocks(pairs: Iterable[tuple[str, str]]) -> tuple[bytes, ...]:
     """Return the first cipher block of objects as API servers write them; all of it is known, whatever their contents.
 
-    Args:
-        pairs: apiVersion and kind.
+    ``pairs`` are apiVersion and kind.
     """
     starts: set[bytes] = set()
     for api_version, kind in pairs:
@@ -126,9 +125,7 @@ class _Block(NamedTuple):
 class Structures:
     """The starts that API servers write.
 
-    Args:
-        pairs: apiVersion and kind of every registered type.
-        custom: The same of custom resources, whose names are sorted.
+    ``pairs`` and ``custom`` are apiVersion and kind, of registered types and of custom resources.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, str]], custom: Iterable[tuple[str, str]] = ()) -> None:
@@ -175,18 +172,13 @@ class Structures:
                 self._shown.append(self._found(literal.encoding, len(text), 0))
 
     def recognise(self, seen: bytes) -> RecognisedStart | None:
-        """Return what the first bytes of a plaintext show, None where they are noise.
-
-        Args:
-            seen: The first bytes, up to :data:`START_SIZE` of them; fewer where there are no more.
-        """
+        """Return what the first bytes of a plaintext show, None where they are noise."""
         return _surest(self._literal(seen), self._text(seen))
 
     def is_noise(self, seen: bytes) -> bool:
         """Say at once of nearly all noise that nothing would be recognised, however much of it is seen.
 
-        Args:
-            seen: The first bytes, :data:`NOISE_SIZE` or more.
+        ``seen`` has :data:`NOISE_SIZE` bytes or more.
         """
         head = int.from_bytes(seen[:4])
         for first in self._by_head:
@@ -200,9 +192,6 @@ class Structures:
         A damaged block of CBC becomes noise, and the same bits are wrong in the block after it. So either the first
         block is looked at alone, or another whole block of a known start, or the first and the second are left out and
         two or more later ones have to fit.
-
-        Args:
-            seen: The first bytes, up to :data:`START_SIZE_CBC` of them.
         """
         found = self.recognise(seen) or self._literal(seen[:_BLOCK_SIZE])
         return found or _surest(

@@ -36,12 +36,7 @@ _GCM_PARTS: Final = (("nonce", aesgcm.NONCE_SIZE),)
 
 
 def envelope_layout(data: bytes, known_names: Collection[str] = ()) -> list[Part]:
-    """Return the parts of an encrypted value in order, without gaps; empty for one that is not encrypted.
-
-    Args:
-        data: The stored value.
-        known_names: Configured names of keys and providers, which may hold colons.
-    """
+    """Return the parts of an encrypted value in order, without gaps; empty for one that is not encrypted."""
     envelope = parse_envelope(data, known_names)
     if envelope is None:
         return []

@@ -70,14 +70,7 @@ def peek(
     """Look at a value without its tag and padding, with every key that could have written it.
 
     First come the keys that the value names in its resource's own rule, then every other key of the configuration.
-
-    Args:
-        transformers: Of the configuration; a KMS value has been read with them before.
-        resource: Whose rule is its own.
-        request: The value.
-        structures: Starts that API servers write.
-        look: Decodes a plaintext and says what came of it; called once for the key that is right, and where CBC text
-            has to be confirmed.
+    A KMS value has been read with ``transformers`` before.
     """
     place = place_of(request.data, transformers)
     if place is None:

@@ -123,11 +123,6 @@ def prefix_rewrites(data: bytes, own: ResourceTransformers, *, plugins: bool) ->
     """Yield a value under each prefix of its rule from which its own differs in one to three bits.
 
     Nothing for a value that names a key of its rule: then its prefix is whole.
-
-    Args:
-        data: Stored bytes.
-        own: Of the resource.
-        plugins: Also under KMS providers, whose plugins have to be asked what comes of it.
     """
     for near in _near(data, own):
         if near.key.provider is ProviderType.KMS and not plugins:
@@ -165,12 +160,7 @@ def rewrites(
     """Yield what a value may have been, under the keys that it names in its resource's own rule.
 
     What is under AES-CBC is not searched here, since no tag tells where a bit flipped.
-
-    Args:
-        data: Stored bytes.
-        etcd_key: Complete.
-        own: Of the resource; a KMS value has been read with them before.
-        structures: Starts that API servers write.
+    A KMS value has been read with ``own`` before.
     """
     yield from prefix_rewrites(data, own, plugins=True)
     if _CR_LF in data:
@@ -293,10 +283,7 @@ def _opens(cipher: Cipher, body: bytes, etcd_key: bytes) -> bool:
 def cbc_rewrites(data: bytes, own: ResourceTransformers, fits: Callable[[bytes], bool]) -> Iterator[Rewrite]:
     """Yield a value under AES-CBC with each bit turned after which its padding is right and an object comes out.
 
-    Args:
-        data: Stored bytes.
-        own: Of the resource; a KMS value has been read with them before.
-        fits: Says whether a plaintext is an object that belongs under the value's etcd key.
+    A KMS value has been read with ``own`` before.
     """
     for start, key in _under_cbc(data, own):
         yield from _cbc_bits(data, start, key, fits)
@@ -317,9 +304,7 @@ def _under_cbc(data: bytes, own: ResourceTransformers) -> Iterator[tuple[int, by
 def unsearched(data: bytes, own: ResourceTransformers) -> str:
     """Return what a search for a repair leaves out since there is too much of it, for people; "" for nothing.
 
-    Args:
-        data: Stored bytes.
-        own: Of the resource; a KMS value has been read with them before.
+    A KMS value has been read with ``own`` before.
     """
     left = []
     if any(len(data) - start > MOST_CBC_SIZE for start, _ in _under_cbc(data, own)):

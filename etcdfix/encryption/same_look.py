@@ -71,13 +71,6 @@ class SameLook:
 
     Attributes:
         start: What they begin with, up to the colon behind the name.
-
-    Args:
-        start: See above.
-        peek: What the look said of the first.
-        tried: The keys that were tried on it.
-        right: The key of these that is right; None where all show noise.
-        structures: Starts that API servers write.
     """
 
     def __init__(
@@ -105,15 +98,6 @@ class SameLook:
 
         So it is under KMS, where the end of the envelope is in doubt, and where the right key does not open the value,
         or something else comes out than the object of its etcd key: what was damaged is to be found for each alone.
-
-        Args:
-            data: The first value.
-            key: Its etcd key.
-            body: Where its body begins.
-            resource: Its own.
-            transformers: Of the configuration.
-            structures: As for the look.
-            peek: What a look that was not thorough said of it.
         """
         place = place_of(data, transformers) if _is_certain(data, body) else None
         if place is None or place.provider == ProviderType.KMS:
@@ -133,11 +117,6 @@ class SameLook:
         """Return what a look says of this value, where that is the same; None where it has to be looked at.
 
         Only the etcd key that the value belongs to may differ: it is the value's own.
-
-        Args:
-            data: As etcd has it.
-            key: Its etcd key.
-            look: Decodes a plaintext and says what came of it; called once where a key is right.
         """
         if len(data) < self._least or not data.startswith(self.start):
             return None

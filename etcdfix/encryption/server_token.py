@@ -101,9 +101,6 @@ EMPTY_TOKEN: Final = ServerToken(b"", TokenForm.EMPTY)
 def load_token(path: Path) -> TokenFile:
     """Read a file that holds the token of a server.
 
-    Args:
-        path: The file, as a server keeps it in ``server/token``; ``-`` for standard input.
-
     Raises:
         ConfigurationError: It cannot be read, is no regular file, or is too large for a token. Where no such file is
             there its name is withheld: somebody may have typed a token in its place.

@@ -249,10 +249,6 @@ class ResourceTransformers:
     def from_storage(self, data: bytes, key: bytes) -> Plaintext:
         """Turn a stored value into plaintext.
 
-        Args:
-            data: The value as etcd has it.
-            key: The complete etcd key; it is the associated data of aesgcm and KMS values.
-
         Raises:
             TransformFailed: No configured provider opens the value.
             KMSPending: A plugin has not answered yet.
@@ -369,10 +365,6 @@ class Transformers:
         """Build the transformers of a configuration.
 
         The same resource in two rules has the providers of both, in file order, as upstream.
-
-        Args:
-            configuration: What the API server would read.
-            plugin_for: Returns the plugin of a KMS provider, or None where there is none to ask.
         """
         gathered: dict[GroupResource, list[_Provider]] = {}
         names = set()

@@ -100,13 +100,7 @@ class KeyLedger:
             self._unproven[name.transformer, name.key, counted.key_proven] += times
 
     def of(self, name: KeyName, target: StoredValue, *, target_counts: bool) -> KeyCounts:
-        """Return what the values under one key come to, for one of them that does not open.
-
-        Args:
-            name: The key.
-            target: The value in question.
-            target_counts: It is counted under this key, as one that does not open.
-        """
+        """Return what the values under one key come to, for one of them that does not open."""
         of_key = self._of_key.get(name) or _OfKey()
         written = bisect_right(of_key.unread, target.mod_revision)
         others = of_key.unread[max(0, written - 2) : written]

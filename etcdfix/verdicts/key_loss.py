@@ -128,13 +128,7 @@ def doubt_by_numbers(*, opened: int, failed: int, damaged: int) -> KeyDoubt:
 
 
 def is_lifted(doubt: KeyDoubt, *, lost: bool, mass_damage_accepted: bool) -> bool:
-    """Say whether a deletion goes on in spite of what the values under an encryption key say.
-
-    Args:
-        doubt: What they say.
-        lost: The encryption key was declared lost, and may be.
-        mass_damage_accepted: ``mass-damage`` was given.
-    """
+    """Say whether a deletion goes on in spite of what the values under an encryption key say."""
     return doubt is KeyDoubt.NONE or lost or (doubt in NOT_THE_KEY and mass_damage_accepted)
 
 
@@ -153,12 +147,7 @@ class Needed(msgspec.Struct, frozen=True):
 
 
 def needed_for(found: Examination, doubts: Collection[KeyDoubt]) -> Needed:
-    """Return what the deletion of a value needs that may be deleted at all.
-
-    Args:
-        found: The value.
-        doubts: What the values under each of its encryption keys say, see :func:`doubt_about`.
-    """
+    """Return what the deletion of a value needs that may be deleted at all."""
     risks = risks_of(found)
     if deletability_of(found) is Deletability.DECLARABLE:
         return Needed(declaration=True, risks=tuple(risk for risk in risks if risk is Rule.ONLY_COPY))
@@ -178,12 +167,7 @@ _EVER: Final = 1 << 63
 
 
 class KeyCounter:
-    """Counts values under their encryption keys as they pass; past :data:`MOST_KEYS`, all others as one.
-
-    Args:
-        target: The value in question, if there is one.
-        only: Count under these keys alone; None for every key that is met.
-    """
+    """Counts values under their encryption keys as they pass; past :data:`MOST_KEYS`, all others as one."""
 
     def __init__(self, target: StoredValue | None = None, only: Collection[KeyName] | None = None) -> None:
         self._target = target

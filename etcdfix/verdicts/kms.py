@@ -27,13 +27,7 @@ _WORST_FIRST = (Cause.KMS_UNREACHABLE, Cause.KMS_DENIED, Cause.KMS_UNPROVEN, Cau
 def undetermined_cause(
     attempts: tuple[Attempt, ...], *, right_key: bool, neighbours: Neighbours
 ) -> Cause | None:
-    """Return why nothing is proven by these attempts, or None where nothing stands against the proof.
-
-    Args:
-        attempts: All that were made.
-        right_key: The value itself shows that what the plugin unwrapped is its data key.
-        neighbours: What values written before and after it do, under the same key id.
-    """
+    """Return why nothing is proven by these attempts, or None where nothing stands against the proof."""
     causes = {_cause_of(attempt, right_key=right_key, neighbours=neighbours) for attempt in attempts}
     return next((cause for cause in _WORST_FIRST if cause in causes), None)
 

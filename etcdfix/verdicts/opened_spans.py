@@ -61,10 +61,6 @@ class OpenedSpan:
     def reach(self, revisions: Sequence[int], *, unbound: bool = False) -> tuple[int, int]:
         """Take note of mod revisions of values that opened; at least one.
 
-        Args:
-            revisions: Any order.
-            unbound: They may have had no associated data.
-
         Returns:
             The lowest and the highest.
         """
@@ -174,11 +170,7 @@ class OpenedSpans:
         return taken
 
     def hold(self, opened: Mapping[tuple[KeyName, str], Sequence[int]]) -> None:
-        """Let encryption keys have opened what is said here, and nothing else; what does not open stays as noted.
-
-        Args:
-            opened: By key and resource: mod revisions, in order.
-        """
+        """Let encryption keys have opened what is said here, and nothing else; what does not open stays as noted."""
         for (rule, resource), found in self._places.items():
             for (transformer, key), span in found.items():
                 revisions = opened.get((KeyName(rule, transformer, key), resource), ())
@@ -200,13 +192,7 @@ class OpenedSpans:
         ]
 
     def around(self, keys: Iterable[KeyName], mod_revision: int, key: bytes) -> Neighbours:
-        """Say what the others under one of the keys show of a value that does not open.
-
-        Args:
-            keys: Those that may be its own.
-            mod_revision: Of the value.
-            key: Its etcd key.
-        """
+        """Say what the others under one of the keys show of a value that does not open."""
         known = Neighbours.NONE
         for name in keys:
             spans = self._under(name)
@@ -228,10 +214,6 @@ class OpenedSpans:
 
         Values that were copied from another prefix were written before every value that opens with its own etcd key.
         One that was written later goes with others that were not, unless its copying began later too.
-
-        Args:
-            name: Its encryption key, which is known to be right.
-            mod_revision: Of the value.
         """
         spans = self._under(name)
         if not any(span.last for span in spans) or any(span.unbound for span in spans):

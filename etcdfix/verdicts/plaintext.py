@@ -109,15 +109,7 @@ def look_of_failure(
     in_order: Callable[[bytes], bool],
     belongs: tuple[bytes, ...],
 ) -> Look:
-    """Return what a plaintext shows of itself that does not decode.
-
-    Args:
-        data: Plaintext, any length.
-        failure: What the decoder said.
-        decode: That decoder.
-        in_order: Says whether an object of any kind, also of one that no known release has, is nowhere broken.
-        belongs: Complete etcd keys to which kind, namespace and name in it lead.
-    """
+    """Return what a plaintext shows of itself that does not decode."""
     shape = shape_of(data, decode, heal=True)
     broken = failure.kind in _BROKEN or _breaks_behind(data, failure, in_order)
     return Look(
@@ -174,12 +166,6 @@ def is_in_order(data: bytes, parse: Callable[[bytes], DecodedObject], group: str
 
     A release that is newer may have other versions, and other kinds. It has none whose names no API can have, and none
     whose names are unknown, and a few bits off from what is kept here.
-
-    Args:
-        data: Plaintext, any length.
-        parse: Reads an object of any kind.
-        group: API group of what is kept under the value's etcd key.
-        kind: Its kind; "" where that is not known.
     """
     try:
         stated = parse(data).gvk

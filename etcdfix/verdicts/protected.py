@@ -22,12 +22,7 @@ _GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
 
 
 def protected_reason(resource: GroupResource, namespace: str) -> str:
-    """Say why everybody needs this object, whatever else is known of it; "" where that is not so.
-
-    Args:
-        resource: What it is.
-        namespace: "" for an object without one.
-    """
+    """Say why everybody needs this object, whatever else is known of it; "" where that is not so."""
     if resource in _RESOURCES or resource.group in _GROUPS:
         return f"{resource} are what the cluster depends on"
     if namespace == "kube-system":

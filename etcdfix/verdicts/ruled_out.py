@@ -35,13 +35,7 @@ class RuledOut(NamedTuple):
 
 
 def ruled_out(seen: Observation, verdict: Verdict, *, searched: bool) -> tuple[RuledOut, ...]:
-    """Return the causes that were checked and are none, each once.
-
-    Args:
-        seen: What the verdict was made from.
-        verdict: On it.
-        searched: It was looked for whatever may have damaged the value.
-    """
+    """Return the causes that were checked and are none, each once."""
     found: Iterator[RuledOut]
     match verdict.outcome:
         case Outcome.DECRYPT_FAILURE:

@@ -255,13 +255,7 @@ _UNKNOWN: Final = "SEVERITY NOT KNOWN: "
 
 
 def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past: bool = False) -> str:
-    """Return the worst of what is at stake in one line, the severity in front; "" for nothing.
-
-    Args:
-        stakes: Of what is wrong.
-        undetermined: Causes of what could not be judged; of them alone no severity is known.
-        past: They stand in a snapshot, or at a past revision: what the cluster holds now was not looked at.
-    """
+    """Return the worst of what is at stake in one line, the severity in front; "" for nothing."""
     if not stakes:
         if not undetermined:
             return ""
@@ -298,13 +292,7 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past:
 
 
 def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past: bool = False) -> str:
-    """Return why no API server should be restarted, in one line; "" where nothing speaks against it.
-
-    Args:
-        stakes: Of what is wrong.
-        undetermined: Causes of what could not be judged.
-        past: They stand in a snapshot, or at a past revision.
-    """
+    """Return why no API server should be restarted, in one line; "" where nothing speaks against it."""
     breaking = [stake for stake in by_rank(stakes) if stake.severity is not Severity.ONE_OBJECT]
     certain = [stake for stake in breaking if not stake.conditional]
     if breaking and past:
@@ -317,11 +305,7 @@ def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *
 
 
 def keep_memory(*, past: bool = False) -> str:
-    """Return why no API server should be restarted where encryption keys may be lost, or not at hand, in one line.
-
-    Args:
-        past: That was seen in a snapshot, or at a past revision.
-    """
+    """Return why no API server should be restarted where encryption keys may be lost, or not at hand, in one line."""
     return (
         f"{CAPITALS} until a scan of the cluster finds nothing wrong." if past else f"{CAPITALS}: {_MEMORY}"
     )

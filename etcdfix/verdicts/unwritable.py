@@ -30,13 +30,7 @@ _GROUPS: Final = frozenset(
 
 
 def unwritable(decoded: DecodedObject, resource: GroupResource, *, custom: bool) -> Confidence | None:
-    """Say how surely no API server can have written an object; None where one can.
-
-    Args:
-        decoded: The whole object.
-        resource: Where it is stored.
-        custom: It is a custom resource.
-    """
+    """Say how surely no API server can have written an object; None where one can."""
     named = custom or resource.group in _GROUPS or (not resource.group and resource.resource in _OF_CORE)
     name = _DNS_NAME if named else _SEGMENT
     names_fit = (

@@ -60,11 +60,6 @@ def holds_whole(data: bytes, decode: Decode, parse: Decode) -> bool:
 
     JSON that the plaintext does not begin with counts where it has a uid, which an API server gave it: templates, and
     the configuration that was last applied, are parts of other objects and have none.
-
-    Args:
-        data: Plaintext, any length.
-        decode: The decoder that refused it.
-        parse: Reads an object of any kind.
     """
     text = data.replace(_CR_LF, _LF)
     return _is_found(data, decode, parse) or (text != data and _is_found(text, decode, parse))

@@ -91,11 +91,6 @@ class JSONDecoder:
     def decode(self, data: bytes, expected_group: str, expected_kind: str) -> DecodedObject:
         """Decode a value found under a key that promises ``expected_kind`` of ``expected_group``.
 
-        Args:
-            data: Complete plaintext.
-            expected_group: API group, "" for core.
-            expected_kind: Kind (``Secret``), not resource.
-
         Raises:
             JSONMalformed: Not JSON, or of the wrong types.
             KindUnknown: The type is missing, not registered, or does not convert to what the key promises.

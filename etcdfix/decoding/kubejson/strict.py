@@ -63,12 +63,6 @@ class Unmarshalled(msgspec.Struct):
 def unmarshal(types: GoTypes, data: bytes, tokens: list[Token], message: str) -> Unmarshalled:
     """Unmarshal a valid document into a kind's struct.
 
-    Args:
-        types: Types of the assumed release.
-        data: The document; its syntax is known to be valid.
-        tokens: Its tokens.
-        message: Full name of the kind's message.
-
     Raises:
         JSONMalformed: In Go's words, data of the object withheld. List indexes are part of the path, map keys are
             given by their position.

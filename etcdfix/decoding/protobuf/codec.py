@@ -76,11 +76,6 @@ class ProtobufDecoder:
     def decode(self, data: bytes, expected_group: str, expected_kind: str) -> DecodedObject:
         """Decode a value found under a key that promises ``expected_kind`` of ``expected_group``.
 
-        Args:
-            data: Complete plaintext, magic included.
-            expected_group: API group, "" for core.
-            expected_kind: Kind (``Secret``), not resource.
-
         Raises:
             ProtobufMalformed: Envelope or object break the rules of the server's decoder.
             KindUnknown: The type is missing, not registered, or does not convert to what the key promises.

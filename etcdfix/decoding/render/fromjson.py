@@ -38,11 +38,6 @@ class FromJSON(NamedTuple):
 def node_from_json(schema: Schema, message: str, value: dict[str, Any]) -> FromJSON:
     """Turn a parsed JSON object into a node of ``message``.
 
-    Args:
-        schema: Of the release assumed.
-        message: Full name of a message without a JSON form of its own.
-        value: As :func:`~etcdfix.golang.gojsontext.parse_exactly` gives it.
-
     Raises:
         KeyError: The schema has no such message.
     """

@@ -54,11 +54,7 @@ def is_protobuf(data: bytes) -> bool:
 
 
 def salvage_envelope(data: bytes) -> DamagedEnvelope | None:
-    """Read an envelope as far as it goes; None where no object can be found in it.
-
-    Args:
-        data: A value for which :func:`is_protobuf` is true.
-    """
+    """Read an envelope as far as it goes; None where no object can be found in it."""
     body = PROTOBUF_MAGIC + data[len(PROTOBUF_MAGIC) :]
     try:
         envelope = parse_envelope(body)

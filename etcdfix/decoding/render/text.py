@@ -63,9 +63,6 @@ def yaml_text(value: Any) -> str:
 
     Every character of it is printable, or the line break. A lone surrogate, which stands for a byte that is not UTF-8,
     becomes U+FFFD, as in JSON.
-
-    Args:
-        value: Plain values (dict, list, str, int, float, bool, None); keys are strings.
     """
     if _is_deep(value):
         return json_text(value).decode() + "\n"
@@ -80,10 +77,6 @@ def json_text(value: Any, *, margin: str = "") -> bytes:
     """Return JSON with one member per line; everything on one line where it is nested very deeply.
 
     No line break follows, and the first line has no margin.
-
-    Args:
-        value: Plain values, as :func:`~etcdfix.golang.gojsontext.encode_json` takes them.
-        margin: Stands in front of every line but the first.
     """
     text = safe_json(encode_json(value))
     if not _is_deep(value):

@@ -62,11 +62,6 @@ class Renderer:
         Values that the API server could not render either are None: an IntOrString that is neither, raw JSON
         that does not parse, a float that is not finite.
 
-        Args:
-            message: Full name of its type.
-            node: The fields, as the strict decoder gives them.
-            into: Where the fields are added; a new dict by default.
-
         Raises:
             KeyError: The schema has no such message.
         """

@@ -211,10 +211,6 @@ def split_encrypted_object(data: bytes, start: int) -> tuple[int, int]:
 
     What follows it is then the same in all values of one DEK source.
 
-    Args:
-        data: The stored value.
-        start: Where the body begins in it.
-
     Returns:
         Offsets in ``data`` of its first byte and behind its last; (0, 0) for any other layout.
     """

@@ -84,9 +84,6 @@ def without_padding(padded: bytes) -> bytes | Attempt:
 
     The padding length is bounded by the whole plaintext, not by the block size: 32 bytes of 0x20 at the end are padding
     to the API server.
-
-    Args:
-        padded: At least one byte.
     """
     padding = padded[-1]
     if padding == 0 or padding > len(padded):

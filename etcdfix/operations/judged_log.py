@@ -159,7 +159,7 @@ class JudgedLog(Closing):
 
     def _judge(self, file: SnapshotSource) -> tuple[Fit, str]:
         uid = self._examiner.kube_system_uid(self._source)
-        _, history, why = history_of(self._source, file, self._examiner, uid=uid, progress=self._progress)
+        history, why = history_of(self._source, file, self._examiner, uid=uid, progress=self._progress)
         if history is not Fit.SAME:
             self.notes.append(f"not replayed with {shown_word(str(file.describe().path))}: {why}")
         return history, why

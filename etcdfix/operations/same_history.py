@@ -33,8 +33,8 @@ def history_of(
     *,
     uid: str | None,
     progress: Progress,
-) -> tuple[str | None, Fit, str]:
-    """Say which cluster a snapshot comes from, whether its history is that of the source, and why.
+) -> tuple[Fit, str]:
+    """Say whether the history of a snapshot is that of the source, and why.
 
     Args:
         source: The datastore; read at one revision, or at later ones where etcd compacted that.
@@ -49,13 +49,12 @@ def history_of(
     theirs = examiner.apart().kube_system_uid(older)
     if uid and theirs and uid != theirs:
         return (
-            theirs,
             Fit.OTHER,
             f"its kube-system has uid {theirs}, and that of this cluster has {uid}",
         )
     revision, now = older.describe().revision, source.describe().revision
     if now and revision > now:
-        return theirs, Fit.UNKNOWN, f"it is of revision {revision}, which is newer than what is read ({now})"
+        return Fit.UNKNOWN, f"it is of revision {revision}, which is newer than what is read ({now})"
     prefix = examiner.layout.prefix_bytes
     agreed = 0
     kube_system = False
@@ -66,13 +65,13 @@ def history_of(
             continue
         wrong = _contradiction(here, there, revision, whole=not older.problems, reads=reads)
         if wrong:
-            return theirs, Fit.OTHER, f"{wrong} (etcd key {_shown(here.key)})"
+            return Fit.OTHER, f"{wrong} (etcd key {_shown(here.key)})"
         if there is not None and _agrees(here, there, revision):  # and not merely excused by damage
             agreed += 1
             kube_system = kube_system or here.key == prefix + _KUBE_SYSTEM
     if agreed >= _LEAST_AGREEING or kube_system:
-        return theirs, Fit.SAME, f"{agreed} keys that stand unchanged, or in the same generation, agree"
-    return theirs, Fit.UNKNOWN, "too few keys stand in both to tell whether it is of the same history"
+        return Fit.SAME, f"{agreed} keys that stand unchanged, or in the same generation, agree"
+    return Fit.UNKNOWN, "too few keys stand in both to tell whether it is of the same history"
 
 
 def may_have_rotted(found: Examination) -> bool:

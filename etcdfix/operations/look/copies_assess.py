@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from etcdfix.model import Confidence, Outcome, ReadableRevision
+from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought
-from etcdfix.operations.look.replacing import replacing
-from etcdfix.report.advice.change import readable_way, repair_way, revealed
-from etcdfix.report.advice.ways import WayKind
+from etcdfix.operations.look.copies_put_back import Graded, PutBack
+from etcdfix.report.advice.change import repair_way
 from etcdfix.report.copies import (
     CopyPlace,
     Fit,
@@ -26,16 +25,11 @@ from etcdfix.report.copies import (
     SurvivingCopy,
 )
 from etcdfix.report.model import Remedy
-from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text import commands
-from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, Part, RunOptions, Word
-from etcdfix.text.safetext import key_base64, key_word
-from etcdfix.verdicts.damage import Damage
+from etcdfix.text.commands import NO_COMMAND, RunOptions
+from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.deletability import (
-    FAILED,
-    KMS_DOUBTS,
-    LOST_KEY,
     Deletability,
     deletability_of,
 )
@@ -50,8 +44,6 @@ _GRADES: Final = tuple(Grade)
 _OF_HISTORY: Final = frozenset({PlaceKind.REVISION, PlaceKind.SNAPSHOT, PlaceKind.LOG, PlaceKind.OLD_VALUE})
 
 _MEMORY: Final = frozenset({PlaceKind.API_SERVER, PlaceKind.RESCUED})
-
-_NOT_SEEN: Final = "What the live etcd holds now was not looked at: save it."
 
 
 class Assessor:
@@ -73,7 +65,7 @@ class Assessor:
     ) -> None:
         self._places = places
         self._run = run
-        self._layout = layout
+        self._ways = PutBack(run, layout)
         self._revision = revision
 
     def assess(self, one: ObjectOfCopies) -> ObjectCopies:
@@ -124,7 +116,7 @@ class Assessor:
             kind is PlaceKind.REVISION or (kind is PlaceKind.BACKUP and not copy.doubt)
         )
 
-    def _grade(self, sought: Sought, now: _ObjectNow, copy: FoundCopy, *, told: bool) -> _Graded:
+    def _grade(self, sought: Sought, now: _ObjectNow, copy: FoundCopy, *, told: bool) -> Graded:
         place = self._places[copy.place]
         uid_fits = now.fits(copy, same_history=_of_this_history(place, copy))
         from_memory = place.kind in _MEMORY and place.history is Fit.SAME and not copy.doubt
@@ -133,7 +125,7 @@ class Assessor:
             uid_fits = Fit.SAME  # the resourceVersion of a cached object is the mod_revision of its etcd key
         wrong = _wrong(place, copy, uid_fits)
         if wrong:
-            return _Graded(copy, place, Grade.UNUSABLE, wrong, uid_fits, None, proves_uid=False)
+            return Graded(copy, place, Grade.UNUSABLE, wrong, uid_fits, None, proves_uid=False)
         doubt = self._doubt(sought, place, copy, uid_fits)
         later = 0 if from_memory and at_present else None
         if later is None and place.history is Fit.SAME:
@@ -141,7 +133,7 @@ class Assessor:
             later = copy.later if known is None else known
         grade = Grade.DOUBTFUL if doubt else Grade.GOOD
         proves_uid = grade is Grade.GOOD and not told and not sought.uid
-        return _Graded(copy, place, grade, doubt, uid_fits, later, proves_uid=proves_uid)
+        return Graded(copy, place, grade, doubt, uid_fits, later, proves_uid=proves_uid)
 
     def _doubt(self, sought: Sought, place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:
         """Return what is not certain about a copy that reads; "" for nothing."""
@@ -167,13 +159,13 @@ class Assessor:
             return "nothing that was found tells whether it is of the object that stood there last"
         return ""
 
-    def _published(self, sought: Sought, graded: _Graded) -> SurvivingCopy:
+    def _published(self, sought: Sought, graded: Graded) -> SurvivingCopy:
         copy, place = graded.copy, graded.place
         save = put_back = NO_COMMAND
         note = ""
         if graded.grade is not Grade.UNUSABLE:
-            save = self._save(sought, graded)
-            put_back, note = self._put_back(sought, graded)
+            save = self._ways.save(sought, graded)
+            put_back, note = self._ways.put_back(sought, graded)
         return SurvivingCopy(
             place=place.kind,
             path=copy.path or place.path,
@@ -193,110 +185,6 @@ class Assessor:
             put_back=put_back,
             note=note,
         )
-
-    def _save(self, sought: Sought, graded: _Graded) -> Command:
-        """Return the command that saves a copy, if there is one."""
-        key, copy, place = sought.key, graded.copy, graded.place
-        if place.kind is PlaceKind.API_SERVER:
-            return commands.rescue([key_word(key)])
-        if place.kind not in {PlaceKind.REVISION, PlaceKind.OLD_VALUE, PlaceKind.SNAPSHOT}:
-            return NO_COMMAND
-        words = (*revealed(self._layout.locate(key)[0].group_resource), "-o", "json")
-        of_file = place.path if place.kind is PlaceKind.SNAPSHOT else ""
-        at = 0 if of_file and copy.newest else copy.at
-        return commands.get(key, *words, revision=at, file=of_file)
-
-    def _put_back(self, sought: Sought, graded: _Graded) -> tuple[Command, str]:
-        """Return the dry run that puts a copy back, if there is one; and what to know, or why there is none."""
-        run, copy, place = self._run, graded.copy, graded.place
-        if place.kind is PlaceKind.API_SERVER:
-            return self._heal(sought, graded)
-        if run.of_kine:
-            return (
-                NO_COMMAND,
-                "etcdfix writes nothing to kine: save it, and put it back through an API server.",
-            )
-        if place.kind is PlaceKind.REVISION:
-            return self._put_back_revision(sought, graded)
-        if place.kind is PlaceKind.SNAPSHOT and not copy.newest:
-            return NO_COMMAND, (
-                "A restore from a snapshot takes the newest value in it: save this one; as JSON it goes back with "
-                "restore --from-object."
-            )
-        words: Sequence[Word] = {
-            PlaceKind.SNAPSHOT: ("--from-snapshot", place.path),
-            PlaceKind.BACKUP: (copy.path,),
-            PlaceKind.LOG: ("--from-wal", copy.path, "--entry", str(copy.entry)),
-            PlaceKind.RESCUED: ("--from-object", copy.path),
-        }.get(place.kind, ())
-        over = replacing(sought.found, run)
-        if not words or over.mod_revision is None:
-            return NO_COMMAND, over.note
-        of_backup = place.kind is PlaceKind.BACKUP
-        unlisted = not of_backup or bool(copy.doubt)
-        if graded.proves_uid and unlisted:
-            words = (*words, *commands.accepting([Rule.UNKNOWN_UID]))
-        if sought.found is not None and sought.found.verdict.damage is Damage.POSSIBLE:
-            words = (*words, Part.ASKING)
-        command = commands.restore(
-            words,
-            None if of_backup else sought.key,
-            replacing=over.mod_revision,
-            accepted=[*([Rule.UNLISTED_SOURCE] if unlisted else []), *over.accepting],
-        )
-        return command, self._notes(sought, graded, over.note)
-
-    def _put_back_revision(self, sought: Sought, graded: _Graded) -> tuple[Command, str]:
-        run, copy, found = self._run, graded.copy, sought.found
-        same = graded.grade is Grade.GOOD
-        if run.of_the_past:
-            return NO_COMMAND, _NOT_SEEN
-        if found is None:
-            if not same or copy.lease:
-                why = "it had a lease, which may have run out" if copy.lease else graded.why
-                return NO_COMMAND, f"Save it, and compare before you use it: {why}."
-            command = commands.restore(("--from-revision", str(copy.at)), sought.key)
-            return command, self._notes(sought, graded, "")
-        if found.verdict.outcome not in FAILED:
-            return NO_COMMAND, replacing(sought.found, run).note
-        way = readable_way(found, ReadableRevision(copy.at, copy.mod_revision, same, bool(copy.lease)), run)
-        return (way.command if way.verb == WayKind.PUT_BACK else NO_COMMAND), way.note
-
-    def _heal(self, sought: Sought, graded: _Graded) -> tuple[Command, str]:
-        """Return the dry run of having the API server write the object anew; none where it would refuse."""
-        found, run = sought.found, self._run
-        assert found is not None  # else no server was asked
-        if graded.grade is not Grade.GOOD or graded.later_writes != 0:
-            note = "Save it soon: a restart of the server, or one deletion of an unreadable object, ends it."
-        elif found.verdict.cause not in LOST_KEY | KMS_DOUBTS:
-            note = "Save it at once: a server forgets a value that was changed in etcd within 30 seconds."
-        elif not run.can_heal:
-            note = _NOT_SEEN
-        else:
-            return commands.heal([key_word(sought.key)]), (
-                "First save everything of its kind (etcdfix rescue); DIR is where that went. Restart no API server and "
-                "delete nothing before that. No write is lost."
-            )
-        return NO_COMMAND, note
-
-    def _notes(self, sought: Sought, graded: _Graded, note: str) -> str:
-        proof = ""
-        if graded.place.kind is not PlaceKind.BACKUP:
-            if graded.proves_uid:
-                proof = f"Its revisions show that it is the same object ({acceptance(Rule.UNKNOWN_UID)})."
-            elif graded.uid_fits is Fit.UNKNOWN:
-                proof = f"If it was the same object, add {acceptance(Rule.UNKNOWN_UID)}: nothing shows it."
-        parts = (
-            "Compare it with what you know of the object before you put it back."
-            if graded.grade is Grade.DOUBTFUL
-            else "",
-            proof,
-            note,
-            "It had a lease: restore says whether that still lives." if graded.copy.lease else "",
-            "What it owned may have been collected." if sought.found is None else "",
-            "" if self._run.told_of_encryption else GRANTED.strip(),
-        )
-        return " ".join(part for part in parts if part)
 
     def _next(self, sought: Sought, copies: Sequence[SurvivingCopy]) -> Remedy | None:
         """Return what to do first: put the value right, or put back the best copy, or save it where nothing does."""
@@ -425,17 +313,6 @@ class _ObjectNow(NamedTuple):
         return max(self.version - copy.version, 0)
 
 
-class _Graded(NamedTuple):
-    copy: FoundCopy
-    place: CopyPlace
-    grade: Grade
-    why: str
-    uid_fits: Fit
-    later_writes: int | None
-    proves_uid: bool
-    """That it is the same object, it shows itself: nothing shows it where ``restore`` looks."""
-
-
 def _wrong(place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:
     """Return why a copy is unusable; "" where nothing contradicts."""
     if copy.identity is Fit.OTHER:
@@ -449,7 +326,7 @@ def _wrong(place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:
     return ""
 
 
-def _best_first(graded: _Graded) -> tuple[int, int, int, int]:
+def _best_first(graded: Graded) -> tuple[int, int, int, int]:
     copy = graded.copy
     return (_GRADES.index(graded.grade), -copy.mod_revision, _KINDS.index(graded.place.kind), copy.place)
 

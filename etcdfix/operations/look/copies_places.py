@@ -141,7 +141,7 @@ class Search:
 
     def _older_snapshot(self, older: SnapshotSource, path: str) -> None:
         sought = self._gathered.all_sought()
-        _, history, why = history_of(
+        history, why = history_of(
             self._source,
             older,
             self._examiner,

@@ -45,5 +45,5 @@ def test_what_damage_excuses_is_no_agreement(
     now = StoreNow([stored(name, *here) for name in names], 40)
     older = Salvaged([stored(name, *there) for name in names], 30)
     examiner = Examiner.of(Reading(layout=StorageLayout()))
-    _, fit, _ = history_of(now, cast("SnapshotSource", older), examiner, uid=None, progress=no_progress)
+    fit, _ = history_of(now, cast("SnapshotSource", older), examiner, uid=None, progress=no_progress)
     assert fit is expected

@@ -246,12 +246,12 @@ def test_a_form_by_variable_and_by_option(
 def test_a_form_that_a_command_does_not_have_is_refused_with_the_name_of_the_variable(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("ETCDFIX_OUTPUT", "jsonl")
+    monkeypatch.setenv("ETCDFIX_OUTPUT", "csv")
     words = ["orphans", "--snapshot", str(ALPHA / "snapshot.db.gz")]
     assert run(words) == 2
     told = capfd.readouterr()
-    assert "Invalid value for the variable ETCDFIX_OUTPUT: 'jsonl' is not one of 'table', 'json'." in told.err
-    assert run([*words, "-o", "jsonl"]) == 2
+    assert "Invalid value for the variable ETCDFIX_OUTPUT: 'csv' is not one of 'text', 'wide'," in told.err
+    assert run([*words, "-o", "csv"]) == 2
     assert "ETCDFIX_OUTPUT" not in capfd.readouterr().err
 
 

@@ -82,7 +82,7 @@ COMMANDS: Commands = {
     ),
     "encryption": (
         "etcdfix.cli.encryption",
-        "Say which encryption keys are needed, what opens what, what a new configuration would do.",
+        "Check which encryption keys are needed, what opens what, what a new configuration would do.",
     ),
     "report": (
         "etcdfix.cli.report",
@@ -96,7 +96,7 @@ COMMANDS: Commands = {
     "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report, a finding or an audit record."),
     "version": (
         "etcdfix.cli.version",
-        "Say which version this is, what it runs on, and which releases of Kubernetes and reports it knows.",
+        "Print which version this is, what it runs on, and which releases of Kubernetes and reports it knows.",
     ),
 }
 

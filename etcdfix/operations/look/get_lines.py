@@ -40,9 +40,9 @@ class Lines:
         quiet: bool = False,
     ) -> None:
         self._request, self._say, self._next, self._quiet = request, say, say_next, quiet
-        self._again = request.run
+        self._run = request.run
         self._count = 0
-        self._stakes = Stakes(past=self._again.of_the_past)
+        self._stakes = Stakes(past=self._run.of_the_past)
 
     def of(self, shown: Shown, written: bool, readable: ReadableRevision | None) -> None:
         """Say what there is to say of a value.
@@ -83,10 +83,10 @@ class Lines:
     def _way_out(self, shown: Shown, readable: ReadableRevision | None) -> None:
         for line in self._stakes.lines():
             self._say(line)
-        first = first_way(ways_out(shown.found, self._again, readable=readable))
+        first = first_way(ways_out(shown.found, self._run, readable=readable))
         if first is None:
             return
-        command = first.command.line(self._again)
+        command = first.command.line(self._run)
         if shown.whole and not shown.irreplaceable and "kubectl replace" in command:
             self._next("kubectl replace -f - heals the object with this output", "")
         else:
@@ -119,7 +119,7 @@ class Lines:
         if self._request.wanted.many and self._stakes:
             for line in self._stakes.lines():
                 self._say(line)
-            self._next("see what each needs", scan(*self._request.wanted.types).line(self._again))
+            self._next("see what each needs", scan(*self._request.wanted.types).line(self._run))
         for problem in result.problems:
             self._say(f"incomplete: {problem}")
         if result.masked:

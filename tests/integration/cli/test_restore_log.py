@@ -135,7 +135,7 @@ def test_another_life_that_etcd_still_keeps(registry: Registry, data: Path, tmp_
 def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:
     key = lose(registry)
     ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--dry-run")
-    (entry,) = [
+    entry, *_ = [
         word
         for line in ran.err.splitlines()
         if line.startswith("From")
@@ -156,7 +156,7 @@ def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:
 def test_a_deletion_is_no_value(registry: Registry, data: Path) -> None:
     lose(registry, deleted=True)
     ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--dry-run")
-    (entry,) = [
+    entry, *_ = [
         word
         for line in ran.err.splitlines()
         if line.startswith("From")

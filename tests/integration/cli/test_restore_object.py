@@ -79,7 +79,7 @@ def test_over_a_value_that_is_broken(registry: Registry, api: KubernetesAPI) -> 
     ran = from_object(registry, value, *asked, UNKNOWN_UID)
     assert ran.code == 0, ran.err
     for words in (
-        "Written with aescbc/v1/key1, as JSON",
+        "Written with  aescbc/v1/key1, as JSON",
         f"API servers write so too: {registry.key('shop/good-0').decode()} is stored under it",
         f"its resourceVersion is the key's mod_revision {mod_revision}, yet nothing shows that it has the uid",
         "perhaps of ANOTHER OBJECT",
@@ -182,7 +182,7 @@ def test_without_encryption(registry: Registry) -> None:
     }
     ran = from_object(registry, value, NO_SERVER, UNKNOWN_UID, name="shop/settings", resource="configmaps")
     assert ran.code == 0, ran.err
-    assert "Written with no encryption, as JSON" in ran.err
+    assert "Written with  no encryption, as JSON" in ran.err
     stored = registry.stored(key)
     assert stored is not None
     assert json.loads(stored) == value

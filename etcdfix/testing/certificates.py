@@ -52,18 +52,14 @@ class CertificateAuthority:
         *,
         hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "::1"),
         expired: bool = False,
-        organization: str = "",
     ) -> CertificateFiles:
         """Sign a certificate for server and client use; without ``hosts`` it names only its CN."""
         now = dt.datetime.now(dt.UTC)
         until = now - _DAY if expired else now + 10 * _DAY
         key = ec.generate_private_key(ec.SECP256R1())
-        names = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
-        if organization:
-            names.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
         builder = (
             x509.CertificateBuilder()
-            .subject_name(x509.Name(names))
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())

@@ -187,7 +187,7 @@ def api_path_of(found: Examination) -> str:
     return found.directory.api_path(found.namespace, found.name)
 
 
-_LOST = "The deletion skips finalizers and graceful termination. The garbage collector then deletes what the object owned."
+_LOST = "The deletion skips finalizers and graceful termination. The garbage collector then deletes what it owned."
 
 
 def deletions(found: Examination, run: RunOptions, beside: Beside, *, breaking: bool) -> list[Remedy]:

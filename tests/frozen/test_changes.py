@@ -357,7 +357,7 @@ def test_what_the_audit_log_says(registry: Freezing, capfd: pytest.CaptureFixtur
 
 
 # How wide a column is depends on who runs the tests, and revisions on what else was written.
-_BY_CHANCE = re.compile(r"(?<=revision )\d+|(?<= {2})\S+@\S+| {2,}|\d+(?= bytes in all)")
+_BY_CHANCE = re.compile(r"(?<=revision )\d+|(?<= {2})\S+@\S+| {2,}|\d+(?= bytes:)")
 
 
 def test_what_a_person_reads_first(registry: Freezing, capfd: pytest.CaptureFixture[str]) -> None:

@@ -45,11 +45,7 @@ class DocumentCut(msgspec.DecodeError):
 
 
 class OtherFormError(msgspec.DecodeError):
-    """Raised when a document would have to be turned into JSON of UTF-8 first.
-
-    Attributes:
-        hint: How.
-    """
+    """Raised when a document would have to be turned into JSON of UTF-8 first."""
 
     def __init__(self, raw: Readable, what: str, hint: str) -> None:
         super().__init__(f"it begins with {bytes(raw[:2]).hex(' ')}: it is {what}")

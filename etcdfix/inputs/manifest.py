@@ -33,12 +33,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         endpoints: ``--etcd-servers``. Never empty in one that was read.
-        overrides: ``--etcd-servers-overrides``.
-        cacert: ``--etcd-cafile``.
-        cert: ``--etcd-certfile``.
-        key: ``--etcd-keyfile``.
-        etcd_prefix: ``--etcd-prefix``.
-        encryption_config: ``--encryption-provider-config``.
         kubernetes_version: From the image tag (``1.36``).
     """
 

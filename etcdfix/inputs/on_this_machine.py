@@ -31,8 +31,6 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
     """A distribution that was found.
 
     Attributes:
-        name: As its makers call it.
-        file: What it was found by.
         values: Options, without their dashes, to what they would be given.
     """
 

@@ -31,11 +31,6 @@ class EtcdConnection:
     Attributes:
         endpoints: As given: ``host:port``, ``http://``, ``https://``, ``unix://`` or ``unixs://``.
         cacert: File with the CA certificates that vouch for the server, or None for the system's.
-        cert: File with the client certificate, or None.
-        key: File with its private key, or None.
-        user: etcd user, or None.
-        password: The user's password, or None.
-        insecure_skip_tls_verify: Take whatever certificate the server shows.
         dial_timeout_seconds: Longest wait for an endpoint to come into reach.
         command_timeout_seconds: Longest wait for one small answer; pages of a scan get more, by their size.
     """

@@ -51,7 +51,6 @@ class Integrity(NamedTuple):
 
     Attributes:
         sha256: Hex digest of the database bytes, or None where they could not be read.
-        sentence: For the report.
         problem: Why the data cannot be trusted to be complete, or "".
         readable: Whether the operating system could read every byte.
     """

@@ -45,7 +45,6 @@ class Row(NamedTuple):
 
     Attributes:
         id: Its revision.
-        name: Of the key.
         created: It began a generation of the key.
         deleted: It ended one, or fills a revision that was never used.
         create_revision: 0 in a row that creates, which means its own; 0 in later deletions, too.
@@ -75,7 +74,6 @@ class Names(NamedTuple):
     """A key, and where its rows lie around a revision.
 
     Attributes:
-        name: Complete key.
         newest: The newest of its rows up to the revision; 0 for none.
         following: The oldest behind it; 0 for none.
     """
@@ -89,8 +87,6 @@ class KineTable:
     """The rows of one file, read from a private copy.
 
     Attributes:
-        copy: What is read.
-        newest: The highest revision.
         compacted: The oldest revision of which everything is kept; 0 where nothing was compacted.
         faults: What SQLite finds wrong with the pages; empty for nothing.
 

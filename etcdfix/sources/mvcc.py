@@ -20,7 +20,7 @@ from typing import Final
 
 from etcdfix.errors import PageCorrupt
 from etcdfix.model import KeptRevision, Revision, StoredValue
-from etcdfix.sources.bbolt.page import ELEMENT_SIZE, HEADER_SIZE, LEAF_ELEMENT, Image
+from etcdfix.sources.bbolt.page import ELEMENT_SIZE, HEADER_SIZE, LEAF_ELEMENT, Image, page_corrupt
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
 from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
 from etcdfix.sources.pages import values_of
@@ -245,9 +245,7 @@ class RevisionIndex:
         return records
 
     def _report(self, page_id: int, offset: int, what: str) -> None:
-        self._on_damage(
-            PageCorrupt(f"page {page_id}: byte {offset}: {what}", page_id=page_id, file_offset=offset)
-        )
+        self._on_damage(page_corrupt(page_id, offset, f"byte {offset}: {what}"))
 
     def pages(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[RecordPage]:
         """Yield the value that every key under ``prefix`` had at a main revision (None: the newest).

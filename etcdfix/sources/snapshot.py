@@ -39,10 +39,7 @@ class AppliedState(NamedTuple):
     Attributes:
         entry: Raft index of the last entry that it shows.
         term: Its term; None where etcd did not keep it (before 3.5).
-        revision: The newest main revision.
         alarms: Serialized ``AlarmMember`` of each active alarm.
-        leases: Ids of the leases that exist.
-        authentication: etcd's authentication is on.
     """
 
     entry: int

@@ -64,7 +64,6 @@ class SQLiteCopy(Closing):
     """A private copy of a SQLite database, with what its write-ahead log holds, open for reading.
 
     Attributes:
-        connection: To the copy.
         log_found: A log that is not empty lies beside it.
         log_pages: Pages in it that were committed.
         log_fault: Why SQLite leaves out part of the log that was committed; "" where it does not.

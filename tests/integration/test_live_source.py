@@ -20,7 +20,7 @@ from etcdfix.sources.etcd import channel, paging
 from etcdfix.sources.live import LiveSource
 from etcdfix.testing.servers import EtcdServer, EtcdServers
 from etcdfix.wire.etcd import message
-from tests.support.etcd_proxy import FUTURE_REVISION, NO_LEADER, RANGE, EtcdProxy, Refusal
+from tests.support.etcd_proxy import RANGE, EtcdProxy, Refusal
 
 pytestmark = pytest.mark.etcd
 
@@ -91,38 +91,6 @@ def test_everything_about_a_value(etcd: EtcdServer, prefix: bytes) -> None:
     assert [(stored.version, stored.lease) for stored in found] == [(1, 0), (1, int(lease, 16)), (2, 0)]
 
 
-def test_a_prefix_is_an_exact_range(etcd: EtcdServer, prefix: bytes) -> None:
-    inside = {prefix + b"a\xff": b"1", prefix + b"a\xff\x00": b"2", prefix + b"a\xff\xff": b"3"}
-    etcd.put_all([(prefix + b"a", b"-"), (prefix + b"a\xfe", b"-"), (prefix + b"b", b"-"), *inside.items()])
-    with live(etcd.endpoint) as source:
-        assert values(source, prefix + b"a\xff") == inside
-        assert values(source, prefix + b"nothing") == {}
-
-
-def test_many_pages_of_a_size_learned_from_the_first(
-    etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(paging, "TARGET_BYTES", 1 << 20)
-    expected = pairs_below(prefix, 1_100, size=8_000)
-    etcd.put_all(expected.items())
-    with EtcdProxy(etcd.endpoint) as proxy, live(proxy.endpoint) as source:
-        assert values(source, prefix) == expected
-        # 500 keys, then about 130 a megabyte.
-        assert 5 <= proxy.ranges() <= 8
-        assert source.problems == []
-        description = source.describe()
-    assert (description.type, description.single_revision) == ("etcd", True)
-    assert [segment.revision for segment in description.segments] == [description.revision]
-
-
-def test_large_values(etcd: EtcdServer, prefix: bytes) -> None:
-    expected = pairs_below(prefix, 8, size=1_200_000)
-    etcd.put_all(expected.items())
-    with live(etcd.endpoint) as source:
-        assert values(source, prefix) == expected
-        assert source.get(prefix + b"00003") is not None
-
-
 def test_answers_too_large_are_asked_for_in_parts(
     etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,21 +114,6 @@ def test_a_value_larger_than_any_answer_is_named_and_stepped_over(
         assert values(source, prefix) == expected
         (problem,) = source.problems
     assert large.decode() in problem
-
-
-def test_one_key(etcd: EtcdServer, prefix: bytes) -> None:
-    revision = etcd.put(prefix + b"a", b"1")
-    etcd.put(prefix + b"ab", b"2")
-    with live(etcd.endpoint) as source:
-        assert source.get(prefix + b"a") == StoredValue(prefix + b"a", b"1", revision, revision, 1, 0)
-        assert source.get(prefix + b"abc") is None
-
-
-def test_estimate(etcd: EtcdServer, prefix: bytes) -> None:
-    etcd.put_all(pairs_below(prefix, 7).items())
-    everything = len(asked_by(etcd, b"", "--keys-only"))
-    with live(etcd.endpoint) as source:
-        assert source.estimate() == everything
 
 
 def test_an_empty_etcd(start_etcd: Callable[..., EtcdServer]) -> None:
@@ -369,16 +322,6 @@ def test_history_after_a_compaction(etcd: EtcdServer, prefix: bytes) -> None:
         assert history_of(source, key) == [(second, b"2"), (third, None), (fourth, b"4")]
 
 
-def test_history_that_was_compacted_away(etcd: EtcdServer, prefix: bytes) -> None:
-    etcd.put(prefix + b"gone", b"1")
-    etcd.delete(prefix + b"gone")
-    kept = etcd.put(prefix + b"kept", b"1")
-    etcd.compact()
-    with live(etcd.endpoint) as source:
-        assert history_of(source, prefix + b"gone") == []
-        assert history_of(source, prefix + b"kept") == [(kept, b"1")]
-
-
 # Endpoints
 
 
@@ -401,37 +344,6 @@ def test_a_member_dies_in_the_middle_of_a_scan(etcd_servers: EtcdServers, prefix
     finally:
         for member in members:
             member.stop()
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-@pytest.mark.parametrize("refusal", [FUTURE_REVISION, NO_LEADER], ids=["lags", "no-leader"])
-def test_a_member_that_lags_or_lost_its_leader_is_passed_over(
-    etcd: EtcdServer, prefix: bytes, refusal: Refusal
-) -> None:
-    expected = pairs_below(prefix, 45)
-    etcd.put_all(expected.items())
-    with (
-        EtcdProxy(etcd.endpoint) as bad,
-        EtcdProxy(etcd.endpoint) as good,
-        live(bad.endpoint, good.endpoint) as source,
-    ):
-        bad.before = lambda path, _request: refusal if path == RANGE and bad.ranges() > 1 else None
-        assert values(source, prefix) == expected
-        assert source.problems == []
-        assert bad.ranges() == 2
-        assert good.ranges() >= 3
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-def test_an_etcd_that_goes_away_midway_is_a_problem_not_an_error(etcd: EtcdServer, prefix: bytes) -> None:
-    etcd.put_all(pairs_below(prefix, 45).items())
-    with EtcdProxy(etcd.endpoint) as proxy:
-        proxy.before = lambda path, _request: NO_LEADER if path == RANGE and proxy.ranges() > 2 else None
-        with live(proxy.endpoint, dial_timeout_seconds=0.3, command_timeout_seconds=0.3) as source:
-            assert sorted(values(source, prefix)) == sorted(pairs_below(prefix, 20))
-            (problem,) = source.problems
-    assert (prefix + b"00019").decode() in problem
-    assert "no leader" in problem
 
 
 # Reading only
@@ -464,11 +376,3 @@ def test_a_source_calls_only_methods_that_read(etcd: EtcdServer, prefix: bytes) 
     # A serializable read could be answered by a member that lags behind.
     assert requests
     assert not any(message("RangeRequest").FromString(raw).serializable for raw in requests)
-
-
-def test_the_recording_would_show_a_write(etcd: EtcdServer, prefix: bytes) -> None:
-    with EtcdProxy(etcd.endpoint) as proxy:
-        writing = EtcdServer(proxy.endpoint, "given", etcd._ctl, guarded=False)
-        writing.put(prefix + b"k", b"v")
-        writing.stop()
-        assert not set(proxy.calls) <= READING

@@ -79,6 +79,11 @@ class Meta(NamedTuple):
     txid: int
 
 
+def page_corrupt(page_id: int, file_offset: int, what: str) -> PageCorrupt:
+    """Return the error of a page that is not as bbolt writes it."""
+    return PageCorrupt(f"page {page_id}: {what}", page_id=page_id, file_offset=file_offset)
+
+
 def fnv1a_64(data: bytes) -> int:
     """Return the 64-bit FNV-1a hash that bbolt puts behind a meta (Go ``hash/fnv``)."""
     digest = _FNV_OFFSET
@@ -98,18 +103,10 @@ def parse_page_header(image: Image, *, offset: int, page_id: int) -> PageHeader:
     """
     raw = image[offset : offset + HEADER_SIZE]
     if len(raw) < HEADER_SIZE:
-        raise PageCorrupt(
-            f"page {page_id}: {len(raw)} bytes of a 16-byte page header at byte {offset}",
-            page_id=page_id,
-            file_offset=offset,
-        )
+        raise page_corrupt(page_id, offset, f"{len(raw)} bytes of a 16-byte page header at byte {offset}")
     header = PageHeader(*PAGE_HEADER.unpack(raw))
     if header.page_id != page_id:
-        raise PageCorrupt(
-            f"page {page_id}: the header at byte {offset} says page {header.page_id}",
-            page_id=page_id,
-            file_offset=offset,
-        )
+        raise page_corrupt(page_id, offset, f"the header at byte {offset} says page {header.page_id}")
     return header
 
 

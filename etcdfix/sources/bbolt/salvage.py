@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from etcdfix.errors import PageCorrupt, SnapshotTruncated
-from etcdfix.sources.bbolt.page import BRANCH_PAGE, HEADER_SIZE, LEAF_PAGE, PAGE_HEADER, Image, Meta
+from etcdfix.sources.bbolt.page import (
+    BRANCH_PAGE,
+    HEADER_SIZE,
+    LEAF_PAGE,
+    PAGE_HEADER,
+    Image,
+    Meta,
+    page_corrupt,
+)
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
 
 WHOLE_FILE = Bucket(b"", 0, None)
@@ -48,10 +56,8 @@ class SalvagedTree(Tree):
                 continue
             # Most likely it is free, and its overflow pages were used again: its values would be mixed with others.
             self._on_damage(
-                PageCorrupt(
-                    f"page {page_id}: page {other} lies among its overflow pages; it was left out",
-                    page_id=page_id,
-                    file_offset=leaf.offset,
+                page_corrupt(
+                    page_id, leaf.offset, f"page {other} lies among its overflow pages; it was left out"
                 )
             )
 

@@ -27,6 +27,7 @@ from etcdfix.sources.bbolt.page import (
     Image,
     Meta,
     PageHeader,
+    page_corrupt,
     parse_page_header,
 )
 
@@ -43,8 +44,6 @@ class Page(msgspec.Struct, frozen=True, gc=False):
         page_id: Its id; for an inline page, the id of the leaf page that holds it.
         offset: Byte in the file at which its 16-byte header starts.
         end: Byte just past its last one, overflow pages included, but never past the end of the file.
-        count: Number of elements.
-        is_leaf: Leaf or branch.
         overflow: Number of further pages that belong to it.
     """
 
@@ -62,7 +61,6 @@ class Entry(NamedTuple):
     Attributes:
         flags: 1 for a nested bucket.
         offset: Where the 16-byte element stands.
-        key_start: First byte of the key.
         value_start: First byte of the value, just past the key.
         value_end: Just past the value.
     """
@@ -79,7 +77,6 @@ class BranchEntry(NamedTuple):
 
     Attributes:
         child_id: Page id, not checked yet.
-        key_start: First byte of the key.
         key_end: Just past the key.
         inside: Whether the key lies inside the page, so that it can be read.
     """
@@ -127,10 +124,10 @@ class Tree:
         """
         offset = page_id * self.page_size
         if page_id < 2 or page_id >= self.meta.high_water:
-            raise PageCorrupt(
-                f"page {page_id}: referenced, but the pages of this database are 2 to {self.meta.high_water - 1}",
-                page_id=page_id,
-                file_offset=min(offset, self.size),
+            raise page_corrupt(
+                page_id,
+                min(offset, self.size),
+                f"referenced, but the pages of this database are 2 to {self.meta.high_water - 1}",
             )
         if offset + HEADER_SIZE > self.size:
             raise SnapshotTruncated(
@@ -140,17 +137,16 @@ class Tree:
             )
         header = parse_page_header(self.image, offset=offset, page_id=page_id)
         if header.flags not in (BRANCH_PAGE, LEAF_PAGE):
-            raise PageCorrupt(
-                f"page {page_id}: flags {header.flags:#06x} at byte {offset + 8}, expected a branch (1) or leaf (2)",
-                page_id=page_id,
-                file_offset=offset + 8,
+            raise page_corrupt(
+                page_id,
+                offset + 8,
+                f"flags {header.flags:#06x} at byte {offset + 8}, expected a branch (1) or leaf (2)",
             )
         if page_id + header.overflow >= self.meta.high_water:
-            raise PageCorrupt(
-                f"page {page_id}: {header.overflow} overflow pages reach past the high-water mark"
-                f" {self.meta.high_water}",
-                page_id=page_id,
-                file_offset=offset + 12,
+            raise page_corrupt(
+                page_id,
+                offset + 12,
+                f"{header.overflow} overflow pages reach past the high-water mark {self.meta.high_water}",
             )
         end = offset + (header.overflow + 1) * self.page_size
         if end > self.size:
@@ -168,15 +164,13 @@ class Tree:
     def _page(self, header: PageHeader, *, page_id: int, offset: int, end: int) -> Page:
         is_leaf = header.flags == LEAF_PAGE
         if not is_leaf and not header.element_count:
-            raise PageCorrupt(
-                f"page {page_id}: a branch page without elements", page_id=page_id, file_offset=offset + 10
-            )
+            raise page_corrupt(page_id, offset + 10, "a branch page without elements")
         table_end = offset + HEADER_SIZE + header.element_count * ELEMENT_SIZE
         if table_end > end:
-            raise PageCorrupt(
-                f"page {page_id}: its table of {header.element_count} elements ends at byte {table_end}, past {end}",
-                page_id=page_id,
-                file_offset=offset + 10,
+            raise page_corrupt(
+                page_id,
+                offset + 10,
+                f"its table of {header.element_count} elements ends at byte {table_end}, past {end}",
             )
         return Page(page_id, offset, end, header.element_count, is_leaf, header.overflow)
 
@@ -196,11 +190,11 @@ class Tree:
             if not inside or expected not in (start, None):
                 should = f"start at {expected}" if expected is not None else f"lie behind byte {table_end}"
                 self._on_damage(
-                    PageCorrupt(
-                        f"page {branch.page_id}: the key of branch element {index} lies at bytes {start} to {end},"
+                    page_corrupt(
+                        branch.page_id,
+                        at,
+                        f"the key of branch element {index} lies at bytes {start} to {end},"
                         f" expected to {should} and to end before {branch.end}",
-                        page_id=branch.page_id,
-                        file_offset=at,
                     )
                 )
             expected = end if inside else None
@@ -254,10 +248,8 @@ class Tree:
                     yield page
                 elif page.is_leaf:
                     self._on_damage(
-                        PageCorrupt(
-                            f"page {page_id}: a leaf page without elements, below a branch page",
-                            page_id=page_id,
-                            file_offset=page.offset + 10,
+                        page_corrupt(
+                            page_id, page.offset + 10, "a leaf page without elements, below a branch page"
                         )
                     )
                 elif len(stack) < MAX_DEPTH:
@@ -265,10 +257,10 @@ class Tree:
                     break
                 else:
                     self._on_damage(
-                        PageCorrupt(
-                            f"page {page_id}: a branch page {MAX_DEPTH} levels below the root of its bucket",
-                            page_id=page_id,
-                            file_offset=page.offset,
+                        page_corrupt(
+                            page_id,
+                            page.offset,
+                            f"a branch page {MAX_DEPTH} levels below the root of its bucket",
                         )
                     )
             else:
@@ -310,11 +302,10 @@ class Tree:
         first, last = page.page_id, page.page_id + page.overflow
         again = seen.find(1, first, last + 1)
         if again >= 0:
-            raise PageCorrupt(
-                f"page {page.page_id}: reached twice in one tree"
-                + (f" (its overflow page {again})" if again != first else ""),
-                page_id=page.page_id,
-                file_offset=page.offset,
+            raise page_corrupt(
+                page.page_id,
+                page.offset,
+                "reached twice in one tree" + (f" (its overflow page {again})" if again != first else ""),
             )
         # The slice is cut to the map: a page may be promised by the high-water mark and missing in the file.
         stop = min(last + 1, len(seen))
@@ -332,11 +323,11 @@ class Tree:
         end = start + key_size + value_size
         table_end = leaf.offset + HEADER_SIZE + leaf.count * ELEMENT_SIZE
         if start < table_end or end > leaf.end:
-            raise PageCorrupt(
-                f"page {leaf.page_id}: leaf element {index} lies at bytes {start} to {end},"
+            raise page_corrupt(
+                leaf.page_id,
+                at,
+                f"leaf element {index} lies at bytes {start} to {end},"
                 f" expected inside {table_end} to {leaf.end}",
-                page_id=leaf.page_id,
-                file_offset=at,
             )
         return Entry(flags, at, start, start + key_size, end)
 
@@ -359,22 +350,22 @@ class Tree:
                 continue
             if expected is not None and entry.key_start != expected:
                 self._on_damage(
-                    PageCorrupt(
-                        f"page {leaf.page_id}: leaf element {index} starts at byte {entry.key_start},"
+                    page_corrupt(
+                        leaf.page_id,
+                        entry.offset,
+                        f"leaf element {index} starts at byte {entry.key_start},"
                         f" expected at {expected}, behind the one before it",
-                        page_id=leaf.page_id,
-                        file_offset=entry.offset,
                     )
                 )
             expected = entry.value_end
             left -= entry.value_end - entry.key_start
             if left < 0:
                 self._on_damage(
-                    PageCorrupt(
-                        f"page {leaf.page_id}: up to leaf element {index} keys and values claim {-left} bytes"
+                    page_corrupt(
+                        leaf.page_id,
+                        entry.offset,
+                        f"up to leaf element {index} keys and values claim {-left} bytes"
                         " more than the page has, so they overlap; the rest of the page is skipped",
-                        page_id=leaf.page_id,
-                        file_offset=entry.offset,
                     )
                 )
                 return
@@ -395,10 +386,8 @@ class Tree:
                         return page, entry
                 return None
             page = self.page(self._child_for(page, key))
-        raise PageCorrupt(
-            f"page {page.page_id}: still a branch page {MAX_DEPTH} levels below the root of its bucket",
-            page_id=page.page_id,
-            file_offset=page.offset,
+        raise page_corrupt(
+            page.page_id, page.offset, f"still a branch page {MAX_DEPTH} levels below the root of its bucket"
         )
 
     def _child_for(self, branch: Page, key: bytes) -> int:
@@ -438,11 +427,7 @@ class Tree:
         name = self.image[entry.key_start : entry.value_start]
 
         def corrupt(what: str, offset: int) -> PageCorrupt:
-            return PageCorrupt(
-                f"page {leaf.page_id}: bucket at byte {entry.offset}: {what}",
-                page_id=leaf.page_id,
-                file_offset=offset,
-            )
+            return page_corrupt(leaf.page_id, offset, f"bucket at byte {entry.offset}: {what}")
 
         if entry.value_end - entry.value_start < BUCKET_VALUE.size:
             size = entry.value_end - entry.value_start

@@ -61,14 +61,9 @@ class MemberStatus:
     """What one member says about itself (``Maintenance/Status``).
 
     Attributes:
-        endpoint: Address as given.
-        cluster_id: Of the cluster it belongs to.
-        member_id: Its own.
-        version: etcd's version.
         revision: Newest revision that this member has applied.
         leader: Member id of the leader, 0 when it knows none.
         is_learner: Whether it only follows, and cannot be read from.
-        db_size_bytes: Size of its database file.
         errors: Alarms and complaints, in etcd's words.
         db_size_in_use_bytes: What of that file holds data; the rest a defragmentation would give back.
         db_size_quota_bytes: How large that file may become; 0 where the member does not say, before etcd 3.6.
@@ -92,10 +87,8 @@ class ClusterMember:
     """One entry of the member list (``Cluster/MemberList``).
 
     Attributes:
-        member_id: Its id.
         name: Empty while it has not started.
         client_urls: Where it says that clients reach it.
-        is_learner: Whether it has no vote.
     """
 
     member_id: int

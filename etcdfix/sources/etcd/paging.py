@@ -28,11 +28,7 @@ _WIDTH: Final = 8
 
 
 class PageSize:
-    """The number of keys to ask for next, learned from the pages so far.
-
-    Attributes:
-        limit: Keys to ask for.
-    """
+    """The number of keys to ask for next, learned from the pages so far."""
 
     def __init__(self) -> None:
         self.limit = FIRST_LIMIT

@@ -30,8 +30,6 @@ class TLSMaterial:
     """Contents of the files named in a connection; None where none was named.
 
     Attributes:
-        roots: CA certificates, PEM.
-        certificate: Client certificate chain, PEM.
         private_key: Its private key, PEM; never shown.
         files: Paths of the client certificate and its key, as Python's ``ssl`` wants them.
     """

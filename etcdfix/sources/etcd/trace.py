@@ -23,7 +23,6 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     """One request, once its answer is there.
 
     Attributes:
-        endpoint: Who is asked.
         method: As gRPC names it, without its package: ``KV/Range``.
         key: First key of the range; empty where the method has none.
         range_end: First key behind it; empty for a single key.

@@ -57,13 +57,7 @@ class EmptyBase(NamedTuple):
 
 
 class FileBase:
-    """A database file, at its newest revision.
-
-    Attributes:
-        source: The file.
-        applied: As it says.
-        name: It, and its place in the log.
-    """
+    """A database file, at its newest revision."""
 
     def __init__(self, source: SnapshotSource, applied: AppliedState) -> None:
         self.source = source

@@ -50,8 +50,6 @@ class LogEntries:
     """The entries of a log that count, and what else it says; of one member, or of several joined.
 
     Attributes:
-        directories: As given.
-        segments: All files.
         runs: In order of their indexes, which never overlap.
         committed: Entries up to this index were agreed on.
         cluster_id: 0 for unknown.

@@ -27,9 +27,6 @@ class WriteAheadLog(Closing):
 
     Opening reads all frames once: checksums, superseded entries, commits. ``history`` reads the entries that count.
     The end of each file is where it was when it was opened, so that a running etcd may write on.
-
-    Attributes:
-        description: What it holds.
     """
 
     def __init__(self, entries: LogEntries) -> None:

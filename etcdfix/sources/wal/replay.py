@@ -44,8 +44,6 @@ class Change(NamedTuple):
 
     Attributes:
         number: Of the write in its entry; of a lease's revocation, the place of the key among those of the lease.
-        key: The key.
-        kind: What happened to it.
         create: Create revision; 0 for a deletion.
         version: Changes since then; 0 for a deletion.
         lease: Of a put.
@@ -66,7 +64,6 @@ class Applied(NamedTuple):
 
     Attributes:
         revision: The main revision that it made; 0 where it changed nothing.
-        changes: What it did.
         witnessed: Entries whose revision a compare of this one confirms.
     """
 
@@ -99,11 +96,9 @@ class Replay:
     """A state of the store, moved on entry by entry.
 
     Attributes:
-        revision: The newest main revision.
         stopped: Why nothing more can be told; "" while it can.
         wrong: Somebody had seen a revision that, by the replay, was not there yet: the base is of another history, or
             something was counted as refused that was not.
-        next_entry: The raft index that comes next.
     """
 
     def __init__(self, base: Base, value_of: Callable[[int, int], bytes]) -> None:

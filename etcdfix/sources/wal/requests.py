@@ -203,7 +203,6 @@ class Listed(NamedTuple):
     """A write of an entry, with the branch it stands in.
 
     Attributes:
-        step: The write.
         fallback: It stands in a branch for failure, or below one.
     """
 

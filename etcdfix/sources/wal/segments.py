@@ -49,7 +49,6 @@ class Record(NamedTuple):
 
     Attributes:
         type: As in :mod:`etcdfix.wire.raft`.
-        data: What it holds.
         place: Offset of its frame in the segment, bytes.
     """
 
@@ -77,10 +76,8 @@ class Segment:
     """One file of a log, as long as it was when it was opened.
 
     Attributes:
-        path: Of the file.
         sequence: Its number, one more than that of the one before.
         first_index: Raft index that its name promises.
-        size: Bytes.
     """
 
     def __init__(self, path: Path, sequence: int, first_index: int) -> None:

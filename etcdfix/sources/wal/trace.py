@@ -111,7 +111,6 @@ class RunTrace:
     """What is known of the entries of one run, by their place in it.
 
     Attributes:
-        run: The entries.
         base: What the replay began with; None for none.
         begin: Place of the first entry that was replayed.
         end: Place behind the last one.
@@ -120,7 +119,6 @@ class RunTrace:
         revisions: That the replay says it made; 0 for none.
         effects: :data:`NOTHING`, :data:`CHANGED` or :data:`UNCHANGED`; where nothing was replayed, as it was asked.
         witnessed: 1 where a later compare confirms the replay.
-        replay: At its end; None for none.
     """
 
     def __init__(self, run: Run) -> None:
@@ -152,10 +150,8 @@ class Trace:
     """The index of a log, made in one pass.
 
     Attributes:
-        runs: In order.
         ranges: Deleted ranges whose keys are not known.
         revoked: For each lease that ended where no replay tells its keys: in which entries.
-        last_writes: The last writes of the keys written most recently, and of others all over the log.
     """
 
     def __init__(self, log: LogEntries, bases: dict[int, Base]) -> None:

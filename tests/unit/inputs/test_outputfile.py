@@ -254,13 +254,6 @@ def test_a_file_that_nobody_may_look_into_is_not_replaced(
     assert path.read_bytes() == b"who knows"
 
 
-def test_old_partials_of_others_are_left_alone(tmp_path: Path) -> None:
-    other = tmp_path / ".etcdfix-0123.partial"
-    other.write_bytes(b"theirs")
-    write(tmp_path / "report")
-    assert other.read_bytes() == b"theirs"
-
-
 @pytest.mark.parametrize("name", ["state.db", "state.db-wal", "state.db-shm", "state.db-journal", "moved"])
 @pytest.mark.parametrize("there", [True, False])
 def test_what_a_sqlite_database_is_made_of_is_not_replaced(tmp_path: Path, name: str, *, there: bool) -> None:

@@ -225,16 +225,6 @@ class TestOnTheCommandLine:
         assert "of etcdfix, which is never written over" in capsys.readouterr().err
         assert path.read_bytes() == before
 
-    def test_no_plan_replaces_a_record(
-        self, plan: Path, state: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        report, log = str(plan.with_name("report.json")), state / "audit.jsonl"
-        before = log.read_bytes()
-        words = ["plan", *WHERE, "--from-report", report, "-o", "json", "--output-file", str(log)]
-        assert run(words) == 2
-        assert f"--output-file {log} is an audit log of etcdfix" in capsys.readouterr().err
-        assert log.read_bytes() == before
-
     def test_only_a_plan_replaces_a_plan(self, plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
         plan.chmod(0o644)
         before = plan.stat()

@@ -83,13 +83,6 @@ def test_an_empty_variable_is_no_variable() -> None:
     assert connection_from_options(environ=dict.fromkeys(VARIABLES, "")) == EtcdConnection()
 
 
-def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("ETCDCTL_ENDPOINTS", "env:1")
-    assert connection_from_options().endpoints == ("env:1",)
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -170,17 +163,6 @@ def test_time_outs(text: str, seconds: float) -> None:
     assert parse_timeout(text, "--timeout") == seconds
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [("5", "is not a duration"), ("٥s", "is not a duration"), ("+", "is not a duration"),
-     ("0s", "is not between"), ("-5s", "is not between"),
-     ("24h0m1s", "is not between")],
-)  # fmt: skip
-def test_no_time_outs(text: str, problem: str) -> None:
-    with pytest.raises(ConfigurationError, match=problem):
-        parse_timeout(text, "--timeout")
-
-
 def test_the_password_is_not_in_the_repr() -> None:
     connection = connection_from_options(user=f"u:{SECRET}", environ={})
     assert connection.password == SECRET
@@ -232,11 +214,6 @@ def test_what_is_less_than_safe(endpoints: str, options: dict[str, Any], expecte
     assert len(warnings) == len(expected)
     assert all(found.startswith(start) for found, start in zip(warnings, expected, strict=True))
     assert SECRET not in "".join(warnings)
-
-
-def test_checks_off_by_a_variable_are_told_too() -> None:
-    environ = {"ETCDCTL_INSECURE_SKIP_TLS_VERIFY": "true", "ETCDCTL_ENDPOINTS": "https://a:1"}
-    assert transport_warnings(connection_from_options(environ=environ))
 
 
 def test_a_command_of_etcdctl_repeats_how_one_connects_and_no_password() -> None:

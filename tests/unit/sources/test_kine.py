@@ -55,30 +55,6 @@ def test_the_last_value_of_a_deleted_key_stays_as_long_as_its_tombstone(path: Pa
     writer.close()
 
 
-def test_rows_of_three_releases_in_one_file(path: Path) -> None:
-    writer = KineWriter(path, Release.OLD)
-    for release in Release:
-        writer.upgrade(release)
-        writer.put(A, release.value.encode())
-        writer.put(B, release.value.encode())
-        writer.delete(B)
-    with KineSource(path) as source:
-        assert values(source) == {A: b"0.16.3"}
-        assert [told(kept)[1] for kept in source.history(A)] == [b"0.4", b"0.14.16", b"0.16.3"]
-        assert [told(kept)[1] for kept in source.history(B)] == [
-            b"0.4",
-            None,
-            b"0.14.16",
-            None,
-            b"0.16.3",
-            None,
-        ]
-        stored = source.get(A)
-        assert stored is not None
-        assert stored.version == 3
-    writer.close()
-
-
 def test_the_keys_of_kine_itself_are_no_keys(path: Path) -> None:
     writer = KineWriter(path)
     writer.put(b"compact_rev_key_apiserver", b"3|1234")
@@ -309,3 +285,22 @@ def test_any_history_is_that_of_etcd(
             assert {at for name, at in superseded if name == key} == others
     writer.close()
     shutil.rmtree(path.parent)
+
+
+def test_again_is_at_the_newest_revision_whatever_this_one_is_pinned_at(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = KineWriter(path)
+    for _ in range(3):
+        writer.put(A, b"1")
+    with KineSource(path, revision=2) as source:
+        writer.put(A, b"2")
+        monkeypatch.setattr("hashlib.file_digest", pytest.fail)  # that takes long
+        with source.again() as later:
+            assert (later.path, later.revision) == (path, 5)
+        assert source.revision == 2  # the one closed, the other is still there
+        assert source.get(A) is not None
+        writer.close()
+        path.unlink()
+        with pytest.raises(NotAKineFile, match="No such file"):
+            source.again()

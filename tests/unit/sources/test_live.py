@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -106,30 +105,6 @@ def test_the_next_page_is_asked_for_before_the_first_value_is_handed_out(etcd: S
         scan.close()
 
 
-def scattered() -> dict[bytes, bytes]:
-    """Keys in clumps, so that no guess from one page is right for long."""
-    chance = random.Random(11)
-    keys = {PREFIX + b"%02d/%s/%x" % (n % 7, b"k" * (n % 5), chance.randrange(16**6)) for n in range(350)}
-    return {key: key[::-1] for key in keys | {PREFIX + b"a" * n for n in range(1, 60)}}
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-@pytest.mark.parametrize("prefix", [PREFIX, b"", PREFIX + b"0"])
-def test_ranges_end_before_the_last_key_and_nothing_is_left_out(prefix: bytes) -> None:
-    pairs = scattered()
-    with ScriptedEtcd({**pairs, b"zz": b"after"}) as server, live(server) as source:
-        found = [(stored.key, stored.value) for stored in source.current(prefix)]
-        assert found == sorted(p for p in {**pairs, b"zz": b"after"}.items() if p[0].startswith(prefix))
-        assert source.describe().segments == (Segment("", source.describe().revision),)
-        assert source.problems == []
-        asked = server.ranges()
-    _, end = paging.bounds_of(prefix)
-    guessed = [request for request in asked if request.range_end != end]
-    assert asked[0].range_end == end
-    assert len(guessed) > len(found) / 30
-    assert len(asked) < len(found) / 10 * 2 + 2
-
-
 # Compaction
 
 
@@ -205,9 +180,6 @@ def test_an_etcd_that_calls_even_the_newest_revision_compacted(etcd: ScriptedEtc
     assert len(etcd.ranges()) == 2
 
 
-# Members
-
-
 # Pages that cannot be had
 
 
@@ -274,9 +246,6 @@ def test_nothing_was_read_yet(etcd: ScriptedEtcd) -> None:
             with pytest.raises(SourceUnreachable, match="no leader"):
                 read()
         assert source.problems == []
-
-
-# Users
 
 
 # History
@@ -350,9 +319,6 @@ def test_what_was_before_a_compaction_is_not_known() -> None:
         assert source.before(b"a", second) is None
         assert source.problems == []
         assert (source.describe().revision, source.get(b"a")) == (revision, pinned)
-
-
-# Nothing that writes
 
 
 def test_the_copy_of_one_member_is_read_serializably_and_from_no_other(etcd: ScriptedEtcd) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import functools
 import struct
 
 import pytest
@@ -10,7 +9,7 @@ from etcdfix.model import Revision
 from etcdfix.sources import mvcc
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.bbolt.tree import Damage, Tree
-from etcdfix.sources.mvcc import RevisionIndex, fold, parse_revision_key, show_key, successor
+from etcdfix.sources.mvcc import RevisionIndex, parse_revision_key, show_key, successor
 from etcdfix.sources.sortedruns import SortedRecords
 from tests.support.bbolt_writer import database, delete, key_value, put, revision_key
 
@@ -69,56 +68,12 @@ def test_revision_keys(raw: bytes, expected: tuple[Revision, bool] | None) -> No
     assert parse_revision_key(raw) == expected
 
 
-ODD_KEYS = [
-    b"a",
-    b"a\x00",
-    b"a\x00\x00",
-    b"a\x00\x00\x00",
-    b"a\x00b",
-    b"a\x00\xff",
-    b"a\x01",
-    b"ab",
-    b"a\xff",
-    b"b",
-]
-
-
-@pytest.mark.parametrize("order", [ODD_KEYS, ODD_KEYS[::-1]])
-def test_odd_keys_keep_their_byte_order(order: list[bytes]) -> None:
-    opened = Opened([put(index + 2, key, b"v%d" % index) for index, key in enumerate(order)])
-
-    assert [key for key, _ in opened.current()] == ODD_KEYS
-    for key in ODD_KEYS:
-        stored = opened.index.get(key)
-        assert stored is not None
-        assert stored.key == key
-        assert [found for found, _ in opened.current(key)] == [odd for odd in ODD_KEYS if odd.startswith(key)]
-    assert opened.damages == []
-
-
 @pytest.mark.parametrize("length", [1, 126, 127, 128, 129, 16383, 16384, 70_000])
 def test_keys_of_any_length(length: int) -> None:
     opened = Opened([put(2, b"k" * length, b"v")])
 
     assert opened.current() == [(b"k" * length, b"v")]
     assert opened.damages == []
-
-
-def test_spilling_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    items = [put(index + 2, b"/key/%03d" % (index * 37 % 100), b"%d" % index) for index in range(3000)]
-    expected = Opened(items).current()
-    monkeypatch.setattr(mvcc, "SortedRecords", functools.partial(SortedRecords, max_records=500))
-    monkeypatch.setattr(mvcc, "_BATCH", 100)
-    opened = Opened(items)
-
-    assert opened.current() == expected
-    assert opened.current(b"/key/05") == [pair for pair in expected if pair[0].startswith(b"/key/05")]
-    assert len(opened.history(b"/key/037")) == 30
-    stored = opened.index.get(b"/key/037")
-    assert stored is not None
-    assert stored.value == opened.history(b"/key/037")[-1][2]
-    assert opened.index.estimate() == pytest.approx(100, rel=0.2)
-    opened.index.close()
 
 
 def test_revision_bump_is_no_key() -> None:
@@ -210,26 +165,6 @@ def test_build_can_be_tried_again_after_the_disk_was_full(monkeypatch: pytest.Mo
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-def test_fold_joins_blocks() -> None:
-    def record(key: bytes, main: int) -> bytes:
-        return key + b"\0\0" + revision_key(main) + bytes(8)
-
-    blocks = [
-        [record(b"a", 1), record(b"a", 2)],
-        [record(b"a", 3), record(b"b", 4)],
-        [record(b"b", 5)],
-        [record(b"c", 6)],
-    ]
-
-    def folded(revision: int | None) -> list[bytes]:
-        return [record for batch in fold(blocks, at_revision=revision) for record in batch]
-
-    assert folded(None) == [record(b"a", 3), record(b"b", 5), record(b"c", 6)]
-    assert folded(4) == [record(b"a", 3), record(b"b", 4)]
-    assert folded(1) == [record(b"a", 1)]
-    assert folded(0) == []
 
 
 @pytest.mark.parametrize(

@@ -149,14 +149,6 @@ def test_a_disk_without_locks_is_good_enough(
     assert list(temporary.iterdir()) == [left]  # it may be in use
 
 
-def test_a_killed_one_is_read_with_its_log_and_the_evidence_stays(tmp_path: Path) -> None:
-    path = killed(tmp_path)
-    before = left_behind(path.parent)
-    with SQLiteCopy(path) as copy:
-        assert newest(copy) == 51
-    assert left_behind(path.parent) == before
-
-
 @pytest.mark.parametrize("mode", [0o500, 0o700])
 def test_a_stopped_one_is_read_and_nothing_is_left_beside_it(tmp_path: Path, mode: int) -> None:
     state = tmp_path / "db"

@@ -71,18 +71,6 @@ def test_walk_yields_every_item_in_order(page_size: int, fan_out: int) -> None:
     assert opened.damages == []
 
 
-def test_inline_bucket() -> None:
-    opened = Opened(database(ITEMS[:5], inline=True))
-
-    assert opened.items() == ITEMS[:5]
-
-
-def test_overflow_pages() -> None:
-    items = [(b"a", b"x" * 100_000), (b"b", b"y"), (b"c", b"z" * 4096)]
-
-    assert Opened(database(items)).items() == items
-
-
 @pytest.mark.parametrize("fan_out", [2, 100])
 def test_find_agrees_with_the_walk(fan_out: int) -> None:
     opened = Opened(database(ITEMS[::2], page_size=512, fan_out=fan_out))

@@ -4,7 +4,7 @@ import pytest
 
 from etcdfix.errors import SourceDenied, SourceUnreachable
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
-from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify, classify_cancelled
+from etcdfix.sources.etcd.failures import Failure, FailureKind, classify, classify_cancelled
 
 PLAIN = parse_endpoint("http://etcd:2379", has_tls_material=False)
 SECURE = parse_endpoint("https://etcd:2379", has_tls_material=False)
@@ -163,9 +163,3 @@ def test_which_error_a_failure_becomes(kind: FailureKind) -> None:
     denied = kind in {K.DENIED, K.TOKEN_REFUSED}
     assert type(error) is (SourceDenied if denied else SourceUnreachable)
     assert (error.message, error.hint) == ("message", "hint")
-
-
-def test_a_failed_call_reads_like_its_failure() -> None:
-    failed = CallFailed(Failure(K.DENIED, "no"))
-    assert str(failed) == "no"
-    assert failed.failure.kind is K.DENIED

@@ -89,14 +89,6 @@ def test_what_was_there_at_the_compacted_revision(etcd: ScriptedEtcd) -> None:
     assert [request.revision for request in etcd.ranges()] == [1, compacted]
 
 
-def test_a_tombstone_after_the_compacted_revision(etcd: ScriptedEtcd) -> None:
-    store = etcd.store
-    first = store.put(KEY, b"1")
-    store.compact()
-    second = store.delete(KEY)
-    assert history_of(etcd) == [(first, b"1"), (second, None)]
-
-
 def test_the_newest_value_lies_below_the_compacted_revision(etcd: ScriptedEtcd) -> None:
     first = etcd.store.put(KEY, b"1")
     etcd.store.put(b"other", b"-")

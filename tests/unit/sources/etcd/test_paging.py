@@ -111,13 +111,6 @@ def test_a_range_ends_as_far_on_as_some_pages_should_reach() -> None:
     assert learned(b"/k/a000", b"/k/a001") == b"/k/a00" + bytes([0x31 + PAGES_AHEAD]) + b"\0\0\0\0\0\0\x01"
 
 
-def test_larger_pages_reach_further() -> None:
-    assert (
-        learned(b"/k/a000", b"/k/a001", limit=40)
-        == b"/k/a00" + bytes([0x31 + 4 * PAGES_AHEAD]) + bytes(6) + b"\x01"
-    )
-
-
 @pytest.mark.parametrize(
     ("first", "last", "end", "guess"),
     [

@@ -50,11 +50,6 @@ def at(server: ScriptedEtcd) -> Endpoint:
 # Files
 
 
-def test_nothing_named() -> None:
-    material = load_tls_material(EtcdConnection())
-    assert material == TLSMaterial()
-
-
 def test_everything_named(authority: CertificateAuthority, client: CertificateFiles) -> None:
     material = load_tls_material(
         EtcdConnection(cacert=str(authority.cert), cert=str(client.cert), key=str(client.key))
@@ -109,11 +104,6 @@ def test_missing_files(client: CertificateFiles, tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError) as caught:
             load_tls_material(connection)
         assert caught.value.message == f"{flag} {missing}: no such file or directory"
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="is a directory"):
-        load_tls_material(EtcdConnection(cacert=str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -273,12 +263,6 @@ def credentials_for(text: str, material: TLSMaterial) -> tuple[dict[str, object]
     return channel_credentials(Recorder(), endpoint, material, EtcdConnection())
 
 
-def test_given_roots_are_used() -> None:
-    given, options = credentials_for("https://etcd:1", TLSMaterial(roots=b"roots"))
-    assert given == {"root_certificates": b"roots", "private_key": None, "certificate_chain": None}
-    assert options == []
-
-
 def test_without_roots_the_systems_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     bundle.write_bytes(b"the system's")
@@ -290,8 +274,3 @@ def test_without_roots_the_systems_count(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(bundle))
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
     assert tls._system_roots() is None
-
-
-def test_a_sockets_name() -> None:
-    _given, options = credentials_for("unixs:///run/etcd.example:0", TLSMaterial(roots=b"roots"))
-    assert options == [("grpc.ssl_target_name_override", "etcd.example")]

@@ -111,20 +111,6 @@ def test_a_database_in_the_log_is_a_base(tmp_path: Path) -> None:
         assert found.replayed.endswith("db, which shows the entries up to 60")
 
 
-def test_a_request_that_etcd_refused_for_a_reason_unknown_makes_nothing_wrong_certain(tmp_path: Path) -> None:
-    etcd = ModelEtcd()
-    busy(etcd)
-    etcd.update(b"/registry/secrets/a/b", b"never stored", refused=True)
-    etcd.update(b"/registry/secrets/a/b", b"stored")
-    etcd.delete(b"/registry/secrets/a/b")
-    busy(etcd)
-    found = history(etcd, tmp_path)
-    for one in all_writes(found):
-        if one.confidence is Confidence.CERTAIN:
-            assert etcd.truth[one.entry_index, one.key] == (one.mod_revision, one.value)
-    assert Confidence.CERTAIN not in {one.confidence for one in found.writes(b"/registry/secrets/a/b")}
-
-
 def test_a_log_of_another_history_is_never_offered(tmp_path: Path) -> None:
     etcd, other = ModelEtcd(), ModelEtcd()
     for one, word in ((etcd, b"ours"), (other, b"theirs")):

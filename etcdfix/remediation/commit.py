@@ -224,14 +224,7 @@ def commit(
 ) -> ChangeOutcome:
     """Make the change, with backup and record.
 
-    Args:
-        now: What stands in the cluster in question.
-        change: What is to be done.
-        places: Where backups and the audit log go.
-        operator: Who does it.
-        by: The connection for a transaction of our own, or who has somebody else make it.
-        log: The audit log, which stays open; None to open it for this change.
-        step: Told the name of each step before it is taken.
+    ``by`` is the connection for a transaction of our own, or who has somebody else make the change.
 
     Raises:
         RefusedByRule: The key moved, or another cluster answers; nothing was changed. The refusal is recorded.
@@ -304,7 +297,6 @@ def _open_directories(
 def _reconcile_first(
     now: Datastore, log: AuditLog, change: Change, operator: Operator, step: Step
 ) -> list[str]:
-    """Settle what earlier attempts on the same key left open."""
     warnings = []
     for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
         step("reconcile: open intent of the same key")
@@ -396,7 +388,6 @@ def _transact(
 def _have_made(
     sender: Sender, change: Change, intent: Intent, log: AuditLog, operator: Operator, step: Step
 ) -> ChangeOutcome:
-    """Have somebody else make the change, and record what became of it."""
     sent = sender.send(change.expected, step=step)
     if sent.refusal is not None:
         log.append(

@@ -66,10 +66,6 @@ class Datastore(Protocol):
     def landmarks(self, layout: StorageLayout, *, target: bytes) -> Landmarks:
         """Read the landmarks of the cluster.
 
-        Args:
-            layout: Knows the storage prefix.
-            target: The key that is to be changed: never a landmark.
-
         Raises:
             SourceError: They cannot be read.
         """
@@ -174,11 +170,7 @@ class KineNow:
 
     @contextmanager
     def _again(self) -> Iterator[KineSource]:
-        """Read the file as it stands now.
-
-        Raises:
-            SourceError: It cannot be read, or not all of it: what cannot be read may be what has moved.
-        """
+        """Read the file as it stands now; refuse one that cannot be read whole: that may be what has moved."""
         with self._source.again() as now:
             yield now
             if now.problems:

@@ -229,10 +229,7 @@ def read_limited(descriptor: int, *, limit: int) -> bytes:
 def open_directory(path: Path, *, create: bool = False, step: Step = no_step) -> SafeDirectory:
     """Open a directory that is ours alone; see the module's docstring for what is accepted.
 
-    Args:
-        path: The directory.
-        create: Make it, and what is missing above it, with mode 0700: for the defaults only.
-        step: Told of each directory made.
+    With ``create``, for the defaults only, it is made, and what is missing above it, with mode 0700.
 
     Raises:
         UnsafePlace: It is missing, a link, no directory, somebody else's, or writable by others.

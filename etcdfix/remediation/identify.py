@@ -36,11 +36,6 @@ _LARGEST_BACKUP: Final = 8 << 20
 def identify(source: Source, examiner: Examiner, backup_directories: Sequence[Path] = ()) -> ClusterIdentity:
     """Say which cluster a source belongs to, as far as the source itself and our own backups tell.
 
-    Args:
-        source: A live etcd or a file.
-        examiner: How its values are read.
-        backup_directories: Where backups of this cluster may lie; one that is missing, or not ours, tells nothing.
-
     Raises:
         SourceError: Namespace kube-system could not be asked for.
     """
@@ -90,7 +85,6 @@ def _kept(source: Source, examiner: Examiner, stored: StoredValue) -> Iterator[t
 def _from_backups(
     directories: Sequence[Path], examiner: Examiner, key: bytes, found: ClusterIdentity
 ) -> Iterator[tuple[str, Path]]:
-    """Yield the uid that backups of this cluster say, and which."""
     if not found.cluster_id:
         return
     created = ClusterIdentity(created=found.created, cluster_id=found.cluster_id)

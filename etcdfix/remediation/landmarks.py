@@ -116,11 +116,6 @@ def read_landmarks(client: EtcdClient, layout: StorageLayout, *, target: bytes) 
     Lists the keys of :data:`LONG_LIVED`, in pages. etcd could sort them by create revision, but it heeds no limit then
     and takes every value of the directory into memory (``server/etcdserver/txn/range.go``, "fetch everything").
 
-    Args:
-        client: The connection that examines.
-        layout: Knows the storage prefix.
-        target: The key that is to be changed.
-
     Raises:
         SourceError: etcd could not be asked.
     """
@@ -175,12 +170,8 @@ def choose(
 ) -> Landmarks:
     """Choose the landmarks of a cluster.
 
-    Args:
-        layout: Knows the storage prefix.
-        made: Create revision of Namespace kube-system, 0 where there is none.
-        list_below: Lists what stands below a prefix.
-        target: The key that is to be changed.
-        revision: At which ``made`` was read, before anything is listed.
+    ``made`` is the create revision of Namespace kube-system, 0 where there is none, and was read at
+    ``revision``, before anything is listed.
     """
     kube_system = layout.prefix_bytes + KUBE_SYSTEM
     found = (
@@ -228,10 +219,7 @@ def sight(client: EtcdClient, key: bytes, landmarks: Landmarks) -> Sighting:
 def find_elsewhere(landmarks: Landmarks, seen: Sequence[int], revision: int) -> Elsewhere | None:
     """Say whether what answers may be another cluster than the one that was examined; None where nothing says so.
 
-    Args:
-        landmarks: Of the cluster that was examined.
-        seen: The compared revision of each landmark now, 0 where it is absent.
-        revision: etcd's revision now.
+    ``seen`` holds the compared revision of each landmark now, 0 where it is absent.
     """
     differing = [pair for pair in zip(landmarks.marks, seen, strict=True) if pair[0].compared[1] != pair[1]]
     # What changed in the same cluster changed after the landmarks were read. Nothing else can explain an earlier one.

@@ -38,12 +38,7 @@ def patch_annotation(
 ) -> Reply | NoReply:
     """Have a server write an object anew.
 
-    Args:
-        server: That has it in memory.
-        path: Of the object in the API.
-        uid: That it must have.
-        resource_version: At which it must stand: the mod revision of its etcd key.
-        at: For the annotation, from :func:`now_text`.
+    ``resource_version`` is the mod revision of its etcd key.
 
     Raises:
         ValueError: Without uid, resourceVersion or path the request would say less than it must.

@@ -50,10 +50,6 @@ class RecordPaths(msgspec.Struct, frozen=True):
 def require_lasting(path: Path, *, named: bool) -> None:
     """Refuse a default directory that is empty after a restart of this machine; one that was named may be.
 
-    Args:
-        path: The directory.
-        named: The operator chose it.
-
     Raises:
         UnsafePlace: It is such a directory, or it cannot be looked at.
     """
@@ -62,10 +58,6 @@ def require_lasting(path: Path, *, named: bool) -> None:
 
 def lasting_warnings(path: Path, *, named: bool) -> tuple[str, ...]:
     """Return a warning where an existing directory is empty after a restart of this machine.
-
-    Args:
-        path: The directory.
-        named: The operator chose it.
 
     Raises:
         UnsafePlace: It is a default directory, or it cannot be looked at.
@@ -91,9 +83,7 @@ def lasting_warnings(path: Path, *, named: bool) -> tuple[str, ...]:
 def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:
     """Return what speaks against the places, one sentence each; for the preview.
 
-    Args:
-        places: Directories for backups and the audit log.
-        backup: There is something to back up; without, the default directory need not last.
+    Without a backup to make, the default directory need not last.
 
     Raises:
         UnsafePlace: A default place would not last, or a place cannot be looked at.
@@ -112,12 +102,7 @@ def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ..
 
 
 def same_disk_warning(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:
-    """Return at most one warning: that what is kept is on the same disk as etcd's data on this machine.
-
-    Args:
-        places: Directories for backups and the audit log.
-        backup: There is something to back up.
-    """
+    """Return at most one warning: that what is kept is on the same disk as etcd's data on this machine."""
     return disk_warning(
         {
             "the backup": places.directories if backup else (),
@@ -127,11 +112,7 @@ def same_disk_warning(places: RecordPaths, *, backup: bool = True) -> tuple[str,
 
 
 def disk_warning(kept: Mapping[str, Sequence[Path]]) -> tuple[str, ...]:
-    """Return at most one warning: that a failure of etcd's disk loses what is kept, too.
-
-    Args:
-        kept: What is kept, and in which directories: it is lost if all of them are on that disk.
-    """
+    """Return at most one warning: that a failure of etcd's disk loses what is kept, too."""
     lost = {what: paths for what, paths in kept.items() if paths and all(map(_beside_etcd, paths))}
     if not lost:
         return ()
@@ -148,7 +129,6 @@ def disk_of_etcd(places: RecordPaths) -> str:
 
 
 def _beside_etcd(path: Path) -> bool:
-    """Whether a directory, which may not exist yet, is on the same disk as etcd's data."""
     try:
         return same_disk(_existing(path), machine.etcd_data())
     except (OSError, UnsafePlace):  # etcd keeps its data elsewhere, or nobody knows where
@@ -156,11 +136,6 @@ def _beside_etcd(path: Path) -> bool:
 
 
 def _existing(path: Path) -> Path:
-    """Return the directory, or the nearest one above it that exists.
-
-    Raises:
-        UnsafePlace: It cannot be looked at.
-    """
     try:
         return next(each for each in (path, *path.parents) if each.is_dir())
     except OSError as exc:

@@ -201,15 +201,6 @@ def reconcile_intent(
 ) -> Reconciliation:
     """Say what became of an intent, and record it.
 
-    Args:
-        now: What stands in the cluster in question.
-        log: Open, and so locked; the intent is open in it.
-        intent: From :meth:`AuditLog.open_intents`, or :func:`open_intents_of`.
-        operator: Who reconciles.
-        cluster: Which one that is.
-        accepted: As for :func:`predict`; it is recorded.
-        was_healed: As for :func:`predict`.
-
     Raises:
         RemediationRefused: As from :func:`predict`. Nothing is recorded.
         AuditError: The record could not be made durable.
@@ -290,13 +281,11 @@ def refuse_other_store(now: Datastore, intent: Intent) -> None:
 
 
 def _made_with(intent: Intent) -> str:
-    """Return the endpoints that the backup of an intent names, or the path of kine's file; "" for unknown."""
     made = _made_in(intent)
     return ", ".join(made.endpoints) if made is not None else ""
 
 
 def _cluster_id_of(intent: Intent) -> str:
-    """Return the cluster id of the etcd that the backup of an intent names; "" for unknown."""
     made = _made_in(intent)
     return made.cluster_id if made is not None else ""
 
@@ -316,12 +305,6 @@ def judge_reading(
     was_healed: WasHealed | None = None,
 ) -> tuple[Result, str]:
     """Decide from one linearizable read what became of an intent.
-
-    Args:
-        intent: What was to be done, and where the key stood.
-        reading: Where it stands now.
-        nothing_was_sent: A backup of the intent is unconfirmed.
-        was_healed: As for :func:`predict`.
 
     Returns:
         The result and one sentence.
@@ -420,7 +403,6 @@ def _judge_absent(intent: Intent, revision: int) -> tuple[Result, str]:
 
 
 def _judge_created(intent: Intent, present: StoredValue) -> tuple[Result, str]:
-    """Judge a key that was to be put where nothing was."""
     if _digest(present) == intent.value_sha256:
         return Result.RESTORED, (
             f"the key was created at revision {present.create_revision} and holds the bytes of the intent"

@@ -87,13 +87,7 @@ class Held(NamedTuple):
 
 
 def differing_id(recorded: Recorded, identity: ClusterIdentity, reading: KeyReading) -> str:
-    """Say that the cluster ids differ, a clause; "" where they do not, or one of them is not known.
-
-    Args:
-        recorded: What the record says.
-        identity: Of the cluster that answers here.
-        reading: The linearizable read of the key.
-    """
+    """Say that the cluster ids differ, a clause; "" where they do not, or one of them is not known."""
     if recorded.identity.has_other_id(identity):
         return other_id(recorded.identity.cluster_id, identity.cluster_id)
     return other_id(recorded.cluster_id, f"{reading.cluster_id:x}")
@@ -115,22 +109,12 @@ def has_same_id(recorded: Recorded, identity: ClusterIdentity, reading: KeyReadi
 
 
 def older_state(reached: int, now: int) -> str:
-    """Say that an etcd stands before a revision to which it had come, a clause; "" where it does not.
-
-    Args:
-        reached: To which the etcd of the record had come.
-        now: To which this one has come; 0 for unknown.
-    """
+    """Say that an etcd stands before a revision to which it had come, a clause; "" where it does not."""
     return f"its etcd had come to revision {reached}, and this one is at {now}" if 0 < now < reached else ""
 
 
 def hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReading) -> Held:
     """Hold a record against the revisions of an etcd.
-
-    Args:
-        now: What stands here; it is asked about earlier revisions of the key, too.
-        recorded: What the record says.
-        reading: The linearizable read of the key.
 
     Raises:
         SourceError: etcd could not be asked.
@@ -158,13 +142,7 @@ def hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReading
 
 
 def other_etcd(what: str, why: str, *, instead: str = "name its etcd with --endpoints") -> RefusedByRule:
-    """Return the refusal to raise for a record of another etcd.
-
-    Args:
-        what: What the record is, as the subject of a sentence.
-        why: What tells.
-        instead: What to do where this etcd is not to take the other one's place.
-    """
+    """Return the refusal to raise for a record of another etcd."""
     return refuse(
         Rule.OTHER_CLUSTER_ID,
         f"{what} is of another etcd: {why}",

@@ -40,10 +40,5 @@ class Sender(Protocol):
     """Asks once for one change, and finds out what became of it."""
 
     def send(self, expected: Expected, *, step: Step) -> Sent:
-        """Ask for the change if the key still stands as it was examined; never raises for what goes wrong on the way.
-
-        Args:
-            expected: What was examined.
-            step: Told the name of each step before it is taken.
-        """
+        """Ask for the change if the key stands as examined; never raises for what goes wrong on the way."""
         ...

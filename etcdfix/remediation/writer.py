@@ -244,8 +244,8 @@ class Writer(Closing):
     def compare_and_delete(self, expected: Expected) -> TxnAnswer:
         """Delete exactly this key, if it and its cluster still are what was examined.
 
-        Args:
-            expected: All of it is held against what this connection shows, and then, but for the value, compared.
+        All of what is expected is held against what this connection shows, and then, but for the value,
+        compared.
 
         Raises:
             ValueError: No key, or the expectation is that it does not exist.
@@ -265,10 +265,7 @@ class Writer(Closing):
     def compare_and_put(self, expected: Expected, value: bytes, *, lease: int) -> TxnAnswer:
         """Put this value at this key, if the key and its cluster still are what was examined.
 
-        Args:
-            expected: The key is absent, or holds what is to be replaced. Compared as for a deletion.
-            value: Stored bytes.
-            lease: Lease to attach, 0 for none. etcd refuses one that has expired.
+        The key is absent, or holds what is to be replaced. etcd refuses a lease that has expired.
 
         Raises:
             ValueError: No key.
@@ -536,11 +533,6 @@ def _unsent(difference: Difference, reading: KeyReading, endpoint: Endpoint) -> 
 def _read_answer(
     found: Any, expected: Expected, change: Any, endpoint: Endpoint, cluster_id: int
 ) -> TxnAnswer:
-    """Turn the answer into a value.
-
-    Raises:
-        TransactionAnomaly: It is not the answer to what was asked.
-    """
     operation = found.responses[0] if found.responses else _message("ResponseOp")()
     # In the order of the requests: the key, and without success each landmark.
     wanted, keys = "response_range", [expected.key, *(mark.key for mark in expected.landmarks.marks)]
@@ -577,7 +569,6 @@ def _read_answer(
 
 
 def _refused(found: Any, expected: Expected, answer: TxnAnswer) -> TxnAnswer:
-    """Say why the comparison failed."""
     reading = KeyReading(
         stored=answer.present,
         revision=answer.revision,

@@ -139,14 +139,8 @@ class AuditLog(Closing):
     ) -> AuditLog:
         """Open a log for appending, making it where it is not there; put right what a crash left.
 
-        Args:
-            path: The log; its directory must be ours.
-            step: Told of each action on a file.
-            wait_seconds: How long to wait for the lock.
-            create_directory: Make the directory too: for the default one only.
-            operator: Who stands in the record of a torn line; default: who runs this process.
-            clock: Tells the time.
-            syslog: What each new head is sent to.
+        ``create_directory`` makes the directory too, for the default one only. The record of a torn line
+        names ``operator``, by default who runs this process.
 
         Raises:
             UnsafePlace: The directory or the file is not ours alone, or a link.

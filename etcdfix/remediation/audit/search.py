@@ -91,9 +91,8 @@ def wrote(path: Path, intent: Intent, present: StoredValue) -> bool:
 def own_writes(path: Path, cluster_uid: str) -> dict[str, int]:
     """Return the keys that this log says we wrote: a value that is not newer may be ours.
 
-    Args:
-        path: The log; one that is not there says nothing.
-        cluster_uid: Of the cluster in question, "" where unknown. A record that does not name its cluster counts.
+    A log that is not there says nothing. A record that does not name its cluster counts; so does each, where
+    ``cluster_uid`` is "".
 
     Returns:
         Base64 of each key, and the revision up to which a write of ours may reach; where nobody knows what became of
@@ -120,9 +119,7 @@ def own_writes(path: Path, cluster_uid: str) -> dict[str, int]:
 def saved_digests(path: Path, cluster_uid: str) -> frozenset[str]:
     """Return the digests of objects that were saved from API servers of a cluster, as this log says.
 
-    Args:
-        path: The log; one that is not there says nothing.
-        cluster_uid: Of the cluster in question, "" where unknown. A record that does not name its cluster counts.
+    A log that is not there, and a record that does not name its cluster, are taken as by :func:`own_writes`.
 
     Raises:
         AuditLogUnreadable: The log cannot be read.

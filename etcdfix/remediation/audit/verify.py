@@ -324,12 +324,6 @@ def check_chain(
 ) -> Verification:
     """Walk an open log from its beginning.
 
-    Args:
-        descriptor: Open for reading; its offset moves.
-        head: What the head file says; None where there is none.
-        head_damaged: There is a head file, and it does not say anything.
-        anchors: What else remembers records.
-
     Raises:
         OSError: It cannot be read.
     """
@@ -395,10 +389,7 @@ def lock(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
 def verify(path: Path, *, anchors: Iterable[Anchor] = (), wait_seconds: float = 10.0) -> Verification:
     """Verify an audit log and its head file; waits while somebody is writing.
 
-    Args:
-        path: The log. A symbolic link is followed: nothing is written here.
-        anchors: What else remembers records: backups, a head that was written down.
-        wait_seconds: How long to wait for a writer to finish.
+    A symbolic link is followed: nothing is written here.
 
     Raises:
         AuditLogUnreadable: The log, or its head file, cannot be read, or a writer holds it for too long.
@@ -475,8 +466,6 @@ def _parse(path: Path, line: bytes, number: int) -> Event:
 
 
 class _Reading:
-    """An audit log open for reading, under a shared lock."""
-
     def __init__(self, path: Path, wait_seconds: float) -> None:
         self._path = path
         self._wait_seconds = wait_seconds

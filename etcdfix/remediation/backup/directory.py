@@ -122,13 +122,7 @@ def look_through(descriptor: int, directory: Path) -> Iterator[FoundFile]:
 
 
 def look_at(directory: int, path: Path, *, marked: bool) -> FoundFile:
-    """Return what one file is.
-
-    Args:
-        directory: Descriptor of the directory that it is in; its name there is the last part of ``path``.
-        path: Where it is, for messages.
-        marked: Its marker stands beside it.
-    """
+    """Return what one file is."""
     try:
         status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
@@ -194,7 +188,6 @@ def _kind_of_no_backup(directory: int, name: str) -> tuple[FileKind, str]:
 
 
 def _other_of_ours(name: str) -> str:
-    """Return what a name says of a file of ours that is no backup; its bytes say nothing."""
     if name.endswith(MARKER_SUFFIX):
         return _MARKER
     if name.endswith(RESERVE_SUFFIX):

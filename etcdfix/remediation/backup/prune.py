@@ -193,12 +193,6 @@ def prune_backups(
 ) -> Pruning:
     """Remove what was agreed upon, as far as it may still go.
 
-    Args:
-        request: What is to be pruned.
-        agreed: What was shown; nothing else is removed.
-        operator: Who does it.
-        step: Told of each action on a file.
-
     Raises:
         UnsafePlace: A directory is not ours alone; nothing was removed.
         AuditError: The log cannot be written; nothing was removed.
@@ -260,7 +254,6 @@ def _look(directories: Sequence[SafeDirectory]) -> list[FoundFile]:
 
 
 def _checked(directory: SafeDirectory, file: FoundFile) -> FoundFile:
-    """Return a file with its kind changed to one that stays, where it is not ours alone."""
     if file.kind is not FileKind.BACKUP:
         return file
     try:
@@ -306,7 +299,7 @@ def _survey(request: PruneRequest, files: Sequence[FoundFile], account: Account)
 
 
 def _made(file: FoundFile, listed: Listed | None) -> datetime:
-    """Return when a backup was made: the later of what file and log say. What is no time counts as now."""
+    """The later of what file and log say. What is no time counts as now."""
     assert file.backup is not None
     told = [file.backup.content.created_at, *([listed.at] if listed is not None else [])]
     return max(map(_time, told))
@@ -323,7 +316,6 @@ def _time(text: str) -> datetime:
 def _why_kept(
     request: PruneRequest, file: FoundFile, listed: Listed | None, account: Account
 ) -> tuple[Rule, str] | None:
-    """Return the rule that keeps a backup and what it says, None where it may go."""
     assert file.backup is not None
     if listed is None:
         other = file.backup.intent.audit_log
@@ -396,7 +388,6 @@ def _prune(
 def _close(
     log: AuditLog, intent: Intent, operator: Operator, gone: Sequence[str], problem: str
 ) -> tuple[Link | None, str]:
-    """Record what is gone; where that fails, say so."""
     try:
         if gone:
             entry = intent.closed_by(Result.PRUNED, operator=operator, detail=problem, backups=tuple(gone))
@@ -411,12 +402,7 @@ def _close(
 
 
 def _remove(directory: SafeDirectory, file: FoundFile, listed: Listed, step: Step) -> None:
-    """Remove one file, if it is still the one that the log means.
-
-    Raises:
-        NotDurable: It is not ours alone any more, or cannot be removed.
-        BackupUnreadable: It is not that backup any more.
-    """
+    """Remove one file, if it is still the one that the log means."""
     name = file.path.name
     now = _checked(directory, look_at(directory.descriptor, file.path, marked=False))
     if now.kind is not FileKind.BACKUP:

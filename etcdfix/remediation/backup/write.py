@@ -160,12 +160,8 @@ def record_intent(
 
     What the change rests on stands in the entry, and is put into the backups from there: the two say the same.
 
-    Args:
-        log: Open, and so locked until the outcome is recorded.
-        entry: The intent; its value digest, backups and their digest are filled in here.
-        content: What the backups hold.
-        directories: Where they go; all of them must succeed.
-        step: Told of each action on a backup file.
+    The log is locked until the outcome is recorded; all directories must take the backup. Digest and backups
+    of the entry are filled in here.
 
     Raises:
         BackupNotDurable: A backup is not durable. The log has no open intent of it.

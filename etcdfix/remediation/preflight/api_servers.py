@@ -16,10 +16,7 @@ from etcdfix.verdicts.examination import Examination
 def require_api(api: APIAccess | None, accepted: Acceptances, *, always: str = "") -> None:
     """Refuse a declaration where no API server can contradict it.
 
-    Args:
-        api: Which API servers to ask; None for none.
-        accepted: Says what is declared.
-        always: The option because of which one must be asked whatever is declared; "" for none.
+    ``always`` names the option because of which one must be asked whatever is declared.
 
     Raises:
         RefusedByRule: None was named, and that is not accepted.
@@ -38,11 +35,6 @@ def require_read_errors(found: Examination, api: APIAccess | None, servers: Serv
     """Refuse where damage is only possible, and not every API server said that it cannot read the object.
 
     One with a new key under the old name leaves a value that looks the same, and reads it.
-
-    Args:
-        found: The object.
-        api: Which servers were to be asked; None for none.
-        servers: What they said.
 
     Raises:
         RefusedByRule: Not each of them did.
@@ -79,14 +71,6 @@ def check_api_servers(
     readable_is_fine: bool = False,
 ) -> ServerAnswers:
     """Ask the API servers, if any were named, whether they read the object, and whether it may be deleted.
-
-    Args:
-        found: The object.
-        identity: Which cluster etcd holds.
-        api: Which servers.
-        accepted: Says whether it matters that none answers.
-        held: etcd holds the object.
-        readable_is_fine: The change does not rest on the object being unreadable.
 
     Raises:
         RefusedByRule: One reads the object, or none answered.

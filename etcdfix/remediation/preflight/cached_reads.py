@@ -136,13 +136,6 @@ def check_cached_reads(
 ) -> list[str]:
     """Refuse a deletion that would end the cached reads of what nobody has saved; return what to warn of.
 
-    Args:
-        kin: The others of its kind.
-        api: Which servers to ask; None for none.
-        servers: What they said of the value itself.
-        cluster: Which cluster etcd holds.
-        accepted: Says whether it is accepted.
-
     Raises:
         RefusedByRule: A server has them, or may have, and that is not accepted.
         AuthorizationRefused: A server is of another cluster.
@@ -177,7 +170,6 @@ def check_cached_reads(
 
 
 def _holding(all_servers: AllServers, thing: APIObject) -> Iterator[str]:
-    """Yield the servers that have a kind in memory, or may have, and why."""
     for server in all_servers.servers:
         said = all_servers.within(partial(_kind_of, server, thing)) or _NO_ANSWER
         if said.word is Memory.HELD:

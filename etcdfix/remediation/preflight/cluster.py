@@ -169,15 +169,7 @@ def grounds_of(
     identity: ClusterIdentity,
     counts: Mapping[KeyName, KeyCounts] = MappingProxyType({}),
 ) -> Grounds:
-    """Return what a change rests on, for the record.
-
-    Args:
-        cluster: Where, and how it was read.
-        found: The value that is changed, or put back.
-        servers: What the API servers said of it.
-        identity: Which cluster it is.
-        counts: Of the values under its encryption keys, where they were counted.
-    """
+    """Return what a change rests on, for the record."""
     return Grounds(
         configuration_sha256=cluster.config_sha256 or None,
         no_encryption=cluster.no_encryption,
@@ -251,7 +243,6 @@ def find_cluster(cluster: Cluster, backup_directories: Sequence[Path] = ()) -> C
 def _with_main(
     cluster: Cluster, connection: EtcdConnection, here: ClusterIdentity, backup_directories: Sequence[Path]
 ) -> ClusterIdentity:
-    """Ask the main etcd which cluster it is."""
     endpoints = ", ".join(connection.endpoints)
     with LiveSource(connection) as source:
         main = identify(source, cluster.examiner, backup_directories)

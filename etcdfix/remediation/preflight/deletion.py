@@ -117,18 +117,8 @@ def check_deletion(
 ) -> Preflight:
     """Find out whether a value may be deleted, or refuse.
 
-    Args:
-        cluster: Where.
-        key: Complete etcd key.
-        accepted: Expectations and acceptances.
-        backup_directories: Where backups lie, which may say which cluster this is.
-        api: Which API servers to ask; None for none.
-        expected: By a plan, which may add a refusal; None without one.
-        act: What is to be done, as a refusal names it: a restore lets a value make room.
-        copies: What was saved of other objects; None where nothing is deleted: only a deletion ends cached reads.
-        run: What a command repeats.
-        progress: Counts the values of the pattern check for a display.
-        step: Told the name of each check before it is made.
+    ``act`` names the change in a refusal: a restore lets a value make room. ``copies`` is None where nothing
+    is deleted: only a deletion ends cached reads.
 
     Raises:
         RefusedByRule: A rule says no.
@@ -270,8 +260,6 @@ def _said(found: Examination) -> str:
 def _look_around(
     cluster: Cluster, reading: KeyReading, found: Examination, progress: Progress, kin: Kin | None
 ) -> tuple[Alike, Assessment | None]:
-    """See what the other values under the same encryption key do, and what depends on this one."""
-
     def see(other: Examination) -> None:
         if kin is not None:
             kin.see(other)
@@ -326,7 +314,6 @@ def check_moved(cluster: Cluster, found: Examination, accepted: Acceptances) -> 
 
 
 def _breaking(assessment: Assessment | None) -> str:
-    """Return the reason for which a deletion was found to be cluster-breaking, "" where it was not."""
     if assessment is None or assessment.risk is not Risk.CLUSTER_BREAKING:
         return ""
     return assessment.reasons[0].text

@@ -87,12 +87,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def refuse_plan(why: str, again: str) -> RefusedByRule:
-    """Return the refusal to raise where a plan does not fit.
-
-    Args:
-        why: One sentence.
-        again: The command that makes a new plan.
-    """
+    """Return the refusal to raise where a plan does not fit."""
     return refuse(Rule.PLAN, why, hint=f"make a new plan: {again}")
 
 
@@ -115,18 +110,6 @@ def expectation_of(
     now: datetime,
 ) -> Expectation:
     """Return what a plan expects of a key, where the plan fits at all.
-
-    Args:
-        plan: As loaded.
-        key: To delete.
-        cluster_id: etcd's own id.
-        revision: To which that etcd has come, or had a moment ago; 0 for unknown.
-        etcd_prefix: Storage prefix.
-        config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
-        assumed_release: ``1.36``, or "" for every known release.
-        accepted: What the operator accepts and declares.
-        again: The command that makes a new plan.
-        now: With a time zone.
 
     Raises:
         RefusedByRule: The plan is old, or of something else, or it speaks against the deletion of this key.
@@ -162,13 +145,7 @@ def expectation_of(
 
 
 def expectation_by(entry: PlanEntry, kube_system_uid: str, again: str) -> Expectation:
-    """Return what an entry of a plan expects of its key.
-
-    Args:
-        entry: Of the key.
-        kube_system_uid: Of the plan's cluster, "" where it could not be read.
-        again: The command that makes a new plan.
-    """
+    """Return what an entry of a plan expects of its key."""
     return Expectation(
         kube_system_uid=kube_system_uid,
         mod_revision=entry.mod_revision,
@@ -196,17 +173,7 @@ def check_fits(
 ) -> None:
     """Refuse a plan that says nothing about this etcd as it is now.
 
-    Args:
-        plan: As loaded.
-        cluster_id: etcd's own id.
-        revision: To which that etcd has come, or had a moment ago; 0 for unknown.
-        etcd_prefix: Storage prefix.
-        config_sha256: ``sha256:<hex>`` of the EncryptionConfiguration in use.
-        assumed_release: ``1.36``, or "" for every known release.
-        accepted: A plan that names its cluster may be of another etcd, from which this one was made.
-        again: The command that makes a new plan.
-        now: With a time zone.
-        most_age: An older plan is refused.
+    ``revision`` is the one to which that etcd has come, or had a moment ago; 0 for unknown.
 
     Raises:
         RefusedByRule: It is old, or of something else.
@@ -232,7 +199,6 @@ def _misfit(
     now: datetime,
     most_age: timedelta,
 ) -> str:
-    """Return why a plan says nothing about this etcd as it is now, in one sentence; "" where it does."""
     made = time_of(plan.generated_at)
     assert made is not None  # load_plan has seen to it
     age = now - made

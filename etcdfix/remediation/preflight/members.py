@@ -280,10 +280,7 @@ def survey_members(
     Members are asked one after the other in time, however close: a key that is being written meanwhile looks
     different on them. So a difference is looked at again, from a new linearizable read on, while writes come in.
 
-    Args:
-        client: Its endpoints are asked first.
-        key: Complete etcd key.
-        patience_seconds: How long a member that lags behind may take to catch up.
+    ``patience_seconds`` is how long a member that lags behind may take to catch up.
 
     Raises:
         SourceError: No member could be asked at all, or the answer is no.
@@ -301,10 +298,8 @@ def survey_members(
 def judge_copies(survey: MemberSurvey, *, accepted: Collection[str] = ()) -> Judgement:
     """Say whether the members agree.
 
-    Args:
-        survey: The copies.
-        accepted: Names or ids (hex) of members that may stay unchecked. This never lifts a disagreement; a name that
-            fits more than one unchecked member fits none.
+    ``accepted`` names members, or their ids in hex, that may stay unchecked. This never lifts a disagreement;
+    a name that fits more than one unchecked member fits none.
     """
     checked = [copy for copy in survey.copies if copy.state is not CopyState.UNCHECKED]
     unasked = [copy for copy in survey.copies if copy.state is CopyState.UNCHECKED]
@@ -364,8 +359,6 @@ def read_lease(client: EtcdClient, lease: int) -> LeaseState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What came back from one address: an answer, or the reason why there is none that counts."""
-
     endpoint: Endpoint
     member_id: int = 0
     revision: int = 0
@@ -429,8 +422,6 @@ def _survey_once(client: EtcdClient, key: bytes, patience_seconds: float) -> Mem
 
 
 class _Asking:
-    """Asks addresses for their own copy of one key, several at a time."""
-
     def __init__(
         self,
         client: EtcdClient,
@@ -521,7 +512,6 @@ def _member_list(client: EtcdClient) -> tuple[ClusterMember, ...]:
 
 
 def _advertised_endpoint(url: str, client: EtcdClient, given: Sequence[Endpoint]) -> Endpoint | str:
-    """Read a client URL out of the member list; a text says why it is not used."""
     try:
         endpoint = parse_endpoint(url, has_tls_material=client.connection.has_tls_material)
     except ConfigurationError as exc:

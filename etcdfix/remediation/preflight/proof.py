@@ -45,13 +45,8 @@ def check_proof(
 ) -> bool:
     """Refuse what is not proven wrong, or what may be the configuration's fault.
 
-    Args:
-        found: The value, after everything else was seen.
-        alike: What the others do.
-        declared: ``TRANSFORMER[/KEY-ID]`` that was declared lost, or "".
-        risks: What is accepted.
-        release_proven: No API server is older than the release that was named.
-        run: What a command repeats.
+    ``declared`` is the ``TRANSFORMER[/KEY-ID]`` that was declared lost; ``release_proven`` says that no API
+    server is older than the release that was named.
 
     Returns:
         Whether the declaration of a lost key was needed.
@@ -102,7 +97,6 @@ def _repairable(found: Examination, run: RunOptions) -> RefusedByRule:
 
 
 def _repair_it(found: Examination, run: RunOptions) -> str:
-    """Return how a value is repaired, in front of what else can be done; "" where it cannot be."""
     if found.repair is None or not is_repairable(found):
         return ""
     return f"repair it: {repair(found.stored.key, repair_risks(found, found.repair)).line(run)}; "
@@ -160,7 +154,6 @@ _INSTEAD: Final[dict[Outcome, tuple[Rule, str, str, Callable[[bytes], Command] |
 
 
 def _check_own_verdict(found: Examination, run: RunOptions, *, lost: bool) -> None:
-    """Refuse what the value's own verdict forbids, whatever others do."""
     verdict = found.verdict
     key = display(found.stored.key)
     deletability = deletability_of(found)
@@ -226,7 +219,6 @@ def _check_key(
 
 
 def _pattern(found: Examination, tally: KeyCounts, doubt: KeyDoubt) -> tuple[str, str]:
-    """Return what the values under a key point at, and what to do about it."""
     said = f"{tally.failed} values fail and {tally.opened} do not"
     gone = declaration(found.transformer, found.kms_key_id_sha256)
     find_out = f"find out what happened to them; {_accept(Rule.MASS_DAMAGE)}"

@@ -50,11 +50,6 @@ def newest_kubelet(source: Source, examiner: Examiner) -> int | None:
 def check_release(source: Source, examiner: Examiner, accepted: Acceptances) -> bool:
     """Hold a release that was named against the Nodes; say whether they bear it out.
 
-    Args:
-        source: Where the Nodes are.
-        examiner: Assumes the release.
-        accepted: Says whether a release that no Node confirms is accepted.
-
     Returns:
         Whether the API servers are of that release or a newer one, so that what it dropped they cannot read: it is
         that of the newest kubelet, which no API server is older than. False where none was named, where it is a later

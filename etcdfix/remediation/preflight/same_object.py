@@ -42,11 +42,6 @@ class SaidUid(NamedTuple):
 def check_same_object(cluster: Cluster, reading: KeyReading, found: Examination) -> bool:
     """Say whether a readable earlier value of a key is proven to be of its present object, or of its last one.
 
-    Args:
-        cluster: Whose etcd it is.
-        reading: The linearizable read of the key.
-        found: The earlier value.
-
     Returns:
         False where nothing that is kept tells the uid of that object.
 
@@ -86,13 +81,6 @@ def check_uid(
     What etcd keeps says that uid, or a backup of the same generation that our audit log lists. Revisions that the
     value itself names prove nothing: a restored etcd repeats them.
 
-    Args:
-        cluster: Whose etcd it is.
-        reading: The linearizable read of the key.
-        found: The value.
-        identity: Which cluster it is.
-        places: Where backups lie, and the audit log that speaks for them.
-
     Returns:
         False where nothing tells the uid of that object.
 
@@ -120,13 +108,6 @@ def said_uids(
     """Yield what says the uid of a key's present object, or of its last one: what etcd keeps, then backups.
 
     Of backups those count that our audit log lists, of this cluster and of the same create revision, the newest first.
-
-    Args:
-        cluster: Whose etcd it is.
-        reading: The linearizable read of the key.
-        key: Complete etcd key.
-        identity: Which cluster it is.
-        places: Where backups lie, and the audit log that speaks for them.
 
     Raises:
         SourceError: What etcd keeps of the key could not be read.
@@ -173,7 +154,7 @@ def _in_backups(
     identity: ClusterIdentity,
     places: RecordPaths,
 ) -> list[SaidUid]:
-    """Return what backups of the key say, the newest first; one of another generation says nothing."""
+    """The newest first; a backup of another generation says nothing."""
     said = []
     examiner = cluster.examiner.apart()
     for path, content in _backups_of(key, places):

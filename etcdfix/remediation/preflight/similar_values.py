@@ -67,12 +67,7 @@ def look_at_all(
 ) -> Alike:
     """Examine everything below the storage prefix, the target last and with a search for what damaged it.
 
-    Args:
-        source: Everything.
-        examiner: Says what each value is.
-        target: The value in question.
-        progress: Counts the values for a display, and those that wait.
-        see: Is shown everything in the same pass.
+    ``see`` is shown everything in the same pass.
 
     Raises:
         SourceError: The source was lost.

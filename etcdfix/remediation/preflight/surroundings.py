@@ -51,14 +51,6 @@ class Surroundings(Protocol):
     ) -> Around:
         """Look at everything else, not older than a reading of the value.
 
-        Args:
-            cluster: Where.
-            reading: The linearizable read of the value.
-            found: What the value is by itself.
-            progress: Counts values for a display.
-            see: Is shown at least every value that is not plainly read.
-            graph: Tell who refers to whom.
-
         Raises:
             RefusedByRule: Something enveloped is there, and ``--no-encryption`` was given.
             SourceError: Not all of it could be read.

@@ -133,12 +133,7 @@ def check_members(
 ) -> list[str]:
     """Ask every voting member for its copy of the key; return what to warn of.
 
-    Args:
-        cluster: To ask.
-        key: Whose copies.
-        reading: What was examined.
-        accepted: Names the members that need not answer.
-        readable_is_fine: The value is known to be readable; otherwise such a copy shows that deletion is no way out.
+    Unless ``readable_is_fine``, a readable copy shows that deletion is no way out.
 
     Raises:
         RefusedByRule: They differ, one holds a readable copy, one could not be asked, or the key moved meanwhile.
@@ -264,10 +259,6 @@ def require_space(client: EtcdClient, *, to_delete: bool = False) -> None:
     Nothing can be put. A transaction that only deletes is refused too before etcd 3.4.22 and 3.5.7
     (``server/storage/quota.go``, ``Available``); later it is carried out.
 
-    Args:
-        client: Asks etcd.
-        to_delete: Nothing is to be put.
-
     Raises:
         RefusedByRule: etcd would refuse it.
         SourceError: etcd could not be asked.
@@ -290,7 +281,6 @@ def require_space(client: EtcdClient, *, to_delete: bool = False) -> None:
 
 
 def _refuses_deletions(version: str) -> bool:
-    """Say whether an etcd of this version lets no transaction pass while it is full."""
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     numbers = tuple(int(number) for number in found.groups()) if found is not None else ()
     return () < numbers < (3, 4, 22) or (3, 5) <= numbers < (3, 5, 7)

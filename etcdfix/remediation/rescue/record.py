@@ -47,9 +47,6 @@ class RescueRecord:
     def announce(self, detail: str) -> frozenset[str]:
         """Record that contents are about to be asked for; only when this returns may they be.
 
-        Args:
-            detail: How many, of what, from where.
-
         Returns:
             The digests that are on record already.
 

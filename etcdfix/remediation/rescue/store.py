@@ -79,10 +79,6 @@ class RescueStore(Closing):
     def open(cls, path: Path, *, step: Step = no_step) -> RescueStore:
         """Open a directory for saving, and read its index; one that has none gets an empty one.
 
-        Args:
-            path: The directory; it must be there, and be ours alone to write.
-            step: Told of each action on a file.
-
         Raises:
             UnsafePlace: The directory or its index is not ours alone, or a link.
             NotDurable: It cannot be opened, or somebody else is saving into it.
@@ -127,13 +123,6 @@ class RescueStore(Closing):
     ) -> tuple[SavedObject, bool]:
         """Keep an object, unless these very bytes are kept already.
 
-        Args:
-            key: Complete etcd key.
-            thing: What was asked for.
-            identity: What the answer says of itself.
-            raw: The answer, as it travelled.
-            origin: Where it came from.
-
         Returns:
             Its line in the index, and whether it is new.
 
@@ -171,11 +160,7 @@ class RescueStore(Closing):
         return saved, True
 
     def _stands(self, saved: SavedObject, raw: bytes) -> bool:
-        """Say whether the file is there; one of that name with other bytes is never written over.
-
-        Raises:
-            NotDurable: It is another file, or cannot be read.
-        """
+        """Say whether the file is there; one of that name with other bytes is never written over."""
         path = self.path / saved.file
         try:
             there = self._directory.read(saved.file, limit=MAX_OBJECT_BYTES)
@@ -220,11 +205,6 @@ class RescueStore(Closing):
         self._by_key.setdefault(saved.key, []).append(saved)
 
     def _cut(self, path: Path) -> None:
-        """Take away what is left of a line that could not be finished.
-
-        Raises:
-            NotDurable: It stays.
-        """
         try:
             with announced(self._step, _INDEX, "truncate"):
                 os.ftruncate(self._descriptor, self._size)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ from etcdfix.report.advice.change import readable_way
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind, first_way
 from etcdfix.report.compact import CompactFinding, CompactFindings, shown_digest, with_evidence
-from etcdfix.report.counts import DoubtfulNames, NewFindings
+from etcdfix.report.counts import COUNTED, DoubtfulNames, NewFindings
 from etcdfix.report.finding import finding_from, is_finding, status_cause
 from etcdfix.report.groups import Group, Groups, Member, member_of_lost_key
 from etcdfix.report.key_loss import KeyLosses, Lost, Place, places_of
@@ -39,12 +40,7 @@ from etcdfix.verdicts.severity import stake_of
 if TYPE_CHECKING:
     from etcdfix.operations.look.scan import ScanRequest
 
-FAILING: Final = (
-    Outcome.DECRYPT_FAILURE,
-    Outcome.DECODE_FAILURE,
-    Outcome.INCONSISTENT,
-    Outcome.UNDETERMINED,
-)
+FAILING: Final = tuple(map(Outcome, COUNTED))
 """Outcomes that make the exit code of a scan, if nobody chose among them."""
 SAMPLE: Final = 200
 """So many keys that hold no object tell where the others may be."""
@@ -100,7 +96,7 @@ class FindingPipeline:
         self.tally = Tally(
             past=request.run.of_the_past or source.describe().type != "etcd",
             max_causes=request.max_causes,
-            list_prefix=_list_prefix(request.layout, namespace),
+            list_prefix=partial(_list_prefix, request.layout, namespace),
         )
         self.not_object_sample: list[bytes] = []
         self.elsewhere: Counter[str] = Counter()
@@ -168,9 +164,8 @@ class FindingPipeline:
         if isinstance(held, _Held):
             return held
         whole = self._held_of(self._compact.examination(held), held.readable, baseline=held.baseline)
-        finding = msgspec.structs.replace(
-            whole.finding, value_size=held.value_size, value_sha256=shown_digest(held)
-        )
+        size, digest = held.value_size, shown_digest(held)
+        finding = msgspec.structs.replace(whole.finding, value_size=size, value_sha256=digest)
         return msgspec.structs.replace(whole, finding=finding)
 
     def _list_cause(self, directory: ResourcePrefix, finding: Finding) -> bool:
@@ -291,20 +286,19 @@ class FindingPipeline:
         self, found: Examination, places: tuple[Place, ...], readable: ReadableRevision | None
     ) -> None:
         stake = stake_of(found)
-        saved = None
-        if readable is not None:
-            saved = readable_way(found, readable, self._request.run, refused=True)
         if stake is not None:
-            self._losses.add(found, places, stake, saved)
+            self._losses.add(found, places, stake, self._saved(found, readable))
+
+    def _saved(self, found: Examination, readable: ReadableRevision | None) -> Remedy | None:
+        """Return how an earlier revision is saved where nothing may be written over; None for none."""
+        return (
+            readable_way(found, readable, self._request.run, refused=True) if readable is not None else None
+        )
 
     def _held_of(self, found: Examination, readable: ReadableRevision | None, *, baseline: bool) -> _Held:
         """Return a finding with the remedies of its value alone, whoever else fails."""
-        again = self._request.run
-        ways = ways_out(found, again, readable=readable)
-        of_many = ways
-        if readable is not None:
-            saved = readable_way(found, readable, again, refused=True)
-            of_many = [saved if way.verb == WayKind.PUT_BACK else way for way in ways]
+        ways, saved = ways_out(found, self._request.run, readable=readable), self._saved(found, readable)
+        of_many = [saved if saved is not None and way.verb == WayKind.PUT_BACK else way for way in ways]
         stake = stake_of(found)
         return _Held(
             found.stored.key,
@@ -399,9 +393,6 @@ class FindingPipeline:
         return Evidence(_READABLE_CHECK, "not looked for", f"{sought.not_sought}; etcdfix explain KEY looks")
 
 
-def _list_prefix(layout: StorageLayout, namespace: str) -> Callable[[ResourcePrefix], str]:
-    def prefix(directory: ResourcePrefix) -> str:
-        base = display(layout.directory_prefix(directory))
-        return f"{base}{namespace}/" if namespace and directory.namespaced is not False else base
-
-    return prefix
+def _list_prefix(layout: StorageLayout, namespace: str, directory: ResourcePrefix) -> str:
+    base = display(layout.directory_prefix(directory))
+    return f"{base}{namespace}/" if namespace and directory.namespaced is not False else base

@@ -79,6 +79,7 @@ class LiveSource(Closing):
         of_member: int = 0,
     ) -> None:
         self._connection = connection
+        self._page_seconds = connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS
         self._of_member = of_member
         self._on_notice = on_notice
         self._asked_revision = revision
@@ -229,16 +230,8 @@ class LiveSource(Closing):
             SourceUnreachable: Nobody answers.
             SourceDenied: The user may not read the key.
         """
-        if revision <= 1:
-            return None  # 0 would mean the newest
-        request = message("RangeRequest")(key=key, revision=revision - 1)
-        try:
-            found = self._client.call(RANGE, request)
-        except CallFailed as failed:
-            if failed.failure.kind is FailureKind.COMPACTED:
-                return None
-            raise self._as_error(failed.failure) from failed
-        return stored_of(found.kvs[0]) if found.kvs else None
+        found = self._kept_at(key, revision - 1) if revision > 1 else None  # 0 would mean the newest
+        return stored_of(found.kvs[0]) if found is not None and found.kvs else None
 
     def lacks_predecessor(self, stored: StoredValue) -> bool:
         """Say whether the change before this one should still be kept under the same key, and is not.
@@ -249,12 +242,17 @@ class LiveSource(Closing):
         """
         if stored.version < 2 or stored.mod_revision < 2:
             return False
-        request = message("RangeRequest")(key=stored.key, revision=stored.mod_revision - 1, keys_only=True)
+        found = self._kept_at(stored.key, stored.mod_revision - 1, keys_only=True)
+        return found is not None and not found.kvs
+
+    def _kept_at(self, key: bytes, revision: int, *, keys_only: bool = False) -> Any | None:
+        """Return etcd's answer about one key at a revision; None where that is compacted."""
+        request = message("RangeRequest")(key=key, revision=revision, keys_only=keys_only)
         try:
-            return not self._client.call(RANGE, request).kvs
+            return self._client.call(RANGE, request)
         except CallFailed as failed:
             if failed.failure.kind is FailureKind.COMPACTED:
-                return False
+                return None
             raise self._as_error(failed.failure) from failed
 
     def compacted_revision(self) -> int | None:
@@ -264,12 +262,8 @@ class LiveSource(Closing):
             SourceUnreachable: Nobody answers, or the watch that tells it ended early.
             SourceDenied: The user may not read what the source is about.
         """
-        key, seconds = (
-            self._everything or b"\0",
-            self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS,
-        )
         try:
-            return compacted_revision(self._client, key, seconds)
+            return compacted_revision(self._client, self._everything or b"\0", self._page_seconds)
         except CallFailed as failed:
             raise self._as_error(failed.failure) from failed
 
@@ -350,7 +344,7 @@ class LiveSource(Closing):
                     key,
                     until=self._revision,
                     last=newest.mod_revision if newest is not None else 0,
-                    timeout_seconds=self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS,
+                    timeout_seconds=self._page_seconds,
                 ):
                     begun = True
                     yield KeptRevision(Revision(revision, 0), stored_of(value) if value is not None else None)
@@ -469,8 +463,7 @@ class LiveSource(Closing):
 
     def _ask(self, start: bytes, end: bytes) -> Pending:
         request = self._range(key=start, range_end=end, limit=self._page.limit, revision=self._revision)
-        limit = self._connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS
-        return self._client.ask(RANGE, request, timeout_seconds=limit)
+        return self._client.ask(RANGE, request, timeout_seconds=self._page_seconds)
 
     def _note_revision(self, revision: int, key: bytes, *, whole_range: bool = False) -> None:
         """Take note of an answer: it pins the revision if none is, and may begin a segment."""

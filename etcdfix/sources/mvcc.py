@@ -364,7 +364,6 @@ class RecordPage:
 
     @property
     def at(self) -> int:
-        """See :class:`~etcdfix.sources.pages.Page`."""
         return len(self) - operator.length_hint(self._left) - 1
 
     def values(self) -> Iterator[StoredValue]:
@@ -376,13 +375,11 @@ class RecordPage:
                 yield stored
 
     def value(self, place: int) -> StoredValue | None:
-        """See :class:`~etcdfix.sources.pages.Page`."""
         one = _REVISION_AND_PLACE.unpack_from(self.packed, place * _TAIL)
         stored = next(read_places(self._image, [one]), None)
         return self._read_with_care(place) if stored is None else stored
 
     def raw(self) -> bytes:
-        """See :class:`~etcdfix.sources.pages.Page`."""
         return self.packed
 
 

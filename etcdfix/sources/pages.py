@@ -58,20 +58,16 @@ class ValuesPage:
 
     @property
     def at(self) -> int:
-        """See :class:`Page`."""
         return len(self._values) - operator.length_hint(self._left) - 1
 
     def values(self) -> Iterator[StoredValue]:
-        """See :class:`Page`."""
         self._left = iter(self._values)
         return self._left
 
     def value(self, place: int) -> StoredValue | None:
-        """See :class:`Page`."""
         return self._values[place]
 
     def raw(self) -> bytes:
-        """See :class:`Page`."""
         return _encode(self._values)
 
 

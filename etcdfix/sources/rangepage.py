@@ -27,22 +27,18 @@ class RangePage:
 
     @property
     def at(self) -> int:
-        """See :class:`~etcdfix.sources.pages.Page`."""
         return self._count - operator.length_hint(self._left) - 1
 
     def values(self) -> Iterator[StoredValue]:
-        """See :class:`~etcdfix.sources.pages.Page`."""
         messages = self._parsed()
         self._left = iter(range(self._count))
         for place in self._left:
             yield stored_of(messages[place])
 
     def value(self, place: int) -> StoredValue:
-        """See :class:`~etcdfix.sources.pages.Page`."""
         return stored_of(self._parsed()[place])
 
     def raw(self) -> bytes:
-        """See :class:`~etcdfix.sources.pages.Page`."""
         self._messages = None  # nearly always nobody asks for a value any more
         return bytes(self._answer)
 

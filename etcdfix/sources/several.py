@@ -46,7 +46,6 @@ class SeveralSources(Closing):
         return next((s for prefix, s in self._others.items() if key.startswith(prefix)), self._main)
 
     def describe(self) -> SourceDescription:
-        """See :class:`~etcdfix.sources.base.Source`."""
         main = self._main.describe()
         segments = list(main.segments)
         for prefix, other in self._others.items():
@@ -76,11 +75,9 @@ class SeveralSources(Closing):
         return not all(source.describe().single_revision for source in self._each)
 
     def pages(self, prefix: bytes) -> Iterator[Page]:
-        """See :class:`~etcdfix.sources.base.Source`."""
         return paged(self.current(prefix))
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
-        """See :class:`~etcdfix.sources.base.Source`."""
         whole = self._of(prefix)
         if whole is not self._main:
             return whole.current(prefix)
@@ -103,15 +100,12 @@ class SeveralSources(Closing):
             )
 
     def get(self, key: bytes) -> StoredValue | None:
-        """See :class:`~etcdfix.sources.base.Source`."""
         return self._of(key).get(key)
 
     def before(self, key: bytes, revision: int) -> StoredValue | None:
-        """See :class:`~etcdfix.sources.base.Source`."""
         return self._of(key).before(key, revision)
 
     def lacks_predecessor(self, stored: StoredValue) -> bool:
-        """See :class:`~etcdfix.sources.base.Source`."""
         return self._of(stored.key).lacks_predecessor(stored)
 
     def compacted_revision(self) -> int | None:
@@ -119,29 +113,24 @@ class SeveralSources(Closing):
         return self._main.compacted_revision()
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
-        """See :class:`~etcdfix.sources.base.Source`."""
         return self._of(key).history(key)
 
     def superseded(self) -> Iterator[StoredValue]:
-        """See :class:`~etcdfix.sources.base.Source`."""
         for source in self._each:
             yield from (stored for stored in source.superseded() if self._of(stored.key) is source)
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """See :class:`~etcdfix.sources.base.Source`."""
         with ExitStack() as stack:
             for source in self._each:
                 stack.enter_context(source.aside())
             yield
 
     def estimate(self) -> int:
-        """See :class:`~etcdfix.sources.base.Source`."""
         return sum(source.estimate() for source in self._each)
 
     @property
     def problems(self) -> list[str]:
-        """See :class:`~etcdfix.sources.base.Source`; of another etcd, with the prefix of its keys."""
         problems = list(self._main.problems)
         for prefix, other in self._others.items():
             problems += [f"{display(prefix)}: {problem}" for problem in other.problems]
@@ -153,7 +142,6 @@ class SeveralSources(Closing):
         return
 
     def close(self) -> None:
-        """See :class:`~etcdfix.sources.base.Source`."""
         with ExitStack() as stack:
             for source in self._each:
                 stack.callback(source.close)

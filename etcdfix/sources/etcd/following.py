@@ -9,7 +9,6 @@ API: etcd 3.4 and later, ``Watch/Watch``. Without fragments, an answer holds who
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -19,9 +18,10 @@ from etcdfix.errors import RevisionCompacted
 from etcdfix.model import StoredValue
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
+from etcdfix.sources.etcd.history import WatchRequests
 from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.sources.rangepage import stored_of
-from etcdfix.wire.etcd import EVENT_DELETE, message
+from etcdfix.wire.etcd import EVENT_DELETE
 
 _LONGEST_SECONDS: Final = 7 * 86_400.0
 _MOST_LAG_SECONDS: Final = 30.0
@@ -42,7 +42,8 @@ class Following(Closing):
     def __init__(self, client: EtcdClient, *, start: int) -> None:
         self.revision = start - 1
         self._waiting_since = time.monotonic()
-        self._requests = _OneWatch(start)
+        key, range_end = bounds_of(b"")
+        self._requests = WatchRequests(key, start, range_end=range_end, ask_progress=False)
         self._answers = client.watch(
             iter(self._requests), timeout_seconds=_LONGEST_SECONDS, on_quiet=self._refuse_lag
         )
@@ -93,19 +94,3 @@ class Following(Closing):
         """End the watch; a second call does nothing."""
         self._requests.end()
         self._answers.close()
-
-
-class _OneWatch:
-    """What goes up the stream: one watch of everything, which stays until the end."""
-
-    def __init__(self, start: int) -> None:
-        key, range_end = bounds_of(b"")
-        self._create = message("WatchCreateRequest")(key=key, range_end=range_end, start_revision=start)
-        self._ended = threading.Event()
-
-    def end(self) -> None:
-        self._ended.set()
-
-    def __iter__(self) -> Iterator[Any]:
-        yield message("WatchRequest")(create_request=self._create)
-        self._ended.wait()

@@ -42,9 +42,7 @@ def watch_history(
     Raises:
         CallFailed: Nobody could answer, the watch ended early, or ``until`` has been compacted.
     """
-    compacted = compacted_revision(client, key, timeout_seconds)
-    if compacted > until:
-        raise _compacted(compacted)
+    compacted = _compacted_before(client, key, until, timeout_seconds)
     if compacted:
         found = client.call(RANGE, message("RangeRequest")(key=key, revision=compacted))
         for value in found.kvs:
@@ -53,7 +51,7 @@ def watch_history(
                 return
         if compacted == until:
             return
-    requests = _Requests(key, compacted + 1, ask_progress=not last)
+    requests = WatchRequests(key, compacted + 1, ask_progress=not last)
     for event in _events(client, requests, until=until, timeout_seconds=timeout_seconds):
         revision = event.kv.mod_revision
         if revision > until:
@@ -75,23 +73,17 @@ def watch_superseded(
             ``until`` has been compacted.
     """
     key, range_end = bounds
-    compacted = compacted_revision(client, key, timeout_seconds)
-    if compacted > until:
-        raise _compacted(compacted)
+    compacted = _compacted_before(client, key, until, timeout_seconds)
     if compacted == until:
         return
-    requests = _Requests(key, compacted + 1, ask_progress=True, range_end=range_end, previous=True)
+    requests = WatchRequests(key, compacted + 1, ask_progress=True, range_end=range_end, previous=True)
     for event in _events(client, requests, until=until, timeout_seconds=timeout_seconds):
         if event.kv.mod_revision > until:
             return
         if event.HasField("prev_kv"):
             yield event.prev_kv
         elif event.type == EVENT_DELETE or event.kv.version > 1:
-            raise CallFailed(
-                Failure(
-                    FailureKind.COMPACTED, "etcd did not give a previous value: compacted in the meantime"
-                )
-            )
+            raise _compacted("etcd did not give a previous value: compacted in the meantime")
 
 
 def deleted_keys(
@@ -105,7 +97,7 @@ def deleted_keys(
     if since >= until:
         return
     key, range_end = bounds
-    requests = _Requests(key, since + 1, ask_progress=True, range_end=range_end, puts=False)
+    requests = WatchRequests(key, since + 1, ask_progress=True, range_end=range_end, puts=False)
     for event in _events(client, requests, until=until, timeout_seconds=timeout_seconds):
         if event.kv.mod_revision > until:
             return
@@ -127,7 +119,7 @@ def compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -
             raise
     else:
         return 0
-    requests = _Requests(key, 1, ask_progress=False)
+    requests = WatchRequests(key, 1, ask_progress=False)
     with contextlib.closing(client.watch(iter(requests), timeout_seconds=timeout_seconds)) as answers:
         try:
             return next(int(answer.compact_revision) for answer in answers if answer.canceled)
@@ -135,13 +127,20 @@ def compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -
             requests.end()
 
 
-def _compacted(revision: int) -> CallFailed:
-    return CallFailed(
-        Failure(FailureKind.COMPACTED, f"etcd has compacted everything before revision {revision}")
-    )
+def _compacted_before(client: EtcdClient, key: bytes, until: int, timeout_seconds: float) -> int:
+    compacted = compacted_revision(client, key, timeout_seconds)
+    if compacted > until:
+        raise _compacted(f"etcd has compacted everything before revision {compacted}")
+    return compacted
 
 
-def _events(client: EtcdClient, requests: _Requests, *, until: int, timeout_seconds: float) -> Iterator[Any]:
+def _compacted(what: str) -> CallFailed:
+    return CallFailed(Failure(FailureKind.COMPACTED, what))
+
+
+def _events(
+    client: EtcdClient, requests: WatchRequests, *, until: int, timeout_seconds: float
+) -> Iterator[Any]:
     """Yield events until nothing more is expected up to ``until``; a caller who knows the last one stops itself."""
     enough = _QUIET_ANSWERS if _answers_in_order(client.current_version()) else _QUIET_ANSWERS_OUT_OF_ORDER
     quiet = 0
@@ -149,9 +148,7 @@ def _events(client: EtcdClient, requests: _Requests, *, until: int, timeout_seco
         try:
             for answer in answers:
                 if answer.canceled:
-                    raise CallFailed(
-                        Failure(FailureKind.COMPACTED, "etcd ended the watch: compacted in the meantime")
-                    )
+                    raise _compacted("etcd ended the watch: compacted in the meantime")
                 if answer.events:
                     quiet = 0
                     yield from answer.events
@@ -169,7 +166,7 @@ def _answers_in_order(version: str) -> bool:
     return parts is not None and tuple(map(int, parts.groups())) >= _FIRST_IN_ORDER
 
 
-class _Requests:
+class WatchRequests:
     """What goes up the stream: one watch, then, if wanted, progress requests until the end."""
 
     def __init__(
@@ -192,6 +189,7 @@ class _Requests:
         self._ended = threading.Event()
 
     def end(self) -> None:
+        """Let the watch end: nothing more goes up."""
         self._ended.set()
 
     def __iter__(self) -> Iterator[Any]:

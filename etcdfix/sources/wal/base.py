@@ -44,15 +44,12 @@ class EmptyBase(NamedTuple):
     name: str = "the empty store that it began with"
 
     def get(self, _key: bytes) -> StoredValue | None:
-        """Return nothing."""
         return None
 
     def keys(self, _begin: bytes, _end: bytes) -> Iterator[bytes]:
-        """Yield nothing."""
         return iter(())
 
     def leased(self) -> Iterator[tuple[bytes, int]]:
-        """Yield nothing."""
         return iter(())
 
 
@@ -73,11 +70,9 @@ class FileBase:
         return None if applied is None else cls(source, applied)
 
     def get(self, key: bytes) -> StoredValue | None:
-        """Return what a key holds."""
         return self.source.get(key)
 
     def keys(self, begin: bytes, end: bytes) -> Iterator[bytes]:
-        """Yield the keys of a range, in order."""
         if not end:
             if self.source.get(begin) is not None:
                 yield begin
@@ -88,7 +83,6 @@ class FileBase:
                 yield stored.key
 
     def leased(self) -> Iterator[tuple[bytes, int]]:
-        """Yield every key under a lease, with its id."""
         for stored in self.source.current(b""):
             if stored.lease:
                 yield stored.key, stored.lease

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -80,7 +81,7 @@ class LogEntries:
 
     def place_of(self, index: int) -> int | None:
         """Return where an entry stands; None where it cannot be read."""
-        at = bisect_right(self.runs, index, key=_first) - 1
+        at = bisect_right(self.runs, index, key=attrgetter("first")) - 1
         run = self.runs[at] if at >= 0 else None
         return run.places[index - run.first] if run is not None and index <= run.last else None
 
@@ -94,10 +95,8 @@ class LogEntries:
         Raises:
             SourceError: The file cannot be read any more.
         """
-        segment = self.segments[place >> _SEGMENT_SHIFT]
-        at = place & _PLACE
-        size, _ = frame_sizes(segment.read(at, FRAME_HEADER))
-        return _parsed(segment.read(at + FRAME_HEADER, size), 0, size)
+        raw = self._record(place)
+        return _parsed(raw, 0, len(raw))
 
     def entry_bytes(self, place: int) -> bytes:
         """Return a whole entry as it is stored: its term, index, type and data.
@@ -105,12 +104,14 @@ class LogEntries:
         Raises:
             SourceError: The file cannot be read any more.
         """
-        segment = self.segments[place >> _SEGMENT_SHIFT]
-        at = place & _PLACE
-        size, _ = frame_sizes(segment.read(at, FRAME_HEADER))
-        raw = segment.read(at + FRAME_HEADER, size)
-        _, _, begin, end = raft.parse_record(raw, 0, size)
+        raw = self._record(place)
+        _, _, begin, end = raft.parse_record(raw, 0, len(raw))
         return raw[begin:end]
+
+    def _record(self, place: int) -> bytes:
+        segment, at = self.segment_of(place), place & _PLACE
+        size, _ = frame_sizes(segment.read(at, FRAME_HEADER))
+        return segment.read(at + FRAME_HEADER, size)
 
     def entries(self, run: Run) -> Iterator[tuple[raft.Entry, bytes]]:
         """Yield every entry of a run, as :meth:`entry` gives one.
@@ -149,16 +150,11 @@ class MemberLog(LogEntries):
         self._seen = False
         try:
             self._read()
-            self._require_records()
         except BaseException:
             self.close()
             raise
         if self._further:
             self.problems.append(f"{directory}: {self._further} more problems like these were found")
-
-    def _require_records(self) -> None:
-        if not self._seen:
-            raise NotALog(f"{self.directory}: no record of a log can be read in {len(self.segments)} files")
 
     def _read(self) -> None:
         reader = SegmentReader()
@@ -177,6 +173,8 @@ class MemberLog(LogEntries):
                 else:
                     self._other(found.type, found.data)
         self.runs = [run for run in self.runs if run.places]
+        if not self._seen:
+            raise NotALog(f"{self.directory}: no record of a log can be read in {len(self.segments)} files")
 
     def _damage(self, found: Damage) -> None:
         if found.torn:
@@ -258,10 +256,6 @@ class MemberLog(LogEntries):
         return f"{self.segments[place >> _SEGMENT_SHIFT].path}: byte {place & _PLACE}"
 
 
-def _first(run: Run) -> int:
-    return run.first
-
-
 def _parsed(data: bytes, at: int, size: int) -> tuple[raft.Entry, bytes]:
     _, _, begin, end = raft.parse_record(data, at, at + size)
     return raft.parse_entry(data, begin, end), data
@@ -281,7 +275,11 @@ def join(logs: list[MemberLog]) -> LogEntries:
         tuple(log.directory for log in logs), [segment for log in logs for segment in log.segments]
     )
     for log in logs:
-        _require_same_cluster(joined, log)
+        if joined.cluster_id and log.cluster_id and joined.cluster_id != log.cluster_id:
+            raise LogsDisagree(
+                f"{log.directory} is of cluster {log.cluster_id:x}, {joined.directories[0]} of {joined.cluster_id:x}",
+                entry_index=0,
+            )
         joined.cluster_id = joined.cluster_id or log.cluster_id
         joined.committed = max(joined.committed, log.committed)
         joined.superseded += log.superseded
@@ -296,7 +294,8 @@ def join(logs: list[MemberLog]) -> LogEntries:
             continue
         common = False
         for run in moved:
-            _cut(run, log.committed)  # beyond it members may differ, and the longest log has the last word
+            # Beyond it members may differ, and the longest log has the last word.
+            del run.places[max(log.committed - run.first + 1, 0) :]
             common = _add(joined, run, log) or common
         if not common:
             raise LogsDisagree(
@@ -308,22 +307,10 @@ def join(logs: list[MemberLog]) -> LogEntries:
     return joined
 
 
-def _require_same_cluster(joined: LogEntries, log: MemberLog) -> None:
-    if joined.cluster_id and log.cluster_id and joined.cluster_id != log.cluster_id:
-        raise LogsDisagree(
-            f"{log.directory} is of cluster {log.cluster_id:x}, {joined.directories[0]} of {joined.cluster_id:x}",
-            entry_index=0,
-        )
-
-
 def _moved(run: Run, by: int) -> Run:
     moved = Run(run.first, run.broken)
     moved.places = array("Q", (place + by for place in run.places))
     return moved
-
-
-def _cut(run: Run, last: int) -> None:
-    del run.places[max(last - run.first + 1, 0) :]
 
 
 def _add(joined: LogEntries, run: Run, log: MemberLog) -> bool:
@@ -356,5 +343,7 @@ def _add(joined: LogEntries, run: Run, log: MemberLog) -> bool:
         else:
             whole.places.append(run.places[at - run.first])
             at += 1
-    joined.runs = sorted([*(one for one in joined.runs if one not in touching), whole], key=_first)
+    joined.runs = sorted(
+        [*(one for one in joined.runs if one not in touching), whole], key=attrgetter("first")
+    )
     return compared

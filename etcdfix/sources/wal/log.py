@@ -75,7 +75,6 @@ class WriteAheadLog(Closing):
         self,
         present: Source | None,
         *,
-        base: Source | None = None,
         others: Sequence[Source] = (),
         reads: Callable[[StoredValue], bool] = lambda _: True,
         reached: int = 0,
@@ -85,7 +84,6 @@ class WriteAheadLog(Closing):
         Args:
             present: What is stored now: a live etcd, or a later file. The newest writes of the log are compared with
                 it; None leaves everything at most ``likely``.
-            base: One of the ``others``, where there is but one.
             others: Database files of the same history, as the ``snap/db`` beside, or older snapshots. Each may be the
                 base of a replay: where its ``consistent_index`` lies in the log. A log that begins with the cluster is
                 replayed from the empty store.
@@ -96,8 +94,7 @@ class WriteAheadLog(Closing):
         Raises:
             SourceError: A source, or the log, cannot be read.
         """
-        bases = [*([base] if base is not None else []), *others]
-        return LogHistory(self._entries, present, bases, reads=reads, reached=reached)
+        return LogHistory(self._entries, present, others, reads=reads, reached=reached)
 
     def require_same_history(self, history: LogHistory) -> None:
         """Refuse a log of another history: nothing of it is offered.

@@ -7,6 +7,7 @@ import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from etcdfix.sources.mvcc import escape_key, successor
@@ -223,8 +224,10 @@ class Trace:
         replayed = _REPLAYED if applied is not None else 0
         for write, fallback in writes:
             if isinstance(write, Delete) and write.range_end:
-                if applied is None:
-                    self._add_range(RangeDeletion(entry, write.number, write.key, write.range_end))
+                if applied is None and len(self.ranges) < _MOST_RANGES:
+                    self.ranges.append(RangeDeletion(entry, write.number, write.key, write.range_end))
+                elif applied is None:
+                    self.lost_ranges += 1
                 continue
             change = done.get(write.number)
             bits = replayed | (_FALLBACK if fallback else 0) | (_CHANGED if change is not None else 0)
@@ -267,12 +270,6 @@ class Trace:
         self._newest.add(write.key, last)
         self._spread.add(write.key, last)
 
-    def _add_range(self, deleted: RangeDeletion) -> None:
-        if len(self.ranges) < _MOST_RANGES:
-            self.ranges.append(deleted)
-        else:
-            self.lost_ranges += 1
-
     def _add(
         self,
         key: bytes,
@@ -291,7 +288,7 @@ class Trace:
 
     def run_with(self, entry: int) -> RunTrace | None:
         """Return the run that holds an entry; None where none does."""
-        at = bisect_right(self.runs, entry, key=_first) - 1
+        at = bisect_right(self.runs, entry, key=attrgetter("run.first")) - 1
         run = self.runs[at] if at >= 0 else None
         return run if run is not None and entry <= run.run.last else None
 
@@ -359,10 +356,6 @@ def _record(raw: bytes) -> KeyRecord:
         version,
         lease,
     )
-
-
-def _first(trace: RunTrace) -> int:
-    return trace.run.first
 
 
 class _Newest:

@@ -55,6 +55,8 @@ def _each_once(tell: Callable[[str], None]) -> Callable[[str], None]:
 class KineSource(Closing):
     """The keys of one SQLite file of kine at one revision; implements :class:`etcdfix.sources.base.Source`.
 
+    Whatever reads raises :class:`~etcdfix.errors.SourceError` where a row, or the copy, cannot be read.
+
     ``version`` is counted where the whole generation of a key is still kept, and 0 for unknown elsewhere: kine stores
     none. ``lease`` is the time to live in seconds, as kine answers it.
 
@@ -153,11 +155,7 @@ class KineSource(Closing):
         )
 
     def pages(self, prefix: bytes) -> Iterator[Page]:
-        """Yield what :meth:`current` does, in pages.
-
-        Raises:
-            SourceError: Nothing can be read at all.
-        """
+        """Yield what :meth:`current` does, in pages."""
         return paged(self.current(prefix))
 
     def aside(self) -> AbstractContextManager[None]:
@@ -173,9 +171,6 @@ class KineSource(Closing):
         """Yield what stood under every key that starts with ``prefix`` at the pinned revision, in byte order of keys.
 
         Rows that cannot be read become problems, and what comes behind them is read all the same.
-
-        Raises:
-            SourceError: Nothing can be read at all.
         """
         self._tell_compacted(prefix)
         read = 0
@@ -200,22 +195,14 @@ class KineSource(Closing):
         return self._at(key, self._revision)
 
     def before(self, key: bytes, revision: int) -> StoredValue | None:
-        """Return what a key held just before a main revision; None where it held nothing, or that is not kept.
-
-        Raises:
-            SourceError: It cannot be read.
-        """
+        """Return what a key held just before a main revision; None where it held nothing, or that is not kept."""
         try:
             return self._at(key, revision - 1)
         except RevisionCompacted:
             return None
 
     def lacks_predecessor(self, stored: StoredValue) -> bool:
-        """Say whether the row that this one names as the one before it should still be there, and is not.
-
-        Raises:
-            SourceError: It cannot be read.
-        """
+        """Say whether the row that this one names as the one before it should still be there, and is not."""
         row = self._table.row(stored.mod_revision)
         if row is None or row.created or row.id <= self._compacted or self._damaged:
             return False
@@ -230,20 +217,13 @@ class KineSource(Closing):
         """Yield every revision of ``key`` that is still kept, oldest first, newer than the pinned one included.
 
         Where the row before is gone, what ``old_value`` says of it stands in its place.
-
-        Raises:
-            SourceError: It cannot be read.
         """
         if key in OWN_KEYS:
             return
         yield from self._events(self._table.rows_of(key))
 
     def superseded(self) -> Iterator[StoredValue]:
-        """Yield every value that is kept in a row or as an ``old_value``, and is not what :meth:`current` yields.
-
-        Raises:
-            SourceError: They cannot be read.
-        """
+        """Yield every value that is kept in a row or as an ``old_value``, and is not what :meth:`current` yields."""
         rows = (row for row in self._table.all_rows() if row.name not in OWN_KEYS)
         for _, of_one_key in groupby(rows, key=lambda row: row.name):
             standing: StoredValue | None = None

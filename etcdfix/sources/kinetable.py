@@ -86,6 +86,8 @@ class Names(NamedTuple):
 class KineTable:
     """The rows of one file, read from a private copy.
 
+    Whatever reads raises :class:`~etcdfix.errors.SourceError` where that cannot be done.
+
     Attributes:
         compacted: The oldest revision of which everything is kept; 0 where nothing was compacted.
         faults: What SQLite finds wrong with the pages; empty for nothing.
@@ -156,31 +158,19 @@ class KineTable:
         self.copy.close()
 
     def row(self, row_id: int, *, older: bool = True) -> Row | None:
-        """Return one row, None where there is none.
-
-        Raises:
-            SourceError: It cannot be read.
-        """
+        """Return one row, None where there is none."""
         found = list(self._rows(f"{_ROW} WHERE id = ?", older, row_id))
         return Row(*found[0]) if found else None
 
     def rows_of(self, key: bytes) -> Iterator[Row]:
-        """Yield the rows of one key, oldest first.
-
-        Raises:
-            SourceError: They cannot be read.
-        """
+        """Yield the rows of one key, oldest first."""
         for (row_id,) in self._rows(f"SELECT id FROM kine WHERE {_IS} ORDER BY id", key):
             row = self.row(row_id)
             if row is not None and row.name == key:
                 yield row
 
     def all_rows(self) -> Iterator[Row]:
-        """Yield every row, those of one key together and oldest first.
-
-        Raises:
-            SourceError: They cannot be read.
-        """
+        """Yield every row, those of one key together and oldest first."""
         # Their numbers come from an index; sorting whole rows would take the room of all values.
         for (row_id,) in self._rows("SELECT id FROM kine ORDER BY name, id"):
             row = self.row(row_id)
@@ -188,22 +178,14 @@ class KineTable:
                 yield row
 
     def links(self, key: bytes, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield ``id``, ``prev_revision`` and ``created`` of the rows of a key between two revisions, oldest first.
-
-        Raises:
-            SourceError: They cannot be read.
-        """
+        """Yield ``id``, ``prev_revision`` and ``created`` of the rows of a key between two revisions, oldest first."""
         yield from self._rows(
             f"SELECT id, prev_revision, created FROM kine WHERE {_IS} AND id BETWEEN ? AND ? ORDER BY id",
             key, first, last,
         )  # fmt: skip
 
     def around(self, key: bytes, revision: int) -> Names:
-        """Return where the rows of one key lie around a revision.
-
-        Raises:
-            SourceError: They cannot be read.
-        """
+        """Return where the rows of one key lie around a revision."""
         newest = self._number(f"SELECT MAX(id) FROM kine WHERE {_IS} AND id <= ?", key, revision)
         following = 0
         if revision < self.newest:
@@ -211,19 +193,11 @@ class KineTable:
         return Names(key, newest, following)
 
     def names(self, prefix: bytes, revision: int) -> Iterator[Names]:
-        """Yield the keys that start with a prefix, in byte order, each with where its rows lie.
-
-        Raises:
-            SourceError: They cannot be read.
-        """
+        """Yield the keys that start with a prefix, in byte order, each with where its rows lie."""
         return heapq.merge(self._text_names(prefix, revision), self._number_names(prefix, revision))
 
     def count(self) -> int:
-        """Return how many keys there are, deleted ones that still leave a trace included.
-
-        Raises:
-            SourceError: They cannot be read.
-        """
+        """Return how many keys there are, deleted ones that still leave a trace included."""
         return self._number("SELECT COUNT(DISTINCT name) FROM kine")
 
     def _text_names(self, prefix: bytes, revision: int) -> Iterator[Names]:

@@ -54,6 +54,9 @@ def _ignore(_notice: str) -> None:
 class LiveSource(Closing):
     """The keys of a running etcd at one revision; implements :class:`etcdfix.sources.base.Source`.
 
+    Whatever asks etcd raises ``SourceUnreachable`` where nobody answers, and ``SourceDenied`` where the user may not
+    read that.
+
     Args:
         connection: How to reach it.
         revision: Revision to read at; 0 for the newest at the time of the first read.
@@ -130,11 +133,7 @@ class LiveSource(Closing):
         )
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
-        """Yield what :meth:`pages` does, value by value.
-
-        Raises:
-            SourceError: As there.
-        """
+        """Yield what :meth:`pages` does, value by value."""
         return values_of(self.pages(prefix))
 
     def pages(self, prefix: bytes) -> Iterator[Page]:
@@ -224,22 +223,12 @@ class LiveSource(Closing):
             return stored_of(found.kvs[0]) if found.kvs else None
 
     def before(self, key: bytes, revision: int) -> StoredValue | None:
-        """Return what a key held just before a main revision; None where it held nothing, or etcd compacted it.
-
-        Raises:
-            SourceUnreachable: Nobody answers.
-            SourceDenied: The user may not read the key.
-        """
+        """Return what a key held just before a main revision; None where it held nothing, or etcd compacted it."""
         found = self._kept_at(key, revision - 1) if revision > 1 else None  # 0 would mean the newest
         return stored_of(found.kvs[0]) if found is not None and found.kvs else None
 
     def lacks_predecessor(self, stored: StoredValue) -> bool:
-        """Say whether the change before this one should still be kept under the same key, and is not.
-
-        Raises:
-            SourceUnreachable: Nobody answers.
-            SourceDenied: The user may not read the key.
-        """
+        """Say whether the change before this one should still be kept under the same key, and is not."""
         if stored.version < 2 or stored.mod_revision < 2:
             return False
         found = self._kept_at(stored.key, stored.mod_revision - 1, keys_only=True)
@@ -256,12 +245,7 @@ class LiveSource(Closing):
             raise self._as_error(failed.failure) from failed
 
     def compacted_revision(self) -> int | None:
-        """Return the oldest revision that etcd keeps; 0 where nothing was compacted.
-
-        Raises:
-            SourceUnreachable: Nobody answers, or the watch that tells it ended early.
-            SourceDenied: The user may not read what the source is about.
-        """
+        """Return the oldest revision that etcd keeps; 0 where nothing was compacted."""
         try:
             return compacted_revision(self._client, self._everything or b"\0", self._page_seconds)
         except CallFailed as failed:
@@ -290,9 +274,6 @@ class LiveSource(Closing):
 
         A key that was not has no earlier generation, and :meth:`history` need not look for one: each look takes a tenth
         of a second. Whoever goes on to newer revisions tells of later deletions with :meth:`note_deletion`.
-
-        Raises:
-            SourceError: It cannot be watched.
         """
         compacted = self.compacted_revision()
         assert compacted is not None  # etcd tells it
@@ -394,10 +375,6 @@ class LiveSource(Closing):
         """Return the revision to which etcd has come by now, whatever the source is pinned to.
 
         A majority of the members is asked: it is not less than what any of them had agreed on before.
-
-        Raises:
-            SourceUnreachable: Nobody answers.
-            SourceDenied: The user may not read what the source is about.
         """
         request = message("RangeRequest")(key=self._everything or b"\0", count_only=True)
         try:

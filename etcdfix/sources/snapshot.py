@@ -229,11 +229,7 @@ class SnapshotSource(Closing):
         return self._index.pages(prefix, at_revision=self._at_revision)
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
-        """Yield what :meth:`pages` does, value by value.
-
-        Raises:
-            SourceError: As there.
-        """
+        """Yield what :meth:`pages` does, value by value."""
         return values_of(self.pages(prefix))
 
     def _prepare(self) -> None:

@@ -151,6 +151,9 @@ class Pending:
 class EtcdClient:
     """Reads from one cluster through its endpoints.
 
+    Whatever asks raises :class:`CallFailed` where nobody could answer, or the answer is no, and ``ClusterMismatch``
+    where it comes from another cluster.
+
     Attributes:
         cluster_id: Of the cluster, 0 while no answer has told it.
     """
@@ -202,10 +205,6 @@ class EtcdClient:
 
         Returns:
             The message, and its bytes.
-
-        Raises:
-            CallFailed: Nobody could answer, or the answer is no.
-            ClusterMismatch: The answer comes from another cluster.
         """
         if self._lost is not None:
             pending.cancel()
@@ -274,12 +273,7 @@ class EtcdClient:
             raise
 
     def call(self, method: ReadMethod, request: Any, *, timeout_seconds: float | None = None) -> Any:
-        """Ask and wait; without a time-out of its own, the command time-out counts.
-
-        Raises:
-            CallFailed: Nobody could answer, or the answer is no.
-            ClusterMismatch: The answer comes from another cluster.
-        """
+        """Ask and wait; without a time-out of its own, the command time-out counts."""
         limit = self._connection.command_timeout_seconds if timeout_seconds is None else timeout_seconds
         found, _ = self.answer(self.ask(method, request, timeout_seconds=limit))
         return found
@@ -346,11 +340,7 @@ class EtcdClient:
         raise CallFailed(failure) from cause
 
     def log_in(self) -> None:
-        """Get a token for the user, if there is one; simple tokens expire after some minutes unused.
-
-        Raises:
-            CallFailed: User or password are wrong, or nobody answers.
-        """
+        """Get a token for the user, if there is one; simple tokens expire after some minutes unused."""
         user, password = self._connection.user, self._connection.password
         if user is None:
             return
@@ -388,9 +378,6 @@ class EtcdClient:
 
         For requests that go out on a channel of their own: a member forgets a simple token after some minutes
         in which that member did not see it, whatever was asked of the others.
-
-        Raises:
-            CallFailed: User or password are wrong, or nobody answers.
         """
         self.log_in()
         return self._metadata()
@@ -405,11 +392,7 @@ class EtcdClient:
         return status.version if status is not None else ""
 
     def members(self) -> tuple[ClusterMember, ...]:
-        """Return the cluster's member list.
-
-        Raises:
-            CallFailed: Nobody could answer, or the answer is no.
-        """
+        """Return the cluster's member list."""
         found = self.call(MEMBER_LIST, message("MemberListRequest")(linearizable=True))
         return tuple(
             ClusterMember(

@@ -50,6 +50,8 @@ class Run:
 class LogEntries:
     """The entries of a log that count, and what else it says; of one member, or of several joined.
 
+    Whatever reads raises :class:`~etcdfix.errors.SourceError` where a file cannot be read any more.
+
     Attributes:
         runs: In order of their indexes, which never overlap.
         committed: Entries up to this index were agreed on.
@@ -90,20 +92,12 @@ class LogEntries:
         return self.segments[place >> _SEGMENT_SHIFT]
 
     def entry(self, place: int) -> tuple[raft.Entry, bytes]:
-        """Read one entry again; its data stands at ``data_at`` to ``data_end`` in the bytes.
-
-        Raises:
-            SourceError: The file cannot be read any more.
-        """
+        """Read one entry again; its data stands at ``data_at`` to ``data_end`` in the bytes."""
         raw = self._record(place)
         return _parsed(raw, 0, len(raw))
 
     def entry_bytes(self, place: int) -> bytes:
-        """Return a whole entry as it is stored: its term, index, type and data.
-
-        Raises:
-            SourceError: The file cannot be read any more.
-        """
+        """Return a whole entry as it is stored: its term, index, type and data."""
         raw = self._record(place)
         _, _, begin, end = raft.parse_record(raw, 0, len(raw))
         return raw[begin:end]
@@ -114,11 +108,7 @@ class LogEntries:
         return segment.read(at + FRAME_HEADER, size)
 
     def entries(self, run: Run) -> Iterator[tuple[raft.Entry, bytes]]:
-        """Yield every entry of a run, as :meth:`entry` gives one.
-
-        Raises:
-            SourceError: A file cannot be read any more.
-        """
+        """Yield every entry of a run, as :meth:`entry` gives one."""
         data, begin, current = b"", 0, -1
         for place in run.places:
             number, at = place >> _SEGMENT_SHIFT, place & _PLACE

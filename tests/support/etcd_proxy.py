@@ -22,7 +22,6 @@ class Refusal(NamedTuple):
     details: str
 
 
-FUTURE_REVISION = Refusal("OUT_OF_RANGE", "etcdserver: mvcc: required revision is a future revision")
 NO_LEADER = Refusal("UNAVAILABLE", "etcdserver: no leader")
 
 

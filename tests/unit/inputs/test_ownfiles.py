@@ -89,41 +89,21 @@ def test_nothing_of_ours(tmp_path: Path) -> None:
         assert kind(path) is None
 
 
-def middle(raw: bytes) -> bytes:
-    return raw[:64] + bytes(len(raw) - 160) + raw[-96:]
-
-
-def first_line_gone(raw: bytes) -> bytes:
-    length = raw.index(b"\n")
-    return bytes(length) + raw[length:]
-
-
-def last_line_torn(raw: bytes) -> bytes:
-    return raw[:-30]
-
-
-def only_a_torn_line(raw: bytes) -> bytes:
-    return raw[:200]
-
-
-def first_sectors_zeroed(raw: bytes) -> bytes:
-    return bytes(512) + raw[512:]
-
-
-def later_records_are_huge(raw: bytes) -> bytes:
-    return raw + b"x" * (3 << 20)
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "middle": lambda raw: raw[:64] + bytes(len(raw) - 160) + raw[-96:],
+    "first line gone": lambda raw: bytes(raw.index(b"\n")) + raw[raw.index(b"\n") :],
+    "last line torn": lambda raw: raw[:-30],
+    "only a torn line": lambda raw: raw[:200],
+    "first sectors zeroed": lambda raw: bytes(512) + raw[512:],
+    "later records are huge": lambda raw: raw + b"x" * (3 << 20),
+}
 
 
 @pytest.mark.parametrize("alone", [True, False])
-@pytest.mark.parametrize(
-    "damage",
-    [middle, first_line_gone, last_line_torn, only_a_torn_line, first_sectors_zeroed, later_records_are_huge],
-)
-def test_a_damaged_log_is_still_a_log(
-    state: Path, tmp_path: Path, damage: Callable[[bytes], bytes], *, alone: bool
-) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_log_is_still_a_log(state: Path, tmp_path: Path, damage: str, *, alone: bool) -> None:
     log = state / "long.jsonl"
-    damaged = damage(log.read_bytes())
+    damaged = DAMAGES[damage](log.read_bytes())
     if alone:
         log = tmp_path / "alone"
     log.write_bytes(damaged)
@@ -144,10 +124,10 @@ def test_a_damaged_head_file_is_known_by_its_log(state: Path) -> None:
     assert kind(head) is OwnFile.HEAD
 
 
-@pytest.mark.parametrize("damage", [middle, last_line_torn, first_sectors_zeroed])
-def test_a_damaged_backup_is_still_a_backup(state: Path, damage: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize("damage", ["middle", "last line torn", "first sectors zeroed"])
+def test_a_damaged_backup_is_still_a_backup(state: Path, damage: str) -> None:
     path = backup(state)
-    path.write_bytes(damage(path.read_bytes()))
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
     assert kind(path) is OwnFile.BACKUP
 
 
@@ -157,9 +137,9 @@ def test_a_backup_of_another_version_is_one_too(state: Path) -> None:
     assert kind(path) is OwnFile.BACKUP
 
 
-@pytest.mark.parametrize("damage", [last_line_torn, only_a_torn_line])
-def test_a_damaged_plan_is_still_a_plan(plan: Path, damage: Callable[[bytes], bytes]) -> None:
-    plan.write_bytes(damage(plan.read_bytes()))
+@pytest.mark.parametrize("damage", ["last line torn", "only a torn line"])
+def test_a_damaged_plan_is_still_a_plan(plan: Path, damage: str) -> None:
+    plan.write_bytes(DAMAGES[damage](plan.read_bytes()))
     assert kind(plan) is OwnFile.PLAN
 
 

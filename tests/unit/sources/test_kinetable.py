@@ -46,14 +46,6 @@ def path(tmp_path: Path) -> Path:
         (
             (
                 "DROP TABLE kine",
-                "CREATE TABLE kine (id INTEGER PRIMARY KEY, name, created, deleted, create_revision, prev_revision, lease, value, old_value) WITHOUT ROWID",  # noqa: E501
-                "INSERT INTO kine VALUES ('abc', '/x', 1, 0, 0, 0, 0, 'x', NULL)",
-            ),
-            "no row number",
-        ),
-        (
-            (
-                "DROP TABLE kine",
                 "CREATE TABLE kine (id INTEGER, name, created, deleted, create_revision, prev_revision, lease, value, old_value, PRIMARY KEY (id, name))",  # noqa: E501
                 "INSERT INTO kine VALUES ('abc', '/x', 1, 0, 0, 0, 0, 'x', NULL)",
             ),

@@ -181,20 +181,6 @@ def superseded_of(
         return [(record.key, record.value) for record in found]
 
 
-def test_values_that_are_no_longer_current(etcd: ScriptedEtcd) -> None:
-    store = etcd.store
-    store.put(KEY, b"1")
-    store.put(b"other", b"-")
-    assert superseded_of(etcd) == []
-    store.put(KEY, b"2")
-    store.delete(b"other")
-    store.put(b"other", b"+")
-    until = store.revision
-    store.put(KEY, b"3")
-    assert superseded_of(etcd, until=until) == [(KEY, b"1"), (b"other", b"-")]
-    assert superseded_of(etcd, prefix=b"/") == [(KEY, b"1"), (KEY, b"2")]
-
-
 def test_what_was_replaced_before_the_compaction_is_gone_and_what_stood_then_is_not(
     etcd: ScriptedEtcd,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import examine_all
 from etcdfix.model import Confidence, KeptRevision, Revision, StoredValue
@@ -30,7 +30,6 @@ from tests.support.objects import (
     aescbc,
     config_map,
     configuration,
-    configuration_of_rules,
     provider,
     secret,
 )
@@ -297,44 +296,9 @@ def unfitting(at: int = 50, name: str = "web") -> StoredValue:
     return record(key_of(name), sealed(secret(name), behind_proxy(key_of(name))), at)
 
 
-@pytest.mark.parametrize(
-    ("others", "damaged"),
-    [
-        (native(["a", "b"], 10), False),
-        (native(["a", "b", "c"], 10), True),
-        # Of any resource under the same rule and key; one before it is enough.
-        (native(["a", "b", "c"], 10, resource="configmaps"), True),
-        (native(["a"], 10) + native(["b", "c"], 90, resource="configmaps"), True),
-        # All were written after it.
-        (native(["a", "b", "c", "d"], 60), False),
-        # At the same revision is not before it.
-        (native(["a"], 50) + native(["b", "c"], 60), False),
-    ],
-)
-def test_how_many_others_have_to_open(others: list[StoredValue], damaged: bool) -> None:
-    (found,) = look([unfitting(), *others]).values()
-    expected = (Cause.CIPHERTEXT_DAMAGED, Deletability.DELETABLE) if damaged else MIRRORED
-    assert standing(found) == expected
-    if damaged:
-        assert (found.verdict.confidence, found.verdict.damage) == (Confidence.LIKELY, Damage.LIKELY)
-        assert risks_of(found) == (Rule.UNPROVEN_DAMAGE,)
-
-
 def test_an_object_of_another_name_is_not_damaged_for_what_others_do() -> None:
     other = record(key_of("web"), sealed(secret("wab"), b"/nowhere"), 50)
     (found,) = look([other, *native("abcdef", 10)]).values()
-    assert standing(found) == MIRRORED
-
-
-def test_values_under_another_rule_or_key_say_nothing() -> None:
-    two = parse_configuration(
-        configuration_of_rules(
-            (("secrets",), (provider("aesgcm", key1=KEY_1),)),
-            (("configmaps",), (provider("aesgcm", key1=KEY_1), provider("aescbc", key1=KEY_1))),
-        ),
-        path="test",
-    )
-    (found,) = look([unfitting(), *native("abcdef", 10, resource="configmaps")], two).values()
     assert standing(found) == MIRRORED
 
 

@@ -93,39 +93,11 @@ def test_a_damaged_envelope_prefix_is_recognised_in_every_stack(key: str, bits: 
         assert deletability_of(found) is Deletability.NEVER
 
 
-def test_four_bits_off_is_no_envelope_any_more() -> None:
-    value = flipped(aescbc(secret()), 1, 18, 33, 50)
-    refused, read = look(SECRET_KEY, value, CBC), look(SECRET_KEY, value, CBC_OR_PLAIN)
-    assert (refused.verdict.outcome, refused.verdict.cause) == (
-        Outcome.DECRYPT_FAILURE,
-        Cause.UNKNOWN_ENCODING,
-    )
-    assert (read.verdict.outcome, read.verdict.cause) == (Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING)
-    assert risks_of(refused) == risks_of(read) == (Rule.NEWER_THAN_KNOWN,)
-
-
 @pytest.mark.parametrize("plaintext", [b"\x9d\x01" * 30, b"junk" * 20])
 def test_junk_below_an_intact_envelope_does_not_accuse_the_envelope(plaintext: bytes) -> None:
     verdict = look(SECRET_KEY, aesgcm(plaintext, SECRET_KEY), GCM).verdict
     assert verdict.outcome is Outcome.DECODE_FAILURE
     assert verdict.cause in {Cause.UNKNOWN_ENCODING, Cause.JSON_DAMAGED}
-
-
-@pytest.mark.parametrize(
-    ("value", "confidence"),
-    [
-        (b"k9s\x00" + secret()[4:], Confidence.CERTAIN),
-        (b"\x94\xc7\x8c\xff" + secret()[4:], Confidence.CERTAIN),
-        # Nothing decodes, but the end is that of an envelope.
-        (b"\x94\xc7\x8c\xff\xff\xff" + secret()[6:], Confidence.LIKELY),
-        (b"\x94\xc7\x8c\xff" + b"\xff" * 40 + secret()[-4:], Confidence.LIKELY),
-        (b"k9s\x00" + b"\xff" * 40, Confidence.POSSIBLE),
-    ],
-)
-def test_a_lost_magic_is_as_certain_as_its_proof(value: bytes, confidence: Confidence) -> None:
-    verdict = look(SECRET_KEY, value).verdict
-    assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED)
-    assert verdict.confidence is confidence
 
 
 @pytest.mark.parametrize("key", OBJECTS)
@@ -244,32 +216,6 @@ def test_under_aescbc_a_version_that_nobody_knows_may_be_newer_however_near_it_i
     assert risks_of(known_later) == (Rule.NEWER_THAN_KNOWN,)
 
 
-def test_an_empty_object_is_one_unless_aescbc_could_have_garbled_it() -> None:
-    """Fourteen bytes of padding are all that a wrong key has to hit."""
-    unproven = look(SECRET_KEY, aescbc(b"{}"), CBC).verdict
-    assert (unproven.cause, unproven.damage) == (Cause.WRONG_KEY, Damage.NONE)
-    assert look(SECRET_KEY, b"{}").verdict.damage is Damage.PROVEN
-    assert look(SECRET_KEY, aesgcm(b"{}", SECRET_KEY), GCM).verdict.damage is Damage.PROVEN
-    nothing = look(SECRET_KEY, aescbc(b""), CBC).verdict
-    assert (nothing.cause, nothing.damage) == (Cause.EMPTY_VALUE, Damage.PROVEN)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "minor", "words"),
-    [
-        (SECRET_KEY, json_object("v1", "Sekret", "web"), None, "which no known release has"),
-        (SECRET_KEY, json_object("v1", "Sekret", "web"), 36, "neither 1.36 nor any other known release has"),
-        (HPA_KEY, HPA_V2, 20, "which 1.20 does not register; 1.23 brought it"),
-    ],
-)
-def test_a_kind_that_is_not_registered(key: str, value: bytes, minor: int | None, words: str) -> None:
-    found = look(key, value, minor=minor)
-    verdict = found.verdict
-    assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED)
-    assert words in verdict.message
-    assert risks_of(found) == (Rule.NEWER_THAN_KNOWN,)
-
-
 @pytest.mark.parametrize("minor", [17, 36, None])
 @pytest.mark.parametrize(
     ("key", "value"),
@@ -286,14 +232,6 @@ def test_a_kind_that_is_not_registered(key: str, value: bytes, minor: int | None
 def test_a_kind_of_another_api_server_is_the_wrong_kind(key: str, value: bytes, minor: int | None) -> None:
     verdict = look(key, value, minor=minor).verdict
     assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.WRONG_KIND_FOR_KEY)
-
-
-def test_a_version_that_the_definition_no_longer_lists() -> None:
-    found = look(WIDGET_KEY, json_object("example.com/v1alpha1", "Widget", "w-0"))
-    verdict = found.verdict
-    assert (verdict.outcome, verdict.cause) == (Outcome.DECODE_FAILURE, Cause.CRD_VERSION_MISSING)
-    assert "example.com/v1alpha1 Widget" in verdict.message
-    assert deletability_of(found) is Deletability.CURABLE
 
 
 @pytest.mark.parametrize(

@@ -62,35 +62,6 @@ def test_group_versions_of_the_other_schemes() -> None:
         assert registry.lookup("", "v1", "GetOptions") is not None
 
 
-def test_a_stored_kind() -> None:
-    found = Registry(36).lookup("", "v1", "Secret")
-
-    assert found is not None
-    assert found.gvk == GroupVersionKind("", "v1", "Secret")
-    assert (found.message, found.go_type) == ("k8s.io.api.core.v1.Secret", "v1.Secret")
-    assert (found.since, found.until, found.stored) == (17, 37, True)
-
-
-def test_kinds_that_are_registered_but_not_stored() -> None:
-    registry = Registry(36)
-
-    for group, version, kind, go_type in (
-        ("", "v1", "SecretList", "v1.SecretList"),
-        ("", "v1", "PodLogOptions", "v1.PodLogOptions"),
-        ("authentication.k8s.io", "v1", "TokenReview", "v1.TokenReview"),
-        ("apps", "v1beta1", "DeleteOptions", "v1.DeleteOptions"),
-        ("", "v1", "Status", "v1.Status"),
-        ("no.such.group", "v9", "Status", "v1.Status"),
-    ):
-        found = registry.lookup(group, version, kind)
-        assert found is not None, kind
-        assert (found.go_type, found.stored) == (go_type, False)
-    assert registry.lookup("no.such.group", "v9", "DeleteOptions") is None
-    review = registry.lookup("admission.k8s.io", "v1", "AdmissionReview")
-    assert review is not None
-    assert (review.message, review.go_type) == ("", "v1.AdmissionReview")
-
-
 def test_what_other_releases_register() -> None:
     kind = ("autoscaling", "v2beta2", "HorizontalPodAutoscaler")
 

@@ -10,62 +10,13 @@ import pytest
 from etcdfix.decoding import schema as schema_module
 from etcdfix.decoding.schema import (
     Field,
-    MessageType,
     Schema,
     clamp_minor,
-    kind_rows,
     known_minors,
     load_schema,
 )
 
 GENERATOR = Path(__file__).parents[3] / "fixtures" / "generate" / "schema.py"
-
-
-def by_number(message: MessageType) -> dict[int, Field]:
-    return {field.number: field for field in message.fields}
-
-
-def test_a_message_with_plain_fields_and_a_map() -> None:
-    secret = load_schema().message("k8s.io.api.core.v1.Secret")
-
-    assert (secret.full_name, secret.go_name, secret.package, secret.special) == (
-        "k8s.io.api.core.v1.Secret",
-        "Secret",
-        "v1",
-        "",
-    )
-    assert [field.number for field in secret.fields] == [1, 2, 3, 4, 5]
-    assert by_number(secret)[2] == Field(
-        number=2,
-        name="data",
-        json_name="data",
-        label="map",
-        type="map",
-        key_type="string",
-        value_type="bytes",
-        go_name="Data",
-        emit="",
-        since=17,
-        until=37,
-    )
-    assert by_number(secret)[1].type == "k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-    assert by_number(secret)[1].go_name == "ObjectMeta"
-    assert by_number(secret)[3].json_name == "type"
-    assert repr(secret) == "MessageType('k8s.io.api.core.v1.Secret')"
-
-
-def test_names_that_differ_between_proto_json_and_go() -> None:
-    schema = load_schema()
-
-    webhooks = by_number(schema.message("k8s.io.api.admissionregistration.v1.MutatingWebhookConfiguration"))[
-        2
-    ]
-    assert (webhooks.name, webhooks.json_name, webhooks.label) == ("Webhooks", "webhooks", "repeated")
-    volume = schema.message("k8s.io.api.core.v1.Volume")
-    assert by_number(volume)[2].json_name == "<inline>"
-    quantity = schema.message("k8s.io.apimachinery.pkg.api.resource.Quantity")
-    assert quantity.special == "quantity"
-    assert by_number(quantity)[1].go_name == "String_"
 
 
 def test_fields_of_one_release_only() -> None:
@@ -77,10 +28,6 @@ def test_fields_of_one_release_only() -> None:
     assert "tolerance" in json_names(load_schema(36))
     assert "tolerance" not in json_names(load_schema(32))
     assert "tolerance" in json_names(load_schema())
-
-
-def test_a_message_without_fields() -> None:
-    assert load_schema().message("k8s.io.api.apiserverinternal.v1alpha1.StorageVersionSpec").fields == ()
 
 
 def test_every_message_unpacks_and_refers_to_messages_that_exist() -> None:
@@ -113,17 +60,6 @@ def test_an_unknown_message() -> None:
     with pytest.raises(KeyError, match="NoSuch"):
         load_schema().message("k8s.io.api.core.v1.NoSuch")
     assert "k8s.io.api.core.v1.NoSuch" not in load_schema()
-
-
-def test_kind_rows() -> None:
-    rows = {(row.group, row.version, row.kind): row for row in kind_rows()}
-
-    assert rows["apps", "v1", "Deployment"].role == "stored"
-    assert rows["apps", "v1", "DeploymentList"].role == "transient"
-    assert rows["authentication.k8s.io", "v1", "TokenReview"].role == "transient"
-    assert rows["*", "", "DeleteOptions"].role == "every-version"
-    assert rows["*", "", "Status"].role == "unversioned"
-    assert rows["autoscaling", "v2beta2", "HorizontalPodAutoscaler"].until == 35
 
 
 META = "k8s.io.apimachinery.pkg.apis.meta.v1"

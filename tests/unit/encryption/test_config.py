@@ -13,7 +13,6 @@ import pytest
 from etcdfix.encryption import config
 from etcdfix.encryption.config import (
     MAX_FILE_BYTES,
-    IdentityProvider,
     KeyedProvider,
     KMSProvider,
     ProviderType,
@@ -122,20 +121,6 @@ def test_kms_defaults(file: str, cache_size: int, timeout_seconds: float) -> Non
     assert any("KMS v1" in warning for warning in loaded.warnings)
 
 
-def test_keyed_and_identity_providers() -> None:
-    loaded = parse_configuration(
-        configuration(f"[{{secretbox: {{keys: [{{name: k, secret: {KEY}}}]}}}}, {{identity: {{}}}}]"),
-        path="f",
-    )
-    keyed, identity = loaded.rules[0].providers
-    assert isinstance(keyed, KeyedProvider)
-    assert keyed.type is ProviderType.SECRETBOX
-    assert [(key.name, key.material.expose()) for key in keyed.keys] == [("k", bytes(range(32)))]
-    assert isinstance(identity, IdentityProvider)
-    assert identity.type is ProviderType.IDENTITY
-    assert loaded.warnings == ()
-
-
 def test_half_a_surrogate_in_a_json_name_becomes_a_replacement_character() -> None:
     raw = (
         b'{"apiVersion": "v1", "kind": "EncryptionConfig", "resources": [{"resources": ["secrets"], "providers": '
@@ -144,20 +129,6 @@ def test_half_a_surrogate_in_a_json_name_becomes_a_replacement_character() -> No
     provider = parse_configuration(raw, path="f").rules[0].providers[0]
     assert isinstance(provider, KeyedProvider)
     assert provider.keys[0].name == "\ufffd"
-
-
-def test_kms_providers_of_all_rules() -> None:
-    text = """
-apiVersion: apiserver.config.k8s.io/v1
-kind: EncryptionConfiguration
-resources:
-- resources: [secrets]
-  providers: [{kms: {apiVersion: v2, name: a, endpoint: "unix:///a"}}, {identity: {}}]
-- resources: [configmaps]
-  providers: [{kms: {apiVersion: v2, name: b, endpoint: "unix:///b"}}]
-"""
-    found = parse_configuration(text.encode(), path="test").kms_providers
-    assert [provider.name for provider in found] == ["a", "b"]
 
 
 def test_warnings() -> None:
@@ -193,15 +164,6 @@ def test_missing_file(tmp_path: Path) -> None:
 
 def test_directory(tmp_path: Path) -> None:
     assert failure(tmp_path).message.endswith("it cannot be read: is a directory")
-
-
-def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(config, "read_input", refuse)
-    path = tmp_path / "locked.yaml"
-    assert failure(path).message.endswith("it cannot be read: permission denied")
 
 
 def test_error_without_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,16 +130,6 @@ def test_a_renamed_key_keeps_both_names() -> None:
     assert kinds(merged) == {Decided.RENAMED_KEY}
 
 
-def test_a_narrow_entry_takes_what_another_file_has_under_a_wildcard() -> None:
-    _, found = read_back(
-        only(provider("aesgcm", k=KEY_1)),
-        config((("*.",), (provider("aescbc", core=KEY_2),)), (("*.*",), (provider("secretbox", all=KEY_3),))),
-    )
-    assert names(found) == ["aesgcm/v1/k", "aescbc/v1/core"]
-    assert names(found, GroupResource("", "pods")) == ["identity", "aescbc/v1/core"]
-    assert names(found, GroupResource("apps", "deployments")) == ["identity", "secretbox/v1/all"]
-
-
 def test_an_entry_that_a_wildcard_serves_alike_is_left_out() -> None:
     shared = (provider("aesgcm", k=KEY_1), IDENTITY)
     _, found = read_back(config((("secrets",), shared), (("*.*",), shared)))
@@ -156,26 +146,6 @@ def test_a_kms_provider_that_several_entries_need_stands_once() -> None:
     _, found = read_back(config((("*.*",), (kms(),))), only(provider("aescbc", old=KEY_1), path="b.yaml"))
     assert names(found)[0] == "kms/v2/prov"
     assert "aescbc/v1/old" in names(found)
-
-
-def test_an_entry_with_another_writer_has_that_one_in_front() -> None:
-    _, found = read_back(
-        config((("secrets",), (kms(), IDENTITY))),
-        config((("configmaps",), (kms(), provider("aescbc", old=KEY_1))), path="b.yaml"),
-    )
-    assert names(found)[0] == "kms/v2/prov"
-    assert names(found, GroupResource("", "configmaps"))[0] == "identity"
-    assert "kms/v2/prov" in names(found, GroupResource("", "configmaps"))
-
-
-def test_identity_that_writes_everywhere_stays_first_beside_kms() -> None:
-    _, found = read_back(
-        config((("secrets", "configmaps"), (IDENTITY, kms()))),
-        only(provider("aescbc", old=KEY_1), path="b.yaml"),
-    )
-    for resource in (SECRETS, GroupResource("", "configmaps")):
-        assert names(found, resource)[0] == "identity"
-        assert "kms/v2/prov" in names(found, resource)
 
 
 @pytest.mark.parametrize(
@@ -230,13 +200,6 @@ def test_two_endpoints_of_one_kms_provider_are_refused(files: list[EncryptionCon
     assert ONE in caught.value.message
     assert TWO in caught.value.message
     assert "one by one" in caught.value.hint
-
-
-def test_one_endpoint_of_a_kms_provider_in_several_rules() -> None:
-    today = config((("secrets",), (kms(version="v1"),)), (("configmaps",), (kms(version="v1"), IDENTITY)))
-    _, found = read_back(today, only(provider("aescbc", old=KEY_1), path="b.yaml"))
-    assert {one.endpoint for one in found.kms_providers} == {"unix:///run/kms.sock"}
-    assert names(found)[0] == names(found, GroupResource("", "configmaps"))[0] == "kms/v1/prov"
 
 
 def test_kms_settings_are_kept() -> None:

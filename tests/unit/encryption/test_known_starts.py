@@ -206,15 +206,6 @@ def test_a_uid_somewhere_is_no_structure() -> None:
     assert blocks(noise(200) + data[32:]) is None
 
 
-def test_noise_is_noise() -> None:
-    source = random.Random(7)
-    for _ in range(20_000):
-        data = source.randbytes(START_SIZE)
-        assert STRUCTURES.recognise(data) is None
-    for _ in range(5_000):
-        assert STRUCTURES.recognise_blocks(source.randbytes(START_SIZE_CBC)) is None
-
-
 def test_what_is_called_noise_at_once_is_recognised_by_nobody() -> None:
     source = random.Random(8)
     texts = [text for literals in STRUCTURES._by_head.values() for text, _, _ in literals]

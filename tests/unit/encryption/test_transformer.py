@@ -154,12 +154,22 @@ NO_BOX_KEY = "no matching key was found for the provided Secretbox transformer"
 NOT_AUTHENTIC = "cipher: message authentication failed"
 
 
+NO_BLOCKS = "the stored data is not a multiple of the block size"
+NO_KEY = FailureReason.NO_KEY_MATCHED
+
+
+def tried(reason: FailureReason, error: str, transformer: str, key: str = "") -> Attempt:
+    return Attempt(reason, (error,), transformer=transformer, key_fingerprint=key)
+
+
+UNDER_TWO = tried(FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC, "aesgcm/v1/k", FP_TWO)
+
+
 @pytest.mark.parametrize(
     ("providers", "data", "message", "attempts"),
     [
         ([keyed("aescbc", ("k", ONE))], gcm("k", ONE), NO_PREFIX, []),
         ([keyed("aescbc", ("k", ONE))], PLAIN, NO_PREFIX, []),
-        ([keyed("aescbc", ("k", ONE))], b"", NO_PREFIX, []),
         ([IDENTITY], gcm("k", ONE), NO_PREFIX, []),
         ([keyed("aescbc", ("k", ONE)), IDENTITY], b"k8s:enc:rot13:v1:k:x", NO_PREFIX, []),
         ([keyed("aescbc", ("k", ONE))], b"k8s:enc:aescbc:v2:k:x", NO_PREFIX, []),
@@ -168,75 +178,40 @@ NOT_AUTHENTIC = "cipher: message authentication failed"
             [keyed("aesgcm", ("l", TWO)), IDENTITY],
             gcm("k", ONE),
             NO_AES_KEY,
-            [Attempt(FailureReason.NO_KEY_MATCHED, (NO_AES_KEY,), transformer="aesgcm/v1")],
+            [tried(NO_KEY, NO_AES_KEY, "aesgcm/v1")],
         ),
         (
             [keyed("aescbc", ("l", TWO))],
             b"k8s:enc:aescbc:v1:",
             NO_AES_KEY,
-            [Attempt(FailureReason.NO_KEY_MATCHED, (NO_AES_KEY,), transformer="aescbc/v1")],
+            [tried(NO_KEY, NO_AES_KEY, "aescbc/v1")],
         ),
         (
             [keyed("secretbox", ("l", TWO))],
             box("k", ONE),
             NO_BOX_KEY,
-            [Attempt(FailureReason.NO_KEY_MATCHED, (NO_BOX_KEY,), transformer="secretbox/v1")],
+            [tried(NO_KEY, NO_BOX_KEY, "secretbox/v1")],
         ),
-        (
-            [keyed("aesgcm", ("k", TWO))],
-            gcm("k", ONE),
-            NOT_AUTHENTIC,
-            [
-                Attempt(
-                    FailureReason.AUTHENTICATION_FAILED,
-                    (NOT_AUTHENTIC,),
-                    transformer="aesgcm/v1/k",
-                    key_fingerprint=FP_TWO,
-                )
-            ],
-        ),
+        ([keyed("aesgcm", ("k", TWO))], gcm("k", ONE), NOT_AUTHENTIC, [UNDER_TWO]),
         # The same message twice is said once, without brackets.
         (
             [keyed("aesgcm", ("k", TWO), ("k", TWO)), keyed("aesgcm", ("k", TWO))],
             gcm("k", ONE),
             NOT_AUTHENTIC,
-            [
-                Attempt(
-                    FailureReason.AUTHENTICATION_FAILED,
-                    (NOT_AUTHENTIC,),
-                    transformer="aesgcm/v1/k",
-                    key_fingerprint=FP_TWO,
-                )
-            ]
-            * 3,
+            [UNDER_TWO] * 3,
         ),
         # Different ones stand in brackets, across both levels.
         (
             [keyed("aesgcm", ("l", TWO)), keyed("aesgcm", ("k", TWO))],
             gcm("k", ONE),
             f"[{NO_AES_KEY}, {NOT_AUTHENTIC}]",
-            [
-                Attempt(FailureReason.NO_KEY_MATCHED, (NO_AES_KEY,), transformer="aesgcm/v1"),
-                Attempt(
-                    FailureReason.AUTHENTICATION_FAILED,
-                    (NOT_AUTHENTIC,),
-                    transformer="aesgcm/v1/k",
-                    key_fingerprint=FP_TWO,
-                ),
-            ],
+            [tried(NO_KEY, NO_AES_KEY, "aesgcm/v1"), UNDER_TWO],
         ),
         (
             [keyed("aescbc", ("k", ONE))],
             cbc("k", ONE)[:-1],
-            "the stored data is not a multiple of the block size",
-            [
-                Attempt(
-                    FailureReason.NOT_BLOCK_MULTIPLE,
-                    ("the stored data is not a multiple of the block size",),
-                    transformer="aescbc/v1/k",
-                    key_fingerprint=FP_ONE,
-                )
-            ],
+            NO_BLOCKS,
+            [tried(FailureReason.NOT_BLOCK_MULTIPLE, NO_BLOCKS, "aescbc/v1/k", FP_ONE)],
         ),
     ],
 )

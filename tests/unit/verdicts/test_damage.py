@@ -10,7 +10,7 @@ import pytest
 from etcdfix.model import Confidence, Evidence, Found, Look, Peek, PeekState, Undone
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.damage import PEEK_CHECKS, Damage, is_right_key, other_key, peek_evidence, rule_on
+from etcdfix.verdicts.damage import Damage, is_right_key, other_key, peek_evidence, rule_on
 from etcdfix.verdicts.observation import Covered, Neighbours, Observation, OwnKey
 
 CERTAIN, LIKELY, POSSIBLE = Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE
@@ -93,8 +93,6 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
         undone(Undone.OTHER_PATH, BROKEN), (GCM, V2), SAME_KEY, Cause.VALUE_MOVED, CERTAIN, NONE, False),
     "encrypted again": (
         right(encoding="encrypted"), ALL, SAME_KEY, Cause.DOUBLE_ENCRYPTED, CERTAIN, NONE, False),
-    "encrypted again, and not decoded": (
-        right(encoding="encrypted", look=BROKEN), ALL, FAR, Cause.DOUBLE_ENCRYPTED, CERTAIN, NONE, False),
     "the object breaks": (
         right(look=BROKEN), ALL, FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "the object ends early": (
@@ -120,10 +118,6 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
         right(look=OTHER_END), (GCM, V1, V2), FAR, Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
     "whole": (
         right(look=WHOLE), (GCM, V1, V2), FAR, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
-    "whole, not everything seen yet": (
-        right(look=WHOLE), (GCM, V1, V2), Neighbours.UNKNOWN, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
-    "whole, values around it open": (
-        right(look=WHOLE), (GCM, V1, V2), SAME_KEY, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
     "whole, and equal bytes in a row": (
         right(look=WHOLE, equal_bytes=True), (GCM, V1, V2), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),
     "of a kind that may be newer": (
@@ -131,8 +125,6 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
     "of a kind that may be newer, its end missing": (
         right(look=NEWER._replace(ends_as_written=False)), (GCM, V1, V2), FAR,
         Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
-    "not decoded": (
-        right(), (GCM, V1, V2), FAR, Cause.ASSOCIATED_DATA_UNKNOWN, POSSIBLE, NONE, True),
     "another key of the configuration": (
         right(named=False), ALL, FAR, Cause.KEY_RENAMED, CERTAIN, NONE, False),
     "another key of the configuration, and damage": (
@@ -151,8 +143,6 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
         Cause.PROVIDER_MISSING, POSSIBLE, NONE, False),
     "noise": (
         NOISE, ALL, FAR, Cause.WRONG_KEY, LIKELY, NONE, True),
-    "noise, not everything seen yet": (
-        NOISE, ALL, Neighbours.UNKNOWN, Cause.WRONG_KEY, LIKELY, NONE, True),
     "nothing to see": (
         NOT_POSSIBLE, ALL, FAR, Cause.AUTHENTICATION_FAILED, POSSIBLE, NONE, True),
     "noise, values around it open": (
@@ -258,19 +248,6 @@ def test_everything_that_can_be_undone_is_ruled_on(what: Undone) -> None:
         assert ("bit 3 of byte 117" in ruling.message) is not in_one_word
 
 
-@pytest.mark.parametrize("look", [WHOLE, CUT_AFTER_THE_OBJECT, NEWER, None])
-def test_without_a_damage_that_was_found_the_associated_data_may_be_wrong(look: Look | None) -> None:
-    """Forty-three healthy values behind a proxy with a namespace all looked like this."""
-    ruling = rule_on(seen(GCM), right(look=look))
-    # Under a tag that does not fit, only a missing end shows that the value is not as it was written.
-    assert (ruling.damage is NONE) == (look is not CUT_AFTER_THE_OBJECT)
-
-
-def test_the_words_of_a_decoder_stand_in_the_message() -> None:
-    assert "proto: illegal wireType 7" in rule_on(seen(GCM), right(look=BROKEN)).message
-    assert "unexpected EOF" in rule_on(seen(GCM), right(look=CUT)).message
-
-
 def test_a_key_is_right_only_where_the_value_names_it() -> None:
     assert is_right_key(right())
     assert not is_right_key(right(named=False))
@@ -286,49 +263,11 @@ def test_another_key_is_named_with_its_rule_and_fingerprint() -> None:
         assert other_key(peek) == ""
 
 
-def test_another_key_behind_a_plugin_has_no_fingerprint_to_name() -> None:
-    peek = right(named=False, transformer=V2, key_fingerprint="")
-    assert other_key(peek) == "kms/v2/prov of secrets"
-
-
 CHECK = "look without tag or padding"
 DECODED = "decode what the look showed"
 
 
 COUNTED = "(keys, starts and single bits of nonce and info counted)"
-
-
-@pytest.mark.parametrize(
-    ("peek", "evidence"),
-    [
-        (None, ()),
-        (
-            NOT_POSSIBLE,
-            (Evidence(CHECK, "not possible", "too little to see, or no key that could be tried"),),
-        ),
-        (
-            NOISE,
-            (Evidence(CHECK, "noise", f"3 attempts {COUNTED}"),),
-        ),
-        (Peek(PeekState.NOISE, candidates=1), (Evidence(CHECK, "noise", f"1 attempt {COUNTED}"),)),
-    ],
-)
-def test_a_look_that_proves_nothing_is_evidence_of_that(
-    peek: Peek | None, evidence: tuple[Evidence, ...]
-) -> None:
-    assert peek_evidence(peek) == evidence
-
-
-def test_only_a_look_that_shows_it_makes_a_key_the_right_one() -> None:
-    assert is_right_key(right())
-    assert not is_right_key(None)
-    assert not is_right_key(right(named=False))
-    assert not is_right_key(Peek(PeekState.NOISE, named=True))
-
-
-def test_a_look_speaks_in_these_checks() -> None:
-    found = peek_evidence(right(look=BROKEN, undone=Found(Undone.NONCE_BIT, "bit 7")))
-    assert {evidence.check for evidence in found} == PEEK_CHECKS
 
 
 def test_the_odds_and_what_was_found_are_evidence() -> None:
@@ -347,23 +286,3 @@ def test_the_odds_and_what_was_found_are_evidence() -> None:
     assert by_tag.detail == f"the tag fits; by chance less often than once in 2^98, 3 attempts {COUNTED}"
     (alone,) = peek_evidence(right(key_fingerprint="", transformer=V2))
     assert alone.result == "right key: kms/v2/prov of secrets"
-
-
-@pytest.mark.parametrize(
-    ("look", "word"),
-    [
-        (WHOLE, "a whole object"),
-        (CUT_AFTER_THE_OBJECT, "a whole object, its end missing"),
-        (CUT, "ends too early"),
-        (BROKEN, "breaks"),
-        (NEWER, "does not decode"),
-    ],
-)
-def test_what_decoding_said_is_evidence(look: Look, word: str) -> None:
-    assert peek_evidence(right(look=look))[-1] == Evidence(DECODED, word, look.message)
-
-
-@pytest.mark.parametrize(("written", "which"), [(V1, "its provider's name"), (CBC, "its key name")])
-def test_the_name_that_may_go_on_is_called_what_it_is(written: str, which: str) -> None:
-    peek = Peek(PeekState.NOISE, candidates=3, name_may_go_on=True)
-    assert f"{which} may be longer" in rule_on(seen(written), peek).message

@@ -185,10 +185,6 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         enveloped(covered=Covered.NO_CONFIGURATION),
         Outcome.UNDETERMINED, Cause.NO_CONFIGURATION, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
-    "no configuration and a strange envelope": (
-        seen(enveloped=True, covered=Covered.NO_CONFIGURATION),
-        Outcome.UNDETERMINED, Cause.NO_CONFIGURATION, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
-    ),
     "plugin not asked": (
         enveloped("kms/v2/prov", transform_failure=failed("kms-unreachable")),
         Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
@@ -197,16 +193,8 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         behind_plugin("kms-refused", status="PERMISSION_DENIED", same_key=5, any_key=5),
         Outcome.UNDETERMINED, Cause.KMS_DENIED, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
-    "plugin is not logged in": (
-        behind_plugin("kms-refused", status="UNAUTHENTICATED"),
-        Outcome.UNDETERMINED, Cause.KMS_DENIED, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
-    ),
     "plugin knows other keys": (
         behind_plugin("kms-refused", status="NOT_FOUND", any_key=1),
-        Outcome.UNDETERMINED, Cause.KMS_KEY_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
-    ),
-    "plugin has disabled a key": (
-        behind_plugin("kms-refused", status="FAILED_PRECONDITION", any_key=1),
         Outcome.UNDETERMINED, Cause.KMS_KEY_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "plugin knows no key": (
@@ -253,10 +241,6 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "no data key, without a control": (
         behind_plugin("kms-key-invalid"),
-        Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
-    ),
-    "no data key, with a control": (
-        behind_plugin("kms-key-invalid", same_key=2, any_key=2),
         Outcome.UNDETERMINED, Cause.KMS_UNPROVEN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "no data key, values around it open": (
@@ -452,10 +436,6 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         seen(transform_failure=failed(), envelope_bits_off=3),
         Outcome.DECRYPT_FAILURE, Cause.ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, NONE,
     ),
-    "k8s:enc: nearly right, read as JSON": (
-        undecoded(DecodeFailureKind.JSON, plaintext=shape(), envelope_bits_off=3, codec=StorageCodec.CUSTOM_RESOURCE),
-        Outcome.DECODE_FAILURE, Cause.ENVELOPE_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, NONE,
-    ),
     "k8s:enc: too far off": (
         undecoded(plaintext=shape(), envelope_bits_off=4),
         Outcome.DECODE_FAILURE, Cause.UNKNOWN_ENCODING, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
@@ -467,10 +447,6 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     "cut inside the envelope": (
         seen(enveloped=True, envelope_cut=True, transform_failure=failed()),
         Outcome.DECRYPT_FAILURE, Cause.VALUE_TRUNCATED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
-    ),
-    "noise as JSON under aescbc": (
-        under_padding(DecodeFailureKind.JSON, plaintext=shape(), peek=NOISE),
-        Outcome.DECODE_FAILURE, Cause.WRONG_KEY, LIKELY, ServerBehaviour.CORRUPT, NONE,
     ),
     "too little to see under aescbc": (
         under_padding(plaintext=shape(), peek=Peek(PeekState.NOT_POSSIBLE)),
@@ -497,11 +473,6 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
                       plaintext=shape(magic_bits_off=0, ends_envelope=True, heals_first_block=True)),
         Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
     ),
-    "damage in the first block of JSON under aescbc": (
-        under_padding(DecodeFailureKind.JSON, plaintext=shape(starts_json=True, heals_first_block=True),
-                      peek=right(CBC)),
-        Outcome.DECODE_FAILURE, Cause.IV_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
-    ),
     "another start under aescbc, and nothing that shows what stood there": (
         under_padding(plaintext=shape(ends_envelope=True), peek=right(CBC, wrong_bits=1)),
         Outcome.DECODE_FAILURE, Cause.MAGIC_DAMAGED, LIKELY, ServerBehaviour.CORRUPT, PROVEN,
@@ -516,10 +487,6 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "contents in an encoding that the envelope names": (
         undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape(ends_envelope=True, names_encoding=True)),
-        Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
-    ),
-    "contents in an encoding that the envelope names, and no end": (
-        undecoded(DecodeFailureKind.PROTOBUF, "unexpected EOF", plaintext=shape(names_encoding=True)),
         Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
     "nothing comes out, and the envelope names an encoding": (
@@ -623,10 +590,6 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
         undecoded(DecodeFailureKind.NOT_REGISTERED, plaintext=shape()),
         Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
     ),
-    "damage is no matter of newer tables": (
-        undecoded(DecodeFailureKind.PROTOBUF, plaintext=shape()),
-        Outcome.DECODE_FAILURE, Cause.PROTOBUF_DAMAGED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
-    ),
     "version removed": (
         undecoded(DecodeFailureKind.VERSION_REMOVED, failure={"readable_until": "1.24"}),
         Outcome.DECODE_FAILURE, Cause.VERSION_REMOVED, CERTAIN, ServerBehaviour.CORRUPT, PROVEN,
@@ -673,10 +636,6 @@ BRANCHES: dict[str, tuple[Observation, Outcome, Cause | None, Confidence, Server
     ),
     "parses and nobody's": (
         seen(decoded=decoded(), owner_known=False, codec=StorageCodec.UNKNOWN, identity_mismatch="does not count"),
-        Outcome.READABLE, Cause.OWNER_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
-    ),
-    "empty and nobody's": (
-        seen(decoded=decoded(empty=True), owner_known=False, codec=StorageCodec.UNKNOWN),
         Outcome.READABLE, Cause.OWNER_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE,
     ),
     "contradicts its key": (
@@ -802,103 +761,6 @@ def test_every_attempt_becomes_evidence_in_order() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("facts", "detail"),
-    [
-        ({"offset": 4711, "field_path": "spec.containers[0].name"},
-         "at byte 4711 of the plaintext in spec.containers[0].name"),
-        ({"offset": 0}, "at byte 0 of the plaintext"),
-        ({"field_path": "spec"}, "in spec"),
-        ({}, "proto: wrong wireType"),
-    ],
-)  # fmt: skip
-def test_place_of_the_damage_is_evidence(facts: dict[str, Any], detail: str) -> None:
-    verdict = judge(undecoded(DecodeFailureKind.PROTOBUF, "proto: wrong wireType", failure=facts))
-    assert verdict.evidence == (Evidence("decode as the API server does", "failed", detail),)
-
-
-@pytest.mark.parametrize(
-    ("kind", "facts", "words"),
-    [
-        (DecodeFailureKind.PROTOBUF, {"offset": 9, "field_path": "spec"}, "breaks at byte 9, in spec"),
-        (DecodeFailureKind.JSON, {"offset": 0}, "breaks at byte 0"),
-        (DecodeFailureKind.CBOR, {}, "the CBOR body breaks"),
-        (DecodeFailureKind.NOT_REGISTERED, {"group_version": "v7", "value_kind": "Pod"}, "it is v7 Pod"),
-        (DecodeFailureKind.NOT_REGISTERED, {}, "it is (no apiVersion) (no kind)"),
-        (DecodeFailureKind.VERSION_REMOVED, {"readable_until": "1.24"}, "the last to read it is 1.24"),
-        (DecodeFailureKind.VERSION_REMOVED, {}, "the last to read it is an earlier release"),
-        (DecodeFailureKind.WRONG_KIND, {"group_version": "v1", "value_kind": "Pod"}, "is a v1 Pod"),
-        (DecodeFailureKind.CONVERSION, {"field_path": "spec.x"}, "does not convert, in spec.x"),
-    ],
-)
-def test_words_of_a_decode_failure(kind: DecodeFailureKind, facts: dict[str, Any], words: str) -> None:
-    verdict = judge(undecoded(kind, failure=facts))
-    assert words in verdict.message
-    assert verdict.readable_until == facts.get("readable_until", "")
-
-
-@pytest.mark.parametrize(
-    ("observation", "words"),
-    [
-        (enveloped("aescbc/v1/key2", covered=Covered.NO_CONFIGURATION), "under aescbc/v1/key2"),
-        (seen(enveloped=True, covered=Covered.NO_CONFIGURATION), "under an unknown envelope"),
-        (unopened(overall="identity-refused", covered=Covered.NOT_COVERED), "no entry for secrets"),
-        (unopened("no-key-matched"), "written under aesgcm/v1/key2; no key of that name"),
-        (undecoded(plaintext=shape(zeroed=True, size=512)), "all 512 bytes are zero"),
-        (undecoded(plaintext=shape(heals_magic=True)), "first four bytes are the protobuf magic again"),
-        (undecoded(DecodeFailureKind.NOT_REGISTERED), "which no known release has"),
-        (
-            undecoded(DecodeFailureKind.NOT_REGISTERED, assumed_release="1.36"),
-            "neither 1.36 nor any other known",
-        ),
-        (
-            undecoded(
-                DecodeFailureKind.NOT_REGISTERED, failure={"known_since": "1.37"}, assumed_release="1.36"
-            ),
-            "which 1.36 does not register; 1.37 brought it",
-        ),
-        (undecoded(plaintext=shape(size=200, whole_at=180)), "180 bytes, and 20 bytes after it"),
-        (
-            undecoded(owner_known=False, resource="widgets.example.com", codec=StorageCodec.CUSTOM_RESOURCE),
-            "claims widgets.example.com",
-        ),
-        (
-            undecoded(owner_known=False, resource="ranges", codec=StorageCodec.UNKNOWN),
-            "no known type is stored under ranges",
-        ),
-        (
-            seen(decoded=decoded(empty=True), shape=shape(size=0)),
-            "the value has 0 bytes; the API server shows",
-        ),
-        (seen(decoded=decoded(empty=True), shape=shape(size=2)), "no field of an object comes out; the API"),
-        (seen(decoded=decoded(readable_until="1.35")), "readable, by API servers up to 1.35"),
-        (
-            seen(decoded=decoded(warnings=(Evidence("base64", "x"), Evidence("base64", "y")))),
-            "warnings: base64",
-        ),
-        (seen(decoded=decoded(), evidence=(Evidence("lookup", "x"),)), "warnings: lookup"),
-    ],
-)
-def test_words(observation: Observation, words: str) -> None:
-    assert words in judge(observation).message
-
-
-def test_what_a_plugin_has_shown_is_evidence() -> None:
-    verdict = judge(behind_plugin("authentication-failed", same_key=3, any_key=12))
-    assert verdict.evidence == (
-        Evidence("decrypt with kms/v2/prov", "failed", "error: authentication-failed"),
-        Evidence(
-            "other values that the plugin of kms/v2/prov opened in this run",
-            "12",
-            "3 of them under the same key id; the plugin reports healthy",
-        ),
-    )
-    unwell = judge(behind_plugin("kms-refused", status="INVALID_ARGUMENT", healthy=False))
-    assert unwell.evidence[-1].detail.endswith("reports unhealthy")
-    assert unwell.upstream_message == "as the server says it"
-    assert "answers (INVALID_ARGUMENT), which proves nothing: the plugin does not report" in unwell.message
-
-
 def test_a_verdict_waits_where_more_could_still_be_found() -> None:
     waiting = {name for name, row in BRANCHES.items() if not judge(row[0]).settled}
     assert waiting == {
@@ -912,7 +774,6 @@ def test_a_verdict_waits_where_more_could_still_be_found() -> None:
         "plugin rejects, values around it open",
         "plugin rejects, is unwell, values around it open",
         "no data key, without a control",
-        "no data key, with a control",
         "no data key, values around it open",
         "tag fails under the plugin's key, without a control",
         "tag fails under the plugin's key, with a control",
@@ -922,7 +783,6 @@ def test_a_verdict_waits_where_more_could_still_be_found() -> None:
         "one key fails, another list lacks it",
         "too short under the name that matched",
         "noise under aescbc",
-        "noise as JSON under aescbc",
         "too little to see under aescbc",
         "noise under aescbc, values around it open",
         "noise under aescbc, the newest value and the only one",
@@ -948,7 +808,6 @@ def test_a_newer_cluster_may_read_what_looks_new() -> None:
         "iv",
         "first block noise under aescbc, the end of a JSON object whole",
         "contents in an encoding that the envelope names",
-        "contents in an encoding that the envelope names, and no end",
         "nothing comes out, and the envelope names an encoding",
         "nothing comes out of plaintext that is refused, and the envelope names an encoding",
         "noise at both ends under aescbc",
@@ -1054,7 +913,6 @@ def test_a_key_is_proven_by_a_look_or_a_tag() -> None:
         "nothing known below an intact envelope",
         "iv",
         "damage in the first block under aescbc",
-        "damage in the first block of JSON under aescbc",
         "another start under aescbc, and nothing that shows what stood there",
         "another magic under aescbc, before a whole object",
         "kind garbled under aescbc",
@@ -1065,19 +923,6 @@ def test_a_key_is_proven_by_a_look_or_a_tag() -> None:
         "empty object under aescbc",
         "0 bytes under aescbc",
     }
-
-
-def test_what_a_look_showed_is_evidence_of_a_decode_failure_too() -> None:
-    for observation in (
-        under_padding(plaintext=shape(), peek=NOISE),
-        enveloped(CBC, decoded=decoded(empty=True), shape=shape(size=90), transformer=CBC, peek=NOISE),
-    ):
-        last = judge(observation).evidence[-1]
-        assert last == Evidence(
-            "look without tag or padding",
-            "noise",
-            "2 attempts (keys, starts and single bits of nonce and info counted)",
-        )
 
 
 def test_the_kind_that_a_value_states_is_kept_for_the_search_of_its_likes() -> None:
@@ -1100,16 +945,6 @@ def test_a_moved_value_says_where_it_belongs() -> None:
     assert (verdict.cause, verdict.belongs_to, verdict.damage) == (Cause.VALUE_MOVED, home, Damage.NONE)
     other = right(undone=Found(Undone.OTHER_PREFIX, "/old/secrets/shop/web", b"/old/secrets/shop/web"))
     assert judge(unopened("authentication-failed", peek=other)).belongs_to == b""
-
-
-@pytest.mark.parametrize(("error", "words"), [("", "was not asked"), ("rpc error", "gave no answer")])
-def test_a_plugin_that_was_not_asked_is_not_one_that_did_not_answer(error: str, words: str) -> None:
-    attempt = Attempt(FailureReason.KMS_UNREACHABLE, (error,) if error else (), transformer="kms/v2/p")
-    failure = TransformFailure(reason=FailureReason.KMS_UNREACHABLE, message=error, attempts=(attempt,))
-    verdict = judge(enveloped("kms/v2/p", transform_failure=failure))
-    assert words in verdict.message
-    tried = "no answer" if error else "not tried"
-    assert verdict.evidence == (Evidence("decrypt with kms/v2/p", tried, error),)
 
 
 def test_no_upstream_message_where_the_server_was_not_asked() -> None:
@@ -1233,14 +1068,6 @@ def test_one_decoders_words_for_a_cut_are_no_cut_of_another(
     kind: DecodeFailureKind, message: str, cause: Cause
 ) -> None:
     assert judge(undecoded(kind, message, plaintext=shape())).cause is cause
-
-
-def test_a_kind_that_nobody_knows_is_no_damaged_first_block() -> None:
-    whole_end = shape(ends_envelope=True, heals_first_block=True)
-    garbled = undecoded(DecodeFailureKind.PROTOBUF, plaintext=whole_end, peek=right(CBC))
-    assert judge(garbled).cause is Cause.IV_DAMAGED
-    newer = undecoded(DecodeFailureKind.NOT_REGISTERED, plaintext=whole_end, peek=right(CBC))
-    assert judge(newer).cause is Cause.KIND_NOT_REGISTERED
 
 
 def test_nothing_is_inconsistent_with_an_owner_that_is_unknown() -> None:

@@ -49,35 +49,6 @@ def test_who_may_not_ask_knows_nothing(status: str) -> None:
 
 
 _UNSEEN = "no other value under the same key id opened in this run"
-_REPLACED = "other values under the same key id opened, but it is not known that"
-_ITSELF = "the plugin opened other values under the same key id, so it contradicts itself"
-
-
-@pytest.mark.parametrize(
-    ("made", "neighbours", "doubt"),
-    [
-        (attempt(same_key=0), Neighbours.NONE, _UNSEEN),
-        (attempt("authentication-failed", same_key=0), Neighbours.NONE, _UNSEEN),
-        (attempt(same_key=0, transformer="kms/v1/p"), Neighbours.NONE, "no other value under the same provider opened"),
-        (attempt(healthy=False), Neighbours.SAME_KEY, "the plugin does not report itself healthy"),
-        (attempt(healthy=False, same_key=0), Neighbours.NONE, "the plugin does not report itself healthy"),
-        (attempt(status="NOT_FOUND", healthy=False), Neighbours.NONE, "the plugin does not report itself healthy"),
-        (attempt(status="NOT_FOUND"), Neighbours.SAME_KEY, _ITSELF),
-        (attempt(), Neighbours.NONE, _REPLACED),
-        (attempt("kms-key-invalid"), Neighbours.UNKNOWN, _REPLACED),
-        (attempt(transformer="kms/v1/p"), Neighbours.NONE, "other values under the same provider opened, but"),
-    ],
-    ids=range(10),
-)  # fmt: skip
-def test_the_words_for_what_is_unproven_are_those_of_the_evidence(
-    made: Attempt, neighbours: Neighbours, doubt: str
-) -> None:
-    """It was "no other value opened" whatever stood against the proof, with the evidence that some had beside it."""
-    said = undetermined_message(Cause.KMS_UNPROVEN, made.transformer, (made,), neighbours)
-    assert cause_of(made, neighbours) is Cause.KMS_UNPROVEN
-    assert doubt in said
-    assert [words in said for words in (_UNSEEN, _REPLACED, _ITSELF)].count(True) <= 1
-    assert (f"({made.kms_status})" in said) == bool(made.kms_status)
 
 
 def test_the_words_are_about_the_plugin_that_is_in_doubt() -> None:

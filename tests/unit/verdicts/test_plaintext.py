@@ -62,17 +62,6 @@ def test_decoders_problems_become_values(problem: DecodeError, kind: DecodeFailu
     )
 
 
-def test_what_does_not_convert_says_what_it_is() -> None:
-    problem = ConversionFailed("x", field_path="spec.y", group_version="apps/v1", kind="Deployment")
-    assert describe_failure(problem) == DecodeFailure(
-        kind=DecodeFailureKind.CONVERSION,
-        message="x",
-        field_path="spec.y",
-        group_version="apps/v1",
-        value_kind="Deployment",
-    )
-
-
 @pytest.mark.parametrize("reason", ["not-registered", "version-removed", "missing", "wrong-kind"])
 def test_kinds_that_are_not_known_keep_their_facts(reason: str) -> None:
     problem = KindUnknown("x", group_version="apps/v9", kind="Pot", reason=reason, readable_until="1.24")
@@ -201,12 +190,6 @@ def test_what_follows_the_object_is_left_out_before_asking_again(tail: bytes) ->
     decode, asked = decoder_of(ENVELOPE)
     assert shape_of(ENVELOPE + tail, decode, heal=True).whole_at == len(ENVELOPE)
     assert asked == [ENVELOPE]
-
-
-def test_a_length_of_two_bytes_ends_with_the_second() -> None:
-    envelope = PROTOBUF_MAGIC + b"\x0a\x00\x12\x80\x01" + bytes(128) + WHOLE
-    decode, _ = decoder_of(envelope)
-    assert shape_of(envelope + b"tail", decode, heal=True).whole_at == len(envelope)
 
 
 @pytest.mark.parametrize(

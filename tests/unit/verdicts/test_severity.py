@@ -183,11 +183,6 @@ def test_of_what_could_not_be_judged_no_severity_is_known(
     assert (CAPITALS in restart_warning([], causes)) is warned
 
 
-def test_a_name_that_a_stranger_chose_is_a_resource_like_any() -> None:
-    odd = Stake(Severity.BREAKS_NOW, GroupResource("x.y", "\x1b[2J"), CORRUPT, namespaced=True)
-    assert "\x1b[2J" in headline([odd])  # made safe where it is printed
-
-
 def test_what_another_configuration_may_read_is_said_with_an_if() -> None:
     lost = stake("/registry/secrets/shop/web", cause=Cause.WRONG_KEY)
     assert headline([lost]) == "BREAKS-NOW, if API servers use this configuration too: LISTs of secrets fail."

@@ -75,31 +75,6 @@ def test_a_cluster_scoped_object_has_no_namespace() -> None:
     assert twice.namespace == b"n"
 
 
-def test_other_versions_and_groups_under_one_kind_of_key() -> None:
-    metadata = b'"metadata":{"name":"d","namespace":"n","uid":"u"}}'
-    for api_version in (b"apps/v1", b"extensions/v1beta1", b"apps/v1beta2", b"apps/v1"):
-        data = b'{"kind":"Deployment","apiVersion":"' + api_version + b'",' + metadata
-        decoder = JSONDecoder(load_schema(), Registry())
-        decoded = decoder.decode(data, "apps", "Deployment")
-        assert decoded.gvk.api_version == api_version.decode()
-        assert decoded.name == b"d"
-        assert decoder.decode_strictly(data, "apps", "Deployment") == decoded
-
-
-def test_a_release_that_reads_it_no_more_is_named() -> None:
-    decoder = JSONDecoder(load_schema(), Registry())
-    data = (
-        b'{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v2beta2",'
-        b'"metadata":{"name":"h","namespace":"n","uid":"u"}}'
-    )
-    decoded = decoder.decode(data, "autoscaling", "HorizontalPodAutoscaler")
-    assert decoded.readable_until == "1.35" or decoded.readable_until.startswith("1.")
-    assert decoder.decode_strictly(data, "autoscaling", "HorizontalPodAutoscaler") == decoded
-    with pytest.raises(KindUnknown) as caught:
-        DECODER.decode(data, "autoscaling", "HorizontalPodAutoscaler")
-    assert (caught.value.reason, caught.value.readable_until) == ("version-removed", decoded.readable_until)
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -126,48 +101,36 @@ def test_without_a_kind_the_key_completes_it_and_the_data_is_served() -> None:
     assert [wrong.cause for wrong in decoded.inconsistencies] == ["kind-missing"]
 
 
+def no_kind(kind: str, version: str) -> str:
+    return f'no kind "{kind}" is registered for {version} {SCHEME}'
+
+
+def no_conversion(go_type: str) -> str:
+    return f"converting ({go_type}) to (core.Secret): unknown conversion"
+
+
 @pytest.mark.parametrize(
     ("data", "message", "reason"),
     [
-        (
-            b'{"kind":"Foo","apiVersion":"v1"}',
-            f'no kind "Foo" is registered for version "v1" {SCHEME}',
-            "not-registered",
-        ),
-        (
-            b'{"kind":"Secret","apiVersion":"v2"}',
-            f'no kind "Secret" is registered for version "v2" {SCHEME}',
-            "not-registered",
-        ),
+        (b'{"kind":"Foo","apiVersion":"v1"}', no_kind("Foo", 'version "v1"'), "not-registered"),
+        (b'{"kind":"Secret","apiVersion":"v2"}', no_kind("Secret", 'version "v2"'), "not-registered"),
         (
             b'{"kind":"S\x7f","apiVersion":"a\x7f/v1"}',
-            f'no kind "S\\x7f" is registered for version "a\\x7f/v1" {SCHEME}',
+            no_kind(r"S\x7f", r'version "a\x7f/v1"'),
             "not-registered",
         ),
-        (
-            b'{"kind":"Foo"}',
-            f'no kind "Foo" is registered for the internal version of group "" {SCHEME}',
-            "missing",
-        ),
+        (b'{"kind":"Foo"}', no_kind("Foo", 'the internal version of group ""'), "missing"),
         (
             b'{"kind":"Foo","apiVersion":"__internal"}',
-            f'no kind "Foo" is registered for the internal version of group "" {SCHEME}',
+            no_kind("Foo", 'the internal version of group ""'),
             "not-registered",
         ),
-        (b'{"kind":"Pod"}', "converting (core.Pod) to (core.Secret): unknown conversion", "wrong-kind"),
-        (
-            b'{"kind":"Pod","apiVersion":"v1"}',
-            "converting (v1.Pod) to (core.Secret): unknown conversion",
-            "wrong-kind",
-        ),
-        (
-            b'{"kind":"Status","apiVersion":"v1"}',
-            "converting (v1.Status) to (core.Secret): unknown conversion",
-            "wrong-kind",
-        ),
+        (b'{"kind":"Pod"}', no_conversion("core.Pod"), "wrong-kind"),
+        (b'{"kind":"Pod","apiVersion":"v1"}', no_conversion("v1.Pod"), "wrong-kind"),
+        (b'{"kind":"Status","apiVersion":"v1"}', no_conversion("v1.Status"), "wrong-kind"),
         (
             b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":5}',
-            "converting (v1.AdmissionReview) to (core.Secret): unknown conversion",
+            no_conversion("v1.AdmissionReview"),
             "wrong-kind",
         ),
         (b'{"apiVersion":"a/b/c"}', "unexpected GroupVersion string: a/b/c", "not-registered"),

@@ -5,7 +5,7 @@ import pytest
 from etcdfix.decoding.protobuf.codec import ProtobufDecoder
 from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.schema import load_schema
-from etcdfix.errors import ConversionFailed, DecodeError, KindUnknown, ProtobufMalformed
+from etcdfix.errors import ConversionFailed, DecodeError, KindUnknown
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 from etcdfix.testing.protobytes import block, entry, number, object_meta, unknown
 from tests.support.secret_message import secret
@@ -81,22 +81,6 @@ def test_unusual_but_accepted_values_take_the_strict_way(data: bytes) -> None:
     assert not found.inconsistencies
 
 
-def test_the_strict_way_says_the_same_of_a_healthy_value() -> None:
-    data = stored_secret(entry(2, b"a", b"b"))
-    assert decoder._decode_strictly(data, "", "Secret") == decode(data)
-
-
-def test_empty_objects() -> None:
-    for data in (
-        unknown(b"v1", b"Secret", b""),
-        b"k8s\x00" + block(1, block(1, b"v1") + block(2, b"Secret")),
-    ):
-        found = decode(data)
-        assert found.empty
-        assert (found.name, found.namespace, found.uid) == (None, None, None)
-    assert not decode(unknown(b"v1", b"Secret", block(1, b""))).empty
-
-
 def test_a_value_without_kind_keeps_its_data() -> None:
     found = decode(unknown(b"v1", b"", secret()))
 
@@ -123,17 +107,6 @@ def test_faults_inside_are_named_by_the_strict_way() -> None:
     found = decode(stored_secret(metadata=(broken,)))
     assert [one.cause for one in found.inconsistencies] == ["raw-json-invalid"]
     assert [one.cause for one in decode(stored_secret(block(3, b"\xff"))).inconsistencies] == ["invalid-utf8"]
-
-
-def test_damage_has_offset_and_path_in_the_whole_value() -> None:
-    data = stored_secret(metadata=(block(13, number(3, 1)),))
-    error = refused(data)
-
-    assert isinstance(error, ProtobufMalformed)
-    assert error.message == "proto: wrong wireType = 0 for field Name"
-    assert error.field_path == "metadata.ownerReferences[0].name"
-    assert error.offset is not None
-    assert data[error.offset : error.offset + 2] == number(3, 1)
 
 
 @pytest.mark.parametrize(
@@ -173,17 +146,6 @@ def test_a_kind_that_is_not_registered() -> None:
     )
 
 
-def test_a_version_that_newer_servers_dropped() -> None:
-    value = unknown(b"autoscaling/v2beta2", b"HorizontalPodAutoscaler", block(1, object_meta(b"h")))
-    expected = ("autoscaling", "HorizontalPodAutoscaler")
-
-    error = refused(value, *expected)
-    assert isinstance(error, KindUnknown)
-    assert (error.reason, error.readable_until) == ("version-removed", "1.35")
-    assert make(None).decode(value, *expected).readable_until == "1.35"
-    assert make(35).decode(value, *expected).readable_until == "1.35"
-
-
 def test_the_wrong_kind_for_the_key() -> None:
     error = refused(unknown(b"v1", b"ConfigMap", block(1, object_meta(b"c"))))
 
@@ -219,44 +181,31 @@ def test_one_kind_under_keys_of_different_groups() -> None:
             fresh.decode(value, "apps", "DaemonSet")
 
 
+ANY_SECRET, INGRESS = ("", "Secret"), ("networking.k8s.io", "Ingress")
+
+
+def not_implemented(go_type: str) -> str:
+    return f"object *{go_type} does not implement"
+
+
+def no_kind_of(group: str) -> str:
+    return f'no kind "Foo" is registered for the internal version of group "{group}" {SCHEME}'
+
+
 @pytest.mark.parametrize(
     ("api_version", "kind", "key", "message", "reason"),
     [
-        (b"", b"", ("", "Secret"), "object *core.Secret does not implement", "missing"),
-        (b"", b"Secret", ("", "Secret"), "object *core.Secret does not implement", "missing"),
-        (b"a/b/c", b"Secret", ("", "Secret"), "object *core.Secret does not implement", "missing"),
-        (
-            b"__internal",
-            b"Secret",
-            ("", "Secret"),
-            "object *core.Secret does not implement",
-            "not-registered",
-        ),
-        (b"", b"ConfigMap", ("", "Secret"), "object *core.ConfigMap does not implement", "missing"),
-        (b"", b"", ("networking.k8s.io", "Ingress"), "object *networking.Ingress does not", "missing"),
-        (b"apps/", b"Pod", ("", "Secret"), "object *core.Pod does not implement", "missing"),
-        (
-            b"",
-            b"Foo",
-            ("", "Secret"),
-            f'no kind "Foo" is registered for the internal version of group "" {SCHEME}',
-            "missing",
-        ),
-        (
-            b"apps/__internal",
-            b"Foo",
-            ("", "Secret"),
-            f'no kind "Foo" is registered for the internal version of group "apps" {SCHEME}',
-            "not-registered",
-        ),
-        (
-            b"",
-            b"Foo",
-            ("networking.k8s.io", "Ingress"),
-            f'no kind "Foo" is registered for the internal version of group "extensions" {SCHEME}',
-            "missing",
-        ),
-        (b"", b"Status", ("", "Secret"), "converting (v1.Status) to (core.Secret)", "wrong-kind"),
+        (b"", b"", ANY_SECRET, not_implemented("core.Secret"), "missing"),
+        (b"", b"Secret", ANY_SECRET, not_implemented("core.Secret"), "missing"),
+        (b"a/b/c", b"Secret", ANY_SECRET, not_implemented("core.Secret"), "missing"),
+        (b"__internal", b"Secret", ANY_SECRET, not_implemented("core.Secret"), "not-registered"),
+        (b"", b"ConfigMap", ANY_SECRET, not_implemented("core.ConfigMap"), "missing"),
+        (b"", b"", INGRESS, not_implemented("networking.Ingress"), "missing"),
+        (b"apps/", b"Pod", ANY_SECRET, not_implemented("core.Pod"), "missing"),
+        (b"", b"Foo", ANY_SECRET, no_kind_of(""), "missing"),
+        (b"apps/__internal", b"Foo", ANY_SECRET, no_kind_of("apps"), "not-registered"),
+        (b"", b"Foo", INGRESS, no_kind_of("extensions"), "missing"),
+        (b"", b"Status", ANY_SECRET, "converting (v1.Status) to (core.Secret)", "wrong-kind"),
     ],
 )
 def test_missing_type_information(

@@ -21,17 +21,6 @@ def refused(data: bytes) -> ProtobufMalformed:
     return caught.value
 
 
-def test_a_value_from_upstream() -> None:
-    envelope = parse_envelope(UPSTREAM_SECRET)
-
-    assert (envelope.api_version, envelope.kind) == (b"v1", b"Secret")
-    assert len(envelope.raw) == 0x25
-    assert UPSTREAM_SECRET[envelope.raw_offset :].startswith(envelope.raw)
-    assert envelope.raw_offset == 20
-    assert envelope.unknown_fields == 0
-    assert envelope.group_version == (b"", b"v1")
-
-
 @pytest.mark.parametrize(
     ("api_version", "expected"),
     [

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import struct
-
 import pytest
 
 from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder, UnknownField
@@ -29,15 +27,6 @@ def refused(message: str, data: bytes) -> tuple[str, int | None, str]:
     return caught.value.message, caught.value.offset, caught.value.field_path
 
 
-def test_values_come_out_by_number() -> None:
-    node = decode(SECRET, secret(b"s1", entry(2, b"a", b"b"), block(3, b"Opaque"), number(5, 1))).node
-
-    assert node[1][1] == b"s1"
-    assert node[1][3] == b"default"
-    assert node[2] == {b"a": b"b"}
-    assert (node[3], node[5]) == (b"Opaque", 1)
-
-
 def test_a_part_of_a_buffer() -> None:
     data = b"xx" + block(3, b"Opaque") + b"\x00\x00"
     assert decoder.decode(SECRET, data, 2, len(data) - 2).node == {3: b"Opaque"}
@@ -56,24 +45,6 @@ def test_a_time_does_not_merge() -> None:
     assert node[1][8] == {2: 7}
 
 
-def test_repeated_fields_append() -> None:
-    node = decode(
-        SECRET, block(1, block(14, b"a") + block(13, block(3, b"x")) + block(14, b"b") + block(13, b""))
-    ).node
-    assert node[1][14] == [b"a", b"b"]
-    assert node[1][13] == [{3: b"x"}, {}]
-
-
-def test_integers_are_truncated_as_go_does() -> None:
-    meta = number(7, -1) + number(10, 1 << 63)
-    node = decode(SECRET, block(1, meta) + number(5, 1 << 40)).node
-    assert node[1][7] == -1
-    assert node[1][10] == -(1 << 63)
-    assert node[5] == 1
-    owner = decode("k8s.io.api.core.v1.ContainerPort", number(2, (7 << 32) | 80) + number(3, 0xFFFFFFFF)).node
-    assert owner == {2: 80, 3: -1}
-
-
 def test_repeated_integers_packed_and_not() -> None:
     packed = block(4, varint(1) + varint(-2))
     assert decode(CONTEXT, number(4, 7) + packed + number(4, 9)).node == {4: [7, 1, -2, 9]}
@@ -89,12 +60,6 @@ def test_a_packed_element_may_run_past_its_run_but_not_past_the_message() -> Non
     )
 
 
-def test_doubles() -> None:
-    assert decode(SCHEMA_PROPS, tag(9, 1) + struct.pack("<d", 1.5)).node == {9: 1.5}
-    assert refused(SCHEMA_PROPS, tag(9, 1) + b"\x00" * 7)[0] == "unexpected EOF"
-    assert refused(SCHEMA_PROPS, number(9, 1))[0] == "proto: wrong wireType = 0 for field Maximum"
-
-
 def test_maps() -> None:
     twice = entry(2, b"a", b"1") + entry(2, b"b", b"2") + entry(2, b"a", b"3")
     assert decode(SECRET, twice).node == {2: {b"a": b"3", b"b": b"2"}}
@@ -102,12 +67,6 @@ def test_maps() -> None:
     assert decode(SECRET, block(2, block(2, b"v") + block(1, b"k") + block(2, b"w"))).node == {
         2: {b"k": b"w"}
     }
-
-
-def test_maps_of_messages() -> None:
-    limits = entry(1, b"cpu", block(1, b"1")) + block(1, block(1, b"memory"))
-    node = decode("k8s.io.api.core.v1.ResourceRequirements", limits).node
-    assert node == {1: {b"cpu": {1: b"1"}, b"memory": {}}}
 
 
 def test_a_map_entry_ignores_wire_types_and_low_field_numbers() -> None:

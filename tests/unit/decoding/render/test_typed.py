@@ -38,49 +38,10 @@ def test_an_empty_message_shows_what_is_always_shown() -> None:
     assert render(CORE + "ObjectReference") == {}
 
 
-def test_fields_stand_in_the_order_of_the_go_struct() -> None:
-    fields = [block(1, b"Node"), block(3, b"n"), block(4, b"u"), block(5, b"v1"), number(6, 0)]
-    assert list(render(META + "OwnerReference", *fields)) == [
-        "apiVersion",
-        "kind",
-        "name",
-        "uid",
-        "controller",
-    ]
-
-
 def test_pointers_are_shown_even_when_zero() -> None:
     assert render(META + "OwnerReference", number(6, 0))["controller"] is False
     assert "restartPolicy" not in render(CORE + "PodSpec", block(3, b""))
     assert render(CORE + "PodSpec", number(4, 0))["terminationGracePeriodSeconds"] == 0
-
-
-def test_scalars_lists_and_maps() -> None:
-    secret = render(
-        CORE + "Secret", entry(2, b"z", b"\x00\xff"), entry(2, b"a", b""), block(3, b"Opaque"), number(5, 1)
-    )
-    assert secret == {"metadata": {}, "immutable": True, "data": {"a": "", "z": "AP8="}, "type": "Opaque"}
-    assert list(secret["data"]) == ["a", "z"]
-    finalizers = [block(14, b"a"), block(14, b"\xff\xc3")]
-    assert render(META + "ObjectMeta", *finalizers) == {"finalizers": ["a", "\ufffd\ufffd"]}
-
-
-def test_nested_fields_that_stand_in_their_parent() -> None:
-    volume = render(CORE + "Volume", block(1, b"v"), block(2, block(6, block(1, b"s"))))
-    assert volume == {"name": "v", "secret": {"secretName": "s"}}
-    assert render(CORE + "Probe", number(2, 3)) == {"initialDelaySeconds": 3}
-
-
-@pytest.mark.parametrize(
-    ("fields", "shown"),
-    [
-        ([], "0"),
-        ([block(1, b"1.5")], "1500m"),
-    ],
-)
-def test_quantities(fields: list[bytes], shown: str) -> None:
-    limits = block(1, block(1, b"cpu") + block(2, b"".join(fields)))
-    assert render(CORE + "ResourceRequirements", limits) == {"limits": {"cpu": shown}}
 
 
 @pytest.mark.parametrize(

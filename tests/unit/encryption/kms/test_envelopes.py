@@ -79,22 +79,6 @@ def test_v1_length_runs_past_the_end(body: bytes) -> None:
     )
 
 
-def test_v2_object() -> None:
-    body = encoders.kms_v2_body(
-        b"data",
-        key_id="\u00e4",
-        dek_source=b"dek",
-        annotations={"b.example": b"2", "a.example": b""},
-        source_type=1,
-    )
-    encrypted = parse_encrypted_object(body)
-    assert encrypted == EncryptedObject(
-        b"data", "\u00e4", b"dek", (("a.example", b""), ("b.example", b"2")), 1
-    )
-    assert encrypted.wrapped_key == WrappedKey("v2", b"dek", 1, "\u00e4", encrypted.annotations)
-    assert hash(encrypted.wrapped_key) == hash(parse_encrypted_object(body).wrapped_key)
-
-
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

@@ -17,20 +17,17 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.config import KMSProvider
 from etcdfix.encryption.kms.answers import PluginReport, PluginState
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.plugins import MAX_RATE, KMSPlugins
 from etcdfix.encryption.kms.session import WORKERS, PluginSession
-from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import ConfigurationError, KMSRefused, KMSUnreachable
-from etcdfix.model import GroupResource
 from tests.support.kms_plugin import KMSPlugin, PluginProcess, Refusal, load_keks
 
 KEYS = Path(__file__).parents[4] / "fixtures/snapshots/alpha/kms1.keys"
 KEKS = load_keks(KEYS)
 DEK = b"this is a DEK, 32 bytes of it..."
-ETCD_KEY = b"/registry/secrets/default/s1"
 
 
 @pytest.fixture(params=["v1", "v2"])
@@ -107,40 +104,6 @@ def test_grpc_is_not_loaded_before_the_first_question() -> None:
         "import sys, etcdfix.encryption.kms.plugins as p; p.KMSPlugins(); assert 'grpc' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_an_answer_is_asked_for_once(plugin: KMSPlugin, open_plugins: Open) -> None:
-    plugins = open_plugins()
-    session, wrapped = plugins.plugin_for(plugin.provider()), a_key(plugin)
-    assert [session.unwrap(wrapped) for _ in range(3)] == [DEK] * 3
-    health = "Version" if plugin.api_version == "v1" else "Status"
-    assert [call.method for call in plugin.calls] == [health, "Decrypt"]
-    session.opened["k"] += 2
-    report = report_of(plugins)
-    assert (report.calls, report.answered, report.refused, report.failed) == (2, 1, 0, 0)
-    assert (report.state, report.message, report.opened) == (PluginState.OK, "", (("k", 2),))
-    assert session.healthy
-    assert report.max_rate == 0
-    assert session.write_key_id == report.write_key_id
-    assert report.write_key_id == ("kek-alpha-2" if plugin.api_version == "v2" else "")
-
-
-def test_a_refusal_is_asked_for_once(plugin: KMSPlugin, open_plugins: Open) -> None:
-    plugins = open_plugins()
-    session, wrapped = plugins.plugin_for(plugin.provider()), a_key(plugin)
-    plugin.keks.pop("kek-alpha-2")
-    plugin.write_key_id = "kek-alpha-1"
-    caught = []
-    for _ in range(2):
-        with pytest.raises(KMSRefused) as info:
-            session.unwrap(wrapped)
-        caught.append(info.value)
-    assert caught[0] is not caught[1]
-    assert {error.status for error in caught} == {"NOT_FOUND"}
-    assert caught[0].message.endswith("not found")
-    assert plugin.count("Decrypt") == 1
-    assert session.healthy
-    assert report_of(plugins).refused == 1
 
 
 def test_whatever_differs_is_another_key(tmp_path: Path, open_plugins: Open) -> None:
@@ -233,30 +196,6 @@ def test_endpoints_that_are_none(text: str) -> None:
     assert "--kms-endpoint" in info.value.hint
 
 
-def test_values_open_through_a_configuration(plugin: KMSPlugin, open_plugins: Open) -> None:
-    text = f"""
-apiVersion: apiserver.config.k8s.io/v1
-kind: EncryptionConfiguration
-resources:
-- resources: [secrets]
-  providers:
-  - kms: {{apiVersion: {plugin.api_version}, name: prov, endpoint: "{plugin.endpoint}", timeout: 30s}}
-"""
-    plugins = open_plugins()
-    configuration = parse_configuration(text.encode(), path="test")
-    transformers = Transformers.from_configuration(configuration, plugins.plugin_for)
-    secrets = transformers.for_resource(GroupResource("", "secrets"))
-    if plugin.api_version == "v1":
-        stored = [plugin.stored_v1(b"plaintext", ETCD_KEY), plugin.stored_v1(b"plaintext", ETCD_KEY)]
-    else:
-        stored = [
-            plugin.stored_v2(b"plaintext", ETCD_KEY),
-            plugin.stored_v2(b"plaintext", ETCD_KEY, source_type=0),
-        ]
-    assert [secrets.from_storage(value, ETCD_KEY).data for value in stored] == [b"plaintext"] * 2
-    assert report_of(plugins).answered == 2
-
-
 # What goes wrong at first.
 
 
@@ -293,48 +232,6 @@ def test_what_cannot_get_better_is_not_asked_again(
     assert not session.healthy
 
 
-def test_unhealthy_is_asked_all_the_same(tmp_path: Path, open_plugins: Open) -> None:
-    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
-        plugin.healthz = "so so"
-        plugins = open_plugins()
-        session = plugins.plugin_for(plugin.provider())
-        assert session.unwrap(a_key(plugin)) == DEK
-        assert not session.healthy
-        assert session.write_key_id == "kek-alpha-2"
-        report = report_of(plugins)
-        assert (report.state, report.answered) == (PluginState.UNHEALTHY, 1)
-        assert report.message == "got unexpected healthz status: so so"
-
-
-def test_a_plugin_that_never_comes_is_given_up(plugin: KMSPlugin, open_plugins: Open) -> None:
-    plugin.health_refusal = Refusal("UNAVAILABLE", "starting")
-    plugins = open_plugins(patience_seconds=0.6)
-    session = plugins.plugin_for(plugin.provider())
-    messages = set()
-    for number in range(50):
-        with pytest.raises(KMSUnreachable) as info:
-            session.unwrap(a_key(plugin, bytes([number]) * 32))
-        messages.add(info.value.message)
-    assert messages == {"rpc error: code = Unavailable desc = starting"}
-    assert plugin.count("Decrypt") == 0
-    assert 2 <= plugin.count() <= 4
-    assert report_of(plugins).state is PluginState.UNREACHABLE
-
-
-def test_a_plugin_that_comes_late(plugin: KMSPlugin, open_plugins: Open) -> None:
-    plugin.health_refusal = Refusal("UNAVAILABLE", "starting")
-    plugins = open_plugins(patience_seconds=60)
-    session = plugins.plugin_for(plugin.provider())
-    with ThreadPoolExecutor(1) as threads:
-        answer = threads.submit(session.unwrap, a_key(plugin))
-        plugin.wait_for("Version" if plugin.api_version == "v1" else "Status", 2)
-        healthy = [session.healthy]
-        plugin.health_refusal = None
-        assert answer.result() == DEK
-    assert [*healthy, session.healthy] == [False, True]
-    assert report_of(plugins).state is PluginState.OK
-
-
 # What goes wrong on the way.
 
 
@@ -352,42 +249,6 @@ def test_a_plugin_that_is_killed_and_comes_back(tmp_path: Path, open_plugins: Op
     with PluginProcess("v2", path, KEYS):
         assert [session.unwrap(key) for key in keys] == [n.to_bytes(2, "big") * 16 for n in range(100)]
     assert session.healthy
-
-
-def test_dying_among_decrypts_loses_none(plugin: KMSPlugin, open_plugins: Open) -> None:
-    plugin.dies_after = 10
-    session = open_plugins(patience_seconds=60).plugin_for(plugin.provider())
-    deks = [number.to_bytes(2, "big") * 16 for number in range(60)]
-    keys = [a_key(plugin, dek) for dek in deks]
-    for key in keys:
-        ask(session, key)
-    with ThreadPoolExecutor(1) as threads:
-        answers = threads.submit(lambda: [session.unwrap(key) for key in keys])
-        plugin.wait_for("Decrypt", 10)
-        plugin.stop()
-        plugin.start()
-        assert answers.result() == deks
-
-
-def test_giving_up_frees_everybody_who_waits(plugin: KMSPlugin, open_plugins: Open) -> None:
-    plugins = open_plugins()
-    session = plugins.plugin_for(plugin.provider(timeout_seconds=60))
-    known = a_key(plugin)
-    assert session.unwrap(known) == DEK
-    plugin.gate.clear()
-    with ThreadPoolExecutor(5) as threads:
-        answers = [threads.submit(session.unwrap, a_key(plugin, bytes([n]) * 32)) for n in range(5)]
-        plugin.wait_for("Decrypt", 6)
-        plugins.abort()
-        errors = [answer.exception() for answer in answers]
-    assert {type(error) for error in errors} == {KMSUnreachable}
-    assert len({str(error) for error in errors}) == 1
-    assert session.unwrap(known) == DEK
-    with pytest.raises(KMSUnreachable):
-        session.unwrap(a_key(plugin))
-    report = report_of(plugins)
-    assert (report.state, report.message) == (PluginState.GAVE_UP, str(errors[0]))
-    assert not plugin.gate.is_set()  # nobody had to answer for that
 
 
 def test_closing_while_calls_are_under_way(plugin: KMSPlugin) -> None:

@@ -447,27 +447,6 @@ def test_giving_up_ends_every_wait(health: Health, answer: Answer) -> None:
     assert client.closed == 1
 
 
-def test_giving_up_before_the_first_probe_has_its_turn() -> None:
-    clock = StoppingClock()
-    client = Scripted(clock)
-    session = PluginSession(lambda: client, PluginReport("v2", "p", "unix:///x", max_rate=0.001), clock=clock)
-    session.unwrap(key(1))  # uses up the burst, and waits a thousand seconds
-    clock.session = session
-    unreachable(session, key(2))
-    assert client.decrypts == [key(1).ciphertext]
-    session.close()
-
-    clock = StoppingClock()
-    client = Scripted(clock)
-    session = PluginSession(lambda: client, PluginReport("v2", "p", "unix:///x", max_rate=0.001), clock=clock)
-    session._rate.reserve(clock.now())
-    clock.session = session
-    unreachable(session, key(1))
-    assert client.checks == 0
-    session.close()
-    assert client.closed == 0
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_dies_leaves_nobody_waiting(start: Start, client: Scripted) -> None:
     def broken(_wrapped: WrappedKey) -> Answer:
@@ -550,19 +529,6 @@ def test_the_health_of_a_plugin_that_is_not_there(start: Start, client: Scripted
     session = start()
     assert not_well(session) == "nobody there"
     assert clock.time == pytest.approx(1030)
-
-
-def test_health_after_an_outage(start: Start, client: Scripted) -> None:
-    session = start()
-    session.check()
-    states = iter([GONE, OK])
-    client.health = lambda: next(states)
-    answers = iter([AWAY])
-    client.answer = lambda wrapped: next(answers, KeyMaterial(wrapped.ciphertext))
-    ask(session, key(1))
-    session.unwrap(key(1))
-    session.check()
-    assert client.checks == 3
 
 
 def test_health_when_the_run_ends_first(start: Start, client: Scripted) -> None:

@@ -38,13 +38,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def whole_case(name: str, reasons: Sequence[str], *, complete: bool) -> Case:
-    """Return the case that is an error where the report may look better than things are.
-
-    Args:
-        name: What was looked at as a whole.
-        reasons: Why the report is incomplete.
-        complete: The report says that it is complete.
-    """
+    """Return the case that is an error where the report may look better than things are."""
     if complete and not reasons:
         return Case(name=name)
     message = "; ".join(reasons) or "the report does not say why it is incomplete"

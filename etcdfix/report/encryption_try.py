@@ -174,12 +174,7 @@ _GROUP: Final = (
 
 
 def group_tables(groups: Sequence[FindingGroup], *, wide: bool = False) -> list[Section]:
-    """Return what the candidates do for the values under each encryption key.
-
-    Args:
-        groups: The values.
-        wide: Both tables are for the wide form.
-    """
+    """Return what the candidates do for the values under each encryption key."""
     return [
         Table(
             columns=_GROUP,

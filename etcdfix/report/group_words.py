@@ -120,12 +120,7 @@ def what_to_do(group: FindingGroup) -> str:
 
 
 def objects_by_kind(counts: Iterable[tuple[str, str, int]], most: int) -> str:
-    """Return numbers of objects with their kinds, the largest first: ``54 Secrets, 15 Pods, 2 others``.
-
-    Args:
-        counts: Group, resource and number.
-        most: So many kinds are named.
-    """
+    """Return numbers of objects with their kinds, the largest first: ``54 Secrets, 15 Pods, 2 others``."""
     ordered = sorted((one for one in counts if one[2]), key=lambda one: (-one[2], one[1], one[0]))
     shown = ordered if len(ordered) <= most + 1 else ordered[:most]
     parts = [_kind(*one) for one in shown]

@@ -41,12 +41,7 @@ def shown_file(path: Path, raw: bytes) -> ReportConfiguration:
 
 
 def shown_source(description: SourceDescription, kube_system_uid: str | None) -> ReportSource:
-    """Return where the data came from.
-
-    Args:
-        description: Of the source.
-        kube_system_uid: Names the cluster; None where it cannot be read.
-    """
+    """Return where the data came from."""
     return ReportSource(
         type=description.type,
         path=shown_word(description.path) if description.path is not None else None,
@@ -70,13 +65,7 @@ def report_origin(
     configuration: EncryptionConfiguration | None,
     kube_system_uid: str | None,
 ) -> dict[str, Any]:
-    """Return the fields with which a :class:`~etcdfix.report.model.SourcedReport` begins.
-
-    Args:
-        description: Of the source.
-        configuration: That was used; None for none.
-        kube_system_uid: Names the cluster; None where it cannot be read.
-    """
+    """Return the fields with which a :class:`~etcdfix.report.model.SourcedReport` begins."""
     return {
         "tool": TOOL,
         "generated_at": timestamp(),

@@ -67,9 +67,6 @@ def _without_lists(raw: Readable, spans: Mapping[bytes, Span]) -> bytes:
 class ReportFile:
     """A report of ``-o json`` or ``-o jsonl``.
 
-    Args:
-        raw: All of it.
-
     Attributes:
         sha256: Of the file, ``sha256:<hex>``.
 
@@ -211,22 +208,12 @@ def reading(path: Path, name: str, make: Callable[[Readable], T]) -> Iterator[T]
 
 
 def open_report(path: Path, option: str = "") -> AbstractContextManager[ReportFile]:
-    """Open a report of a scan, see :func:`reading`.
-
-    Args:
-        path: Its file, or ``-`` for standard input.
-        option: That named it.
-    """
+    """Open a report of a scan, see :func:`reading`."""
     return reading(path, f"{option} {path}".lstrip(), ReportFile)
 
 
 def contradictions(found: Mapping[str, int], summary: Summary) -> Iterator[str]:
-    """Say where the findings are not those that the summary counts: the file was edited, or a part of it is lost.
-
-    Args:
-        found: How many findings there are of each outcome.
-        summary: Of the report.
-    """
+    """Say where the findings are not those that the summary counts: the file was edited, or a part of it is lost."""
     for outcome, field in COUNTED.items():
         told = getattr(summary, field)
         if found.get(outcome, 0) != told:
@@ -235,12 +222,7 @@ def contradictions(found: Mapping[str, int], summary: Summary) -> Iterator[str]:
 
 
 def problems_of(report: ReportFile, found: Mapping[str, int]) -> list[str]:
-    """Return why a report is not of everything.
-
-    Args:
-        report: The report.
-        found: How many findings there are of each outcome.
-    """
+    """Return why a report is not of everything."""
     end = report.ending()
     if end is None:
         return ["the report is cut: its last line is missing"]

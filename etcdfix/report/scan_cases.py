@@ -26,12 +26,7 @@ FAILING: Final[Collection[str]] = frozenset(COUNTED)
 
 
 def finding_case(finding: Finding, failing: Collection[str] = FAILING) -> Case:
-    """Return the case of one finding.
-
-    Args:
-        finding: With its message and evidence.
-        failing: Outcomes that make the exit code.
-    """
+    """Return the case of one finding."""
     state, why = CaseState.FAILED, ""
     if finding.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}:
         state = CaseState.PASSED
@@ -69,12 +64,7 @@ def _lines(finding: Finding) -> Iterator[str]:
 
 
 def scan_cases(report: ScanReport, states: Collection[CaseState] = ()) -> Iterator[Case]:
-    """Yield the cases of the report itself, without those of its findings.
-
-    Args:
-        report: Its findings may have been left out.
-        states: What the cases of its findings came to.
-    """
+    """Yield the cases of the report itself, without those of its findings."""
     summary, reasons = report.summary, report.incomplete_reasons
     all_seen = not lost_midway(summary, reasons)
     whole = whole_case(WHOLE, reasons, complete=report.complete)

@@ -31,13 +31,7 @@ _TRANSIENT: Final = frozenset({Memory.OVERLOADED, Memory.NO_ANSWER})
 
 
 class Pace:
-    """Lets requests pass at an even pace.
-
-    Args:
-        per_second: How many.
-        sleep: Waits so many seconds.
-        clock: Tells the time, in seconds.
-    """
+    """Lets requests pass at an even pace."""
 
     def __init__(
         self,
@@ -61,12 +55,6 @@ class Pace:
 
 class ServerMemory:
     """One API server, and what is known of its memory so far.
-
-    Args:
-        all_servers: That it is one of.
-        server: The server.
-        pace: Of all requests.
-        metadata_only: Ask for names and revisions alone, which reveals nothing.
 
     Attributes:
         address: Of the server, as it may be shown.

@@ -82,13 +82,6 @@ def compare_members(
 ) -> CompareResult:
     """Compare what the members of an etcd hold themselves.
 
-    Args:
-        source: The cluster.
-        request: What to compare.
-        say: Told what a person should know meanwhile.
-        plugins: The KMS plugins to ask; None to ask none.
-        progress: Counts keys for a display.
-
     Raises:
         ConfigurationError: A resource does not exist.
         SourceError: etcd cannot be asked at all.
@@ -137,14 +130,6 @@ def compare_sources(
     progress: Progress = no_progress,
 ) -> CompareResult:
     """Compare two points in time: a snapshot with a later one, or with what is there now.
-
-    Args:
-        earlier: What is taken as the earlier one.
-        later: The other one.
-        request: What to compare.
-        earlier_path: The file of the first, for commands.
-        plugins: The KMS plugins to ask; None to ask none.
-        progress: Counts keys for a display.
 
     Raises:
         ConfigurationError: A resource does not exist.

@@ -100,13 +100,6 @@ def find_copies(
 ) -> CopiesResult:
     """Look for copies of every object in scope that cannot be read or was deleted lately, and of each that is named.
 
-    Args:
-        source: The datastore.
-        request: What to look for, and where.
-        plugins: The KMS plugins to ask; None to ask none.
-        progress: Counts for a display.
-        jobs: How many processes examine the present values; the result is the same for any number.
-
     Raises:
         ConfigurationError: The scope names something that does not exist, or the report is of another cluster.
         SourceError: Nothing could be read.

@@ -47,14 +47,7 @@ _MEMORY: Final = frozenset({PlaceKind.API_SERVER, PlaceKind.RESCUED})
 
 
 class Assessor:
-    """Turns what was found of each object into what is published.
-
-    Args:
-        places: Those that copies name by their number.
-        run: Options that commands must repeat.
-        layout: Storage prefix.
-        revision: At which the datastore was read; 0 for unknown.
-    """
+    """Turns what was found of each object into what is published."""
 
     def __init__(
         self,

@@ -29,11 +29,7 @@ _OTHER_IDENTITY: Final = frozenset({Cause.IDENTITY_MISMATCH, Cause.WRONG_KIND_FO
 
 
 class Wanted:
-    """Says of an etcd key whether it is in scope.
-
-    Args:
-        ranges: In key order, none inside another.
-    """
+    """Says of an etcd key whether it is in scope."""
 
     def __init__(self, ranges: Sequence[KeyRange]) -> None:
         self._ranges = ranges
@@ -112,11 +108,7 @@ class FoundCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExaminedCopies:
-    """Examines copies; what it sees speaks for no value of the datastore.
-
-    Args:
-        examiner: Of the datastore.
-    """
+    """Examines copies; what it sees speaks for no value of the datastore."""
 
     def __init__(self, examiner: Examiner) -> None:
         self._examiner = examiner.apart()

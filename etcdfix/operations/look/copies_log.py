@@ -33,13 +33,6 @@ class LogPlace(Closing):
 
     What may help to know what was applied is read beside: ``snap/db``, and older snapshots that were named.
 
-    Args:
-        directories: ``member/wal`` of each member.
-        source: What is stored now.
-        examiner: Of the source.
-        older_snapshots: Of the same history, perhaps.
-        progress: Counts keys for a display.
-
     Attributes:
         problems: Why not everything was seen.
 
@@ -95,12 +88,6 @@ class LogPlace(Closing):
         self, sought: Iterable[Sought], place: int, examined: ExaminedCopies, add: Callable[[FoundCopy], None]
     ) -> None:
         """Look at the newest writes of each object.
-
-        Args:
-            sought: The objects.
-            place: Number of this place.
-            examined: Says what a value is.
-            add: Takes the copies.
 
         Raises:
             SourceError: The log cannot be read any more.

@@ -32,10 +32,6 @@ _NO_OBJECTS: Final = frozenset({StorageCodec.NOT_AN_OBJECT, StorageCodec.UNKNOWN
 class MemorySearch:
     """Asks each API server for each object; made once for a search.
 
-    Args:
-        api: Which servers, and as whom.
-        cluster: Which cluster they must be of.
-
     Attributes:
         problems: Why not every server, or not every object, was asked.
     """

@@ -33,13 +33,6 @@ from etcdfix.sources.snapshot import SnapshotSource
 class Search:
     """One search through all places.
 
-    Args:
-        source: The datastore.
-        examiner: Of it.
-        gathered: Takes what is found.
-        uid: Of its kube-system; None for unknown.
-        progress: Counts for a display.
-
     Attributes:
         places: What was looked into; copies name them by their number.
         problems: Why not everything was seen.
@@ -59,9 +52,6 @@ class Search:
 
     def own_revisions(self, *, by_history: bool) -> None:
         """Look at what the datastore itself still keeps.
-
-        Args:
-            by_history: Ask for the history of each key; otherwise what is kept was gathered already.
 
         Raises:
             KMSPending: Only while plugins defer.
@@ -94,13 +84,7 @@ class Search:
             self._lost(place, f"what etcd keeps could not be read: {exc.message}")
 
     def _history_of(self, sought: Sought, places: tuple[int, int], revision: int) -> None:
-        """Take what is kept of one key, but for its present value.
-
-        Args:
-            sought: The object.
-            places: Numbers of the place of revisions, and of that of what kine keeps as an ``old_value``.
-            revision: Up to which it is looked at; 0 for all.
-        """
+        """Take what is kept of one key, but for its present value."""
         present = sought.found.stored.mod_revision if sought.found is not None else 0
         before: StoredValue | None = None
         place = places[0]
@@ -170,12 +154,7 @@ class Search:
             self.problems += [f"{path}: {problem}" for problem in older.problems]
 
     def backups(self, records: RecordPaths, identity: ClusterIdentity) -> None:
-        """Look into the directories of backups; a default one that is not there is no place.
-
-        Args:
-            records: Where they are, and the audit log that knows them.
-            identity: Of the cluster.
-        """
+        """Look into the directories of backups; a default one that is not there is no place."""
         named = bool(records.backup_directories)
         for directory in records.directories:
             if not named and not os.path.lexists(directory):
@@ -254,13 +233,7 @@ class Search:
             self._gathered.add(copy)
 
     def rescued(self, directory: Path, records: RecordPaths, identity: ClusterIdentity) -> None:
-        """Look into a directory of objects that were saved from the memory of API servers.
-
-        Args:
-            directory: Of the index.
-            records: The audit log that has the digests.
-            identity: Of the cluster.
-        """
+        """Look into a directory of objects that were saved from the memory of API servers."""
         shown = shown_word(str(directory))
         try:
             index = read_index(directory).by_key()

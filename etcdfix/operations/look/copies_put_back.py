@@ -36,12 +36,7 @@ class Graded(NamedTuple):
 
 
 class PutBack:
-    """Says how copies are saved and put back.
-
-    Args:
-        run: Options that commands must repeat.
-        layout: Storage prefix.
-    """
+    """Says how copies are saved and put back."""
 
     def __init__(self, run: RunOptions, layout: StorageLayout) -> None:
         self._run = run

@@ -110,14 +110,6 @@ def examine_health(
 ) -> DoctorResult:
     """Make every check.
 
-    Args:
-        request: What to look at.
-        open_source: Opens the etcd or the file.
-        now: Tells the time.
-        plugins: The KMS plugins to ask; None to ask none.
-        progress: Counts the values of a source for a display.
-        jobs: How many processes examine values; the result is the same for any number.
-
     Raises:
         ConfigurationError: Options or files that they name make no sense.
     """

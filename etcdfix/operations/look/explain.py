@@ -161,12 +161,6 @@ def explain_key(
 ) -> KeyLook[ExplainReport]:
     """Say all that is known of one key, stored or deleted.
 
-    Args:
-        source: Where it is.
-        request: Which key, and how values are read.
-        plugins: The KMS plugins to ask; None to ask none.
-        progress: Counts the values of its resource for a display.
-
     Raises:
         SourceError: Nothing could be read.
     """

@@ -186,13 +186,6 @@ def run_get(
 def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | None, etcd_user: str) -> Link:
     """Record that contents are about to be shown; only when this returns may they be.
 
-    Args:
-        log: The audit log.
-        request: What is shown.
-        form: In which form.
-        file: It is read from; None for a live etcd.
-        etcd_user: "" for none.
-
     Raises:
         RemediationRefused: The log, or its directory, is not safe.
         AuditError: The record could not be made durable.
@@ -226,10 +219,6 @@ def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | Non
 
 def read_raw(source: Source, request: GetRequest) -> RawValue | None:
     """Return the stored bytes of the one value that was asked for, None where there is none.
-
-    Args:
-        source: Where the value is.
-        request: Names one object.
 
     Raises:
         ConfigurationError: The resource does not exist, or several objects were asked for.

@@ -22,14 +22,7 @@ _MOST_LINES = 20
 
 
 class Lines:
-    """Says what is wrong with a value: one line each in a list, with the way out for a single one.
-
-    Args:
-        request: What is shown.
-        say: Takes a line.
-        say_next: Takes what to do next, and a command for that, "" for none.
-        quiet: The list says itself what is wrong.
-    """
+    """Says what is wrong with a value: one line each in a list, with the way out for a single one."""
 
     def __init__(
         self,
@@ -45,13 +38,7 @@ class Lines:
         self._stakes = Stakes(past=self._run.of_the_past)
 
     def of(self, shown: Shown, written: bool, readable: ReadableRevision | None) -> None:
-        """Say what there is to say of a value.
-
-        Args:
-            shown: The value.
-            written: The output shows something of it.
-            readable: An earlier revision that still reads, for a single value.
-        """
+        """Say what there is to say of a value."""
         if self._quiet:
             return
         found, many = shown.found, self._request.wanted.many

@@ -50,11 +50,6 @@ class Documents:
     """YAML documents with ``---`` between them, one JSON object, or a ``v1 List`` in JSON.
 
     A JSON list that was cut, by an interruption or a lost source, is no JSON: nobody takes it for the whole.
-
-    Args:
-        stream: Binary output.
-        many: A list was asked for: objects that are not whole are left to standard error.
-        json: Write JSON.
     """
 
     contents = True
@@ -86,14 +81,7 @@ class Documents:
 
 
 class Listing:
-    """A row for each object, those that are wrong first, and its verdict.
-
-    Args:
-        stream: Binary output.
-        form: ``text`` or ``wide``.
-        run: Options that commands repeat.
-        types: Resources to scan for more.
-    """
+    """A row for each object, those that are wrong first, and its verdict."""
 
     contents = False
 

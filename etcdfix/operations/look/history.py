@@ -86,13 +86,6 @@ def look_into_history(
 ) -> KeyLook[HistoryReport]:
     """Examine every kept revision of a key, up to the revision that the source is read at.
 
-    Args:
-        source: Which keeps them.
-        request: Which key, and how its values are read.
-        plugins: The KMS plugins to ask; None to ask none.
-        progress: Counts the revisions for a display.
-        log: etcd's write-ahead log, to tell what is not kept any more; None for none.
-
     Raises:
         SourceError: Nothing could be read.
     """
@@ -209,11 +202,6 @@ class _Seen(NamedTuple):
 
 class Revisions:
     """Takes revisions as they pass, oldest first, and tells of the newest ones.
-
-    Args:
-        examiner: Says what each value is; what it learns here speaks for no value of another run.
-        request: How many are told, and what commands repeat.
-        present: What the key holds at the revision that is read.
 
     Attributes:
         now: The last value, where it is not deleted.

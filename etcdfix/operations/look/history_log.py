@@ -31,13 +31,6 @@ _EVENTS: Final = {
 class KeyLog(Closing):
     """The log, opened to look at one key. Close it, or use it as a context manager.
 
-    Args:
-        directories: ``member/wal`` of one member or of several.
-        source: What is stored now.
-        reading: How its values are read.
-        older: Older snapshots of the same history: a log can be replayed from one.
-        progress: Counts keys for a display.
-
     Attributes:
         problems: Why not everything was seen.
 

@@ -51,12 +51,7 @@ def concerns_namespace(layout: StorageLayout, name: str) -> Keep:
 
 
 def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None:
-    """Return what keeps a namespace, and a plan; None where neither its object nor anything in it was seen.
-
-    Args:
-        cluster: Made by keeping what :func:`concerns_namespace` says.
-        name: Of the namespace.
-    """
+    """Return what keeps a namespace, and a plan; None where neither its object nor anything in it was seen."""
     index = cluster.index
     origin = cluster.origin()
     state = namespace_state(index, name, aggregated=cluster.aggregated, now=origin["generated_at"])

@@ -173,13 +173,7 @@ class NamespacePlan:
     def _unreadable(
         self, blockers: Sequence[Blocker], total: int, everywhere: str
     ) -> Iterator[NamespaceStep]:
-        """Yield a step for each object that fails its type: pods first, since they hold up, or lose, the order.
-
-        Args:
-            blockers: Those that are named.
-            total: How many there are.
-            everywhere: What their removal means for other namespaces; "" for what lies in this one.
-        """
+        """Yield a step for each object that fails its type: pods first, since they hold up, or lose, the order."""
         known = [(b, found) for b in blockers if (found := self._examined(b.object)) is not None]
         lost = [(b, found) for b, found in known if b.reason != "undetermined"]
         cures = [(b, found) for b, found in lost if not self._removable(found)]

@@ -86,9 +86,6 @@ class SavedDocument:
 def open_saved(path: Path) -> AbstractContextManager[SavedDocument]:
     """Open a saved document; it is a copy that nobody else can change.
 
-    Args:
-        path: Its file, or ``-`` for standard input.
-
     Raises:
         NoReport: It cannot be read, or what is read of it is not as it has to be.
     """

@@ -21,12 +21,7 @@ class Replacing(NamedTuple):
 
 
 def replacing(found: Examination | None, run: RunOptions) -> Replacing:
-    """Return what a restore must say of the present value.
-
-    Args:
-        found: What stands there; None for nothing.
-        run: Options of this run.
-    """
+    """Return what a restore must say of the present value."""
     if run.of_the_past:
         return Replacing(
             0,

@@ -103,14 +103,6 @@ def run_rescue(
 ) -> RescueResult:
     """Save what can be saved, and say what became of each object.
 
-    Args:
-        request: What.
-        all_servers: The servers, at least one.
-        store: Where to.
-        record: Says beforehand that contents are asked for, and afterwards what was saved.
-        progress: Shows how far it is.
-        sleep: Waits so many seconds; the system's by default.
-
     Raises:
         RefusedByRule: A server reads an object that the report calls unreadable.
         UnsafePlace: The audit log is not safe.

@@ -38,14 +38,7 @@ class Afterwards(msgspec.Struct, frozen=True, kw_only=True):
 def next_steps(
     afterwards: Afterwards, objects: Mapping[bytes, RescuedObject], directory: str, *, all_asked: bool
 ) -> Iterator[Remedy]:
-    """Yield what to do next.
-
-    Args:
-        afterwards: What commands repeat.
-        objects: Each with what became of it, by etcd key.
-        directory: Where they are saved.
-        all_asked: There is no server that could not be asked.
-    """
+    """Yield what to do next."""
     states = {one.state for one in objects.values()}
     of_report = ("--from-report", afterwards.report) if afterwards.report else ()
     once_more = commands.rescue((*afterwards.keys, *of_report), directory)

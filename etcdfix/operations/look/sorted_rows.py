@@ -23,11 +23,7 @@ def turn_of(text: bytes) -> bytes:
 
 
 class SortedRows(Generic[V]):
-    """Takes rows in any order, and returns them in that of their turns.
-
-    Args:
-        kind: Type of the rows, a ``msgspec.Struct``.
-    """
+    """Takes rows in any order, and returns them in that of their turns."""
 
     def __init__(self, kind: type[V]) -> None:
         self._records = SortedRecords(max_bytes=_MEMORY_BYTES)

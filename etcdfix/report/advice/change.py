@@ -85,13 +85,7 @@ def granted(run: RunOptions) -> str:
 
 
 def repair_risks(found: Examination, repair: Repair, *, breaking: bool = False) -> list[Rule]:
-    """Return what has to be accepted before a repair is made: what nothing proves, or a newer release may have written.
-
-    Args:
-        found: The value.
-        repair: Its only one.
-        breaking: As in :func:`ways_out`.
-    """
+    """Return the rules to accept before a repair: nothing proves it, or a newer release may have written the value."""
     newer = found.verdict.cause is Cause.UNKNOWN_ENVELOPE or repair.kind in _MAY_BE_NEWER
     risks = [Rule.NEWER_THAN_KNOWN] if newer else []
     if repair.proven:

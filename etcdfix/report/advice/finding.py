@@ -201,14 +201,7 @@ def _undetermined(cause: Cause, found: Examination, run: RunOptions) -> Iterator
 def undetermined_way(
     causes: Collection[str], words: Sequence[str], run: RunOptions, *, example: bytes | None = None
 ) -> Remedy | None:
-    """Return what to do first about values that could not be judged; None where nothing general helps.
-
-    Args:
-        causes: Of these values.
-        words: The scope that was scanned, as words of a command.
-        run: What was read, and how.
-        example: One of their etcd keys, where it is known.
-    """
+    """Return what to do first about values that could not be judged; None where nothing general helps."""
     if Cause.NO_CONFIGURATION in causes:
         return with_configuration(words)
     if KMS_DOUBTS.intersection(causes) and _NO_KMS in run.reading:

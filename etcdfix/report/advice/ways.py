@@ -135,13 +135,7 @@ _OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 
 
 def recovered_configuration(causes: Collection[Cause], transformer: str, run: RunOptions) -> Remedy | None:
-    """Return how to recover a configuration that a server of k3s or RKE2 keeps; None where it would not help.
-
-    Args:
-        causes: Of values that do not open.
-        transformer: Under which they were written.
-        run: Says whether one is kept.
-    """
+    """Return how to recover a configuration that a server of k3s or RKE2 keeps; None where it would not help."""
     if not run.keeps_configuration or transformer.startswith("kms/") or _KEY_MISSING.isdisjoint(causes):
         return None
     return Remedy(
@@ -153,11 +147,7 @@ def recovered_configuration(causes: Collection[Cause], transformer: str, run: Ru
 
 
 def two_writers(words: Sequence[str]) -> list[Remedy]:
-    """Return what to do where API servers seem to write with different bytes under one key name.
-
-    Args:
-        words: The values, as words of a command.
-    """
+    """Return what to do where API servers seem to write with different bytes under one key name."""
     compare = Remedy(
         "Compare the encryption configurations of all API servers: two of them seem to use different keys",
         commands.encryption_check(),
@@ -174,13 +164,7 @@ def two_writers(words: Sequence[str]) -> list[Remedy]:
 
 
 def configuration_ways(causes: Iterable[Cause], transformer: str, words: Sequence[str]) -> list[Remedy]:
-    """Return what to change in the configuration, or behind its plugin; empty where that is not the cause.
-
-    Args:
-        causes: Of values that do not open.
-        transformer: Under which they were written.
-        words: The values, as words of a command.
-    """
+    """Return what to change in the configuration, or behind its plugin; empty where that is not the cause."""
     ways: dict[str, Remedy] = {}
     for cause in causes:
         text, scope = _CONFIGURATION.get(cause), words
@@ -198,12 +182,7 @@ def configuration_ways(causes: Iterable[Cause], transformer: str, words: Sequenc
 
 
 def from_memory(words: Sequence[str], *, lost: bool) -> list[Remedy]:
-    """Return how to save what API servers hold in memory, and to write it anew where the encryption key is lost.
-
-    Args:
-        words: Keys, or ``--from-report`` and a file; with none, the ways have no command.
-        lost: The encryption key of the values is lost.
-    """
+    """Return how to save what API servers hold in memory, and to write it anew where the encryption key is lost."""
     many = words[:1] == ["--from-report"]
     save = Remedy(
         "Do not restart the API servers. Save what they still have in memory before anything else",
@@ -223,12 +202,7 @@ def from_memory(words: Sequence[str], *, lost: bool) -> list[Remedy]:
 
 
 def other_copies(*words: str, many: bool = False) -> Remedy:
-    """Return how to look for every other copy of a key, or of all values of a lost key.
-
-    Args:
-        words: A key, or ``--from-report`` and a file.
-        many: Of all values of a lost key.
-    """
+    """Return how to look for every other copy of a key, or of all values of a lost key."""
     return Remedy(
         f"Look for every other copy of {'them' if many else 'it'}: in etcd's log, older snapshots, backups",
         commands.copies(*words, options=[Part.OTHER_PLACES]),

@@ -60,13 +60,7 @@ def _origin(report: Any) -> Iterator[str]:
 
 
 def page(document: Document, run: RunOptions, origin: Sequence[str] = ()) -> str:
-    """Return a document as a page.
-
-    Args:
-        document: What to show.
-        run: Options that commands repeat.
-        origin: Where the report comes from, beside what the document says.
-    """
+    """Return a document as a page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - only this form pays for it
 
     environment = Environment(

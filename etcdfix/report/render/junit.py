@@ -31,13 +31,7 @@ _TIME: Final = re.compile(r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z")
 
 
 class JUnitWriter:
-    """Writes one suite with the cases of a report.
-
-    Args:
-        stream: Where to.
-        run: Options that commands repeat.
-        failing: Outcomes of a scan that make its exit code.
-    """
+    """Writes one suite with the cases of a report."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions, failing: Collection[str] = FAILING) -> None:
         self._stream, self._run, self._failing = stream, run, failing

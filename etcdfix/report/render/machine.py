@@ -22,11 +22,7 @@ _LONGEST_LINE: Final = 120
 
 
 class Encoder:
-    """Encodes values as JSON on one line, commands with the options of this run.
-
-    Args:
-        run: These options.
-    """
+    """Encodes values as JSON on one line, commands with the options of this run."""
 
     def __init__(self, run: RunOptions) -> None:
         self._run = run

@@ -51,14 +51,7 @@ def width_of(stream: BinaryIO) -> int:
 
 
 class TextWriter:
-    """Writes the document of a report as text.
-
-    Args:
-        stream: Where to.
-        run: Options that commands repeat.
-        cap: Most rows of a table.
-        wide: Show every section, column and row up to the cap.
-    """
+    """Writes the document of a report as text."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions, cap: int, *, wide: bool = False) -> None:
         self._stream, self._run, self._cap, self._wide = stream, run, cap, wide
@@ -90,15 +83,7 @@ def document_of(report: Any, rows: Sequence[msgspec.Struct]) -> Document:
 def text_lines(
     document: Document, run: RunOptions, width: int, *, cap: int = 100, wide: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of a document, safe to print.
-
-    Args:
-        document: What to write.
-        run: Options that commands repeat.
-        width: Characters of a line.
-        cap: Most rows of a table.
-        wide: Show every section and column, and rows up to the cap.
-    """
+    """Yield the lines of a document, safe to print."""
     lines = _Lines(run, width, cap=cap, wide=wide)
     yield from lines.folded(document.status.headline)
     for stake in document.stakes:

@@ -20,13 +20,7 @@ _RUNBOOK: Final = "docs/runbooks/members-disagree.md"
 
 
 def member_advice(copies: Sequence[ComparedCopy], differences: Differences, *, whole: bool) -> list[Remedy]:
-    """Return what to do where members differ; empty where no key does.
-
-    Args:
-        copies: The members, those that did not answer too.
-        differences: What was found.
-        whole: Every key of every member was compared.
-    """
+    """Return what to do where members differ; empty where no key does."""
     if not differences.changes:
         return []
     advice = [
@@ -85,13 +79,7 @@ def _why_keep(copy: ComparedCopy) -> str:
 
 
 def time_advice(differences: Differences, earlier: str, *, live: bool) -> list[Remedy]:
-    """Return what to do about values that could be read and cannot be any more, or were changed behind etcd's back.
-
-    Args:
-        differences: What was found.
-        earlier: File of the earlier one.
-        live: The later one is a live etcd.
-    """
+    """Return what to do about values that could be read and cannot be any more, or were changed behind etcd's back."""
     advice = []
     lost = differences.first.get(Change.UNREADABLE_NOW)
     if lost is not None:

@@ -41,10 +41,6 @@ class Differences:
         only_damage: Every difference is damage alone: the copies that can be read are one and the same, and each other
             one is there and unreadable at their very mod_revision. A copy that is older, newer or absent may be a write
             or a deletion that some member missed, so which one is right does not show.
-
-    Args:
-        sides: What is compared.
-        in_time: They are one thing, earlier and later; else members of one cluster.
     """
 
     def __init__(self, sides: Sequence[Side], *, in_time: bool) -> None:

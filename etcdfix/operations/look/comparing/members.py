@@ -31,13 +31,6 @@ def reach_members(
 ) -> tuple[list[Member], MemberSurvey]:
     """Connect to every voting member by itself, at one revision that each of them has.
 
-    Args:
-        source: The cluster.
-        layout: Storage prefix; a key below it is read on every member.
-        stack: Closes the connections.
-        revision: At which to read; 0 for the newest.
-        say: Told what a person should know.
-
     Raises:
         SourceError: etcd cannot be asked.
         MemberListUnusable: The member list cannot be true.

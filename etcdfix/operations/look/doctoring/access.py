@@ -124,12 +124,7 @@ def covers(granted: Sequence[Range], wanted: Range) -> bool:
 
 
 def check_kubeconfig(api: APIAccess, cluster: ClusterIdentity | None) -> Iterator[Check]:
-    """Yield whether the API server answers, is of this cluster, and lets its user do what a deletion wants.
-
-    Args:
-        api: The kubeconfig.
-        cluster: Which cluster etcd holds; None where that could not be found out.
-    """
+    """Yield whether the API server answers, is of this cluster, and lets its user do what a deletion wants."""
     seconds = DEFAULT_TIMEOUT_SECONDS
     try:
         access = open_access(

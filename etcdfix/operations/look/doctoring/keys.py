@@ -96,12 +96,6 @@ class KeysSeen:
 def examine_keys(source: Source, examiner: Examiner, progress: Progress, helpers: Helpers | None) -> KeysSeen:
     """Examine everything, and count what each encryption key opens.
 
-    Args:
-        source: Where the values are.
-        examiner: It must have learned the CRDs.
-        progress: Counts the values for a display.
-        helpers: Take the first look; None where this process looks.
-
     Raises:
         SourceError: Nothing could be read.
     """
@@ -234,13 +228,7 @@ def check_plugins(
     *,
     past: bool = False,
 ) -> Iterator[Check]:
-    """Yield how it stands with each KMS plugin.
-
-    Args:
-        configuration: That names them.
-        reports: What became of each; None where none was to be asked.
-        past: A snapshot is read, or a past revision.
-    """
+    """Yield how it stands with each KMS plugin."""
     if reports is None:
         for provider in configuration.kms_providers if configuration is not None else ():
             name = transformer_name("kms", provider.api_version, provider.name)

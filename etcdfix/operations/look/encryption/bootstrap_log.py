@@ -43,13 +43,6 @@ def read_logs(
 
     Writes that etcd may have refused are among them, as ``possible``: what opens with a token, a server wrote.
 
-    Args:
-        directories: ``member/wal`` of each member; none for no log.
-        source: What is stored now, with which the logs are compared.
-        reading: How its values are read.
-        tokens: Whose keys are looked for.
-        progress: Counts keys for a display, where a file beside a log is compared.
-
     Raises:
         OtherHistory: A log is of another history than what is stored now.
         SourceError: A log cannot be read.

@@ -98,13 +98,6 @@ def try_candidates(
 ) -> Looked[EncryptionTryReport]:
     """Find what does not open today, and try every candidate on it.
 
-    Args:
-        source: Where the values are.
-        request: The candidates.
-        plugins: The KMS plugins of today's configuration and of all candidates; None to ask none.
-        progress: Counts the values for a display.
-        jobs: How many processes look for what does not open today; the result is the same for any number.
-
     Raises:
         ConfigurationError: The scope names something that does not exist.
         SourceError: Nothing could be read.

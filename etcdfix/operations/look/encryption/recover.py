@@ -154,10 +154,6 @@ def marked_file(configuration: EncryptionConfiguration, sha256: str) -> bytes:
     """Return a configuration as a file that is for reading, encryption keys included.
 
     It says nothing of where it was found, so that the same configuration always makes the same file.
-
-    Args:
-        configuration: Which.
-        sha256: Of the file as the server had it.
     """
     elements = [
         Element(

@@ -67,14 +67,6 @@ def encryption_usage(
 ) -> Looked[EncryptionUsageReport]:
     """Look at every value once, and at what else may need an encryption key.
 
-    Args:
-        source: Where the values are.
-        request: How to read them, and what else to look at.
-        open_snapshot: Opens another snapshot.
-        plugins: The KMS plugins to ask; None to ask none.
-        progress: Counts the values for a display.
-        jobs: How many processes examine current values; the result is the same for any number.
-
     Raises:
         SourceError: Nothing could be read.
         BackupUnreadable: A backup directory cannot be listed.

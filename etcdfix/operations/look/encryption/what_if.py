@@ -95,12 +95,6 @@ def what_if(
 ) -> Looked[WhatIfReport]:
     """Examine every value under today's configuration and under a new one, while everything is read once.
 
-    Args:
-        source: Where the values are.
-        request: The two configurations.
-        plugins: The KMS plugins of both; None to ask none.
-        progress: Counts the values for a display.
-
     Raises:
         ConfigurationError: Nobody said which configuration is today's.
         SourceError: Nothing could be read.

@@ -9,8 +9,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from etcdfix.report.document import CAP, Column, Document, Facts, Kind, State, Status, Step, Steps, Table
-from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, Scope
+from etcdfix.report.document import CAP, Column, Document, Kind, State, Status, Step, Steps, Table
+from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, Scope, about
 from etcdfix.text.words import counted
 
 
@@ -148,12 +148,8 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
             notes.insert(0, self.advice[0].action)
         return Document(
             status=self._status(),
-            about=Facts(
-                facts=[
-                    ("more", "-o wide lists the keys" if self.differing else ""),
-                    ("time", self.generated_at),
-                    ("version", f"{self.tool.name} {self.tool.version}"),
-                ]
+            about=about(
+                self.tool, self.generated_at, ("more", "-o wide lists the keys" if self.differing else "")
             ),
             stakes=[*notes[:2], *([] if len(notes) < 3 else [f"{len(notes) - 2} more notes: -o json"])],
             next=Step(first.action, first.command) if first is not None else None,

@@ -12,7 +12,7 @@ import msgspec
 
 from etcdfix.report.cases import Case, CaseState
 from etcdfix.report.document import Column, Document, Facts, State, Status, Step, Table
-from etcdfix.report.model import PublishedReport, ReportConfiguration
+from etcdfix.report.model import PublishedReport, ReportConfiguration, about
 from etcdfix.text.words import counted
 
 LEVELS: Final = ("error", "warning", "advice")
@@ -97,7 +97,7 @@ class EncryptionCheckReport(PublishedReport, frozen=True, kw_only=True):
         bad = any(one.level != "advice" for one in findings)
         return Document(
             status=Status(State.FINDINGS if bad else State.OK, self._headline()),
-            about=Facts(facts=[("time", self.generated_at), ("version", f"etcdfix {self.tool.version}")]),
+            about=about(self.tool, self.generated_at),
             next=Step(findings[0].next_step) if findings else None,
             sections=[
                 Table(columns=_FINDING, rows=rows, noun="finding", brief=4),

@@ -285,11 +285,6 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
             ("left out", f"{counted(self.expired, 'deleted key')} with a lease" if self.expired else ""),
         ]
         yield Facts(facts=facts)
-        rows = [
-            (place.words(), "yes" if place.searched else "no", place.detail or None, place.path or None)
-            for place in self.places
-        ]
-        yield Table(title="Places", columns=_PLACES, rows=rows, noun="place", wide=True)
         yield Prose(title="Not everything was seen", paragraphs=self.incomplete_reasons, wide=True)
 
     def _not_named(self) -> str:
@@ -326,4 +321,3 @@ _COPIES: Final = (
     Column("COMMAND", Kind.COMMAND, wide=True),
     Column("KEY", Kind.KEY, wide=True),
 )
-_PLACES: Final = (Column("PLACE"), Column("LOOKED INTO"), Column("RESULT", folds=True), Column("PATH"))

@@ -205,22 +205,4 @@ def group_tables(groups: Sequence[FindingGroup], *, wide: bool = False) -> list[
             ],
             wide=True,
         ),
-        Table(
-            title="What each candidate does",
-            columns=(*_KEY, Column("CANDIDATE"), *_OPENS, Column("ITS KEY IS CALLED")),
-            rows=[
-                (
-                    group.label,
-                    group.rule,
-                    one.candidate,
-                    one.opens,
-                    one.right_key,
-                    one.undetermined,
-                    one.named,
-                )
-                for group in groups
-                for one in group.candidates
-            ],
-            wide=True,
-        ),
     ]

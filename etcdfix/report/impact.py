@@ -128,7 +128,6 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
         state = State.OK if healthy else State.FINDINGS
         deletion = self.deletion
         deleting = deletion is not None and deletion.possible
-        waits = deletion.waits if deletion is not None else ()
         return Document(
             status=Status(
                 state if self.complete else State.INCOMPLETE,
@@ -140,11 +139,6 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
             sections=[
                 _reasons(self.reasons),
                 Facts(facts=_facts(self)),
-                wide_table(
-                    "What the deletion waits for",
-                    ("HELD BY", "ENDED BY", "OBJECTS", "WAITS FOR"),
-                    [(f"{w.held_by} {w.name}", w.ended_by or None, w.count, w.text) for w in waits],
-                ),
                 *_depends(
                     self.dependents,
                     [user for group in self.users for user in group.users],

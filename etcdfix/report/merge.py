@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from etcdfix.report.counts import Counts
-from etcdfix.report.document import Column, Document, Facts, Kind, State, Status, Step, Table
-from etcdfix.report.model import PublishedReport
+from etcdfix.report.document import Column, Document, Kind, State, Status, Step, Table
+from etcdfix.report.model import PublishedReport, about
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
 
@@ -74,9 +74,7 @@ class ReportMerge(PublishedReport, frozen=True, kw_only=True):
         first = worst[0] if worst and worst[0].exit_code else None
         return Document(
             status=Status(_STATES.get(self.exit_code, State.INCOMPLETE), headline),
-            about=Facts(
-                facts=[("time", self.generated_at), ("version", f"{self.tool.name} {self.tool.version}")]
-            ),
+            about=about(self.tool, self.generated_at),
             next=Step("Look at the worst report", _render(first)) if first is not None else None,
             sections=[
                 Table(columns=_COLUMNS, rows=rows, noun="report", brief=10),

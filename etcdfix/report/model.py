@@ -75,17 +75,9 @@ class ReportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     file_modified_at: str = ""
 
 
-def about(source: ReportSource, tool: Tool, generated_at: str) -> Facts:
-    """Return what was looked at, for the last line of a document."""
-    where = source.path if source.path is not None else ", ".join(source.endpoints or [])
-    return Facts(
-        facts=[
-            ("revision", f"revision {source.revision} of {where}"),
-            ("cluster", f"kube-system uid {source.kube_system_uid or 'unknown'}"),
-            ("time", generated_at),
-            ("version", f"{tool.name} {tool.version}"),
-        ]
-    )
+def about(tool: Tool, at: str, *first: tuple[str, str]) -> Facts:
+    """Return what was looked at, when and by what, for the last line of a document."""
+    return Facts(facts=[*first, ("time", at), ("version", f"{tool.name} {tool.version}")])
 
 
 class ReportConfiguration(msgspec.Struct, frozen=True):
@@ -349,4 +341,11 @@ class SourcedReport(PublishedReport, frozen=True, kw_only=True):
 
     def about(self) -> Facts:
         """Return what was looked at, for the last line."""
-        return about(self.source, self.tool, self.generated_at)
+        source = self.source
+        where = source.path if source.path is not None else ", ".join(source.endpoints or [])
+        return about(
+            self.tool,
+            self.generated_at,
+            ("revision", f"revision {source.revision} of {where}"),
+            ("cluster", f"kube-system uid {source.kube_system_uid or 'unknown'}"),
+        )

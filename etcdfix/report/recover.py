@@ -161,7 +161,6 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
     def document(self) -> Document:
         """Return what was recovered and what it opens; where nothing was, what is there instead."""
         usable = sum(one.usable for one in self.configurations)
-        names = {one.sha256: one.name for one in self.configurations}
         written = [
             (one.name, one.file.path, one.file.sha256) for one in self.configurations if one.file is not None
         ]
@@ -202,13 +201,6 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
                         for one in self.configurations
                         for rule in one.rules
                     ],
-                    wide=True,
-                ),
-                Table(
-                    title="Which configuration each Node names",
-                    columns=(Column("NODE"), Column("STAGE"), Column("NAMES")),
-                    rows=[(one.node, one.stage, names.get(one.sha256, one.sha256)) for one in self.nodes],
-                    noun="Node",
                     wide=True,
                 ),
                 *more,

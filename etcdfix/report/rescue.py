@@ -9,8 +9,8 @@ from typing import ClassVar, Final
 import msgspec
 
 from etcdfix.model import GroupResource
-from etcdfix.report.document import Cell, Column, Document, Facts, Kind, Prose, State, Status, Steps, Table
-from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration
+from etcdfix.report.document import Cell, Column, Document, Kind, Prose, State, Status, Steps, Table
+from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, about
 from etcdfix.rescued import INDEX_NAME, Fit
 from etcdfix.text.words import counted
 
@@ -150,13 +150,11 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
                 State.DONE if self.complete else State.INCOMPLETE,
                 f"{saved} of {wanted} are saved",
             ),
-            about=Facts(
-                facts=[
-                    ("cluster", f"kube-system uid {self.kube_system_uid or 'unknown'}"),
-                    ("index", f"index {self.directory}/{INDEX_NAME}"),
-                    ("time", self.finished_at),
-                    ("version", f"{self.tool.name} {self.tool.version}"),
-                ]
+            about=about(
+                self.tool,
+                self.finished_at,
+                ("cluster", f"kube-system uid {self.kube_system_uid or 'unknown'}"),
+                ("index", f"index {self.directory}/{INDEX_NAME}"),
             ),
             stakes=[
                 "Restart no API server and delete none of these objects: either one ends what servers still hold.",
@@ -175,26 +173,6 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
                     sum=sum(row[0] for row in rows),
                 ),
                 Steps(title="Then", steps=[way.step() for way in self.next[1:]]),
-                Table(
-                    title="API servers",
-                    columns=_SERVERS,
-                    rows=[
-                        (o.server, "yes" if o.asked else "no", o.requests, o.given, o.detail)
-                        for o in self.servers
-                    ],
-                    noun="server",
-                    wide=True,
-                ),
-                Facts(
-                    facts=[
-                        ("digests recorded in", self.audit_log),
-                        *(
-                            (f"left out: {why}", counted(count, "object"))
-                            for why, count in self.left_out.items()
-                        ),
-                    ],
-                    wide=True,
-                ),
                 Prose(title="Warnings", paragraphs=self.warnings, wide=True),
                 Prose(title="Incomplete", paragraphs=self.incomplete_reasons, wide=True),
             ],
@@ -221,10 +199,3 @@ _KINDS: Final = (
     Column("OLDER", Kind.NUMBER),
 )
 _LACKING: Final = (Column("OBJECTS", Kind.NUMBER), Column("WHY", folds=True), Column("EXAMPLE", Kind.KEY))
-_SERVERS: Final = (
-    Column("API SERVER"),
-    Column("ASKED"),
-    Column("REQUESTS", Kind.NUMBER),
-    Column("GAVE", Kind.NUMBER),
-    Column("WHAT IT LACKS", folds=True),
-)

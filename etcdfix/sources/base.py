@@ -62,7 +62,8 @@ class SourceDescription(msgspec.Struct, frozen=True):
 class Source(Protocol):
     """Something that holds Kubernetes' keys. It cannot write: there is no verb for it.
 
-    Opening happens in the constructor and raises :class:`~etcdfix.errors.SourceError`.
+    The constructor opens it. That, and whatever reads, raises :class:`~etcdfix.errors.SourceError` where nothing (more)
+    can be read at all.
     """
 
     def describe(self) -> SourceDescription:
@@ -70,11 +71,7 @@ class Source(Protocol):
         ...
 
     def pages(self, prefix: bytes) -> Iterator[Page]:
-        """Yield what :meth:`current` does, in pages.
-
-        Raises:
-            SourceError: Nothing more can be read at all.
-        """
+        """Yield what :meth:`current` does, in pages."""
         ...
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
@@ -82,9 +79,6 @@ class Source(Protocol):
 
         "Current" means: at the revision that the source is pinned to. Damage that hides part of the data
         does not raise; it is added to :attr:`problems` and what can be reached goes on.
-
-        Raises:
-            SourceError: Nothing more can be read at all.
         """
         ...
 
@@ -99,9 +93,6 @@ class Source(Protocol):
 
         Returns:
             None where the key held nothing then, or where that is not kept any more.
-
-        Raises:
-            SourceError: It cannot be read.
         """
         ...
 
@@ -110,9 +101,6 @@ class Source(Protocol):
 
         etcd counts the changes of a key in its ``version``. Above 1, an earlier one stood under the same name: unless
         it is the name that changed.
-
-        Raises:
-            SourceError: It cannot be read.
         """
         ...
 
@@ -121,9 +109,6 @@ class Source(Protocol):
 
         Returns:
             0 where nothing was compacted, None where it cannot be told.
-
-        Raises:
-            SourceError: It cannot be read.
         """
         ...
 
@@ -132,11 +117,7 @@ class Source(Protocol):
         ...
 
     def superseded(self) -> Iterator[StoredValue]:
-        """Yield every value that is still kept and is no longer the current one of its key, in no certain order.
-
-        Raises:
-            SourceError: They cannot be read.
-        """
+        """Yield every value that is still kept and is no longer the current one of its key, in no certain order."""
         ...
 
     def aside(self) -> AbstractContextManager[None]:

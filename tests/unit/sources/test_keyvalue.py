@@ -98,10 +98,6 @@ def test_any_field_order_and_unknown_fields() -> None:
     assert parse_as_written(data, 0, len(data)) is None
 
 
-def test_negative_numbers_are_signed() -> None:
-    assert parse_key_value(b"\x18" + b"\xff" * 9 + b"\x01").mod_revision == -1
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -5,11 +5,9 @@ import struct
 import pytest
 
 from etcdfix.errors import SourceError
-from etcdfix.model import Revision
-from etcdfix.sources import mvcc
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.bbolt.tree import Damage, Tree
-from etcdfix.sources.mvcc import RevisionIndex, parse_revision_key, show_key, successor
+from etcdfix.sources.mvcc import RevisionIndex, show_key
 from etcdfix.sources.sortedruns import SortedRecords
 from tests.support.bbolt_writer import database, delete, key_value, put, revision_key
 
@@ -48,24 +46,6 @@ HISTORY = [
     delete(8, b"/a/two", sub=1),
     put(8, b"/c", b"7", sub=2),
 ]
-
-
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        (revision_key(5, 2), (Revision(5, 2), False)),
-        (revision_key(5, 2, tombstone=True), (Revision(5, 2), True)),
-        (revision_key(2**63 - 1, 0), (Revision(2**63 - 1, 0), False)),
-        (revision_key(2**63, 0), None),
-        (revision_key(5, 2)[:-1], None),
-        (revision_key(5, 2) + b"x", None),
-        (revision_key(5, 2) + b"tt", None),
-        (revision_key(5, 2).replace(b"_", b"-"), None),
-        (b"", None),
-    ],
-)
-def test_revision_keys(raw: bytes, expected: tuple[Revision, bool] | None) -> None:
-    assert parse_revision_key(raw) == expected
 
 
 @pytest.mark.parametrize("length", [1, 126, 127, 128, 129, 16383, 16384, 70_000])
@@ -167,14 +147,6 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-@pytest.mark.parametrize(
-    ("prefix", "expected"),
-    [(b"a", b"b"), (b"a\xff", b"b"), (b"a\xfe", b"a\xff"), (b"", None), (b"\xff\xff", None), (b"/", b"0")],
-)
-def test_successor(prefix: bytes, expected: bytes | None) -> None:
-    assert successor(prefix) == expected
-
-
 def test_keys_in_sentences_are_printable_and_short() -> None:
     assert show_key(b"/registry/x") == "/registry/x"
     assert show_key(b"it's \x1b[31m\xff") == r"it's \x1b[31m\xff"
@@ -190,11 +162,3 @@ def test_places_of_a_page_lead_to_its_values() -> None:
         **dict.fromkeys(range(len(page))),
         **walked,
     }
-
-
-def test_pages_are_of_limited_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Opened(HISTORY)
-    whole = opened.current()
-    monkeypatch.setattr(mvcc, "PAGE_RECORDS", 1)
-    assert {len(page) for page in opened.index.pages(b"")} == {1}
-    assert opened.current() == whole

@@ -15,9 +15,8 @@ from etcdfix.model import StoredValue
 from etcdfix.sources import problems
 from etcdfix.sources.base import Segment
 from etcdfix.sources.bbolt.page import read_metas
-from etcdfix.sources.problems import DAMAGE_NOTE
 from etcdfix.sources.snapshot import SnapshotSource
-from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, key_value, put, revision_key
+from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, put, revision_key
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/snapshots"
 SMALL = FIXTURES / "small"
@@ -174,15 +173,6 @@ def test_file_is_not_touched(tmp_path: Path) -> None:
     )
 
 
-def test_pinned_revision_holds_for_values_but_not_for_history(tmp_path: Path) -> None:
-    with SnapshotSource(saved(tmp_path, database(ITEMS)), revision=3) as source:
-        assert pairs(source) == [(b"/registry/a", b"1"), (b"/registry/b", b"2")]
-        assert value_of(source.get(b"/registry/a")) == b"1"
-        assert [kept.revision.main for kept in source.history(b"/registry/a")] == [2, 4]
-        assert [kept.stored is None for kept in source.history(b"/registry/b")] == [False, True]
-        assert source.describe().revision == 3
-
-
 def test_before_a_revision(tmp_path: Path) -> None:
     with SnapshotSource(saved(tmp_path, database(ITEMS))) as source:
         assert value_of(source.before(b"/registry/a", 5)) == b"3"
@@ -302,15 +292,3 @@ def test_problems_are_capped_and_counted(tmp_path: Path) -> None:
         assert list(source.current(b"")) == []
         assert len(source.problems) == problems.MAX_PROBLEMS + 2
         assert source.problems[-2] == "298 more problems like these were found"
-
-
-def test_problem_names_page_byte_and_revision(tmp_path: Path) -> None:
-    broken = (revision_key(6, 3), key_value(b"/registry/c", b"secret value", mod=6, create=6, version=1)[:-2])
-    image = database([*ITEMS, broken])
-    with SnapshotSource(saved(tmp_path, image)) as source:
-        assert pairs(source) == [(b"/registry/a", b"3")]
-        record = f"page 2: byte {image.index(broken[1])}: the record of revision 6_3 of key /registry/c"
-        assert source.problems == [
-            f"{record} is malformed: field 5 at byte 19 needs 12 bytes, 10 are left",
-            DAMAGE_NOTE,
-        ]

@@ -53,22 +53,6 @@ def test_ranges(records: list[bytes], limits: dict[str, int], lower: bytes, uppe
     held.close()
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_records": 10}])
-def test_nothing(limits: dict[str, int]) -> None:
-    held = filled([], **limits)
-
-    assert read(held) == []
-    assert list(held.sample()) == []
-    held.close()
-
-
-def test_last_list_may_be_spilled_already() -> None:
-    held = filled([b"b", b"a", b"d", b"c"], batch=2, max_records=2)
-
-    assert read(held) == [b"a", b"b", b"c", b"d"]
-    held.close()
-
-
 @pytest.mark.parametrize("limits", [{}, {"max_records": 1000}])
 def test_sample_comes_from_all_over(
     records: list[bytes], limits: dict[str, int], monkeypatch: pytest.MonkeyPatch

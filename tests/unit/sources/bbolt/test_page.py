@@ -7,8 +7,6 @@ import pytest
 from etcdfix.errors import PageCorrupt
 from etcdfix.sources.bbolt.page import (
     MAX_PAGE_SIZE,
-    MIN_PAGE_SIZE,
-    fnv1a_64,
     parse_meta,
     parse_page_header,
     read_metas,
@@ -31,34 +29,9 @@ def meta_page(
     return struct.pack("<QHHI", page_id, 4, 0, 0) + checked + struct.pack("<Q", fnv(checked))
 
 
-@pytest.mark.parametrize(
-    ("data", "digest"),
-    [
-        # http://www.isthe.com/chongo/src/fnv/test_fnv.c
-        (b"", 0xCBF29CE484222325),
-        (b"a", 0xAF63DC4C8601EC8C),
-        (b"foobar", 0x85944171F73967E8),
-    ],
-)
-def test_fnv1a_64_gives_the_published_values(data: bytes, digest: int) -> None:
-    assert fnv1a_64(data) == digest
-
-
-def test_header_of_another_page_is_refused() -> None:
-    with pytest.raises(PageCorrupt, match="page 5: the header at byte 0 says page 6") as caught:
-        parse_page_header(struct.pack("<QHHI", 6, 2, 0, 0), offset=0, page_id=5)
-    assert (caught.value.page_id, caught.value.file_offset) == (5, 0)
-
-
 def test_cut_header_is_refused() -> None:
     with pytest.raises(PageCorrupt, match="15 bytes of a 16-byte page header at byte 4"):
         parse_page_header(bytes(19), offset=4, page_id=0)
-
-
-def test_parse_meta_reads_every_number() -> None:
-    meta = parse_meta(meta_page(page_id=1, root=9, high_water=20, txid=31), offset=0, page_id=1)
-
-    assert (meta.page_id, meta.page_size, meta.root, meta.high_water, meta.txid) == (1, 4096, 9, 20, 31)
 
 
 @pytest.mark.parametrize(
@@ -130,10 +103,3 @@ def test_second_meta_that_stands_elsewhere_than_it_says_is_not_believed() -> Non
     image = bytes(2048) + meta_page(page_id=1, page_size=4096)
 
     assert read_metas(image)[0] == []
-
-
-def test_no_meta_at_all() -> None:
-    metas, damages = read_metas(bytes(MIN_PAGE_SIZE * 4))
-
-    assert metas == []
-    assert len(damages) == 1

@@ -49,12 +49,6 @@ def written(count: int = 12, *, cuts: tuple[int, ...] = ()) -> LogWriter:
     return log
 
 
-def test_all_records_of_several_segments(tmp_path: Path, stack: ExitStack) -> None:
-    found = read(written(cuts=(3, 7)).write(tmp_path), stack)
-    assert entries(found) == list(range(1, 13))
-    assert not [one for one in found if isinstance(one, Damage)]
-
-
 @pytest.mark.parametrize("back", range(1, 140, 3))
 def test_a_log_that_was_cut_off_gives_all_before_and_is_not_damaged(
     tmp_path: Path, stack: ExitStack, back: int

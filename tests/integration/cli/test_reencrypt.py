@@ -16,7 +16,7 @@ from tests.support.change_runs import BROKEN, UID, Registry, candidate_config, h
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.lossy_etcd import TXN, LossyProxy
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, config_map, provider, secret
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -115,12 +115,6 @@ def test_lease_is_kept(registry: Registry, candidate: Path) -> None:
     assert f"{registry.lease(key):x}" == lease
 
 
-def test_today_reads_it(registry: Registry, candidate: Path) -> None:
-    with registry.untouched():
-        ran = registry.reencrypt(registry.key("shop/good-0"), candidate)
-    registry.refused(ran, "today's configuration opens", hint="let an API server do it")
-
-
 def test_a_new_secret_shows_the_write_key_where_every_other_is_broken(
     registry: Registry, candidate: Path
 ) -> None:
@@ -137,54 +131,12 @@ def test_a_new_secret_shows_the_write_key_where_every_other_is_broken(
     assert registry.reencrypt(key, candidate).code == 0
 
 
-def test_a_new_object_of_another_resource_comes_from_a_file(registry: Registry) -> None:
-    key = registry.put("shop/settings", aescbc(config_map(), KEY_2, "key2"), resource="configmaps")
-    registry.configure(provider("aescbc", key1=KEY_1), IDENTITY, resources=("configmaps",))
-    path = candidate_config(registry.folder)
-    path.write_bytes(path.read_bytes().replace(b'"secrets"', b'"configmaps"'))
-    ran = registry.reencrypt(key, path)
-    registry.refused(ran, "nothing shows", hint="create a new object of configmaps through the API")
-
-
 def test_what_opens_and_is_damaged_inside_is_not_for_the_api(registry: Registry, candidate: Path) -> None:
     key = registry.put("shop/inside", aescbc(secret("inside")[:-9]))
     with registry.untouched():
         ran = registry.reencrypt(key, candidate)
     registry.refused(ran, "today's configuration opens", hint="does not change what is wrong inside it")
     assert "kubectl" not in ran.err
-
-
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("good-0", "kubectl get secrets good-0 -n shop -o json | kubectl replace -f -"),
-        ("-n", "kubectl get -o json, and kubectl replace"),
-    ],
-)
-def test_the_command_that_has_it_written_anew(
-    registry: Registry, candidate: Path, name: str, command: str
-) -> None:
-    key = registry.put(f"shop/{name}", aescbc(secret(name)))
-    registry.refused(registry.reencrypt(key, candidate), "today's configuration opens", hint=command)
-
-
-def test_not_an_object(registry: Registry, candidate: Path) -> None:
-    key = registry.put("10.0.0.1", b"k8s\x00", resource="masterleases")
-    with registry.untouched():
-        ran = registry.reencrypt(key, candidate)
-    assert ran.code == 4
-    assert "it is not proven that today's configuration cannot read" in ran.err
-
-
-def test_undetermined(registry: Registry, candidate: Path, plugin: KMSPlugin) -> None:
-    registry.configure(_kms(plugin), provider("aescbc", key1=KEY_1), IDENTITY)
-    key = registry.key("shop/dead")
-    registry.etcd.put(key, plugin.stored_v2(secret("dead"), key))
-    del plugin.keks["kek-1"]
-    plugin.keks["kek-2"] = b"2" * 32
-    with registry.untouched():
-        ran = registry.reencrypt(key, candidate)
-    registry.refused(ran, "it is not proven", hint="the plugin may answer later")
 
 
 def test_candidate_does_not_read_it(registry: Registry, candidate: Path) -> None:
@@ -211,42 +163,6 @@ def test_no_configuration_of_today(registry: Registry, key: bytes, candidate: Pa
     registry.refused(ran, "so today's write key is unknown", hint="--encryption-config FILE")
 
 
-def test_expectation_differs(registry: Registry, key: bytes, candidate: Path) -> None:
-    with registry.untouched():
-        ran = registry.reencrypt(key, candidate, "--expect-mod-revision", "1")
-    registry.refused(ran, "not at 1", hint="examine it again")
-
-
-def test_gone(registry: Registry, candidate: Path) -> None:
-    with registry.untouched():
-        ran = registry.reencrypt(registry.key("shop/nobody"), candidate)
-    registry.refused(ran, "does not exist", hint="see what is there")
-
-
-def test_write_key_that_the_newest_other_object_does_not_open_under(
-    registry: Registry, candidate: Path
-) -> None:
-    # The newest value is broken: that proves nothing, whatever stood under the key before.
-    registry.put("shop/before", aescbc(config_map("before")), resource="configmaps")
-    key = registry.put("shop/settings", aescbc(config_map(), KEY_2, "key2"), resource="configmaps")
-    registry.put("shop/broken", BROKEN, resource="configmaps")
-    registry.configure(provider("aescbc", key1=KEY_1), IDENTITY, resources=("configmaps",))
-    path = candidate_config(registry.folder)
-    path.write_bytes(path.read_bytes().replace(b'"secrets"', b'"configmaps"'))
-    with registry.untouched():
-        ran = registry.reencrypt(key, path)
-    registry.refused(
-        ran,
-        "nothing shows that the API servers hold the key of aescbc/v1/key1: the newest value of configmaps must be "
-        "another object's, written by an API server, and open under it",
-        hint="--accept undeployed-write-key",
-    )
-    ran = registry.reencrypt(key, path, "--accept", "undeployed-write-key")
-    assert ran.code == 0, ran.err
-    assert "nothing shows that API servers hold that key, as accepted" in ran.err
-    assert registry.events()[0].annotations.accepted == '["--accept undeployed-write-key"]'
-
-
 @pytest.mark.parametrize("lacking", [True, False])
 def test_ciphertext_is_never_turned_into_plaintext(
     registry: Registry, key: bytes, candidate: Path, lacking: bool
@@ -260,24 +176,6 @@ def test_ciphertext_is_never_turned_into_plaintext(
         ran = registry.reencrypt(key, candidate, "--accept", "undeployed-write-key")
     registry.refused(ran, "would leave its contents unencrypted", hint="that the API servers use today")
     assert not registry.log.exists()
-
-
-def test_what_we_wrote_ourselves_proves_nothing(registry: Registry, key: bytes, candidate: Path) -> None:
-    for name in ("shop/good-0", "shop/good-1"):
-        registry.etcd.delete(registry.key(name))
-    ran = registry.reencrypt(key, candidate, "--accept", "undeployed-write-key")
-    assert ran.code == 0, ran.err
-    second = registry.put("shop/second", aescbc(secret("second"), KEY_2, "key2"))
-    with registry.untouched():
-        ran = registry.reencrypt(second, candidate)
-    registry.refused(
-        ran, "nothing shows that the API servers hold the key of", hint="--accept undeployed-write-key"
-    )
-    # An API server writes the first one anew.
-    registry.put("shop/old", aescbc(secret("old")))
-    ran = registry.reencrypt(second, candidate)
-    assert ran.code == 0, ran.err
-    assert f"{key.decode()} is stored under it" in ran.err
 
 
 def test_undone_in_place(registry: Registry, key: bytes, candidate: Path) -> None:
@@ -302,18 +200,6 @@ def test_undone_in_place(registry: Registry, key: bytes, candidate: Path) -> Non
     assert registry.restore(str(second.path), "--replace-mod-revision", again, configured=False).code == 0
     assert registry.stored(key) == written
     assert verify(registry.log).state is ChainState.WHOLE
-
-
-def test_not_undone_over_what_was_written_since(registry: Registry, key: bytes, candidate: Path) -> None:
-    assert registry.reencrypt(key, candidate).code == 0
-    written = registry.stored(key)
-    assert written is not None
-    registry.etcd.put(key, written)
-    with registry.untouched():
-        ran = registry.restore(
-            str(registry.kept()[0].path), "--replace-mod-revision", str(registry.mod_revision(key))
-        )
-    registry.refused(ran, "the object is readable", hint="nothing has to be put back")
 
 
 def test_undone_in_place_keeps_the_lease(registry: Registry, candidate: Path) -> None:
@@ -409,27 +295,6 @@ def test_endpoint_given_for_the_provider_of_the_candidate(registry: Registry, pl
     assert "'nobody', which the encryption configuration does not have" in ran.err
 
 
-def test_unknown_cluster(registry: Registry, key: bytes, candidate: Path) -> None:
-    registry.lose_kube_system()
-    with registry.untouched():
-        ran = registry.reencrypt(key, candidate)
-    registry.refused(ran, "there is no namespace kube-system here", hint="--accept unknown-cluster")
-    ran = registry.reencrypt(key, candidate, "--accept", "unknown-cluster")
-    assert ran.code == 0, ran.err
-
-
-def test_authorization(registry: Registry, key: bytes, candidate: Path, api: KubernetesAPI) -> None:
-    kubeconfig = str(api.kubeconfig(registry.folder))
-    api.denied = {"unsafe-delete-ignore-read-errors"}
-    with registry.untouched():
-        ran = registry.reencrypt(key, candidate, "--kubeconfig", kubeconfig)
-    registry.refused(ran, "denies the permission", hint="auth can-i")
-    api.denied = set()
-    ran = registry.reencrypt(key, candidate, "--kubeconfig", kubeconfig)
-    assert ran.code == 0, ran.err
-    assert f"Allowed by  {api.url}, for alice@example.org" in ran.err
-
-
 def test_a_server_that_reads_it(registry: Registry, key: bytes, candidate: Path, api: KubernetesAPI) -> None:
     """Before, it speaks against today's configuration; of what we wrote ourselves it may be read, to be undone."""
     asked = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
@@ -447,14 +312,3 @@ def test_a_server_that_reads_it(registry: Registry, key: bytes, candidate: Path,
     assert ran.code == 0, ran.err
     assert f"API server  {api.url} reads it" in ran.err
     assert registry.stored(key) == OLD
-
-
-def test_answer_that_never_came(registry: Registry, key: bytes, candidate: Path) -> None:
-    with LossyProxy(registry.etcd.endpoint) as lossy:
-        registry.endpoints = lossy.endpoint
-        lossy.lost = {TXN}
-        ran = registry.reencrypt(key, candidate)
-    # Nobody else makes the same bytes: initialisation vectors are drawn at random.
-    assert ran.code == 0, ran.err
-    assert f"REENCRYPTED {key.decode()}" in ran.out
-    assert registry.events()[-1].annotations.outcome == "reencrypted"

@@ -15,16 +15,13 @@ from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.backup.file import encode_content, encode_document
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import BROKEN, UID, Ran, Registry, follow_up, holds, typing
-from tests.support.etcd_proxy import NO_LEADER, EtcdProxy
+from tests.support.change_runs import BROKEN, UID, Ran, Registry, holds, typing
 from tests.support.kubernetes_api import KubernetesAPI
-from tests.support.lossy_etcd import TXN
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
     KEY_2,
     aescbc,
-    aesgcm,
     namespace_object,
     provider,
     secret,
@@ -151,20 +148,6 @@ def test_another_log_than_the_one_that_lists_it(registry: Registry) -> None:
         f"its audit log {first} lists it, but another one was named"
         in registry.events()[0].annotations.detail
     )
-
-
-@pytest.mark.parametrize("made", ["missing", "folder"])
-def test_log_that_a_backup_names_cannot_be_looked_at(registry: Registry, made: str) -> None:
-    digest = _printed(registry)
-    backup = str(registry.kept()[0].path)
-    first, registry.log = registry.log, own_directory(registry.folder / "anew") / "audit.jsonl"
-    _lose(first)
-    if made == "folder":
-        first.mkdir()
-    ran = registry.restore(backup, *_ALONE, digest)
-    assert ran.code == 0, ran.err
-    why = f"its audit log {first} is not there" if made == "missing" else "its log cannot be read: "
-    assert why in registry.events()[0].annotations.detail
 
 
 def test_listed_backup_is_held_against_the_digest_too(registry: Registry) -> None:
@@ -335,53 +318,6 @@ def test_nothing_there_to_replace(registry: Registry) -> None:
     registry.refused(ran, "there is nothing to replace", hint="leave --replace-mod-revision out")
 
 
-def test_lost_key_of_what_is_replaced_is_typed_back_too(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backup = registry.deleted()
-    key = registry.key("shop/broken")
-    registry.etcd.put(key, aescbc(secret("broken"), KEY_2, "key2"))
-    given = (
-        str(backup.path), "--replace-mod-revision", str(registry.mod_revision(key)),
-        "--accept", "no-api-server", "--declare-key-lost", "aescbc/v1/key2", "--accept", "unknown-uid",
-    )  # fmt: skip
-    with registry.untouched(), typing(monkeypatch, key.decode()):
-        ran = registry.restore(*given)
-    assert ran.code == 4
-    assert "the lost key was not typed back; nothing was changed" in ran.err
-    with typing(monkeypatch, "aescbc/v1/key2"):
-        ran = registry.restore(*given)
-    assert ran.code == 0, ran.err
-
-
-def test_moved_before_the_transaction(registry: Registry) -> None:
-    backup = registry.deleted()
-    key = registry.key("shop/broken")
-    fixed: list[int] = []
-
-    def before(path: str, _request: bytes) -> None:
-        if path == TXN and not fixed:
-            fixed.append(registry.etcd.put(key, aescbc(secret("broken"))))
-
-    with EtcdProxy(registry.etcd.endpoint, before=before) as proxy:
-        registry.endpoints = proxy.endpoint
-        ran = registry.restore(str(backup.path))
-    registry.refused(ran, f"the key exists: created at revision {fixed[0]}", hint="examine it again")
-    assert registry.stored(key) == aescbc(secret("broken"))
-
-
-def test_request_that_never_arrived(registry: Registry) -> None:
-    backup = registry.deleted()
-    with EtcdProxy(
-        registry.etcd.endpoint, before=lambda path, _: NO_LEADER if path == TXN else None
-    ) as proxy:
-        registry.endpoints = proxy.endpoint
-        ran = registry.restore(str(backup.path))
-    assert ran.code == 3
-    assert "NOT-APPLIED: " in ran.out
-    assert registry.stored(registry.key("shop/broken")) is None
-
-
 def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI) -> None:
     backup = registry.deleted()
     kubeconfig = str(api.kubeconfig(registry.folder))
@@ -434,15 +370,6 @@ def test_backup_of_another_log_is_a_source_like_any_other(registry: Registry) ->
     assert not holds(taken.read_bytes())
 
 
-def test_log_that_knows_other_backups_only(registry: Registry) -> None:
-    backup = registry.deleted()
-    registry.log = own_directory(registry.folder / "other-log") / "audit.jsonl"
-    assert registry.delete(registry.put("shop/second", BROKEN)).code == 0
-    with registry.untouched():
-        ran = registry.restore(str(backup.path))
-    registry.refused(ran, "is no backup that this audit log", hint="--accept unlisted-source")
-
-
 def test_backup_of_another_cluster(registry: Registry) -> None:
     backup = registry.deleted()
     other = "11111111-0000-0000-0000-000000000000"
@@ -475,24 +402,6 @@ def test_backup_that_does_not_name_its_cluster(registry: Registry) -> None:
         ran = registry.restore(str(backup.path))
     registry.refused(ran, "does not say which cluster it comes from", hint="--accept unknown-cluster")
     assert registry.restore(str(backup.path), "--accept", "unknown-cluster").code == 0
-
-
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda raw: raw[:-200], "it ends after"),
-        (lambda raw: raw.replace(b"its key is lost", b"its key was old", 1), "not the ones that its digest"),
-        (lambda _raw: b"some text", "is no backup of etcdfix"),
-    ],
-)
-def test_file_that_is_no_whole_backup(registry: Registry, damage: object, words: str) -> None:
-    backup = registry.deleted()
-    bad = registry.folder / "bad.json"
-    bad.write_bytes(damage(backup.path.read_bytes()))  # type: ignore[operator]
-    with registry.untouched():
-        ran = registry.restore(str(bad))
-    assert (ran.code, ran.out) == (5, "")
-    assert words in ran.err
 
 
 # A lease.
@@ -587,47 +496,10 @@ def test_from_snapshot_of_another_object(registry: Registry, saved: Path) -> Non
     registry.refused(ran, f"has uid {OTHER_UID.decode()}", hint="anew through the API")
 
 
-def test_from_snapshot_of_another_cluster(registry: Registry, saved: Path) -> None:
-    registry.put("kube-system", namespace_object("kube-system", "other"), resource="namespaces")
-    with registry.untouched():
-        ran = registry.restore(
-            "--from-snapshot", str(saved), registry.key("shop/good-0").decode(), "--accept", "unlisted-source"
-        )
-    registry.refused(ran, f"comes from the cluster with kube-system uid {UID}", hint="--endpoints")
-
-
 def test_from_snapshot_that_does_not_hold_it(registry: Registry, saved: Path) -> None:
     with registry.untouched():
         ran = registry.restore("--from-snapshot", str(saved), registry.key("shop/never").decode())
     registry.refused(ran, f"does not exist in the snapshot {saved}", hint="look into an older one")
-
-
-def test_from_snapshot_what_is_broken_there_too(registry: Registry, saved: Path) -> None:
-    registry.etcd.delete(registry.key("shop/broken"))
-    with registry.untouched():
-        ran = registry.restore(
-            "--from-snapshot", str(saved), registry.key("shop/broken").decode(), "--accept", "unlisted-source"
-        )
-    registry.refused(ran, "is decrypt-failure", hint="only a readable value may come from elsewhere")
-
-
-def test_from_snapshot_without_kube_system(registry: Registry) -> None:
-    registry.lose_kube_system()
-    path = registry.folder / "saved.db"
-    registry.etcd.etcdctl("snapshot", "save", path)
-    registry.etcd.delete(registry.key("shop/good-0"))
-    registry.put("kube-system", namespace_object("kube-system"), resource="namespaces")
-    given = (
-        "--from-snapshot",
-        str(path),
-        registry.key("shop/good-0").decode(),
-        "--accept",
-        "unlisted-source",
-    )
-    with registry.untouched():
-        ran = registry.restore(*given)
-    registry.refused(ran, "does not say which cluster it comes from", hint="--accept unknown-cluster")
-    assert registry.restore(*given, "--accept", "unknown-cluster").code == 0
 
 
 def test_from_revision(registry: Registry) -> None:
@@ -729,20 +601,6 @@ def test_from_revision_of_the_present_value(registry: Registry) -> None:
     registry.refused(ran, "exists", hint="--replace-mod-revision")
 
 
-def test_from_revision_over_a_key_that_moved(registry: Registry) -> None:
-    key = registry.key("shop/good-0")
-    then = registry.etcd.revision()
-    named = registry.etcd.put(key, BROKEN)
-    registry.etcd.put(key, BROKEN)
-    given = ("--from-revision", str(then), key.decode())
-    with registry.untouched():
-        ran = registry.restore(*given, "--replace-mod-revision", str(named))
-    registry.refused(ran, f"not at {named}", hint="examine it again")
-    with registry.untouched():
-        ran = registry.restore(*given)
-    registry.refused(ran, "exists", hint="--replace-mod-revision")
-
-
 def test_from_revision_that_was_compacted(registry: Registry) -> None:
     key = registry.key("shop/good-0")
     then = registry.etcd.revision()
@@ -774,45 +632,3 @@ def test_from_revision_with_a_protected_kind(registry: Registry) -> None:
     assert ran.code == 0, ran.err
     assert "CLUSTER-BREAKING, as accepted" in ran.err
     assert registry.stored(key) == namespace_object("shop", "u-4")
-
-
-def test_a_look_after_an_undo_names_a_configuration(registry: Registry) -> None:
-    backup = registry.deleted()
-    ran = registry.restore(str(backup.path), configured=False)
-    again = follow_up(ran.out, "Look again")
-    assert "--encryption-config FILE" in again
-    assert f"--etcd-prefix {registry.prefix}" in again
-    registry.deleted()
-    ran = registry.restore(str(registry.kept()[-1].path))
-    assert f"--encryption-config {registry.config}" in ran.out.rpartition("Look again: ")[2]
-
-
-def test_from_revision_without_kube_system(registry: Registry) -> None:
-    key = registry.key("shop/good-0")
-    then = registry.etcd.revision()
-    registry.etcd.delete(key)
-    registry.lose_kube_system()
-    given = ("--from-revision", str(then), key.decode())
-    with registry.untouched():
-        ran = registry.restore(*given)
-    registry.refused(ran, "there is no namespace kube-system here", hint="--accept unknown-cluster")
-    assert registry.restore(*given, "--accept", "unknown-cluster").code == 0
-
-
-def test_from_revision_that_does_not_hold_it(registry: Registry) -> None:
-    before = registry.etcd.revision()
-    key = registry.put("shop/late", aesgcm(secret("late"), "/registry/secrets/shop/late"))
-    with registry.untouched():
-        ran = registry.restore("--from-revision", str(before), key.decode())
-    registry.refused(ran, f"does not exist in the revision {before}", hint="look into an older one")
-
-
-def test_from_revision_with_a_moved_value(registry: Registry) -> None:
-    """Associated data binds an aesgcm value to its key: copied elsewhere it opens nowhere."""
-    registry.configure(provider("aesgcm", key1=KEY_1), provider("aescbc", key1=KEY_1), IDENTITY)
-    key = registry.key("shop/moved")
-    then = registry.etcd.put(key, aesgcm(secret("moved"), "/registry/secrets/shop/moved"))
-    registry.etcd.delete(key)
-    with registry.untouched():
-        ran = registry.restore("--from-revision", str(then), key.decode(), "--accept", "unlisted-source")
-    registry.refused(ran, "is decrypt-failure", hint="only a readable value")

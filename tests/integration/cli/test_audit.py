@@ -106,22 +106,6 @@ def test_reconcile(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Recon
 
 
 @pytest.mark.etcd
-def test_reconcile_says_how_to_undo(
-    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile
-) -> None:
-    _cluster(etcd, prefix)
-    _gone(etcd, path, prefix + b"secrets/shop/gone")
-    code, out, _ = reconcile()
-    assert code == 0
-    layout = prefix.decode().rstrip("/")
-    assert (
-        f"Next: Undo\n  etcdfix restore '/backups/a b.json' --endpoints {etcd.endpoint} --etcd-prefix {layout} "
-        f"--audit-log {path} --reason TEXT\n"
-    ) in out
-    assert "\nRecorded as  2:" in out
-
-
-@pytest.mark.etcd
 def test_reconcile_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile) -> None:
     _cluster(etcd, prefix)
     key = prefix + b"secrets/shop/other"
@@ -155,17 +139,6 @@ def test_reconcile_refuses_another_cluster_and_does_the_rest(
 
 
 @pytest.mark.etcd
-def test_reconcile_where_the_cluster_is_unknown(
-    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile
-) -> None:
-    _gone(etcd, path, prefix + b"secrets/shop/db")
-    code, out, _ = reconcile("-o", "json")
-    assert code == 4
-    assert "the kube-system uid of this etcd is unknown" in json.loads(out)["refused"][0]["reason"]
-    assert reconcile("--accept", "unknown-cluster")[0] == 0
-
-
-@pytest.mark.etcd
 def test_reconcile_reads_an_encrypted_namespace(
     etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile, tmp_path: Path
 ) -> None:
@@ -190,11 +163,3 @@ def test_reconcile_needs_a_live_etcd(capfd: Captured, path: Path) -> None:
     code, _, _ = audit(capfd, "reconcile", path, "--endpoints", "127.0.0.1:1", "--dial-timeout", "200ms")
     assert code == 5
     assert path.read_bytes() == written
-
-
-def test_reconcile_a_log_that_does_not_hold(capfd: Captured, path: Path) -> None:
-    _open_intent(path, b"/registry/secrets/shop/db", 1)
-    path.write_bytes(path.read_bytes().replace(b"the key is lost", b"the key is LOST"))
-    code, out, err = audit(capfd, "reconcile", path)
-    assert (code, out) == (4, "")
-    assert "etcdfix audit verify" in err

@@ -14,8 +14,7 @@ import yaml
 from etcdfix.cli import change_output
 from etcdfix.report.schema import SCHEMAS
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import Ran, Registry, candidate_config
-from tests.support.objects import KEY_2, aescbc, secret
+from tests.support.change_runs import Ran, Registry
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -46,15 +45,6 @@ def test_deleted_and_put_back(registry: Registry) -> None:
     document = told(registry.restore(str(kept.path), "-o", "json"))
     assert (document["command"], document["result"]) == ("restore", "restored")
     assert document["revision"] == registry.etcd.revision()
-
-
-def test_rewritten_as_yaml(registry: Registry) -> None:
-    key = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
-    registry.put("shop/newest", aescbc(secret("newest")))
-    ran = registry.reencrypt(key, candidate_config(registry.folder), "-o", "yaml")
-    document = yaml.safe_load(ran.out)
-    assert (document["kind"], document["result"]) == ("ChangeReport", "reencrypted")
-    assert [step["what"] for step in document["follow_ups"]] == ["Undo", "Look again"]
 
 
 def test_a_refusal_has_the_word_of_its_rule(registry: Registry) -> None:
@@ -99,12 +89,6 @@ def test_paths_that_are_not_text(registry: Registry) -> None:
     assert document["result"] == "deleted"
     assert "l\\udcffg/audit.jsonl" in document["audit_log"]
     assert "l\\udcffg-backups" in document["backups"][0]
-
-
-def test_a_refusal_that_names_a_path_that_is_not_text(registry: Registry) -> None:
-    ran = registry.delete(registry.key("shop/broken"), "--plan", f"/nowhere/{ODD}.json", "-o", "json")
-    document = told(ran)
-    assert (ran.code, document["result"]) == (2, "failed")
 
 
 @pytest.mark.parametrize("name", ["outcome_report", "show_change"])

@@ -12,7 +12,7 @@ import pytest
 from etcdfix.remediation.rescue.store import RescueStore
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import typing
-from tests.support.healing import DATA, NEW, OLD, LoseKey, LostKeyCluster, beside
+from tests.support.healing import DATA, NEW, OLD, LoseKey, LostKeyCluster
 
 pytestmark = pytest.mark.etcd
 
@@ -92,13 +92,6 @@ def test_what_admission_changes_is_told_by_its_path(cluster: LostKeyCluster) -> 
     assert "never-a-value" not in json.dumps(told) + cluster.log.read_text()
 
 
-def test_two_servers_one_without_memory(cluster: LostKeyCluster) -> None:
-    with beside(cluster, NEW) as p2:
-        told = cluster.told("--from-report", str(cluster.report()))
-        assert [each["server"] for each in told["objects"]] == [cluster.p1.url, cluster.p1.url]
-        assert cluster.patches(p2) == []
-
-
 def test_cached_reads_have_ended(cluster: LostKeyCluster) -> None:
     cluster.p1.lose_cache("secrets")
     told = cluster.told("one")
@@ -135,36 +128,6 @@ def test_the_uid_is_said_by_what_is_still_kept(ended: LostKeyCluster, kept_in: s
     kept = Path(one["saved_file"])
     assert kept.parent == ended.saved
     assert json.loads(kept.read_text())["metadata"]["resourceVersion"] == str(one["revision"])
-
-
-def test_of_many_each_uid_is_said_by_another(ended: LostKeyCluster) -> None:
-    ended.written_twice("one")
-    ended.p1.reload(OLD)
-    ended.p1.create("v1", "Secret", "two", "shop", data={"password": DATA})
-    ended.p1.wait()
-    ended.p1.reload(NEW)
-    ended.rescue("two")
-    ended.p1.lose_cache("secrets")
-    report = str(ended.report())
-    shown = ended.heal("--from-report", report, "--dry-run", yes=False)
-    assert ended.uid("one") in shown.err
-    assert ended.uid("two") in shown.err
-    told = ended.told("--from-report", report)
-    assert [each["result"] for each in told["objects"]] == ["healed", "healed"]
-
-
-def test_rescue_then_heal(lose_key: LoseKey) -> None:
-    with lose_key() as cluster:
-        report = str(cluster.report())
-        rescued = cluster.run(
-            "rescue", "--from-report", report, "--kubeconfig", str(cluster.kubeconfig), "--save-dir",
-            str(cluster.saved), "--reveal", "--audit-log", str(cluster.log),
-        )  # fmt: skip
-        assert rescued.code == 0, rescued
-        told = cluster.told("--from-report", report)
-        assert [each["result"] for each in told["objects"]] == ["healed", "healed"]
-        assert [each["changed_fields"] for each in told["objects"]] == [[], []]
-        assert cluster.run("audit", "verify", str(cluster.log)).code == 0
 
 
 def test_several_kinds(lose_key: LoseKey) -> None:

@@ -104,20 +104,6 @@ def test_what_copies_says_to_put_back(
     assert places(shlex.split(copy["save"])[1:]) == {"--audit-log": [str(registry.log)]}
 
 
-def test_what_copies_does_not_know_it_does_not_say(registry: Registry) -> None:
-    registry.put("shop/web", WHOLE)
-    key = registry.put("shop/web", WHOLE[:-3])
-    words = registry.common(reason=None, places=False)
-    ran = registry.run("copies", key.decode(), *words, "-o", "json")
-    copy = json.loads(ran.out)["objects"][0]["copies"][0]
-    assert not places(shlex.split(copy["put_back"]))
-    assert not places(shlex.split(copy["save"]))
-    document = json.loads(registry.run("scan", *words, "-o", "json").out)
-    printed = [remedy["command"] for found in document["findings"] for remedy in found["remedies"]]
-    assert any(command.startswith("etcdfix restore ") for command in printed)
-    assert not any(places(shlex.split(command)) for command in printed)
-
-
 def test_a_get_that_is_recorded(registry: Registry) -> None:
     registry.put("shop/web", WHOLE)
     key = registry.put("shop/web", WHOLE[:-3])
@@ -133,13 +119,3 @@ def test_usage_looks_into_the_same_backups_again(registry: Registry) -> None:
     ran = registry.run("encryption", "usage", *words, "--backup-dir", str(registry.backups), "-o", "json")
     command = shlex.split(json.loads(ran.out)["next"]["command"])
     assert places(command) == {"--backup-dir": [str(registry.backups)]}
-
-
-def test_a_place_with_a_space_is_quoted(registry: Registry) -> None:
-    spaced = registry.folder / "old backups"
-    spaced.mkdir(mode=0o700)
-    registry.backups = spaced
-    ran = registry.delete(registry.put("shop/trailing", REPAIRABLE))
-    (repair,) = commands(ran.err, "repair")
-    assert places(repair) == expected(registry)
-    assert f"--backup-dir '{spaced}'" in ran.err

@@ -458,22 +458,6 @@ def test_many_that_are_not_saved_are_told_by_reason(ground: Ground) -> None:
 # Places.
 
 
-def test_a_directory_that_others_may_write_to_is_refused(ground: Ground) -> None:
-    keys = ground.fill("one")
-    ground.lose_key()
-    for mode in (0o770, 0o777):
-        ground.saved.chmod(mode)
-        found = ground.rescue("--from-report", ground.report(keys))
-        assert found.code == 4
-        assert "others may write" in found.err
-    ground.saved.chmod(0o700)
-    ground.saved = ground.folder / "missing"
-    assert ground.rescue("--from-report", ground.report(keys)).code == 4
-    (ground.folder / "link").symlink_to(ground.folder / "rescued")
-    ground.saved = ground.folder / "link"
-    assert ground.rescue("--from-report", ground.report(keys)).code == 4
-
-
 def test_a_log_that_cannot_take_the_record_ends_it_before_anything_is_revealed(ground: Ground) -> None:
     keys = ground.fill("one")
     ground.lose_key()

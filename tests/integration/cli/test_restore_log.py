@@ -203,14 +203,6 @@ def test_only_another_object_is_in_the_log(registry: Registry, data: Path) -> No
     assert registry.stored(key) == BROKEN
 
 
-def test_a_value_that_reads_is_not_replaced(registry: Registry, data: Path) -> None:
-    registry.put("shop/lost", WHOLE)
-    registry.put("shop/lost", aescbc(secret("lost") + b""))
-    with registry.untouched():
-        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID)
-    registry.refused(ran, "the object is readable", hint="kubectl edit")
-
-
 def test_a_key_that_the_log_does_not_know(registry: Registry, data: Path) -> None:
     with registry.untouched():
         ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, name="shop/never")
@@ -250,10 +242,3 @@ def test_a_log_without_its_database(registry: Registry, data: Path, tmp_path: Pa
     ran = registry.restore(*given, "--accept", "unknown-cluster")
     assert ran.code == 0, ran.err
     assert registry.stored(key) == WHOLE
-
-
-def test_no_log(registry: Registry, data: Path, tmp_path: Path) -> None:
-    key = lose(registry)
-    ran = registry.restore("--from-wal", str(tmp_path), key.decode(), UNLISTED)
-    assert ran.code == 5, ran
-    assert str(tmp_path) in ran.err

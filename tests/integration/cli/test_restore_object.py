@@ -20,7 +20,6 @@ from tests.support.object_files import json_secret, managed, saved
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
-    KEY_2,
     KUBE_SYSTEM_UID,
     aescbc,
     aesgcm,
@@ -339,14 +338,6 @@ def test_a_moved_value_goes_home(registry: Registry) -> None:
     assert registry.stored(home) == registry.stored(other) == aesgcm(secret("home"), home.decode())
 
 
-def test_a_moved_value_whose_home_etcd_remembers(registry: Registry) -> None:
-    home, other = moved(registry)
-    registry.etcd.put(home, aesgcm(secret("home"), home.decode()))
-    registry.etcd.delete(home)
-    ran = registry.restore("--from-key", other.decode(), home.decode(), UNLISTED)
-    assert ran.code == 0, ran.err
-
-
 def test_nothing_is_replaced_by_a_moved_value_that_reads(registry: Registry) -> None:
     home, other = moved(registry)
     registry.etcd.put(home, aesgcm(secret("home"), home.decode()))
@@ -381,20 +372,3 @@ def test_what_does_not_go_home(registry: Registry, case: str) -> None:
     with registry.untouched():
         ran = registry.restore("--from-key", other.decode(), home.decode(), *accepted)
     registry.refused(ran, words, hint=hint)
-
-
-def test_a_lost_key_that_was_declared(registry: Registry) -> None:
-    """Key 2 is lost; the object was saved; key 1 is what servers write today."""
-    names = [f"shop/lost-{number}" for number in range(3)]
-    for name in names:
-        registry.etcd.put(registry.key(name), aescbc(secret(name.partition("/")[2]), KEY_2, "key2"))
-    registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
-    key = registry.key(names[0])
-    value = json_secret("lost-0", resource_version=registry.mod_revision(key))
-    given = (NO_SERVER, UNKNOWN_UID)
-    with registry.untouched():
-        ran = from_object(registry, value, *given, name=names[0])
-    registry.refused(ran, "the configuration alone can cure this", hint="--declare-key-lost aescbc/v1/key2")
-    ran = from_object(registry, value, *given, "--declare-key-lost", "aescbc/v1/key2", name=names[0])
-    assert ran.code == 0, ran.err
-    assert served(registry, names[0])["metadata"]["name"] == "lost-0"

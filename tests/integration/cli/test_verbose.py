@@ -48,10 +48,3 @@ def test_a_change_that_cannot_say_anything_is_made_all_the_same(
     ran = registry.delete(registry.key("shop/broken"), "-v")
     assert ran.code == 0, ran.err
     assert registry.stored(registry.key("shop/broken")) is None
-
-
-def test_quiet_keeps_the_preview_of_a_change(registry: Registry) -> None:
-    ran = registry.delete(registry.key("shop/broken"), "-q", "--dry-run")
-    assert ran.code == 0
-    assert "What a deletion means" in ran.err
-    assert "Cluster " in ran.err

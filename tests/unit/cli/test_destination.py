@@ -33,34 +33,6 @@ def test_a_whole_report_replaces_the_old_one(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
-def test_a_device_is_written_in_place(tmp_path: Path) -> None:
-    assert run(["scan", "--snapshot", SNAPSHOT, "pods", "-o", "json", "--output-file", "/dev/null"]) == 1
-    assert Path("/dev/null").is_char_device()
-
-
-def test_a_directory_that_is_not_there_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "none" / "report.json"
-    assert run(["scan", "--snapshot", SNAPSHOT, "--output-file", str(target)]) == 2
-    assert capsys.readouterr().err.strip() == f"etcdfix: --output-file {target}: No such file or directory"
-
-
-def test_a_file_that_is_read_is_never_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    snapshot = tmp_path / "same.db.gz"
-    snapshot.write_bytes((ALPHA / "snapshot.db.gz").read_bytes())
-    assert run(["scan", "--snapshot", str(snapshot), "--output-file", str(snapshot)]) == 2
-    assert "is a file that this command reads" in capsys.readouterr().err
-    assert snapshot.read_bytes() == (ALPHA / "snapshot.db.gz").read_bytes()
-
-
-def test_closed_standard_output_is_one_line() -> None:
-    command = f"exec {sys.executable} -m etcdfix scan --snapshot {SNAPSHOT} >&-"
-    done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, check=False, text=True)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[0] == "etcdfix: standard output is closed"
-
-
 def test_a_prefix_that_is_not_utf8_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["scan", "--snapshot", SNAPSHOT, "--etcd-prefix", "\udcff"]) == 2
     assert capsys.readouterr().err.startswith("etcdfix: --etcd-prefix is not UTF-8")

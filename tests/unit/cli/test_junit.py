@@ -111,25 +111,12 @@ def test_a_scan_that_was_ended_is_red_though_nothing_was_found(
     assert [case.state for case in found.cases if case.name == READABLE] == ["skipped"]
 
 
-def test_a_scan_that_examined_nothing_leaves_no_file(command: Run, tmp_path: Path) -> None:
-    made = tmp_path / "junit.xml"
-    code, _out = command("scan", "--snapshot", tmp_path / "missing.db", "-o", "junit", "--output-file", made)
-    assert code == 5
-    assert not made.exists()
-
-
 def test_what_nobody_looked_at_has_not_passed(scan: Callable[..., tuple[int, ReadJUnit]]) -> None:
     code, found = scan("daemonsets.apps")
     assert code == 0
     assert [(case.name, case.state, case.message) for case in found.cases] == [
         (WHOLE, "skipped", "there is no object in this scope")
     ]
-
-
-def test_no_key_below_the_prefix_is_red(command: Run) -> None:
-    code, out = command("scan", *READ, "--etcd-prefix", "/nowhere", "-o", "junit")
-    assert code == 5
-    assert read_junit(out).of("ScanReport")[WHOLE].state == "error"
 
 
 @pytest.mark.parametrize(

@@ -65,29 +65,6 @@ def test_a_file_is_told_of_with_the_first_line_of_the_table(
     assert target.stat().st_size
 
 
-def test_saved_reports_are_told_of_likewise(etcdfix: Run, tmp_path: Path) -> None:
-    saved, plan, target = (tmp_path / name for name in ("saved.json", "plan.json", "target"))
-    etcdfix("scan", *SOURCE, "-o", "json", "--output-file", str(saved))
-    _out, lines = etcdfix(
-        "plan", "--from-report", str(saved), *SOURCE, "-o", "json", "--output-file", str(plan)
-    )
-    table, _lines = etcdfix("report", "render", str(plan))
-    assert lines[0] == f"etcdfix: wrote {plan} (json): {table.splitlines()[0]}"
-    orphans = tmp_path / "orphans.json"
-    etcdfix("orphans", *SOURCE, "-o", "json", "--output-file", str(orphans))
-    for words, forms in {
-        ("report", "render", str(saved)): ("json", "junit"),
-        ("report", "render", str(orphans)): ("json",),
-        ("report", "diff", str(saved), str(saved)): ("json",),
-        ("report", "merge", str(saved)): ("json",),
-        ("report", "render", str(plan)): ("json",),
-    }.items():
-        table, _lines = etcdfix(*words)
-        for form in forms:
-            _out, lines = etcdfix(*words, "-o", form, "--output-file", str(target))
-            assert lines[0] == f"etcdfix: wrote {target} ({form}): {table.splitlines()[0]}"
-
-
 def test_quiet_says_nothing(etcdfix: Run, tmp_path: Path) -> None:
     target = tmp_path / "report.json"
     out, lines = etcdfix("scan", *SOURCE, "pods", "-q", "-o", "json", "--output-file", str(target))
@@ -99,15 +76,6 @@ def test_quiet_says_nothing(etcdfix: Run, tmp_path: Path) -> None:
 def test_what_is_no_file_is_not_told_of(etcdfix: Run, where: str) -> None:
     _out, lines = etcdfix("scan", *SOURCE, "pods", "-o", "name", "--output-file", where)
     assert lines == []
-
-
-def test_columns_do_not_cut_the_line(etcdfix: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "report.json"
-    words = ("copies", KEY, *SOURCE)
-    table, _lines = etcdfix(*words)
-    monkeypatch.setenv("COLUMNS", "40")
-    _out, lines = etcdfix(*words, "-o", "json", "--output-file", str(target))
-    assert lines[0] == f"etcdfix: wrote {target} (json): {table.splitlines()[0]}"
 
 
 def test_no_command_writes_a_report_past_this() -> None:

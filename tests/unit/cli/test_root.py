@@ -123,25 +123,6 @@ def test_usage_errors(capfd: pytest.CaptureFixture[str], arguments: list[str], w
     assert words in captured.err
 
 
-def test_no_command_shows_the_help(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run([]) == 2
-    assert "Usage: etcdfix" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["-h", "--help"])
-def test_help_lists_every_command(capfd: pytest.CaptureFixture[str], option: str) -> None:
-    assert run([option]) == 0
-    out = capfd.readouterr().out
-    for name, (_module, text) in COMMANDS.items():
-        assert f"  {name} " in out
-        assert text.split(",")[0] in " ".join(out.split())
-
-
-def test_version(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["--version"]) == 0
-    assert capfd.readouterr().out == f"etcdfix, version {__version__}\n"
-
-
 def test_help_imports_no_command() -> None:
     code = (
         "import sys; from etcdfix.cli.root import run; run(['--help']);"

@@ -13,17 +13,13 @@ import pytest
 from etcdfix.cli.accepting import _Word
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.root import run
-from etcdfix.cli.safety import DIGEST, acceptances, change_exit_code, one_key, require_reason
-from etcdfix.encryption.config import parse_configuration
+from etcdfix.cli.safety import acceptances, change_exit_code, one_key, require_reason
 from etcdfix.errors import ConfigurationError, RefusedByRule
-from etcdfix.examine import Examiner
-from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import MEANINGS, NAMED, Rule
 from etcdfix.text.commands import ACKNOWLEDGEMENT
-from tests.support.objects import KMS_V2, configuration_yaml
 
 
 def test_places_are_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -132,30 +128,6 @@ def test_acceptances() -> None:
     assert Acceptances().as_flags() == ()
 
 
-def _inputs(**connection: str) -> Inputs:
-    return Inputs(
-        snapshot=None,
-        connection=dict(connection),
-        etcd_prefix="/registry",
-        revision=0,
-        encryption_config=None,
-        kubernetes_minor=36,
-    )
-
-
-def test_user_without_password() -> None:
-    assert _inputs(user="root:secret:word").etcd_user == "root"
-    assert _inputs().etcd_user == ""
-
-
-def test_examiner_with_and_without_a_configuration() -> None:
-    assert Examiner.of(_inputs().reading(None)).transformers is None
-    configuration = parse_configuration(configuration_yaml(KMS_V2), path="config.yaml")
-    found = Examiner.of(_inputs().reading(configuration))
-    assert found.transformers is not None
-    assert found.assumed_release == "1.36"
-
-
 @pytest.mark.parametrize(
     ("result", "head", "code"),
     [
@@ -238,12 +210,6 @@ def test_what_a_change_would_refuse_is_not_offered(
     assert "Error: No such option" in capfd.readouterr().err.splitlines()[-1]
 
 
-def test_a_run_takes_every_word_that_what_it_does_takes() -> None:
-    """So a hint of a deletion, a restore or a repair can be followed there; a revision of etcd is always listed."""
-    one_by_one = {*WORDS["delete"][1], *WORDS["restore"][1], *WORDS["repair"][1]}
-    assert WORDS["plan --run"][1] == one_by_one - {"unlisted-source"}
-
-
 @pytest.mark.parametrize("url", ["http://one:6443", "one:6443", "https://", "https://one?x=1"])
 def test_a_server_that_has_no_such_address_is_a_usage_error(
     capfd: pytest.CaptureFixture[str], url: str
@@ -274,11 +240,6 @@ def test_what_is_no_digest_is_a_usage_error(
 ) -> None:
     assert run([*WORDS[name][0], option, text]) == 2
     assert f"Invalid value for '{option}': {text!r} is no digest" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("text", ["ab" * 32, "sha256:" + "ab" * 32])
-def test_a_digest_needs_no_prefix(text: str) -> None:
-    assert DIGEST.convert(text, None, None) == "sha256:" + "ab" * 32
 
 
 def test_each_word_lifts_a_rule_and_says_what_it_means() -> None:

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from etcdfix.cli import scan as scan_module
-from etcdfix.cli.root import COMMANDS, cli, run
+from etcdfix.cli.root import run
 from etcdfix.cli.scan import command
 from etcdfix.report.render import SCAN_FORMS
 from tests.support.memory_source import MemorySource
@@ -58,21 +58,6 @@ def test_without_configuration_the_scan_is_incomplete(scan: Run) -> None:
     assert out.splitlines() == ["/registry/secrets/shop/broken", "/registry/secrets/shop/web"]
 
 
-def test_output_file(scan: Run, config: str, tmp_path: Path) -> None:
-    target = tmp_path / "report.json"
-    code, out, err = scan("--encryption-config", config, "-o", "json", "--output-file", str(target))
-    assert (code, out) == (1, "")
-    assert err == (f"etcdfix: wrote {target} (json): 1 of 4 objects cannot be read: 1 Secret\n")
-    assert json.loads(target.read_bytes())["summary"]["keys"] == 4
-
-
-def test_output_file_that_cannot_be_written(scan: Run, tmp_path: Path) -> None:
-    code, out, err = scan("--output-file", str(tmp_path / "no" / "report"), source=MemorySource(HOLDS))
-    assert (code, out) == (2, "")
-    assert "--output-file" in err
-    assert "No such file or directory" in err
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -96,24 +81,6 @@ def test_usage_errors(scan: Run, arguments: list[str], words: str) -> None:
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "check"),
-    [
-        ("ETCDFIX_NAMESPACE", "shop pay", lambda out: '"namespaces":["shop","pay"]' in out),
-        ("ETCDFIX_OUTPUT_FILE", "/nowhere/x", lambda out: out == ""),
-        ("ETCDFIX_MAX_CAUSES", "1", lambda out: '"too many errors, the list is truncated"' not in out),
-        ("ETCDFIX_ETCD_PREFIX", "/x", lambda out: '"etcd_prefix":"/x"' in out),
-        ("ETCDFIX_KUBERNETES_VERSION", "1.30", lambda out: '"kubernetes_version":"1.30"' in out),
-    ],
-)
-def test_variables(
-    scan: Run, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, check: Callable[[str], bool]
-) -> None:
-    monkeypatch.setenv(variable, value)
-    _code, out, _err = scan("-o", "json")
-    assert check(out)
-
-
 def test_form_and_baseline_by_variable(scan: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ETCDFIX_OUTPUT", "name")
     code, out, _err = scan()
@@ -134,31 +101,6 @@ def test_every_format_is_offered(scan: Run, config: str, output: str) -> None:
     assert out
 
 
-def commands() -> list[click.Command]:
-    context = click.Context(cli)
-    found = [cli.get_command(context, name) for name in COMMANDS]
-    assert None not in found
-    return [cli, *(c for c in found if c is not None)]
-
-
-OPTIONS = [(c.name, option) for c in commands() for option in c.params if isinstance(option, click.Option)]
-
-
-@pytest.mark.parametrize(("name", "option"), OPTIONS, ids=lambda v: v if isinstance(v, str) else v.opts[0])
-def test_every_option_has_help(name: str, option: click.Option) -> None:
-    assert option.help, f"{name} {option.opts}"
-    assert len(option.help) > len(option.name or "")
-
-
-@pytest.mark.parametrize("name", list(COMMANDS))
-def test_every_command_explains_itself(name: str) -> None:
-    found = cli.get_command(click.Context(cli), name)
-    assert found is not None
-    assert found.help
-    assert COMMANDS[name][1].endswith(".")
-    assert found.help.split()[0] == COMMANDS[name][1].split()[0]
-
-
 # Options of one question, not of a run as such.
 WITHOUT_VARIABLE = {"base64:--version", "--help", "--all-namespaces"}
 
@@ -172,26 +114,6 @@ def test_every_option_has_its_variable(option: click.Option) -> None:
         assert option.envvar is None
     else:
         assert option.envvar == "ETCDFIX_" + re.sub("-", "_", long[2:]).upper()
-
-
-def test_help_lists_the_exit_codes(scan: Run, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["scan", "--help"]) == 0
-    out = capfd.readouterr().out
-    for line in (
-        "0  nothing wrong",
-        "1  findings",
-        "2  usage",
-        "3  incomplete",
-        "5  source",
-        "130  interrupted",
-    ):
-        assert line in out
-
-
-def test_a_prefix_that_is_not_utf8_is_one_line(scan: Run) -> None:
-    code, out, err = scan("--etcd-prefix", b"\xff".decode("utf-8", "surrogateescape"))
-    assert (code, out) == (2, "")
-    assert err.splitlines() == ["etcdfix: --etcd-prefix is not UTF-8", "  next: the default is /registry"]
 
 
 @pytest.mark.parametrize("namespace", ["", "a/b", "/"])

@@ -213,14 +213,6 @@ def test_the_value_of_a_variable_is_never_shown(
     assert "not-to-be-shown" not in told
 
 
-def test_readers_listen_as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    target = tmp_path / "report"
-    monkeypatch.setenv("ETCDFIX_SNAPSHOT", str(ALPHA / "snapshot.db.gz"))
-    monkeypatch.setenv("ETCDFIX_OUTPUT_FILE", str(target))
-    assert run(["scan", "pods"]) == 1
-    assert target.exists()
-
-
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - CHANGING))
 def test_every_reader_listens_to_the_variables_of_form_and_file(name: str) -> None:
     """Ten commands took the form from the variable, and sixteen did not. What merge writes are encryption keys."""
@@ -229,18 +221,6 @@ def test_every_reader_listens_to_the_variables_of_form_and_file(name: str) -> No
         variable = "ETCDFIX_" + long[2:].replace("-", "_").upper()
         expected = None if (name, long) == ("encryption merge", "--output-file") else variable
         assert options[long].envvar == expected, long
-
-
-def test_a_form_by_variable_and_by_option(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ETCDFIX_SNAPSHOT", str(ALPHA / "snapshot.db.gz"))
-    monkeypatch.setenv("ETCDFIX_OUTPUT", "json")
-    key = "/registry/namespaces/default"
-    assert run(["get", key, "--no-encryption"]) == 0
-    assert capfd.readouterr().out.startswith("{")
-    assert run(["get", key, "--no-encryption", "-o", "yaml"]) == 0
-    assert not capfd.readouterr().out.startswith("{")
 
 
 def test_a_form_that_a_command_does_not_have_is_refused_with_the_name_of_the_variable(
@@ -253,17 +233,6 @@ def test_a_form_that_a_command_does_not_have_is_refused_with_the_name_of_the_var
     assert "Invalid value for the variable ETCDFIX_OUTPUT: 'csv' is not one of 'text', 'wide'," in told.err
     assert run([*words, "-o", "csv"]) == 2
     assert "ETCDFIX_OUTPUT" not in capfd.readouterr().err
-
-
-def test_a_release_that_was_exported_makes_nothing_deletable(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """What is readable to every known release was ``version-removed`` for the one that somebody had exported."""
-    monkeypatch.setenv("ETCDFIX_KUBERNETES_VERSION", "1.99")  # heeded, it would be refused
-    monkeypatch.setenv("ETCDFIX_DIAL_TIMEOUT", "200ms")
-    monkeypatch.setenv("ETCDFIX_ENDPOINTS", "127.0.0.1:1")
-    assert run(["delete", *NEEDED["delete"]]) == 5
-    assert "1.99" not in capfd.readouterr().err
 
 
 def origins_of(name: str, *words: str) -> tuple[str, ...]:

@@ -157,8 +157,6 @@ def broken_json(schema: Schema, message: str, node: Node) -> tuple[str, str]:
 
 
 class _Place(NamedTuple):
-    """A message somewhere in an object."""
-
     type: MessageType
     node: Node
     step: Step | None
@@ -200,7 +198,6 @@ def _items(field: Field, value: Any) -> Iterable[tuple[int, Any]]:
 
 
 def _texts(place: _Place) -> Iterator[tuple[Step, bytes, str]]:
-    """Yield the strings that stand directly in a message, map keys included, each with what it is."""
     for field in place.type.fields:
         value = place.node.get(field.number)
         if value is None:

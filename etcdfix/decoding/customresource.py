@@ -37,16 +37,13 @@ class CustomResourceInfo(msgspec.Struct, frozen=True):
     """What a CustomResourceDefinition says that decoding its objects needs.
 
     Attributes:
-        group: API group (``example.com``).
         plural: Resource name, lower case plural (``widgets``).
-        kind: Kind of its objects (``Widget``).
         scope: ``Namespaced`` or ``Cluster``.
         versions: Names of all versions, in the order given; served or not, their objects decode.
         served_versions: Those of them that the API serves.
         storage_version: The version written today; "" where none is marked.
         conversion: ``None`` or ``Webhook``.
         singular: What one of them is called; "" where the definition does not say.
-        short_names: What people type for it.
         webhook_service: ``namespace/name`` of the Service that converts between versions; "" for none.
     """
 
@@ -312,7 +309,6 @@ def _stored_text(data: bytes, tokens: list[Token], part: str) -> bytes | None:
 
 
 def _member(data: bytes, tokens: list[Token], holder: int, name: str) -> int:
-    """Return the index of an object's last value of that name, 0 where it has none."""
     found = 0
     index = holder + 1
     while tokens[holder].kind == "{" and index < tokens[holder].next:
@@ -323,7 +319,6 @@ def _member(data: bytes, tokens: list[Token], holder: int, name: str) -> int:
 
 
 def _json_utf8_faults(data: bytes, tokens: list[Token]) -> list[Inconsistency]:
-    """Name the strings of a valid document that are not UTF-8."""
     found: list[Inconsistency] = []
     holders: list[tuple[Token, str, int]] = []
     path = ""

@@ -96,11 +96,9 @@ class RegisteredKind(msgspec.Struct, frozen=True, gc=False):
     """One kind that some known release registers.
 
     Attributes:
-        gvk: Group, version and kind.
         message: Full name of its protobuf message; "" for the few that the schema does not describe.
         go_type: Go type as printed in errors (``v1.Secret``).
         since: First known Kubernetes minor that registers it.
-        until: Last known one.
         stored: Whether it has, had or may have a storage path; False for lists, reviews and options, which
             decode under a key but convert to nothing that a key promises.
     """

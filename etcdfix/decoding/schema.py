@@ -23,8 +23,6 @@ class Field(msgspec.Struct, frozen=True, gc=False):
     """One field of a message.
 
     Attributes:
-        number: Field number on the wire.
-        name: Name in the ``.proto`` file.
         json_name: Name in JSON; ``<inline>``: the sub-message's fields stand in the parent's JSON object;
             ``<none>``: not in JSON; ``<special>``: rendered by the message's own rule.
         label: ``optional``, ``repeated`` or ``map``.
@@ -35,7 +33,6 @@ class Field(msgspec.Struct, frozen=True, gc=False):
         emit: When JSON has the field: "" (not when empty), ``always``, ``nullable``, ``pointer`` or
             ``omitzero``.
         since: First Kubernetes minor that has the field.
-        until: Last one.
     """
 
     number: int
@@ -80,10 +77,7 @@ class KindRow(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         group: API group; ``*`` for kinds that are not bound to one.
         version: API version; "" where group is ``*``.
-        kind: Kind.
-        message: Full name of its message.
         since: First Kubernetes minor that has it.
-        until: Last one.
         role: ``stored`` (has or had a storage path, or may), ``transient`` (lists, reviews, options),
             ``every-version`` (options kinds present in all group versions) or ``unversioned``.
     """

@@ -60,8 +60,6 @@ _BASE64_WARNING: Final = Evidence(
 
 
 class _Serializers(NamedTuple):
-    """The serializers of one scheme."""
-
     protobuf: ProtobufDecoder
     json: JSONDecoder
 

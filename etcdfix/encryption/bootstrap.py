@@ -175,7 +175,6 @@ def open_bootstrap(etcd_key: bytes, value: bytes, tokens: Sequence[ServerToken])
 
 
 def _split(value: bytes) -> tuple[bytes, bytes] | str:
-    """Return salt and sealed bytes, or why it is no such value."""
     salt, separator, text = value.partition(b":")
     if not separator:
         return f"{len(value)} bytes without a colon, where a salt, a colon and base64 are expected"

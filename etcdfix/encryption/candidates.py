@@ -36,11 +36,8 @@ class Candidate(NamedTuple):
     """One key and what it would decrypt.
 
     Attributes:
-        cipher: With the key.
         body: What it would decrypt.
         named: It is a key of the resource's own rule, under the provider and name that the value gives.
-        rule: Of the key.
-        transformer: Of the key.
         key_fingerprint: Of the key, "" under KMS.
     """
 

@@ -113,7 +113,6 @@ class EncryptionConfiguration(msgspec.Struct, frozen=True):
     """A configuration that the API server would accept.
 
     Attributes:
-        path: File it came from, as given.
         sha256: ``sha256:<hex>`` of the raw file: the content hash that the API server reports.
         rules: In file order; without the mark of a file that etcdfix made.
         warnings: What some API server would refuse or ignore, one sentence each.

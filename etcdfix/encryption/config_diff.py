@@ -65,7 +65,6 @@ class Difference(msgspec.Struct, frozen=True):
     """One thing that differs.
 
     Attributes:
-        kind: What.
         resources: For which resources; empty where it is not about a resource.
         key: Which encryption key or provider, None where it is about several.
         has: The files that have it, or write so: their places in the order given.

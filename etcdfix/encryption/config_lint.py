@@ -111,12 +111,9 @@ class LintFinding(msgspec.Struct, frozen=True):
     """One finding.
 
     Attributes:
-        check: Which.
-        level: How bad.
         line: Where in the file, from 1; 0 where it is about the file as a whole.
         place: The same as a path: ``resources[0].providers[1]``; "" for the whole file.
         message: What was found, one or two sentences, without key material.
-        next_step: What to do.
     """
 
     check: LintCheck
@@ -135,8 +132,6 @@ class _Found(NamedTuple):
 
 
 class _GivenKey(msgspec.Struct, frozen=True):
-    """A key of the file that has a name and bytes."""
-
     path: Path
     rule: int
     kind: str
@@ -246,7 +241,6 @@ def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
 
 
 def _reads(rule: Rule) -> set[tuple[str, str]]:
-    """Return what a rule reads with, by provider and name."""
     found = set()
     for provider in rule.providers or ():
         for member in given_members(provider)[:1]:

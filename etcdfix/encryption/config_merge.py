@@ -57,7 +57,6 @@ class Decision(msgspec.Struct, frozen=True):
     """One thing that had to be decided.
 
     Attributes:
-        kind: Which.
         resources: Entries that it is about, as the file has them.
         transformer: Key or provider, "" for none.
         message: What was decided and why, one or two sentences.
@@ -315,7 +314,6 @@ def _drop_what_a_wildcard_serves(joined: dict[GroupResource, list[Part]]) -> Non
 
 
 def _identity_of(part: Part) -> tuple[object, ...]:
-    """Return what a provider is, without the origin; keys by name and fingerprint."""
     provider = part.provider
     if isinstance(provider, KeyedProvider):
         return (provider.type, *((key.name, key.material.fingerprint) for key in provider.keys))
@@ -332,8 +330,6 @@ def _identities(parts: Iterable[Part]) -> tuple[tuple[object, ...], ...]:
 
 
 class _Decisions:
-    """Gathers decisions; one that holds for several entries stands once."""
-
     def __init__(self, files: Sequence[str]) -> None:
         self._files = files
         self._found: dict[tuple[Decided, str, str], list[str]] = {}
@@ -417,7 +413,6 @@ def _check(merged: Merged, lists: Sequence[_Lists]) -> None:
 
 
 def _reading(providers: Sequence[Provider]) -> set[tuple[str, ...]]:
-    """Return everything that a list opens values with."""
     found: set[tuple[str, ...]] = set()
     for provider in providers:
         if isinstance(provider, KeyedProvider):
@@ -430,7 +425,6 @@ def _reading(providers: Sequence[Provider]) -> set[tuple[str, ...]]:
 
 
 def _writer_of(provider: Provider) -> tuple[str, ...]:
-    """Return what a first provider writes with."""
     if isinstance(provider, KeyedProvider):
         return (provider.type.value, provider.keys[0].name, provider.keys[0].material.fingerprint)
     (writer,) = _reading([provider])

@@ -22,7 +22,6 @@ class Part(msgspec.Struct, frozen=True):
     """A provider of a file that is written, and the file that it comes from.
 
     Attributes:
-        provider: With its keys.
         origin: Which file: its place in the order given, from 0; None where there is only one.
     """
 
@@ -99,5 +98,4 @@ def _escaped(character: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return text for a comment: on one line, in ASCII."""
     return safe_text(text).encode("ascii", "backslashreplace").decode()

@@ -42,7 +42,6 @@ class Sealed:
 
     Attributes:
         transformer: What it was written with: ``aescbc/v1/key1``, ``identity``.
-        data: What to store.
     """
 
     transformer: str
@@ -51,12 +50,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class NotSealed:
-    """No value, and why.
-
-    Attributes:
-        transformer: What would have had to write it.
-        reason: Why it did not.
-    """
+    """No value, and why."""
 
     transformer: str
     reason: SealRefusal

@@ -123,7 +123,6 @@ def _v1_parts(data: bytes, start: int) -> Iterator[Part]:
 
 
 def _v2_parts(data: bytes, start: int) -> Iterator[Part]:
-    """Yield the fields of ``v2.EncryptedObject``, in the order in which they are stored."""
     try:
         encrypted = parse_encrypted_object(data[start:])
     except KMSEnvelopeInvalid:

@@ -33,8 +33,6 @@ class PeekRequest(msgspec.Struct, frozen=True):
     """One value to look at.
 
     Attributes:
-        data: As etcd has it.
-        key: Its complete etcd key.
         other_keys: The same key under other storage prefixes, under which it may have been written.
         thorough: Also find out what was damaged.
     """
@@ -134,12 +132,10 @@ def _behind_other_plugins(
 
 
 def _kms_version(data: bytes) -> bytes:
-    """Return ``v1`` or ``v2`` of ``k8s:enc:kms:v2:…``."""
     return data.split(b":", 4)[3]
 
 
 def _described(best: Shown, search: Search, request: PeekRequest, place: Place, look: LookInto) -> Peek:
-    """Return what the key that is right shows, and what was done to the value where that is asked for."""
     candidate = best.candidate
     opened = candidate.cipher.read(candidate.body, request.key)
     opens = not isinstance(opened, Attempt)
@@ -164,7 +160,6 @@ def _undone(
     place: Place,
     look: LookInto,
 ) -> Peek | None:
-    """Return what opens a value that shows noise, None where nothing does."""
     if place.provider == ProviderType.KMS:
         rule = own.rule or ""
         tries = (search.undo_kms(reader, rule, request.data[len(reader.prefix) :]) for reader in readers)

@@ -63,7 +63,6 @@ class Rewrite(NamedTuple):
 
     Attributes:
         value: All of them.
-        kind: What is undone.
         words: Where, for people; nothing of the value.
     """
 
@@ -76,8 +75,6 @@ class Rewrite(NamedTuple):
 
 
 class _Near(NamedTuple):
-    """A configured key whose prefix a value has but for a few bits."""
-
     key: ConfiguredKey
     wrong: bytes
     bits: int
@@ -265,7 +262,6 @@ def _kms_v2_data(
 
 
 def _opens_kms_v2(body: bytes, opener: KMSv2Transformer, etcd_key: bytes) -> bool:
-    """Say whether a KMS v2 body opens under a key that the plugin has given already."""
     try:
         encrypted = parse_encrypted_object(body)
         validate_encrypted_object(encrypted)
@@ -290,7 +286,6 @@ def cbc_rewrites(data: bytes, own: ResourceTransformers, fits: Callable[[bytes],
 
 
 def _under_cbc(data: bytes, own: ResourceTransformers) -> Iterator[tuple[int, bytes]]:
-    """Yield where a body begins that may be under AES-CBC, and its key."""
     for key in own.keys:
         if key.provider is ProviderType.AESCBC and key.material is not None and data.startswith(key.prefix):
             yield len(key.prefix), key.material.expose()

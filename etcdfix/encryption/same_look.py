@@ -138,7 +138,6 @@ class SameLook:
 
 
 def _is_at_home(look: Look | None, key: bytes) -> bool:
-    """Say whether the whole object of an etcd key came out, as an API server writes it."""
     return look is not None and look.whole and look.ends_as_written and look.belongs == (key,)
 
 

@@ -48,11 +48,7 @@ class TokenForm(StrEnum):
 
 
 class ServerToken:
-    """A token in one of its forms, wrapped so that it leaves only as what is made of it; no ``repr``, no copy.
-
-    Attributes:
-        form: Which of its forms.
-    """
+    """A token in one of its forms, wrapped so that it leaves only as what is made of it; no ``repr``, no copy."""
 
     __slots__ = ("_secret", "form")
 
@@ -83,7 +79,6 @@ class TokenFile(msgspec.Struct, frozen=True):
     """What one file may mean.
 
     Attributes:
-        path: As given.
         tokens: Every form that a server may have used, the one of today's servers first; the empty one is not among
             them.
         warnings: What is odd about the file, one sentence each.

@@ -54,7 +54,6 @@ class ConfiguredKey(NamedTuple):
 
     Attributes:
         transformer: ``aescbc/v1/key1``, ``kms/v2/prov``, ``identity``.
-        provider: Its type.
         prefix: What a value under it begins with, its name and the colon after it included; empty for identity.
         material: The key; None for KMS and identity.
     """
@@ -74,9 +73,7 @@ class KMSReader(NamedTuple):
     """A kms provider.
 
     Attributes:
-        prefix: What a value under it begins with.
         transformer: ``kms/v2/prov``.
-        opener: What opens a body under it.
     """
 
     prefix: bytes

@@ -46,7 +46,6 @@ class Fixed:
 
     Attributes:
         candidate: The key, over the fixed body.
-        found: What was undone.
         start: What its plaintext starts like.
         plaintext: Authenticated.
     """

@@ -67,7 +67,6 @@ class CauseInfo(msgspec.Struct, frozen=True):
     """What the catalogue says of one cause.
 
     Attributes:
-        cause: Its code.
         outcomes: Outcomes it can come with.
         title: A few words for a table.
         meaning: What happened, for a person who has never seen it.

@@ -38,9 +38,6 @@ class Ruling(NamedTuple):
     """Why a value does not open.
 
     Attributes:
-        cause: From the catalogue.
-        confidence: In the cause.
-        message: One sentence.
         damage: Whether the value is proven wrong.
         open: More could be found: by a thorough look, or once the values around it have been seen.
         shown_by_itself: Damage that is likely rests on the value, or on earlier ones of its etcd key, and on no others.
@@ -230,7 +227,6 @@ def _among_neighbours(seen: Observation) -> Ruling:
 
 
 def _between_two_writers(seen: Observation, peek: Peek) -> Ruling:
-    """Rule on noise where the newest values open and fail in turns."""
     written = seen.envelope_transformer
     message = (
         f"does not open under {written}, and the newest values under that key open and fail in turns: two API servers "

@@ -32,14 +32,10 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         stored: The record as the source gave it.
-        directory: Where the key belongs.
         namespace: Namespace in the key; "" for none.
-        name: Name in the key.
         transformer: What opened the value, else what its envelope names; "" where neither is known.
         opened: The value decrypted (or was plain).
         stale: Opened, but not written with today's write key.
-        verdict: What it is.
-        decoded: What came out, or None.
         kms_key_id: KMS key id in the envelope, "" where there is none; reports show its digest.
         rule: Rule of the configuration that serves the resource; "" for none.
         key_fingerprints: Of the key that opened the value; of one that did not open, those of all keys of its name.
@@ -83,15 +79,11 @@ class PlainCount(msgspec.Struct, frozen=True, array_like=True):
     """So many values of one directory that are readable, and of which there is nothing to say.
 
     Attributes:
-        directory: Where they belong.
         rule: Rule of the configuration that serves the resource; "" for none.
-        transformer: What opened them.
         key_fingerprints: Of the key that did; empty for identity and KMS.
         kms_key_id: KMS key id in their envelopes, "" where there is none.
         stale: Not written with today's write key.
         count: How many; at least one.
-        first: Lowest mod revision.
-        last: Highest mod revision.
     """
 
     directory: ResourcePrefix

@@ -44,8 +44,6 @@ class Verdict(msgspec.Struct, frozen=True, cache_hash=True):
         outcome: Exactly one per key.
         cause: None for a plainly readable object.
         confidence: In the cause; the outcome itself is proven.
-        apiserver: What the API server does with the value.
-        message: One sentence of ours.
         upstream_message: The API server's wording, "" where it has none.
         transient: The same scan may say something else once an outage is over.
         breaks_responses: Answers that contain the object are malformed.
@@ -63,7 +61,6 @@ class Verdict(msgspec.Struct, frozen=True, cache_hash=True):
         seen_encoding: What a look without tag or padding showed the value to begin as (``cbor``); "" for nothing.
         belongs_to: The etcd key that the value belongs to, where it was moved; else b"".
         readable_until: Last Kubernetes minor that reads it, "" where none dropped it.
-        evidence: Checks made and what they showed.
     """
 
     outcome: Outcome
@@ -173,7 +170,6 @@ def _undetermined(
 
 
 def _upstream_message(failure: TransformFailure | DecodeFailure | None) -> str:
-    """Return the API server's words; for CBOR they are not known."""
     if failure is None or (isinstance(failure, DecodeFailure) and failure.kind is DecodeFailureKind.CBOR):
         return ""
     return failure.message
@@ -253,7 +249,6 @@ ATTEMPT_CHECK: Final = "decrypt with "
 
 
 def _attempted(attempt: Attempt) -> Iterator[Evidence]:
-    """Yield what one provider or key did with the value, and what a plugin behind it has shown of itself."""
     named = f" (key {attempt.key_fingerprint})" if attempt.key_fingerprint else ""
     tried = "failed"
     if attempt.reason == "kms-unreachable":

@@ -54,8 +54,6 @@ class Counted(NamedTuple):
 
 
 class _OfKey:
-    """Values under one encryption key: mod revisions in order, and counts."""
-
     __slots__ = ("damaged", "failed", "opened", "undetermined", "unread")
 
     def __init__(self) -> None:

@@ -137,7 +137,6 @@ class Needed(msgspec.Struct, frozen=True):
 
     Attributes:
         declaration: The encryption key has to be declared lost.
-        risks: What has to be accepted.
         refused: So many values fail under a key that is there that no flag lifts it.
     """
 

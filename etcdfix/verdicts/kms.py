@@ -88,7 +88,6 @@ def undetermined_message(
 
 
 def _doubt_of(unproven: Attempt) -> str:
-    """Return what stands against an answer from which nothing follows."""
     plugin = unproven.plugin
     assert plugin is not None  # else nobody answered
     under = "provider" if unproven.transformer.startswith("kms/v1/") else "key id"

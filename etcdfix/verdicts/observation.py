@@ -46,8 +46,6 @@ class DecodeFailure(msgspec.Struct, frozen=True):
     Attributes:
         kind: Which decoder gave up.
         message: The API server's wording, data withheld; of CBOR ours.
-        offset: Byte in the plaintext, or None.
-        field_path: Field path down to the damage, or "".
         group_version: apiVersion in the value, where the kind, or converting from it, is the problem.
         value_kind: Kind in the value, likewise.
         readable_until: Last release that reads it, likewise.
@@ -68,8 +66,6 @@ class PlaintextShape(msgspec.Struct, frozen=True):
     """What the plaintext of a value that does not decode looks like, without its contents.
 
     Attributes:
-        size: Bytes.
-        zeroed: Nothing but zero bytes.
         starts_json: Begins as a JSON object does.
         starts_encrypted: Begins with ``k8s:enc:``.
         magic_bits_off: Bits in which the first four bytes differ from the protobuf magic.
@@ -133,7 +129,6 @@ class Observation(msgspec.Struct, frozen=True):
     """Everything seen of one key, enough to judge it and nothing more.
 
     Attributes:
-        codec: Which codec reads this directory.
         owner_known: False for a type whose owner (CRD) could not be found readable.
         rule_known: The owner is known to be another API server, and which rule its resource is under; of its types
             nothing is known.
@@ -146,9 +141,6 @@ class Observation(msgspec.Struct, frozen=True):
         name_may_go_on: Where its name ends is not certain: printable text and another colon follow.
         resource: Display name of the resource (``deployments.apps``).
         transformer: The transformer that opened the value, "" when none did.
-        transform_failure: Why it was not opened.
-        decoded: What came out.
-        decode_failure: Why nothing came out.
         shape: Looked at only when decoding failed.
         evidence: Checks made on the way that belong into the finding.
         identity_mismatch: In which way the object contradicts its key, "" when it does not.

@@ -183,7 +183,6 @@ def is_in_order(data: bytes, parse: Callable[[bytes], DecodedObject], group: str
 
 @cache
 def _builtin_names() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the groups and the kinds of all types that API servers have of their own."""
     known = builtin_directories()
     return frozenset(each.group for each in known), frozenset(each.kind for each in known)
 

@@ -24,7 +24,6 @@ class RuledOut(NamedTuple):
     """A cause that it is not.
 
     Attributes:
-        cause: From the catalogue.
         why: What shows it, in one clause.
         confidence: ``likely`` where something that nothing in etcd shows could look the same.
     """

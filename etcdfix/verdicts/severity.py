@@ -92,10 +92,7 @@ class Stake(msgspec.Struct, frozen=True):
     """What is at stake with the values of one resource that fail in one way.
 
     Attributes:
-        severity: How bad it is.
         resource: Which resource; an allocator's name for a key below ``ranges``.
-        behaviour: What an API server does with such a value.
-        namespaced: The resource has namespaces.
         custom: Its definition is a CustomResourceDefinition.
         conditional: API servers fail on it only if they read with the configuration that was given here.
     """

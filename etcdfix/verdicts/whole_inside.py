@@ -160,7 +160,6 @@ def _json(data: bytes) -> Iterator[bytes | None]:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield all that is inside of what was parsed, and not the whole."""
     left = [value]
     while left:
         within = left.pop()

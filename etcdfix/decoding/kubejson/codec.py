@@ -336,7 +336,6 @@ def _wrong_kind(found_type: str, expected: str, found: TypeMeta) -> KindUnknown:
 
 
 def _convert(registered: RegisteredKind, result: Unmarshalled) -> None:
-    """Do of the conversion to the internal type what can fail."""
     check_rollback(registered.gvk, result.rollback_annotation)
     if result.json_overflow:
         raise ConversionFailed(

@@ -71,7 +71,6 @@ class Structs:
         return found
 
     def _annotate(self, struct: type[msgspec.Struct], fields: dict[str, GoType], own: dict[str, Any]) -> None:
-        """Give a Struct its fields' types; msgspec looks at them when it first needs them."""
         types = {_attribute(name): self._of(type_) for name, type_ in fields.items()}
         struct.__annotations__ = {**types, **own}
 

@@ -140,8 +140,6 @@ _Step: TypeAlias = tuple[_Place, Callable[[], None]]
 
 
 class _Unmarshal:
-    """One call of ``json.Unmarshal`` (``decodeState``)."""
-
     def __init__(self, types: GoTypes, data: bytes, tokens: list[Token]) -> None:
         self._types = types
         self._data = data
@@ -302,7 +300,6 @@ class _Unmarshal:
         return _INTEGER.fullmatch(literal) is not None and lowest <= int(literal) <= highest
 
     def _string(self, token: Token) -> str:
-        """Read a string, as the inner ``json.Unmarshal(b, &str)`` of the time types does."""
         if token.kind != '"':
             raise _GoError("string", _KIND_WORDS[token.kind])
         return gojson.string_text(self._data, token)
@@ -392,7 +389,6 @@ _GO_SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "
 
 
 def _duration_error(text: str) -> str:
-    """Return why ``time.ParseDuration`` refuses a text; no stored built-in has a Duration today."""
     if gotime.parse_duration(text) is not None:
         return ""
     return f'time: invalid duration "<{len(text.encode())} bytes withheld>"'

@@ -47,8 +47,6 @@ class _FastPath(msgspec.Struct, frozen=True):
     """What is needed to prove one kind's objects healthy, prepared once per kind.
 
     Attributes:
-        gvk: What the value says it is.
-        readable_until: See :class:`~etcdfix.model.DecodedObject`.
         parse: Bytes of the object's message to protobuf object.
         check: Whether it holds no fault that parsing does not see.
         may_roll_back: Whether the rollback annotation takes part in conversion.
@@ -115,7 +113,6 @@ class ProtobufDecoder:
         return read
 
     def _prepare(self, data: bytes, expected_group: str, expected_kind: str) -> _FastPath | None:
-        """Make the fast path for a value's kind; None where there is none."""
         prefix = _canonical_prefix(data)
         if prefix is None:
             return None
@@ -215,7 +212,6 @@ class ProtobufDecoder:
         )
 
     def _convert(self, registered: RegisteredKind, node: Node, metadata: Node) -> None:
-        """Do of the conversion to the internal type what can fail."""
         check_rollback(registered.gvk, metadata.get(12, {}).get(ROLLBACK_ANNOTATION.encode(), b""))
         if registered.gvk.kind == "CustomResourceDefinition":
             error, path = broken_json(self._schema, registered.message, node)

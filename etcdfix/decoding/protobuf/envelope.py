@@ -24,7 +24,6 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         api_version: As stored; b"" where absent.
-        kind: As stored; b"" where absent.
         raw: The object's message; b"" where absent.
         raw_offset: Where it starts in the plaintext; the plaintext's length where it is absent.
         unknown_fields: Number of fields in the envelope that upstream skips.
@@ -99,7 +98,6 @@ def is_well_formed(raw: bytes) -> bool:
 
 
 def _raw_offset(data: bytes, raw_length: int) -> int:
-    """Find where the last ``raw`` starts, in data that is known to parse."""
     found = pos = len(PROTOBUF_MAGIC)
     while pos < len(data):
         tag, _ = read_varint(data, pos, len(data))

@@ -58,7 +58,6 @@ class UnknownField(NamedTuple):
 
     Attributes:
         path: Of the message that holds it.
-        number: Field number.
         offset: Byte where its tag starts.
     """
 
@@ -71,9 +70,7 @@ class Decoded(NamedTuple):
     """What came out of a message.
 
     Attributes:
-        node: The values.
         unknown: The first few fields that the schema does not have.
-        unknown_count: How many there are in all.
     """
 
     node: Node
@@ -86,8 +83,6 @@ class Refused(Exception):
 
 
 class _MessagePlan:
-    """How one message type is read."""
-
     def __init__(self, message: MessageType, plans: _Plans) -> None:
         self._message = message
         self._plans = plans
@@ -102,8 +97,6 @@ class _MessagePlan:
 
 
 class _FieldPlan:
-    """How one field is read."""
-
     __slots__ = ("field", "how", "message", "narrow", "number", "repeated", "wire_type")
 
     def __init__(self, field: Field, owner: MessageType, plans: _Plans) -> None:
@@ -129,8 +122,6 @@ class _FieldPlan:
 
 
 class _Plans(dict[str, _MessagePlan]):
-    """Plans by message name, made when asked for."""
-
     def __init__(self, schema: Schema) -> None:
         super().__init__()
         self._schema = schema
@@ -311,8 +302,6 @@ class _EntryFrame(_Frame):
 
 
 class _Walk:
-    """One decoding: the data, the open frames, and what was skipped."""
-
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.frames: list[_Frame] = []
@@ -470,7 +459,6 @@ def _int32(number: int) -> int:
 
 
 def _narrow(value: int, type_: str) -> int:
-    """Turn an unsigned 64-bit varint into what its field keeps of it."""
     if type_ == "int32":
         return _int32(value)
     if type_ == "bool":
@@ -491,7 +479,6 @@ def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
 
 
 def _bounds(data: bytes, pos: int, start: int, end: int) -> tuple[int, int]:
-    """Read a length; return where the value starts and ends."""
     length, pos = read_varint(data, pos, end)
     # Both the length and the index after it are int64 upstream; the index counts from the message's start.
     if length >= _INT64_LIMIT or pos - start + length >= _INT64_LIMIT:

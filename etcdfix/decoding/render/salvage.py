@@ -30,9 +30,6 @@ class DamagedEnvelope(NamedTuple):
 
     Attributes:
         api_version: As stored; b"" where lost.
-        kind: As stored; b"" where lost.
-        start: Where the object's message starts in the data.
-        end: Where it ends.
         cut_off: Whether the data ends before the message should.
         whole: Whether nothing but the magic is wrong with the envelope.
     """
@@ -83,7 +80,6 @@ def salvage_envelope(data: bytes) -> DamagedEnvelope | None:
 
 
 def _find_raw(body: bytes) -> tuple[int, int]:
-    """Return start and end of the first ``raw``; the end may lie past the data."""
     pos = len(PROTOBUF_MAGIC)
     while True:
         tag, inside = read_varint(body, pos, len(body))

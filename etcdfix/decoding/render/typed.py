@@ -124,7 +124,6 @@ class Renderer:
         return scalar if scalar is not None else self._form(self._schema.message(type_))
 
     def _empty(self, type_: str) -> _Convert:
-        """Return what stands for a value that must be shown and is absent."""
         if type_ in self._schema:
             return partial(_ignoring_node, self._form(self._schema.message(type_)))
         return partial(_constant, _EMPTY_SCALARS[type_])
@@ -157,8 +156,6 @@ class Renderer:
 
 
 class _Plan:
-    """How one message type is shown: its fields, in the order of the Go struct."""
-
     def __init__(self) -> None:
         self.fields: tuple[_FieldPlan, ...] = ()
 
@@ -168,8 +165,6 @@ class _Plan:
 
 
 class _FieldPlan(ABC):
-    """How one field is shown."""
-
     @abstractmethod
     def show(self, node: Node, out: dict[str, Any], waiting: _Waiting) -> None:
         """Add the field to ``out`` where JSON has it."""

@@ -184,7 +184,6 @@ def _v2_health(answer: Any) -> Health:
 
 
 def _address(socket_path: str) -> bytes:
-    """Return what the kernel wants: a path, or a zero byte and an abstract name, as Go makes it."""
     raw = os.fsencode(socket_path)
     return b"\0" + raw[1:] if raw.startswith(b"@") else raw
 

@@ -94,9 +94,6 @@ class PluginSession:
     """A plugin as :class:`~etcdfix.encryption.kms.envelopes.KMSPlugin`, for any number of threads.
 
     Attributes:
-        healthy: Its last Status or Version was as it should be.
-        write_key_id: Key id that a v2 plugin encrypts with, as its last Status said.
-        opened: How many values opened with its answers, by key id; counted by the transformers.
         deferring: :meth:`unwrap` does not wait.
         final: What :meth:`unwrap` says now is the last word: nothing is taken from memory, and each answer stands
             between two controls.

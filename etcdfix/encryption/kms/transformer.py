@@ -114,8 +114,6 @@ class KnownSeed(NamedTuple):
 
     Attributes:
         tail: What follows the data in each value under it: wrapped seed, key id, annotations.
-        key_id: KMS key id.
-        seed: The seed.
     """
 
     tail: bytes
@@ -127,8 +125,6 @@ class KnownSeed(NamedTuple):
 
 
 class _OpenedV1(NamedTuple):
-    """A KMS v1 value opened, and the DEK that did it."""
-
     data: bytes
     stale: bool
     dek: bytes
@@ -252,8 +248,6 @@ class KMSv2Transformer:
     """Opens values of one KMS v2 provider.
 
     Attributes:
-        plugin: As for v1.
-        learns: As for v1.
         dropped: More data keys opened values than are kept.
     """
 
@@ -333,7 +327,6 @@ class KMSv2Transformer:
     def _learn(
         self, plugin: KMSPlugin, encrypted: EncryptedObject, body: bytes, data_key: DataKey, source: bytes
     ) -> None:
-        """Remember what opened a value."""
         begin, end = split_encrypted_object(body, 0)
         tail = body[end:]
         # A data field that comes again, further back, would be another value's data.

@@ -96,7 +96,6 @@ class AESGCMCipher:
 
     @cached_property
     def _encrypt_blocks(self) -> Callable[[bytes], bytes]:
-        """One encryptor for every value: only those that are looked at need it."""
         return Cipher(self._aes, ECB()).encryptor().update  # noqa: S305 - the blocks of counter mode
 
     def _stream(self, nonces: Iterable[bytes], size: int) -> bytes:

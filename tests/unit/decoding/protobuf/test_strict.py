@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder, UnknownField
@@ -58,6 +60,12 @@ def test_a_packed_element_may_run_past_its_run_but_not_past_the_message() -> Non
         refused(CONTEXT, tag(4, 5) + b"\x00" * 4)[0]
         == "proto: wrong wireType = 5 for field SupplementalGroups"
     )
+
+
+def test_doubles() -> None:
+    assert decode(SCHEMA_PROPS, tag(9, 1) + struct.pack("<d", 1.5)).node == {9: 1.5}
+    assert refused(SCHEMA_PROPS, tag(9, 1) + b"\x00" * 7)[0] == "unexpected EOF"
+    assert refused(SCHEMA_PROPS, number(9, 1))[0] == "proto: wrong wireType = 0 for field Maximum"
 
 
 def test_maps() -> None:

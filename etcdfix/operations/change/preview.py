@@ -12,7 +12,7 @@ import msgspec
 
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.servers import ServerAnswers
-from etcdfix.graph.model import Action, Assessment
+from etcdfix.graph.model import Action, Assessment, Stops
 from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
 from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.repair import RepairPreview
@@ -49,7 +49,6 @@ WARNINGS: Final = (
 )
 """KEP-3926, in meaning."""
 _MOST_WAYS: Final = 2
-_MOST_PROOFS: Final = 2
 _MOST_NAMED: Final = 3
 _UNSIGNED: Final = 0xFFFFFFFFFFFFFFFF
 _CANDIDATE: Final = {
@@ -95,6 +94,8 @@ def deletion_preview(cluster: Cluster, checked: Preflight, run: RunOptions) -> D
     if checked.protected:
         stakes.append(f"CLUSTER-BREAKING, as accepted: {checked.protected}.")
     steps = [Step(way.action, way.command) for way in ways[:_MOST_WAYS]]
+    if len(ways) > _MOST_WAYS:
+        steps.append(Step(f"etcdfix explain shows {counted(len(ways) - _MOST_WAYS, 'more way')} out"))
     if checked.assessment is not None:
         steps.append(Step("See everything that depends on it", look("impact", key_word(checked.stored.key))))
     return preview_of(
@@ -110,18 +111,21 @@ def _deletion(cluster: Cluster, checked: Preflight) -> Iterator[Fact]:
     found, verdict, stored = checked.found, checked.found.verdict, checked.stored
     yield object_fact(found)
     revisions = f"mod_revision {stored.mod_revision}, create_revision {stored.create_revision}"
-    yield "Stored", f"{len(stored.value)} bytes, {revisions}, version {stored.version}"
+    lease = ""
+    if checked.lease is not None:
+        left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
+        lease = f", lease {checked.lease.lease:x}, {left}"
+    yield "Stored", f"{len(stored.value)} bytes, {revisions}, version {stored.version}{lease}"
     if verdict.outcome is Outcome.UNDETERMINED:
-        yield "Verdict", f"NOT PROVEN ({verdict.cause}): only your declaration deletes it. {verdict.message}"
+        doubt = "the value may be whole; only your declaration deletes it"
+        yield "Verdict", f"NOT PROVEN ({verdict.cause}): {doubt}. {verdict.message}"
     else:
         yield "Verdict", f"{verdict.outcome}, {verdict.cause} ({verdict.confidence}): {verdict.message}"
+    yield "Servers say", verdict.upstream_message
     if checked.candidate is not None:
         yield "May repair", f"{checked.candidate.words}: {_CANDIDATE[checked.candidate.proof]}"
     yield from cluster_facts(cluster, checked.identity, f", {counted(checked.alike.keys, 'key')}")
     yield from _pattern(checked)
-    if checked.lease is not None:
-        left = f"{checked.lease.remaining_seconds} s left" if checked.lease.alive else "expired"
-        yield "Lease", f"{checked.lease.lease:x}, {left}"
     yield from server_facts(checked.servers)
     if checked.accepted:
         yield "Accepted", ", ".join(checked.accepted)
@@ -139,10 +143,17 @@ def _losses(found: Assessment) -> Iterator[Fact]:
     if users:
         more = f" and {len(users) - _MOST_NAMED} more" if len(users) > _MOST_NAMED else ""
         yield "Used by", f"{counted(len(users), 'object')}: {', '.join(users[:_MOST_NAMED])}{more}"
+    stopped = {user.object.key for user in found.users if user.stops == Stops.YES}
+    if stopped:
+        yield "Stops", f"{counted(len(stopped), 'object')} cannot go on without it"
+    yield "Runs on", found.node
     goes = found.collection.counts[Action.CASCADE_DELETED]
     if goes:
         kinds = ", ".join(f"{number} {name}" for name, number in found.collection.deleted_by_resource.items())
         yield "Collected", f"the garbage collector deletes {counted(goes, 'dependent')}: {kinds}"
+    caught_up = len(found.collection.caught_up)
+    if caught_up:
+        yield "Catches up", f"with {counted(caught_up, 'object')} that the garbage collector could not judge before"
     leaks = [f"{one.name} ({one.consequence})" for one in found.finalizers if one.leaks]
     if leaks:
         yield "Left behind", "; ".join(leaks[:_MOST_NAMED])
@@ -212,13 +223,11 @@ def _pattern(checked: Preflight) -> Iterator[Fact]:
             ),
         )
         if checked.declared_lost and counts.opened:
-            yield (
-                "Warning",
-                f"{counted(counts.opened, 'value')} OPEN under this key: make sure that you mean this one",
-            )
+            opened = counted(counts.opened, "value")
+            yield "Warning", f"{opened} OPEN under this key: make sure that you mean this one"
     if checked.declared_lost:
         yield "Declared", "the key is lost for ever"
-    yield from (("Proof", line) for line in [*peek_lines(checked.found)][:_MOST_PROOFS])
+    yield from (("Proof", line) for line in peek_lines(checked.found))
 
 
 def restore_preview(cluster: Cluster, shown: RestorePreview) -> Document:

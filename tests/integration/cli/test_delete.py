@@ -192,7 +192,7 @@ def test_lease_stands_in_the_backup(registry: Registry) -> None:
     lease = registry.grant(key, BROKEN)
     ran = registry.delete(key)
     assert ran.code == 0, ran.err
-    assert re.search(rf"Lease +{lease.lstrip('0')}, \d+ s left", ran.err)
+    assert re.search(rf"lease +{lease.lstrip('0')}, \d+ s left", ran.err)
     content = registry.kept()[0].content
     assert content.lease == lease.lstrip("0")
     assert content.lease_ttl_seconds is not None

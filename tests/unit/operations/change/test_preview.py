@@ -106,7 +106,7 @@ def test_deletion() -> None:
     assert "Less destructive 1. " in text
     assert " etcdfix " in text
     assert all(text.count(warning) == 1 for warning in WARNINGS)
-    for absent in ("OPEN", "Lease", "CLUSTER-BREAKING", "lost for ever", "undetermined", "Accepted"):
+    for absent in ("OPEN", "lease", "CLUSTER-BREAKING", "lost for ever", "undetermined", "Accepted"):
         assert absent not in text
 
 

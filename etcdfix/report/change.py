@@ -102,13 +102,7 @@ class RecordedReport(PublishedReport, frozen=True, kw_only=True):
     def recorded(
         self, headline: str, *, stakes: Sequence[str] = (), kept: Sequence[tuple[str, str]] = ()
     ) -> Document:
-        """Return a document with a headline, the first follow-up as what is next, and where the record is.
-
-        Args:
-            headline: What it came to.
-            stakes: What else to know.
-            kept: Facts that stand before those of the record.
-        """
+        """Return a document with a headline, the first follow-up as what is next, and where the record is."""
         record = [("Audit log", self.audit_log or ""), ("Head", self.audit_log_head or "")]
         sections: list[Section] = [Facts(facts=[*kept, *record])]
         steps = [Step(one.what, one.command) for one in self.follow_ups]
@@ -169,12 +163,7 @@ class ChangeReport(RecordedReport, frozen=True, kw_only=True):
 
 
 def told(changed: ChangedObject | ChangeReport, command: str) -> str:
-    """Return what became of one object in one line.
-
-    Args:
-        changed: The object.
-        command: What was to be done: ``delete``.
-    """
+    """Return what became of one object in one line."""
     if changed.result == "dry-run":
         return f"DRY RUN: {changed.key} would be {_DONE[command]}. Nothing was changed."
     if changed.result in _DONE.values() and changed.revision is not None:

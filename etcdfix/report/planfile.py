@@ -140,12 +140,6 @@ class _FileRows(Rows[R]):
     Reading them raises :class:`ConfigurationError` where the key of one is none, and a msgspec error where one is no
     row of its kind.
 
-    Args:
-        raw: All of the file.
-        span: Where they stand.
-        kind: Of a row.
-        where: Which plan, for an error.
-
     Raises:
         msgspec.MsgspecError: They are no list.
     """

@@ -76,12 +76,7 @@ class Account(msgspec.Struct, Generic[D], kw_only=True):
         return EndedEarly(ending.reason, ending.exit_code, changed=not self.dry_run)
 
     def common_fields(self, error: EtcdfixError | None, exit_code: int) -> dict[str, Any]:
-        """Return what the published reports of all such runs have in common.
-
-        Args:
-            error: What stopped it; None where nothing was raised.
-            exit_code: Of the command.
-        """
+        """Return what the published reports of all such runs have in common."""
         last = self.objects[-1].outcome if self.objects else None
         return {
             "tool": TOOL,

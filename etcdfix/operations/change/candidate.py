@@ -98,11 +98,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     def of_snapshot(cls, cluster: Cluster, key: bytes, path: Path, revision: int = 0) -> Candidate:
         """Return the value of a key in a snapshot file.
 
-        Args:
-            cluster: Says how values are read.
-            key: Complete etcd key.
-            path: The file.
-            revision: At which it is looked at; 0 for its newest.
+        Revision 0 is the newest.
 
         Raises:
             RefusedByRule: There is none.
@@ -183,11 +179,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of_object(cls, cluster: Cluster, key: bytes, path: Path) -> Candidate:
         """Return what API servers would store today, as JSON, for the object in a file; it keeps a lease that is there.
-
-        Args:
-            cluster: Says how values are read and written.
-            key: Complete etcd key.
-            path: The file.
 
         Raises:
             ConfigurationError: The file cannot be read.

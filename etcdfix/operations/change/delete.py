@@ -96,14 +96,6 @@ def run_delete(
 ) -> ChangeOutcome:
     """Delete one key, or find out whether it could be deleted.
 
-    Args:
-        cluster: Where.
-        request: What.
-        confirmer: Confirms.
-        preview: Shows what was found out, before anything is asked.
-        progress: Counts the values of the pattern check for a display.
-        step: Told the name of each step before it is taken.
-
     Raises:
         RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.
         AuditError: The record cannot be made durable; nothing was changed.

@@ -146,14 +146,7 @@ def execute_change(
 ) -> ChangeOutcome:
     """Show a change, and make it once it is confirmed; a dry run does all but that.
 
-    Args:
-        cluster: Where.
-        request: What was asked for.
-        checked: What is to be done.
-        confirmer: Confirms.
-        preview: Shows it.
-        sender: Has an API server make it; None for a transaction of our own.
-        step: Told the name of each step before it is taken.
+    A sender has an API server make it; without one it is a transaction of our own.
 
     Raises:
         RemediationRefused: It was not confirmed, or something moved meanwhile; nothing was changed.

@@ -117,14 +117,6 @@ def freshness_at(
 ) -> str:
     """Say whether anything newer than an object is overwritten at a key, in a sentence without full stop.
 
-    Args:
-        cluster: Whose etcd it is.
-        file: The object.
-        key: Complete etcd key.
-        reading: The linearizable read of the key.
-        same_uid: As in :class:`Known`; so is the next one.
-        cluster_known: It is known which cluster this is.
-
     Raises:
         SourceError: What etcd keeps of the key could not be read.
     """

@@ -47,13 +47,7 @@ def of_log(
 ) -> Candidate:
     """Return a write of a key: that of an entry, or the newest that reads and is of the key's object.
 
-    Args:
-        cluster: Whose log it has to be.
-        key: Complete etcd key.
-        directory: A member's ``member/wal``, or a copy.
-        entry: Raft index of an entry; None for the newest write that will do.
-        run: What was read, and how.
-        progress: Counts keys for a display.
+    The entry is a Raft index; None is the newest write that will do.
 
     Raises:
         RefusedByRule: It holds no such write.

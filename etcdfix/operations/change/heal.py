@@ -140,15 +140,6 @@ def run_heal(
 ) -> bool:
     """Heal what was named, or find out whether it could be healed.
 
-    Args:
-        cluster: Where, read with today's configuration.
-        request: What.
-        confirmer: Confirms.
-        preview: Shows what was found out, before anything is asked.
-        told: Takes what became of each object, as it is known.
-        left: Takes each key that is left alone.
-        step: Told the name of each step before it is taken.
-
     Returns:
         Whether everything went as it should; False where the run stopped at an outcome that it has told.
 

@@ -58,11 +58,6 @@ def was_healed_under(examiner: Examiner, intent: Intent, stored: StoredValue) ->
 class HealSender:
     """Sends the PATCH of one object; implements :class:`~etcdfix.remediation.sending.Sender`.
 
-    Args:
-        ground: What all objects of a run share.
-        healable: The object.
-        at: For the annotation.
-
     Attributes:
         server: The one that wrote it, "" where none is known to have.
         changed: Paths of the fields in which it differs from the saved copy, besides what every heal changes.

@@ -87,12 +87,6 @@ _NOTHING: Final = _Shape()
 class KeptLook(Closing):
     """What stands around every value, kept up to date; close it.
 
-    Args:
-        cluster: Where.
-        keys: Those that the run is about.
-        progress: Counts values for a display.
-        say: Told, in one sentence each, what a person should know.
-
     Attributes:
         looks: How often everything was looked at.
 
@@ -460,10 +454,6 @@ class _FollowedNow(EtcdNow):
 
     Those of before a run bind it to its cluster at least as well as those of a moment ago. Every change begins with
     them, so that all its checks read the source as it stands then.
-
-    Args:
-        client: The connection that examines.
-        look: Is brought up to date first.
     """
 
     def __init__(self, client: EtcdClient, look: KeptLook) -> None:

@@ -122,12 +122,6 @@ def read_object_file(path: Path) -> ObjectFile:
 def check_place(file: ObjectFile, key: bytes, reader: ResourceReader, examiner: Examiner) -> None:
     """Hold what an object says of itself against an etcd key.
 
-    Args:
-        file: The object.
-        key: Complete etcd key.
-        reader: How the etcd key is read.
-        examiner: Knows the layout of the keys.
-
     Raises:
         RefusedByRule: The key holds no such object, or it belongs to another key.
     """
@@ -162,11 +156,6 @@ def check_place(file: ObjectFile, key: bytes, reader: ResourceReader, examiner: 
 
 def check_stored(file: ObjectFile, stored: StoredValue, examiner: Examiner) -> Examination:
     """Examine what would be stored as if etcd had it; return what it is.
-
-    Args:
-        file: The object.
-        stored: What would be stored for it, sealed.
-        examiner: One whose values speak for no others.
 
     Raises:
         RefusedByRule: It does not come out readable, or is another object then.

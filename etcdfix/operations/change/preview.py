@@ -153,7 +153,10 @@ def _losses(found: Assessment) -> Iterator[Fact]:
         yield "Collected", f"the garbage collector deletes {counted(goes, 'dependent')}: {kinds}"
     caught_up = len(found.collection.caught_up)
     if caught_up:
-        yield "Catches up", f"with {counted(caught_up, 'object')} that the garbage collector could not judge before"
+        yield (
+            "Catches up",
+            f"with {counted(caught_up, 'object')} that the garbage collector could not judge before",
+        )
     leaks = [f"{one.name} ({one.consequence})" for one in found.finalizers if one.leaks]
     if leaks:
         yield "Left behind", "; ".join(leaks[:_MOST_NAMED])

@@ -78,13 +78,6 @@ def run_prune(
 ) -> BackupPruning:
     """Remove aged backups, or say which would go.
 
-    Args:
-        request: Which.
-        dry_run: Remove nothing, and record nothing.
-        confirm: Told how many would go, says whether they may.
-        preview: Shows what would go.
-        step: Told of each action on a file.
-
     Raises:
         RemediationRefused: It was not confirmed, or a directory is not ours alone; nothing was removed.
         AuditError: The log cannot be relied upon, or not be written; nothing was removed.

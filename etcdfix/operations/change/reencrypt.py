@@ -96,13 +96,7 @@ def run_reencrypt(
 ) -> ChangeOutcome:
     """Rewrite one value under today's write key, or find out whether it could be.
 
-    Args:
-        cluster: Where, read with today's configuration.
-        candidate: Reads with the candidate configuration.
-        request: What.
-        confirmer: Confirms.
-        preview: Shows what was found out, before anything is asked.
-        step: Told the name of each step before it is taken.
+    The cluster is read with today's configuration, ``candidate`` with the other one.
 
     Raises:
         RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.

@@ -102,14 +102,6 @@ def run_repair(
 ) -> ChangeOutcome:
     """Repair one value, or find out whether it could be.
 
-    Args:
-        cluster: Where.
-        request: What.
-        confirmer: Confirms.
-        preview: Shows what was found out, before anything is asked.
-        progress: Counts all values for a display.
-        step: Told the name of each step before it is taken.
-
     Raises:
         RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.
         AuditError: The record cannot be made durable; nothing was changed.

@@ -40,14 +40,7 @@ def outcome_report(
 ) -> ChangeReport:
     """Return what became of a change.
 
-    Args:
-        verb: What was done.
-        key: Which etcd key.
-        outcome: What it came to.
-        run: Options of this run.
-        exit_code: Of the command.
-        deleted: What was found out about the key that is gone now; None for any other outcome.
-        unread: An encrypted value was put back without a configuration: a look at it needs one.
+    With ``unread``, an encrypted value was put back without a configuration: a look at it needs one.
     """
     afterwards, after = ([], []) if deleted is None else (_recovery(deleted), [_what_is_left(deleted)])
     return ChangeReport(
@@ -63,14 +56,7 @@ def outcome_report(
 
 
 def refusal_report(verb: Verb, key: bytes | None, error: EtcdfixError, *, dry_run: bool) -> ChangeReport:
-    """Return why a change was not made.
-
-    Args:
-        verb: What was to be done.
-        key: Which etcd key; None where none was named as it has to be.
-        error: What was raised.
-        dry_run: Nothing was to be changed.
-    """
+    """Return why a change was not made."""
     return ChangeReport(
         **_head(verb, key),
         dry_run=dry_run,

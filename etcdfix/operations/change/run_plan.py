@@ -166,15 +166,6 @@ def run_plan(
 ) -> bool:
     """Work through a plan, or find out whether it could be.
 
-    Args:
-        cluster: Where.
-        request: What.
-        run: The plan, locked.
-        confirmer: Confirms.
-        told: Takes what became of each object, as it is known.
-        progress: Counts values for a display.
-        step: Told the name of each step before it is taken.
-
     Returns:
         Whether everything went as it should; False where the run stopped at an outcome that it has told.
 

@@ -119,12 +119,6 @@ def workload_of(
 ) -> Workload:
     """Return what is to be done.
 
-    Args:
-        plan: The plan.
-        decisions: Its decisions, with what came of them.
-        request: What is left out, declared and accepted.
-        again: The command that makes a new plan.
-
     Raises:
         ConfigurationError: A decision is none, or not one that its entry allows.
         RefusedByRule: Something has to be accepted first, or a flag speaks of no object of the plan.

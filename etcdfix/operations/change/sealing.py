@@ -33,13 +33,6 @@ def seal(
 ) -> Sealed:
     """Turn plaintext into what API servers store today at an etcd key.
 
-    Args:
-        cluster: Read with today's configuration; without one, nothing is encrypted at rest.
-        key: Complete etcd key.
-        resource: Of the key.
-        plaintext: What a reader is to get.
-        by_api: What remains where it cannot be sealed.
-
     Raises:
         RefusedByRule: It would be written through a KMS plugin, or what is sealed does not open.
     """

@@ -68,14 +68,7 @@ def settle_intents(
 ) -> Settled:
     """Work through the open intents of a log.
 
-    Args:
-        log: Which; it must be there.
-        connect: Connects to etcd, and says which cluster it holds. Called only where an intent about it is open.
-        etcd_user: As whom etcd is asked, for the record.
-        dry_run: Record nothing.
-        accepted: As for :func:`~etcdfix.remediation.reconcile.predict`; it is recorded.
-        syslog: Where each new head of the log is sent; None for nowhere.
-        was_healed: Tells of a value that an API server was to write; None where nothing here can open it.
+    It connects only where an intent about etcd is open.
 
     Raises:
         AuditError: The log cannot be written.
@@ -141,12 +134,7 @@ def _about_etcd(intents: Iterable[Intent]) -> list[Intent]:
 
 
 def settled_report(settled: Settled, run: RunOptions) -> AuditReconciliation:
-    """Return the result as it is published.
-
-    Args:
-        settled: The result.
-        run: Options of this run.
-    """
+    """Return the result as it is published."""
     return AuditReconciliation(
         tool=TOOL,
         generated_at=timestamp(),

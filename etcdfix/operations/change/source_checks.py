@@ -119,14 +119,6 @@ def check_source(
 ) -> Source:
     """Find out what speaks for the value that is to be put back.
 
-    Args:
-        cluster: Where.
-        request: What.
-        found: What the value is under today's configuration.
-        identity: Which cluster it is.
-        reading: The linearizable read of the key.
-        step: Told the name of each step before it is taken.
-
     Raises:
         RefusedByRule: Too little does.
         AuditLogUnreadable: The log cannot be read, or its chain is broken.
@@ -196,14 +188,6 @@ def check_write_key(
     """Refuse to write what was sealed now, unless API servers are known to hold the key; return what shows it.
 
     No flag lifts it: under a configuration that is not deployed, a healthy value looks like a broken one.
-
-    Args:
-        cluster: Where.
-        request: What.
-        found: What the value is under today's configuration.
-        identity: Which cluster it is.
-        reading: The linearizable read of the key.
-        step: Told the name of each step before it is taken.
 
     Raises:
         RefusedByRule: Nothing shows it, or contents that are encrypted now would be written in plain.

@@ -101,14 +101,7 @@ def build_plan(
 ) -> DeletionPlan:
     """Make the plan; one that a signal or ``--timeout`` ends leaves out as undetermined what was not looked at by then.
 
-    Args:
-        source: The cluster of the report, live or as a snapshot.
-        examiner: It must have learned the CRDs.
-        request: What for.
-        progress: Counts the values, and then the broken objects, for a display.
-        now: The clock.
-        jobs: How many processes examine values; the result is the same for any number.
-        on_ended: Told what ended it early.
+    The result is the same for any number of jobs.
 
     Raises:
         KeyboardInterrupt: It was ended before anything was examined.

@@ -50,12 +50,7 @@ _decode_page = msgspec.msgpack.Decoder(_Page).decode
 
 
 def setup_of(graph: bytes, places: set[Place]) -> bytes:
-    """Return what :func:`make` needs.
-
-    Args:
-        graph: What the index needs, see :meth:`~etcdfix.graph.builder.IndexBuilder.extraction_setup`.
-        places: Where the broken objects are.
-    """
+    """Return what :func:`make` needs."""
     return _encode(_Setup(graph, sorted(places)))
 
 

@@ -54,9 +54,6 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Gathered:
     """What the pass over everything leaves.
 
-    Args:
-        reported: What the report found, by etcd key.
-
     Attributes:
         not_in_report: How many broken values the report does not have.
     """
@@ -102,11 +99,7 @@ class Gathered:
             ) from exc
 
     def leave_out_unseen(self, problems: Sequence[str]) -> None:
-        """Leave out what the report has and nobody saw; what could not be read is not gone.
-
-        Args:
-            problems: Why not everything was seen.
-        """
+        """Leave out what the report has and nobody saw; what could not be read is not gone."""
         why = (
             ("undetermined", "it was not seen, and not everything could be read")
             if problems

@@ -45,14 +45,7 @@ def steps_for(
     report: str,
     run: RunOptions,
 ) -> list[PlanStep]:
-    """Return the steps; none where nothing is broken.
-
-    Args:
-        entries: In their order.
-        groups: Of the entries.
-        report: Path of the saved report that the plan rests on.
-        run: What was read, and how.
-    """
+    """Return the steps; none where nothing is broken."""
     if not entries:
         return []
     counts = _Counts()

@@ -241,7 +241,6 @@ def recovery_lines(api: APIAccess, checked: Preflight, *, say: Callable[[str], N
 
 
 def _looked_at(looked: Sequence[ServerSigns]) -> Iterator[str]:
-    """Yield how each API server stood when it was looked at last."""
     for one in looked:
         signs = ", ".join(f"{sign.what} {sign.text}" for sign in one.signs)
         yield f"API server {one.server}, after {one.seconds:.0f} s: {signs}"

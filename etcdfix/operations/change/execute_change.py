@@ -218,7 +218,6 @@ def operator_for(authorization: Authorization | None, etcd_user: str) -> Operato
 
 
 def _subject(found: Examination, present: StoredValue | None) -> Subject:
-    """Return what a record says the change is about: an object, and the record that is there before it."""
     directory = found.directory
     return Subject(
         key=found.stored.key,
@@ -258,7 +257,6 @@ def _backup_content(
 
 
 def _lease_ttl(lease: LeaseState | None) -> int | None:
-    """Return what a backup says of a lease: seconds left, -1 for expired, None for none."""
     if lease is None:
         return None
     return lease.remaining_seconds if lease.alive else -1

@@ -87,7 +87,6 @@ def _later(file: ObjectFile, known: Known) -> str:
 
 
 def _age(file: ObjectFile, known: Known) -> str:
-    """Return what generation and managedFields tell, to be added to a sentence; "" for nothing."""
     later = _later(file, known)
     if not later:
         return ""

@@ -94,7 +94,6 @@ def of_log(
 
 
 def _deleted_at(writes: Iterable[LoggedWrite], chosen: LoggedWrite) -> int:
-    """Return the revision that ended the life of a write's object, where it is certain and the key's last; else 0."""
     place = (chosen.entry_index, chosen.operation)
     later = [write for write in writes if (write.entry_index, write.operation) > place]
     if not later or any(write.confidence is not Confidence.CERTAIN for write in (chosen, *later)):
@@ -114,7 +113,6 @@ def _choose(
     history: LogHistory,
     look: str,
 ) -> tuple[LoggedWrite, tuple[str, ...]]:
-    """Return the write, and what is to be known of it."""
     writes = history.writes(key)
     if entry is not None:
         write = _of_entry(key, directory, entry, writes, look)

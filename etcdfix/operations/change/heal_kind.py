@@ -57,11 +57,7 @@ def check_kind(ground: Ground, directory: ResourcePrefix) -> int:
 
 
 def _check_rescued(ground: Ground, found: Examination, copies: tuple[SavedObject, ...]) -> None:
-    """Refuse while an API server still gives an unreadable object that nothing else holds, or may give it.
-
-    Raises:
-        RefusedByRule: It was not saved.
-    """
+    """Refuse while an API server still gives an unreadable object that nothing else holds, or may give it."""
     stored = found.stored
     known = ground.identity.uid
     saved = {
@@ -91,17 +87,11 @@ def _check_rescued(ground: Ground, found: Examination, copies: tuple[SavedObject
 
 
 def _has_nothing(ground: Ground, holder: Holder) -> bool:
-    """Say whether a server has nothing of an object in memory, or need not have an answer."""
     word = holder.memory.word
     return word in _NOTHING or (word in _SILENT and holder.server.address in ground.unchecked_servers)
 
 
 def _check_read_by_all(ground: Ground, newest: Examination) -> None:
-    """Refuse where a server does not read what is stored under today's write key.
-
-    Raises:
-        RefusedByRule: One does not; what it would be healed to, it could not read either.
-    """
     for said in read_by_each(ground.all_servers, _thing(newest)):
         if said.answer is Answer.READ_ERROR:
             raise refuse(
@@ -118,9 +108,6 @@ def _check_loaded(ground: Ground, directory: ResourcePrefix) -> None:
 
     Nothing is stored yet that would show whether it reads what another one writes. A server that says nothing is not
     asked again: then the first object that is healed is the test.
-
-    Raises:
-        RefusedByRule: One has, and that is not accepted.
     """
     ours = ground.cluster.config_sha256
     for server, loaded in loaded_by_each(ground.all_servers):

@@ -345,7 +345,6 @@ class _Chosen(NamedTuple):
 def _choose(
     ground: Ground, target: Target, found: Examination, identity: ClusterIdentity, memory: list[Holder]
 ) -> _Chosen | LeftAlone:
-    """Return which servers to ask, and with which uid."""
     key, mod_revision = found.stored.key, found.stored.mod_revision
     given = [(each, each.memory.identity) for each in memory if each.memory.identity is not None]
     if not given:
@@ -380,13 +379,6 @@ def _choose(
 def _choose_ended(
     ground: Ground, target: Target, identity: ClusterIdentity, memory: list[Holder]
 ) -> _Chosen | LeftAlone:
-    """Return whom to ask once no server answers from memory any more: each that tried to read the object.
-
-    With which uid, only what is kept of the object elsewhere can say; all that says it must say the same.
-
-    Raises:
-        RefusedByRule: Two of those say different uids.
-    """
     stored = target.stored
     key = stored.key
     tried = tuple(each for each in memory if each.may_hold)

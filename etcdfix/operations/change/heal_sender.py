@@ -153,7 +153,6 @@ class HealSender:
         return self._moved(holder, reply, present)
 
     def _stayed(self, address: str, reply: Reply | NoReply) -> Sent | None:
-        """Judge a request after which the key stands where it stood."""
         if isinstance(reply, NoReply):
             if not reply.sent:
                 text = f"{address} was not reached: {reply.text}; nothing was changed"
@@ -223,7 +222,6 @@ class HealSender:
     def _healed(
         self, holder: Holder, reply: Reply | NoReply, found: Examination, stored: dict[str, Any]
     ) -> Sent:
-        """Return a heal that etcd bears out, with all that is odd about it."""
         self.server = holder.server.address
         warnings = []
         if not isinstance(reply, Reply) or reply.status != 200:
@@ -263,7 +261,6 @@ class HealSender:
         )
 
     def _unread_elsewhere(self) -> list[str]:
-        """Say which API servers do not read what was written: they lack today's write key."""
         try:
             answers = read_by_each(self._ground.all_servers, self._healable.thing)
         except EtcdfixError as exc:
@@ -343,7 +340,6 @@ class HealSender:
         return notes
 
     def _read_back(self, holder: Holder) -> dict[str, Any] | None:
-        """Return the object as the server reads it from etcd, in the version in which it was saved."""
         reply = self._ground.all_servers.within(
             partial(holder.server.send, "GET", holder.path, longest=LONGEST_ANSWER)
         )
@@ -351,12 +347,10 @@ class HealSender:
 
 
 def _is_label(change: FieldChange) -> bool:
-    """Say whether it is what admission adds to any object: nothing of the object itself is another."""
     return change.change is ChangeKind.ADDED and _LABELS.match(change.path) is not None
 
 
 def _came_to_nothing(reply: Reply | NoReply) -> bool:
-    """Say whether a request wrote nothing for sure: it was refused, or never sent."""
     if isinstance(reply, NoReply):
         return not reply.sent
     return reply.status >= 300 and reply.status not in _STOPPED_WAITING
@@ -369,7 +363,6 @@ def _said(address: str, reply: Reply | NoReply) -> str:
 
 
 def _document(examiner: Examiner, found: Examination) -> dict[str, Any]:
-    """Return the object that a value holds, {} where no whole one comes out. Never shown."""
     shown = Viewer(examiner, reveal=True).show(found)
     return shown.document if shown.form is Form.OBJECT else {}
 

@@ -220,12 +220,7 @@ def written_at(metadata: dict[str, Any]) -> str:
 
 
 def _saved_from(path: Path, raw: bytes) -> str:
-    """Return the uid of the cluster that a file of ``etcdfix rescue`` was saved from, "" for any other file.
-
-    Raises:
-        ConfigurationError: The index beside it cannot be read.
-        RefusedByRule: The file is not what was saved.
-    """
+    """Return the uid of the cluster that a file of ``etcdfix rescue`` was saved from, "" for any other file."""
     if not (path.parent / INDEX_NAME).exists():
         return ""
     lines = [saved for saved in read_index(path.parent).objects if saved.file == path.name]
@@ -263,13 +258,11 @@ def _text(value: dict[str, Any], name: str) -> str:
 
 
 def _revision(value: Any) -> int:
-    """Return a resourceVersion as the mod revision that it may be, 0 for none."""
     plain = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < _SHORT
     return int(value) if plain else 0
 
 
 def _read(plaintext: bytes, examiner: Examiner, found: Examination) -> KubeObject:
-    """Return the object in a readable value, as the API server would serve it."""
     reader, directory = ObjectReader(examiner.decoder), found.directory
     if directory.codec is StorageCodec.BUILTIN:
         return reader.builtin(plaintext, directory.group, directory.kind)
@@ -280,7 +273,6 @@ def _read(plaintext: bytes, examiner: Examiner, found: Examination) -> KubeObjec
 
 
 def _plain(value: dict[str, Any]) -> Any:
-    """Return an object as plain values, in which numbers of one value are alike however they are written."""
     return parse_exactly(encode_json(value))
 
 

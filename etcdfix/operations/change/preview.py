@@ -135,7 +135,6 @@ def _deletion(cluster: Cluster, checked: Preflight) -> Iterator[Fact]:
 
 
 def _losses(found: Assessment) -> Iterator[Fact]:
-    """Yield what the loss of an object means, in a few lines."""
     worse = " or worse" if found.may_be_worse and found.risk != "cluster-breaking" else ""
     reasons = "; ".join(reason.text for reason in found.reasons[:_MOST_NAMED])
     yield "Risk", f"{found.risk}{worse}: {reasons or 'etcdfix knows no reference to it'}"
@@ -281,7 +280,6 @@ def _restore(cluster: Cluster, shown: RestorePreview) -> Iterator[Fact]:
 
 
 def _speaks_for(shown: RestorePreview) -> str:
-    """Return what speaks for the value, and what was accepted because nothing does."""
     source, candidate = shown.source, shown.candidate
     if source.intent is not None:
         return "a true undo: this audit log lists these bytes at this key"
@@ -347,7 +345,6 @@ def repair_preview(cluster: Cluster, shown: RepairPreview) -> Document:
 
 
 def _rewrite(cluster: Cluster, shown: ReencryptPreview | RepairPreview, keys: str = "") -> Iterator[Fact]:
-    """Yield where a value stays that gets other bytes, and what to know of it."""
     yield from cluster_facts(cluster, shown.identity, keys)
     yield from server_facts(shown.servers)
     if shown.lease is not None:

@@ -130,7 +130,6 @@ def _report(
 
 
 def _exit_code(survey: Survey, pruning: Pruning | None) -> int:
-    """Return 3 where something is unfinished, 4 where a rule keeps a backup that is old enough, else 0."""
     if pruning is not None:
         unfinished = any(one.problem or one.record is None for one in pruning.done)
         if pruning.stopped or unfinished:

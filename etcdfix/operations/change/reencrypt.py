@@ -196,7 +196,6 @@ def _check_today(today: Examination) -> None:
 
 
 def _replacement(today: Examination) -> str:
-    """Return the command that has an API server write an object anew as it is; in words where no command names it."""
     name, namespace = today.name, today.namespace
     if not name or name.startswith("-") or "/" in name or not (name + namespace).isprintable():
         return "kubectl get -o json, and kubectl replace"

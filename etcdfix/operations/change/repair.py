@@ -205,7 +205,6 @@ _NOTHING_TO_REPAIR = {
 
 
 def _require_unread(found: Examination) -> None:
-    """Refuse a value that is not broken."""
     key, refusal = found.stored.key, _NOTHING_TO_REPAIR.get(found.verdict.outcome)
     if refusal is not None:
         rule, why, hint = refusal
@@ -214,7 +213,6 @@ def _require_unread(found: Examination) -> None:
 
 
 def _require_repair(found: Examination, search: RepairSearch) -> tuple[Repair, Examination]:
-    """Return the only repair and what the value is then."""
     if search.repair is not None and search.repaired is not None:
         return search.repair, search.repaired
     key, verdict = found.stored.key, found.verdict
@@ -317,7 +315,6 @@ _MAGIC_SIZE = 4
 
 
 def _named_part(value: bytes) -> bytes:
-    """Return what stands before the body of a value, its name included, as far as colons tell."""
     return b":".join(value.split(b":", _COLONS)[:_COLONS]) + b":"
 
 
@@ -342,7 +339,6 @@ def _check_object(cluster: Cluster, reading: KeyReading, found: Examination, rep
 
 
 def _read_back(cluster: Cluster, outcome: ChangeOutcome, value: bytes, key: bytes) -> tuple[bool, str]:
-    """Return whether it is in doubt that etcd holds what was written, and what it holds, in a sentence."""
     try:
         now = cluster.now.read_key(key).stored
         if now is None or now.mod_revision != outcome.revision:

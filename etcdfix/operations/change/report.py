@@ -120,7 +120,6 @@ def _same(outcome: ChangeOutcome) -> tuple[str | Part, ...]:
 def _follow_ups(
     verb: Verb, key: bytes, outcome: ChangeOutcome, run: RunOptions, *, unread: bool
 ) -> Iterator[FollowUp]:
-    """Yield the commands for afterwards: how to settle what is open, how to undo, how to look again."""
     if outcome.result is None:
         return
     yield from settling(outcome, run)
@@ -131,7 +130,6 @@ def _follow_ups(
 
 
 def _undo(verb: Verb, outcome: ChangeOutcome) -> Iterator[FollowUp]:
-    """Yield how each backup goes back to where it was."""
     words = (*_same(outcome), "--audit-log", str(outcome.audit_log), "--reason", "REASON")
     if verb is Verb.DELETE:
         if outcome.result in {Result.NOT_APPLIED, Result.REFUSED}:
@@ -156,7 +154,6 @@ def _what_is_left(deleted: Preflight) -> FollowUp:
 
 
 def _recovery(deleted: Preflight) -> Iterator[str]:
-    """Yield what comes back by itself once a key is gone, and what stands in the way."""
     resource, unread = str(deleted.found.directory.group_resource), deleted.alike.unread
     others = unread.get(resource, 0)
     if others:

@@ -363,7 +363,6 @@ class _Work:
     def _recorded(
         self, records: Iterable[tuple[Link, Event]], decisions: Mapping[bytes, PlanDecision]
     ) -> dict[bytes, RunLine]:
-        """Return what the log says that was done to this plan's keys by runs over it."""
         ending = f"({self._run.plan.content_sha256})"
         found: dict[bytes, RunLine] = {}
         for link, event in records:
@@ -537,7 +536,6 @@ def _line(ran: Ran) -> RunLine:
 
 
 def _is_done(outcome: str, verb: str) -> bool:
-    """Say whether a closed intent leaves nothing to do."""
     if outcome == Result.APPLIED_OR_GONE:
         return verb == Verb.DELETE
     return outcome in {result.value for result in DONE.values()}

@@ -162,7 +162,6 @@ def _wants_declaration(entry: PlanEntry) -> bool:
 
 
 def _names_of_its_key(entry: PlanEntry) -> list[str]:
-    """Return what a declaration may call the encryption key of an entry, the narrower name first."""
     names = [entry.transformer]
     if entry.kms_key_id_sha256:
         names.insert(0, f"{entry.transformer}/{entry.kms_key_id_sha256}")

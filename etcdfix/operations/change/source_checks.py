@@ -224,7 +224,6 @@ def check_absent(request: RestoreRequest, found: Examination) -> None:
 
 
 def _recorded(backup: Backup, intent: Intent | None, log: Path) -> Recorded:
-    """Return what a backup and its log say of the key; what deleted it is known by the answer of etcd alone."""
     deleted_at, content = 0, backup.content
     if content.purpose == ANOMALY:
         # Members may disagree on what was there: then the history of another one says nothing of it.
@@ -308,11 +307,7 @@ def _check_unread(
 
 
 def _intent_behind(candidate: Candidate, audit_log: Path) -> Intent | None:
-    """Return the intent by whose word the value was at this very key of this very cluster; None where there is none.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read, or its chain is broken.
-    """
+    """Return the intent by whose word the value was at this very key of this very cluster; None where there is none."""
     if candidate.backup is None:
         return None
     try:
@@ -331,11 +326,7 @@ def _check_by_itself(
     identity: ClusterIdentity,
     present: StoredValue | None,
 ) -> None:
-    """Refuse a backup that no log speaks for, unless it can only bring back what was there.
-
-    Raises:
-        RefusedByRule: It may bring back something else.
-    """
+    """Refuse a backup that no log speaks for, unless it can only bring back what was there."""
     origin = candidate.origin
     if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
         raise refuse(

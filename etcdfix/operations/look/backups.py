@@ -93,7 +93,6 @@ def list_exit_code(listed: BackupList) -> int:
 
 
 def _look(places: RecordPaths) -> tuple[list[Path], list[FoundFile]]:
-    """Return the directories and their files, each once."""
     default = not places.backup_directories
     directories = [path for path in places.directories if not default or os.path.lexists(path)]
     found: dict[str, FoundFile] = {}
@@ -153,7 +152,6 @@ def _row(file: FoundFile, account: Account | None, log: Path) -> ListedBackup:
 
 
 def _is_secret(file: FoundFile, listed: Listed | None) -> bool:
-    """Say whether it is a Secret by its key, or by the log, which knew the storage prefix."""
     if file.resource == _SECRETS:
         return True
     subject = listed.intent.subject if listed is not None else None
@@ -268,7 +266,6 @@ def _log_doubts(found: Verification) -> Iterator[BackupFinding]:
 
 
 def _file_findings(file: FoundFile, account: Account, log: Path) -> Iterator[BackupFinding]:
-    """Yield what is wrong with one file."""
     backup = file.backup
     if file.kind is FileKind.DAMAGED and not file.marked:
         yield _finding("damaged", file.what, path=file.path)
@@ -290,7 +287,6 @@ def _file_findings(file: FoundFile, account: Account, log: Path) -> Iterator[Bac
 
 
 def _file_doubts(file: FoundFile, account: Account, log: Path) -> Iterator[BackupFinding]:
-    """Yield what cannot be told about one file."""
     backup = file.backup
     if file.kind is FileKind.UNREADABLE:
         yield _finding("unreadable", f"{file.path}: {file.what}", path=file.path)

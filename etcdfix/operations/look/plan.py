@@ -223,11 +223,7 @@ def build_plan(
 
 
 def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, examiner: Examiner) -> None:
-    """Refuse a report that speaks of something else.
-
-    Raises:
-        ConfigurationError: It does.
-    """
+    """Refuse a report that speaks of something else."""
     if report.source.kube_system_uid != uid:
         raise ConfigurationError(
             f"the report is of the cluster whose kube-system has uid {report.source.kube_system_uid or 'unknown'}, "
@@ -361,7 +357,6 @@ class _Writer(msgspec.Struct, frozen=True):
         return terms
 
     def _sought(self, found: Examination) -> int:
-        """Return a revision at which the same object, without a lease, can be read, as a scan finds it; 0 for none."""
         revision = self.readable.of(found).revision
         return revision.at if revision and revision.same_object and not revision.leased else 0
 
@@ -425,18 +420,15 @@ class _Groups:
 
 
 def _needs(found: Examination, needed: Needed) -> list[str]:
-    """Return the flags that a deletion needs beyond its command, but for the one that the object's place asks for."""
     declared = [declaration(found.transformer, found.kms_key_id_sha256)] if needed.declaration else []
     return [*declared, *map(acceptance, needed.risks)]
 
 
 def _needs_of_repair(found: Examination, repair: Repair) -> list[str]:
-    """Return the flags that a repair needs, but for the one that the object's place asks for."""
     return [acceptance(rule) for rule in repair_risks(found, repair) if rule is not Rule.CLUSTER_BREAKING]
 
 
 def _advice(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed, run: RunOptions) -> str:
-    """Return what is to be said of values like this one; "" for nothing."""
     key = bool(doubts & THE_KEY)
     gone = "it"
     if needed.declaration:

@@ -153,7 +153,6 @@ class Gathered:
 
 
 def _why_left_out(found: Examination, reported: ReportedFinding, value_sha256: str) -> tuple[str, str] | None:
-    """Return why what a report has is no part of a plan; None where it is."""
     verdict, stored = found.verdict, found.stored
     if verdict.outcome not in _BROKEN:
         return "readable", "it can be read now"

@@ -268,7 +268,6 @@ def _patterns(groups: Iterable[PlanGroup]) -> str:
 
 
 def _loss(entry: PlanEntry) -> tuple[bool, Rank, bool]:
-    """Sort the worst loss first; among equals what can be put back at once."""
     return entry.outcome == Outcome.UNDETERMINED, entry_stake(entry).rank, deletion_waits(entry)
 
 
@@ -320,7 +319,6 @@ def in_order(drafts: Iterable[PlanEntry]) -> Sequence[PlanEntry]:
 
 
 def _is_trial(entry: PlanEntry) -> bool:
-    """Say whether an object comes back by itself, and nothing speaks against trying that."""
     comes_back = entry.comes_back == ComesBack.BY_ITSELF and not is_guess(entry)
     return comes_back and not is_breaking(entry) and not _is_unproven(entry)
 
@@ -401,7 +399,6 @@ def users_of(assessment: Assessment) -> tuple[int, int]:
 
 
 def _users(assessment: Assessment) -> str:
-    """Name the first users; those that are no pods first, since they speak for their pods."""
     objects = {user.object for user in assessment.users}
     distinct = sorted(objects, key=lambda ref: (ref.resource == "pods", ref.key))
     if not distinct:

@@ -27,7 +27,7 @@ from etcdfix.operations.change.execute_change import (
 )
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import place_warnings
@@ -145,7 +145,6 @@ def run_delete(
         request,
         CheckedChange(
             verb=Verb.DELETE,
-            done=Result.DELETED,
             found=checked.found,
             reading=checked.reading,
             identity=checked.identity,

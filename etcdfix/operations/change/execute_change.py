@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -30,6 +30,16 @@ if TYPE_CHECKING:
     from etcdfix.remediation.sending import Sender
     from etcdfix.verdicts.examination import Examination, KeyName
     from etcdfix.verdicts.key_loss import KeyCounts
+
+
+DONE: Final = {
+    Verb.DELETE: Result.DELETED,
+    Verb.RESTORE: Result.RESTORED,
+    Verb.REENCRYPT: Result.REENCRYPTED,
+    Verb.REPAIR: Result.REPAIRED,
+    Verb.HEAL: Result.HEALED,
+}
+"""What each change is called when all goes well."""
 
 
 class Confirmer(Protocol):
@@ -94,12 +104,31 @@ class Examined(Protocol):
         ...
 
 
+class Rewritable(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that is there now, and that gets other bytes.
+
+    Attributes:
+        reading: The linearizable read on which everything rests.
+        found: What it is under today's configuration.
+        identity: Which cluster it is.
+        servers: What the API servers said.
+        warnings: One sentence each.
+        lease: Of the value; None for none.
+    """
+
+    reading: KeyReading
+    found: Examination
+    identity: ClusterIdentity
+    servers: ServerAnswers
+    warnings: tuple[str, ...]
+    lease: LeaseState | None
+
+
 class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change that every check has let through.
 
     Attributes:
         verb: What is done.
-        done: What the outcome is called when all went well.
         found: What the record says the change is about.
         reading: The linearizable read of the key.
         identity: Which cluster it is.
@@ -117,7 +146,6 @@ class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     verb: Verb
-    done: Result
     found: Examination
     reading: KeyReading
     identity: ClusterIdentity
@@ -203,7 +231,7 @@ def _change(cluster: Cluster, request: ChangeRequest, checked: CheckedChange) ->
         content=None if checked.replaced is None else _backup_content(cluster, request, checked, operator),
         value=checked.value,
         lease=checked.lease,
-        done=checked.done,
+        done=DONE[checked.verb],
         accepted=request.accepted.only(Rule.UNKNOWN_CLUSTER),
     )
 

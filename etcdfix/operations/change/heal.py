@@ -314,7 +314,6 @@ class _Run:
             request,
             CheckedChange(
                 verb=Verb.HEAL,
-                done=Result.HEALED,
                 found=healable.found,
                 reading=healable.reading,
                 identity=healable.identity,

@@ -6,17 +6,14 @@ The contents stay as they are, byte for byte; only the envelope changes, to the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-import msgspec
-
-from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.examine import Examiner
-from etcdfix.model import ClusterIdentity, Outcome
+from etcdfix.model import Outcome
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
     Confirmer,
+    Rewritable,
     execute_change,
 )
 from etcdfix.operations.change.sealing import (
@@ -26,14 +23,13 @@ from etcdfix.operations.change.sealing import (
     seal,
     unproven_message,
 )
-from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.api_servers import check_api_servers
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.target import (
     check_writable,
     read_target,
@@ -44,9 +40,6 @@ from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.verdicts.examination import Examination
-
-if TYPE_CHECKING:
-    from etcdfix.remediation.preflight.members import LeaseState
 
 
 class ReencryptRequest(ChangeRequest, frozen=True, kw_only=True):
@@ -59,30 +52,18 @@ class ReencryptRequest(ChangeRequest, frozen=True, kw_only=True):
     key: bytes
 
 
-class ReencryptPreview(msgspec.Struct, frozen=True, kw_only=True):
+class ReencryptPreview(Rewritable, frozen=True, kw_only=True):
     """What is shown before a value is rewritten.
 
     Attributes:
-        reading: The linearizable read on which everything rests.
-        found: What today's configuration says of it.
         candidate: What the candidate configuration says of it: readable.
         write_transformer: What it will be written with.
         proof: Key of another object that is stored under that already; b"" where none was needed.
-        identity: Which cluster it is.
-        lease: That it keeps; None for none.
-        servers: What the API servers said.
-        warnings: One sentence each.
     """
 
-    reading: KeyReading
-    found: Examination
     candidate: Examination
     write_transformer: str
     proof: bytes
-    identity: ClusterIdentity
-    lease: LeaseState | None
-    servers: ServerAnswers
-    warnings: tuple[str, ...]
 
 
 def run_reencrypt(
@@ -158,7 +139,6 @@ def run_reencrypt(
         request,
         CheckedChange(
             verb=Verb.REENCRYPT,
-            done=Result.REENCRYPTED,
             found=today,
             reading=reading,
             identity=identity,

@@ -7,19 +7,18 @@ object decodes after one of the few fixed undos, nothing has to be accepted; AES
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.errors import EtcdfixError
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.maybe_newer import NOT_THE_OBJECT
-from etcdfix.model import ClusterIdentity, Outcome, Repair, RepairKind, StoredValue
+from etcdfix.model import Outcome, Repair, RepairKind, StoredValue
 from etcdfix.operations.change.execute_change import (
     ChangeRequest,
     CheckedChange,
     Confirmer,
+    Rewritable,
     execute_change,
 )
 from etcdfix.readable_revision import newest_kept, reads
@@ -51,9 +50,6 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
-if TYPE_CHECKING:
-    from etcdfix.remediation.preflight.members import LeaseState
-
 
 class RepairRequest(ChangeRequest, frozen=True, kw_only=True):
     """One repair.
@@ -65,30 +61,18 @@ class RepairRequest(ChangeRequest, frozen=True, kw_only=True):
     key: bytes
 
 
-class RepairPreview(msgspec.Struct, frozen=True, kw_only=True):
+class RepairPreview(Rewritable, frozen=True, kw_only=True):
     """What is shown before a value is repaired.
 
     Attributes:
-        reading: The linearizable read on which everything rests.
-        found: What the value is now.
         repair: What is undone.
         repaired: What the value is then: readable.
-        identity: Which cluster it is.
-        lease: That it keeps; None for none.
-        servers: What the API servers said.
         alike: What the other values came to.
-        warnings: One sentence each.
     """
 
-    reading: KeyReading
-    found: Examination
     repair: Repair
     repaired: Examination
-    identity: ClusterIdentity
-    lease: LeaseState | None
-    servers: ServerAnswers
     alike: Alike
-    warnings: tuple[str, ...]
 
 
 def run_repair(
@@ -162,7 +146,6 @@ def run_repair(
         request,
         CheckedChange(
             verb=Verb.REPAIR,
-            done=Result.REPAIRED,
             found=found,
             reading=reading,
             identity=identity,

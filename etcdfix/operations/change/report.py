@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
+from etcdfix.operations.change.execute_change import DONE
 from etcdfix.remediation.audit.record import Result, Verb, unicode_text
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.deletion import Preflight
@@ -17,15 +18,6 @@ from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, Part, RunOptions, after_change, scan
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
-
-DONE: Final = {
-    Verb.DELETE: Result.DELETED,
-    Verb.RESTORE: Result.RESTORED,
-    Verb.REENCRYPT: Result.REENCRYPTED,
-    Verb.REPAIR: Result.REPAIRED,
-    Verb.HEAL: Result.HEALED,
-}
-"""What each change is called when all goes well."""
 
 
 def outcome_report(

@@ -26,6 +26,7 @@ from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.execute_change import (
     CheckedChange,
     Confirmer,
+    Rewritable,
     execute_change,
 )
 from etcdfix.operations.change.freshness import freshness_at
@@ -38,7 +39,7 @@ from etcdfix.operations.change.source_checks import (
     check_unknown_uid,
     check_write_key,
 )
-from etcdfix.remediation.audit.record import Intent, Result, Verb
+from etcdfix.remediation.audit.record import Intent, Verb
 from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import ChangeOutcome
@@ -50,7 +51,6 @@ from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cl
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.members import (
     KeyReading,
-    LeaseState,
     read_lease,
 )
 from etcdfix.remediation.preflight.noencryption import check_no_encryption
@@ -66,27 +66,15 @@ from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
 
-class OwnWrite(msgspec.Struct, frozen=True, kw_only=True):
+class OwnWrite(Rewritable, frozen=True, kw_only=True):
     """A value that we put there ourselves, and that is to make room for what it replaced.
 
     Attributes:
         intent: That put it there.
-        reading: The linearizable read that found it.
-        found: What it is under today's configuration.
-        identity: As in :class:`RestorePreview`; so are the next two.
-        servers: What the API servers said.
-        warnings: One sentence each.
-        lease: Of the value, None for none.
         declared_lost: Never: no key needs to be lost for this.
     """
 
     intent: Intent
-    reading: KeyReading
-    found: Examination
-    identity: ClusterIdentity
-    servers: ServerAnswers
-    warnings: tuple[str, ...]
-    lease: LeaseState | None
     declared_lost: bool = False
 
     @property
@@ -219,7 +207,6 @@ def run_restore(
         request,
         CheckedChange(
             verb=Verb.RESTORE,
-            done=Result.RESTORED,
             found=found,
             reading=reading,
             identity=identity,

@@ -17,7 +17,7 @@ import pytest
 from etcdfix.apiserver.client import open_access
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import EtcdfixError
-from etcdfix.inputs.inputfile import STANDARD_INPUT, mapped_input, open_input, open_regular, read_input
+from etcdfix.inputs.inputfile import STANDARD_INPUT, mapped_input, open_input, read_input
 from etcdfix.inputs.manifest import load_manifest
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.report.baseline import load_baseline
@@ -90,20 +90,6 @@ def test_a_link_leads_to_the_file(tmp_path: Path) -> None:
     assert caught.value.errno == errno.ELOOP
 
 
-def test_a_link_to_a_pipe_is_a_pipe(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(_pipe(tmp_path))
-    with pytest.raises(OSError, match="it is no regular file"):
-        open_regular(tmp_path / "link")
-
-
-def test_more_than_its_kind_may_have(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"text")
-    with pytest.raises(OSError, match="larger than 3 bytes") as caught:
-        read_input(path, most_bytes=3)
-    assert caught.value.errno == errno.EFBIG
-
-
 def test_a_sparse_file_is_not_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "sparse"
     with path.open("wb") as stream:
@@ -111,11 +97,6 @@ def test_a_sparse_file_is_not_read_to_its_end(tmp_path: Path) -> None:
     for reader in ("manifest", "configuration", "certificate", "kubeconfig"):
         with pytest.raises(EtcdfixError, match="larger than"):
             READERS[reader](path)
-
-
-def test_a_name_with_a_zero_byte(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="null byte"):
-        open_regular(f"{tmp_path}/a\0b")
 
 
 def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,10 +54,6 @@ def test_members_that_are_none(rest: str) -> None:
         members(b'{"rows": [], %s}' % rest.encode())
 
 
-def test_a_name_may_be_written_in_many_ways() -> None:
-    assert taken_apart(rb'{"ro\u0077s": [1]}') == [1]
-
-
 @pytest.mark.parametrize(
     "rows", ['\n    {"a": 1},\n    {"a": 2}\n ', '\n    {"a": 1},\n    {"a": 2},    {"a": 3}\n  ']
 )

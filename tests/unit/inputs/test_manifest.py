@@ -71,13 +71,6 @@ def test_kubeadm(tmp_path: Path) -> None:
     )
 
 
-def test_flags_that_are_not_set_stay_open(tmp_path: Path) -> None:
-    found = load(
-        tmp_path, pod("{name: a, image: kube-apiserver, command: [kube-apiserver, --etcd-servers=a:1]}")
-    )
-    assert found == Manifest(endpoints=("a:1",))
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -358,11 +351,6 @@ def test_a_file_without_kube_apiserver_is_refused(tmp_path: Path, text: str) -> 
 def test_a_file_that_is_not_yaml_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(ConfigurationError, match="is not YAML"):
         load(tmp_path, content)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="No such file"):
-        load_manifest(tmp_path / "nowhere.yaml")
 
 
 def test_paths_are_those_of_the_host(tmp_path: Path) -> None:

@@ -81,12 +81,6 @@ def test_the_name_while_it_is_written_cannot_be_foreseen(tmp_path: Path) -> None
         assert len(set(tmp_path.iterdir())) == 2
 
 
-def test_a_name_as_long_as_names_may_be(tmp_path: Path) -> None:
-    path = tmp_path / ("x" * 255)
-    write(path)
-    assert path.read_bytes() == b"new"
-
-
 def test_a_hard_link_elsewhere_keeps_what_it_had(tmp_path: Path) -> None:
     path, other = tmp_path / "report", tmp_path / "other"
     path.write_bytes(b"old")

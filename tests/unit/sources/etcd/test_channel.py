@@ -78,24 +78,6 @@ def test_a_read_method_with_other_messages_is_none(channel: ReadOnlyChannel) -> 
         channel.start(ReadMethod(RANGE.path, STATUS.request, STATUS.response), None, timeout_seconds=1)
 
 
-def test_an_answer_comes_with_its_size(etcd: ScriptedEtcd, channel: ReadOnlyChannel) -> None:
-    for _ in range(2):
-        request = message("RangeRequest")(key=b"k")
-        found, raw = channel.start(RANGE, request, timeout_seconds=5, metadata=(("token", "t"),)).result()
-        assert found.kvs[0].value == b"v"
-        assert raw == found.SerializeToString()
-    assert [(call.path, call.token) for call in etcd.calls] == [(RANGE.path, "t")] * 2
-
-
-def test_a_stream(etcd: ScriptedEtcd, channel: ReadOnlyChannel) -> None:
-    create = message("WatchRequest")(create_request=message("WatchCreateRequest")(key=b"k", start_revision=1))
-    answers = channel.stream(WATCH, iter([create]), timeout_seconds=5)
-    assert next(answers).created
-    answers.close()
-    assert list(answers) == []
-    assert [call.path for call in etcd.calls] == [WATCH.path]
-
-
 class Interrupted:
     """Plays gRPC's channel, and the stream that it opens: meanwhile a signal comes."""
 

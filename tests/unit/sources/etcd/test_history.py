@@ -12,7 +12,7 @@ from etcdfix.sources.etcd.history import watch_history, watch_superseded
 from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.wire.etcd import message
 from tests.support.connections import connected
-from tests.support.scripted_etcd import NO_LEADER, PERMISSION_DENIED, WATCH, Call, ScriptedEtcd
+from tests.support.scripted_etcd import PERMISSION_DENIED, WATCH, Call, ScriptedEtcd
 
 KEY = b"/registry/secrets/shop/a"
 LAG_SECONDS = 0.05
@@ -60,11 +60,6 @@ def test_a_key_that_is_gone(etcd: ScriptedEtcd) -> None:
     third, fourth = store.put(KEY, b"2"), store.delete(KEY)
     assert history_of(etcd) == [(first, b"1"), (second, None), (third, b"2"), (fourth, None)]
     assert watch_requests(etcd, "progress_request")
-
-
-def test_a_key_that_never_was(etcd: ScriptedEtcd) -> None:
-    etcd.store.put(b"other", b"-")
-    assert history_of(etcd) == []
 
 
 def test_up_to_a_revision(etcd: ScriptedEtcd) -> None:
@@ -143,12 +138,6 @@ def test_the_first_question_is_refused(etcd: ScriptedEtcd) -> None:
     etcd.script = lambda call: None if call.path.endswith("Status") else PERMISSION_DENIED
     assert failing(etcd).failure.kind is FailureKind.DENIED
     assert etcd.requests(WATCH) == []
-
-
-def test_the_watch_is_refused(etcd: ScriptedEtcd) -> None:
-    etcd.store.put(KEY, b"1")
-    etcd.script = lambda call: NO_LEADER if call.path == WATCH else None
-    assert failing(etcd).failure.kind is FailureKind.UNREACHABLE
 
 
 @pytest.mark.parametrize(

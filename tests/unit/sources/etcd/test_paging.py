@@ -14,7 +14,6 @@ from etcdfix.sources.etcd.paging import (
     TARGET_BYTES,
     PageSize,
     RangeEnd,
-    after,
     bounds_of,
 )
 
@@ -34,11 +33,6 @@ from etcdfix.sources.etcd.paging import (
 )
 def test_bounds(prefix: bytes, bounds: tuple[bytes, bytes]) -> None:
     assert bounds_of(prefix) == bounds
-
-
-def test_nothing_lies_between_a_key_and_the_one_after_it() -> None:
-    assert after(b"a") == b"a\x00"
-    assert b"a" < after(b"a") <= min(b"a\x00", b"a\x01", b"aa", b"b")
 
 
 @pytest.mark.parametrize(
@@ -77,17 +71,6 @@ def test_small_values_do_not_lift_a_ceiling_at_once() -> None:
     assert page.limit == FIRST_LIMIT
 
 
-def test_a_failure_begins_the_count_anew() -> None:
-    page = PageSize()
-    page.shrink()
-    for _ in range(GOOD_PAGES - 1):
-        page.learn(100, 100)
-    page.shrink()
-    for _ in range(GOOD_PAGES - 1):
-        page.learn(100, 100)
-    assert page.limit == FIRST_LIMIT // 4
-
-
 def test_one_huge_value_does_not_slow_the_rest_for_ever() -> None:
     page = PageSize()
     while page.shrink():
@@ -107,10 +90,6 @@ def learned(first: bytes, last: bytes, *, keys: int = 10, limit: int = 10, end: 
     return reach.guess
 
 
-def test_a_range_ends_as_far_on_as_some_pages_should_reach() -> None:
-    assert learned(b"/k/a000", b"/k/a001") == b"/k/a00" + bytes([0x31 + PAGES_AHEAD]) + b"\0\0\0\0\0\0\x01"
-
-
 @pytest.mark.parametrize(
     ("first", "last", "end", "guess"),
     [
@@ -126,10 +105,6 @@ def test_a_range_ends_as_far_on_as_some_pages_should_reach() -> None:
 )
 def test_a_guess_has_bounds(first: bytes, last: bytes, end: bytes, guess: bytes) -> None:
     assert learned(first, last, end=end) == guess
-
-
-def test_one_key_does_not_tell_how_far_apart_keys_are() -> None:
-    assert learned(b"/k/a", b"/k/a", keys=1) == b"/z"
 
 
 def test_a_guess_is_above_the_last_key_and_not_behind_the_end() -> None:
@@ -158,10 +133,4 @@ def test_a_guess_stays_while_enough_is_known_to_follow() -> None:
         assert reach.guess != guess
         guess = reach.guess
     reach.widen()
-    assert reach.guess == b"/z"
-
-
-def test_the_rest_of_a_range_needs_no_guess() -> None:
-    reach = RangeEnd(b"/z")
-    reach.learn(b"/k/a", b"/k/b", 10, 15, 10)
     assert reach.guess == b"/z"

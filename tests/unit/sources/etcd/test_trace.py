@@ -35,15 +35,6 @@ def test_where_only_the_count_was_wanted_it_is_told(found: dict[str, int], keys:
     assert (came.keys, came.status) == (keys, "")
 
 
-def test_a_failure_is_told_in_the_word_of_grpc() -> None:
-    def ask() -> None:
-        asked = question("a:1", RANGE.path, message("RangeRequest")(key=b"k"))
-        assert asked is not None
-        asked.failed("UNAVAILABLE", 0)
-
-    assert [exchange.status for exchange in listened(ask)] == ["UNAVAILABLE"]
-
-
 def test_no_user_and_no_password_is_told() -> None:
     request = message("AuthenticateRequest")(name="ada", password="not-to-be-shown")
     answer = message("AuthenticateResponse")(token="nor-this")

@@ -19,7 +19,6 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import channel, paging
 from etcdfix.sources.live import LiveSource
 from etcdfix.testing.servers import EtcdServer, EtcdServers
-from etcdfix.wire.etcd import message
 from tests.support.etcd_proxy import RANGE, EtcdProxy, Refusal
 
 pytestmark = pytest.mark.etcd
@@ -178,18 +177,6 @@ def test_an_older_revision(etcd: EtcdServer, prefix: bytes) -> None:
 
 
 @pytest.mark.parametrize("read", ["current", "get"])
-def test_a_compacted_revision(etcd: EtcdServer, prefix: bytes, read: str) -> None:
-    old = etcd.put(prefix + b"a", b"1")
-    etcd.put(prefix + b"a", b"2")
-    etcd.compact()
-    with live(etcd.endpoint, revision=old) as source, pytest.raises(RevisionCompacted) as caught:
-        list(source.current(prefix)) if read == "current" else source.get(prefix + b"a")
-    assert caught.value.revision == old
-    assert str(old) in caught.value.message
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize("read", ["current", "get"])
 def test_a_revision_that_does_not_exist_yet(etcd: EtcdServer, prefix: bytes, read: str) -> None:
     newest = etcd.put(prefix + b"a", b"1")
     with (
@@ -344,35 +331,3 @@ def test_a_member_dies_in_the_middle_of_a_scan(etcd_servers: EtcdServers, prefix
     finally:
         for member in members:
             member.stop()
-
-
-# Reading only
-
-
-READING = {
-    "/etcdserverpb.KV/Range",
-    "/etcdserverpb.Watch/Watch",
-    "/etcdserverpb.Maintenance/Status",
-    "/etcdserverpb.Maintenance/Alarm",
-    "/etcdserverpb.Cluster/MemberList",
-    "/etcdserverpb.Lease/LeaseTimeToLive",
-    "/etcdserverpb.Auth/Authenticate",
-}
-
-
-def test_a_source_calls_only_methods_that_read(etcd: EtcdServer, prefix: bytes) -> None:
-    etcd.put_all(pairs_below(prefix, 3).items())
-    before = etcd.revision()
-    requests: list[bytes] = []
-    with EtcdProxy(etcd.endpoint) as proxy:
-        proxy.before = lambda path, request: requests.append(request) if path == RANGE else None
-        with live(proxy.endpoint) as source:
-            assert len(list(source.current(prefix))) == 3
-            assert source.get(prefix + b"00001") is not None
-            assert len(list(source.history(prefix + b"00001"))) == 1
-            source.estimate()
-        assert {RANGE, "/etcdserverpb.Watch/Watch"} <= set(proxy.calls) <= READING
-    assert etcd.revision() == before
-    # A serializable read could be answered by a member that lags behind.
-    assert requests
-    assert not any(message("RangeRequest").FromString(raw).serializable for raw in requests)

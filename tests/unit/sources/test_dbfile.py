@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import gzip
@@ -9,6 +10,7 @@ import os
 import tempfile
 import threading
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,14 +29,20 @@ def image() -> bytes:
     return database(ITEMS, trailer=True)
 
 
+OPEN = contextlib.ExitStack()
+
+
+@pytest.fixture(autouse=True)
+def close() -> Iterator[None]:
+    with OPEN:
+        yield
+
+
 def opened(tmp_path: Path, data: bytes) -> DatabaseFile:
     path = tmp_path / "file.db"
     path.write_bytes(data)
-    return DatabaseFile(path)
-
-
-def closing(file: DatabaseFile) -> DatabaseFile:
-    file.close()
+    file = DatabaseFile(path)
+    OPEN.callback(file.close)
     return file
 
 
@@ -47,7 +55,6 @@ def test_snapshot_with_its_trailer(tmp_path: Path, image: bytes) -> None:
     assert integrity.sha256 == hashlib.sha256(image[:-32]).hexdigest()
     assert (integrity.sentence, integrity.problem) == ("SHA-256 trailer verified", "")
     assert file.hashed
-    file.close()  # type: ignore[unreachable]  # mypy does not see that integrity() hashes
 
 
 @pytest.mark.parametrize("touched", [True, False])
@@ -60,7 +67,6 @@ def test_wrong_trailer(tmp_path: Path, image: bytes, touched: bool) -> None:
     assert integrity.problem.startswith("SHA-256 trailer is wrong: it says ")
     assert integrity.sha256 == hashlib.sha256(image[:-32]).hexdigest()
     assert integrity.readable
-    file.close()
 
 
 def test_hashing_without_a_thread_gives_the_same(
@@ -73,7 +79,6 @@ def test_hashing_without_a_thread_gives_the_same(
     file = opened(tmp_path, image)
     file.start_hashing()
     assert file.integrity().sha256 == hashlib.sha256(image[:-32]).hexdigest()
-    file.close()
 
 
 @pytest.mark.parametrize("memory_pages", [10**9, 2])
@@ -88,7 +93,6 @@ def test_touch_leaves_large_files_alone(
     # Not every kernel can; where it can, only the size is in the way.
     assert file.touch() is (memory_pages > 2 and can_touch)
     assert file.integrity().problem == ""
-    file.close()
 
 
 def test_unreadable_sector(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +109,6 @@ def test_unreadable_sector(tmp_path: Path, image: bytes, monkeypatch: pytest.Mon
 
     assert (integrity.sha256, integrity.readable) == (None, False)
     assert integrity.problem == "byte 8192 and following cannot be read: Input/output error"
-    file.close()
 
 
 def test_file_that_shrinks_while_open(tmp_path: Path, image: bytes) -> None:
@@ -117,7 +120,6 @@ def test_file_that_shrinks_while_open(tmp_path: Path, image: bytes) -> None:
         "the file shrank to 8192 bytes while it was open",
         False,
     )
-    file.close()
 
 
 # What is no database at all.
@@ -201,7 +203,7 @@ def test_file_system_without_locks(tmp_path: Path, image: bytes, monkeypatch: py
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    closing(opened(tmp_path, image))
+    opened(tmp_path, image)
 
 
 def test_file_that_cannot_be_mapped(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +224,6 @@ def test_gzip_of_several_members_and_padding(tmp_path: Path, image: bytes) -> No
 
     assert file.problems == []
     assert file.image[:] == image
-    file.close()
 
 
 def test_cut_gzip_keeps_what_came_out(tmp_path: Path, image: bytes) -> None:
@@ -232,7 +233,6 @@ def test_cut_gzip_keeps_what_came_out(tmp_path: Path, image: bytes) -> None:
     assert "the gzip data is cut" in file.problems[0]
     assert image.startswith(file.image[:])
     assert len(file.image) > len(image) // 3
-    file.close()
 
 
 def test_gzip_with_a_wrong_checksum_keeps_everything(tmp_path: Path, image: bytes) -> None:
@@ -242,7 +242,6 @@ def test_gzip_with_a_wrong_checksum_keeps_everything(tmp_path: Path, image: byte
 
     assert file.problems == ["file.db: the gzip data is damaged: incorrect data check"]
     assert file.image[:] == image
-    file.close()
 
 
 def test_damaged_gzip_keeps_what_came_before(tmp_path: Path, image: bytes) -> None:
@@ -255,7 +254,6 @@ def test_damaged_gzip_keeps_what_came_before(tmp_path: Path, image: bytes) -> No
     assert "the gzip data is damaged" in file.problems[0]
     assert image.startswith(file.image[:])
     assert len(file.image) == length
-    file.close()
 
 
 def test_gzip_that_cannot_be_read_further(
@@ -279,10 +277,10 @@ def test_gzip_that_cannot_be_read_further(
 
     monkeypatch.setattr(dbfile, "_open_regular", broken)
     file = DatabaseFile(path)
+    OPEN.callback(file.close)
 
     assert file.problems[0] == "file.db: the gzip data cannot be read further: Input/output error"
     assert image.startswith(file.image[:])
-    file.close()
 
 
 def test_bomb_is_stopped_by_the_meta_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +338,6 @@ def test_unpacked_file_has_no_name(tmp_path: Path, image: bytes, monkeypatch: py
     directory = tmp_path / "temporary"
     directory.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(directory))
-    file = opened(tmp_path, gzip.compress(image))
+    opened(tmp_path, gzip.compress(image))
 
     assert list(directory.iterdir()) == []
-    file.close()

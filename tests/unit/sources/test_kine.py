@@ -192,11 +192,6 @@ class BreaksAtOnce:
         raise SourceError("malformed")
 
 
-def test_what_is_no_file_of_kine(tmp_path: Path) -> None:
-    with pytest.raises(NotAKineFile):
-        KineSource(tmp_path / "none.db")
-
-
 class Model:
     """What etcd would hold at each revision."""
 

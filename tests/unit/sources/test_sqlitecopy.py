@@ -164,14 +164,6 @@ def test_a_stopped_one_is_read_and_nothing_is_left_beside_it(tmp_path: Path, mod
     assert left_behind(state) == before
 
 
-def test_a_copy_without_its_log_is_told(tmp_path: Path) -> None:
-    path = killed(tmp_path)
-    alone = shutil.copy(path, tmp_path / "alone.db")
-    # Everything is in the log: there is not even a table.
-    with SQLiteCopy(Path(alone)) as copy:
-        assert copy.log_missing
-
-
 def test_an_empty_log_counts_as_none(tmp_path: Path) -> None:
     filled(tmp_path / "state.db").close()
     (tmp_path / "state.db-wal").touch()

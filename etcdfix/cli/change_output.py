@@ -26,11 +26,6 @@ A = TypeVar("A", bound=Account[Any])
 class Teller:
     """Tells what a change came to. As a context manager it tells an error as well, which then goes on.
 
-    Args:
-        verb: What is done.
-        output: As named by ``-o``.
-        dry_run: Nothing is to be changed.
-
     Attributes:
         key: Which etcd key, as soon as that is known.
     """
@@ -64,14 +59,7 @@ class Teller:
         *,
         unread: bool = False,
     ) -> int:
-        """Tell an outcome; return the exit code.
-
-        Args:
-            outcome: What it came to.
-            run: Options that commands must repeat.
-            deleted: What was found out about the key that is gone now; None for any other outcome.
-            unread: An encrypted value was put back without a configuration.
-        """
+        """Tell an outcome; return the exit code."""
         assert self.key is not None  # else there would be no outcome
         self._told = True
         code = change_exit_code(outcome)
@@ -94,14 +82,7 @@ def tell_run(
     work: Callable[[], bool],
     report: Callable[[A, EtcdfixError | None, int], Report],
 ) -> int:
-    """Do a run, and tell what the whole of it came to, where it stops or is ended too; return the exit code.
-
-    Args:
-        output: As named by ``-o``.
-        account: What it has told so far; the run goes on with it.
-        work: The run; returns whether everything went as it should.
-        report: Makes of the account, of the error that stopped the run, and of the exit code what is published.
-    """
+    """Do a run, and tell what the whole of it came to, where it stops or is ended too; return the exit code."""
 
     def end(code: int, error: EtcdfixError | None = None) -> None:
         if output != TEXT or account.objects or error is None:

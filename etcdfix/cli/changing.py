@@ -44,18 +44,7 @@ present_value_options = option_group(change_options, change_output_option, expec
 
 
 class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change whose options are read and whose etcd is open.
-
-    Attributes:
-        key: Complete etcd key.
-        teller: Tells what it comes to.
-        inputs: As the options and the manifest have it.
-        cluster: The live etcd, ready to examine.
-        request: Fields of every :class:`~etcdfix.operations.change.execute_change.ChangeRequest`.
-        api: Which API servers to ask; None for none.
-        confirmer: The person at the terminal.
-        progress: Counts values on standard error.
-    """
+    """A change whose options are read and whose etcd is open."""
 
     key: bytes
     teller: Teller
@@ -93,12 +82,6 @@ def open_change(
     adapt: Callable[[Inputs], Inputs] = lambda inputs: inputs,
 ) -> Iterator[OpenChange]:
     """Read the options of a change and open etcd; an error is told in the form that was asked for.
-
-    Args:
-        verb: What is to be done.
-        options: What click collected, the form of the output among it.
-        named: Returns the key that the command line names.
-        adapt: Changes the inputs before etcd is opened.
 
     Raises:
         click.UsageError: Options contradict each other, or the reason is empty.

@@ -31,15 +31,7 @@ T = TypeVar("T")
 
 
 class OpenedCluster(NamedTuple):
-    """What is looked at as a whole, and where the report goes.
-
-    Attributes:
-        inputs: What the options say.
-        request: How values are read.
-        source: Where they are.
-        place: Where the report goes.
-        plugins: The KMS plugins; None where none is asked.
-    """
+    """What is looked at as a whole, and where the report goes."""
 
     inputs: Inputs
     request: ClusterIndexRequest
@@ -49,10 +41,6 @@ class OpenedCluster(NamedTuple):
 
     def look_at_all(self, keep: Keep, jobs: Jobs) -> ClusterIndex:
         """Look at everything; where nothing lies below the storage prefix, say so and end the command.
-
-        Args:
-            keep: Says of which examinations the report will speak.
-            jobs: How many processes examine values.
 
         Raises:
             SourceError: Nothing could be read.
@@ -74,11 +62,6 @@ class OpenedCluster(NamedTuple):
 def open_cluster(options: dict[str, Any], output_file: Path | None, form: str) -> Iterator[OpenedCluster]:
     """Open what is looked at, and where the report goes.
 
-    Args:
-        options: What click collected for the source and reading options.
-        output_file: As named by ``--output-file``.
-        form: As named by ``-o``.
-
     Raises:
         ConfigurationError: Options make no sense.
         SourceError: Nothing can be read.
@@ -92,12 +75,7 @@ def open_cluster(options: dict[str, Any], output_file: Path | None, form: str) -
 
 
 def report_on(found: ClusterIndex, make: Callable[[ClusterIndex], T]) -> tuple[ClusterIndex, T]:
-    """Return what a report is made of, and the report; ended early, it is made once more of what is known by then.
-
-    Args:
-        found: What was looked at.
-        make: Makes the report; of a look that was ended it asks the source for nothing.
-    """
+    """Return what a report is made of, and the report; ended early, it is made once more of what is known by then."""
     try:
         return found, make(found)
     except KeyboardInterrupt as exc:
@@ -113,14 +91,7 @@ def nothing_examined(
     ended: EndedEarly | None,
     suggested_prefixes: Sequence[str],
 ) -> NoReturn:
-    """Say that nothing was examined, and why that may be; end the command.
-
-    Args:
-        layout: Storage prefix.
-        problems: Why not everything was seen.
-        ended: What ended the look early; None where nothing did.
-        suggested_prefixes: Where Kubernetes' keys seem to be instead.
-    """
+    """Say that nothing was examined, and why that may be; end the command."""
     if problems:
         say_incomplete(problems)
         say(f"NOTHING WAS EXAMINED: no key below {layout.prefix} was seen, and not everything could be read")

@@ -11,11 +11,7 @@ from etcdfix.text.safetext import safe_text
 
 
 class Terminal:
-    """Asks at the terminal; implements :class:`etcdfix.operations.change.delete.Confirmer`.
-
-    Args:
-        yes: ``--yes`` was given: neither a key nor a number need be typed back.
-    """
+    """Asks at the terminal; implements :class:`etcdfix.operations.change.delete.Confirmer`."""
 
     def __init__(self, *, yes: bool = False) -> None:
         self._yes = yes

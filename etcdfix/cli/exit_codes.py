@@ -52,12 +52,7 @@ def epilog(meanings: Mapping[_Code, str]) -> str:
 
 
 def report_exit_code(report: Report, ended: EndedEarly | None) -> int:
-    """Return the exit code that the state of a report comes to.
-
-    Args:
-        report: What was found.
-        ended: What ended the look early; None where nothing did.
-    """
+    """Return the exit code that the state of a report comes to."""
     if ended is not None:
         return ended.exit_code
     codes = {State.INCOMPLETE: ExitCode.INCOMPLETE, State.FINDINGS: ExitCode.FINDINGS}

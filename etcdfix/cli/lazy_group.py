@@ -16,13 +16,7 @@ Commands = dict[str, tuple[str, str]]
 
 
 class LazyGroup(HelpGroup):
-    """A group that knows of its commands where they are.
-
-    Args:
-        commands_at: The commands.
-        sections: Which of them stand together on the help page, under which title; all under one for none.
-        attributes: As of any group.
-    """
+    """A group that knows of its commands where they are."""
 
     def __init__(
         self, *, commands_at: Commands, sections: Mapping[str, Sequence[str]] | None = None, **attributes: Any

@@ -27,13 +27,6 @@ def open_all(
 ) -> Iterator[tuple[Source, ReportPlace, KMSPlugins | None]]:
     """Open what is read, where the report goes, and the KMS plugins of the configurations.
 
-    Args:
-        inputs: What the options say.
-        output_file: As named by ``--output-file``.
-        form: As named by ``-o``.
-        configurations: Those by which values are read.
-        besides: Further files that are read, over which no report is written either.
-
     Raises:
         ConfigurationError: Options make no sense.
         SourceError: Nothing can be read.

@@ -172,12 +172,6 @@ def gather_inputs(
 ) -> Inputs:
     """Combine flags, variables, what is found on this machine, and the manifest.
 
-    Args:
-        options: What click collected for :func:`source_options` and :func:`reading_options`.
-        resources: Resources in scope, to pick an etcd of their own where the manifest has one for them.
-        key: The one etcd key in question, likewise.
-        each_from_its_own: Every resource is read from its own etcd, where it is a live one.
-
     Raises:
         ConfigurationError: Options contradict each other or make no sense.
     """
@@ -330,12 +324,6 @@ def what_to_read(
 ) -> tuple[Inputs, EncryptionConfiguration | None]:
     """Return what the source and reading options say, and the configuration they name; say what is odd about them.
 
-    Args:
-        options: What click collected for :func:`source_options` and :func:`reading_options`.
-        scope: What is looked at, all in one etcd.
-        keys: Further etcd keys in it.
-        each_from_its_own: Every resource is read from its own etcd instead.
-
     Raises:
         ConfigurationError: They make no sense, or what is looked at lies in several etcds.
     """
@@ -348,11 +336,6 @@ def what_to_read(
 
 def inputs_of_one_etcd(options: dict[str, Any], scope: ScopeRequest, keys: Iterable[bytes] = ()) -> Inputs:
     """Return what the options say for a command that asks one etcd: the one that has what is named.
-
-    Args:
-        options: What click collected for :func:`source_options` and :func:`reading_options`.
-        scope: What is named.
-        keys: Further etcd keys that are.
 
     Raises:
         ConfigurationError: Options make no sense, or what is named lies in several etcds.

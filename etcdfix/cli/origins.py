@@ -20,14 +20,7 @@ _CERTIFICATES: Final = {"--cacert": "cacert", "--cert": "cert", "--key": "key_fi
 def origins_of(
     options: Mapping[str, Any], manifest: Manifest | None, path: Path | None, own: str = ""
 ) -> tuple[str, ...]:
-    """Return where endpoints, certificates and configuration come from, a line each.
-
-    Args:
-        options: What click collected, before the manifest filled in what was left open.
-        manifest: What it says; None for none.
-        path: Of the manifest.
-        own: Where it was named that the resource has an etcd of its own, which is asked; "" where it has none.
-    """
+    """Return where endpoints, certificates and configuration come from, a line each."""
     if options.get("kine") is not None:
         lines = [f"data: {origin_of('--kine', 'kine')}"]
     else:
@@ -72,12 +65,7 @@ def _origin(
 
 
 def origin_of(flag: str, name: str) -> str:
-    """Return where the value of an option was named.
-
-    Args:
-        flag: The option.
-        name: Its parameter.
-    """
+    """Return where the value of an option was named."""
     context = click.get_current_context(silent=True)
     source = context.get_parameter_source(name) if context is not None else None
     return f"variable {variable_of(flag)}" if source is ParameterSource.ENVIRONMENT else flag

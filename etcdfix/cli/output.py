@@ -30,13 +30,7 @@ if TYPE_CHECKING:
 
 
 class Habits(msgspec.Struct):
-    """What the command line says of standard error, and of the command itself.
-
-    Attributes:
-        quiet: No progress, no notes.
-        progress: Show it, at a terminal.
-        changing: It is one that changes something.
-    """
+    """What the command line says of standard error, and of the command itself."""
 
     quiet: bool = False
     progress: bool = True
@@ -135,9 +129,6 @@ def show_outcome(lines: Iterable[str]) -> None:
 
     A full disk or a reader that has gone must not hide that something was changed, and where its backup is.
 
-    Args:
-        lines: Safe already.
-
     Raises:
         OSError: Neither takes it.
     """
@@ -152,13 +143,7 @@ def show_outcome(lines: Iterable[str]) -> None:
 
 
 def show_change(report: Report, form: str, run: RunOptions) -> None:
-    """Write what a change came to, as :func:`show_outcome` does.
-
-    Args:
-        report: A published struct.
-        form: ``text``, ``json`` or ``yaml``.
-        run: Options that commands in it repeat.
-    """
+    """Write what a change came to, as :func:`show_outcome` does."""
     from etcdfix.report.render import write  # noqa: PLC0415 - only where something is shown
     from etcdfix.report.render.text import text_lines  # noqa: PLC0415
 

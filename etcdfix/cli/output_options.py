@@ -15,13 +15,7 @@ from etcdfix.report.render import FORMS
 def form_option(
     forms: Collection[str], *, help_text: str = "Form of the report.", otherwise: str = ""
 ) -> Decorator:
-    """Return a decorator that adds ``-o``. Its variable counts on every command that changes nothing.
-
-    Args:
-        forms: What it can be; the first where nobody says.
-        help_text: Its help.
-        otherwise: What it is where nobody says, in words, where the command decides; ``output`` is None then.
-    """
+    """Return a decorator that adds ``-o``. Its variable counts on every command that changes nothing."""
     default = None if otherwise else next(iter(forms))
     return click.option(
         "-o", "--output", "output", type=click.Choice(list(forms)), default=default, show_default=otherwise or True,

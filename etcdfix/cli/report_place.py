@@ -16,13 +16,7 @@ from etcdfix.text.notes import Note
 
 
 class ReportPlace:
-    """Where a report goes, and what is said of it where nobody sees it written.
-
-    Attributes:
-        stream: Where it goes.
-        form: As named by ``-o``.
-        sentence: With what the report begins as text; "" where nobody told yet.
-    """
+    """Where a report goes, and what is said of it where nobody sees it written."""
 
     def __init__(self, stream: BinaryIO, form: str, *, to_file: bool = False) -> None:
         self.stream = stream
@@ -31,13 +25,7 @@ class ReportPlace:
         self._to_file = to_file
 
     def show(self, report: Report, run: RunOptions, *, cap: int = CAP) -> None:
-        """Write a report in the form that was asked for.
-
-        Args:
-            report: A published struct.
-            run: Options that commands in it repeat.
-            cap: Most rows of a table.
-        """
+        """Write a report in the form that was asked for."""
         write(report, self.form, self.stream, run, cap=cap)
         if self._to_file:
             self.sentence = report.document().status.headline
@@ -53,13 +41,6 @@ def report_place(
     may_replace_plan: bool = False,
 ) -> Iterator[ReportPlace]:
     """Yield where a report goes; once it stands in a file, say so on standard error, and with what it begins.
-
-    Args:
-        output_file: As named by ``--output-file``; None, or ``-``, for standard output.
-        inputs: Files that the command reads, none of which may be written over.
-        form: As named by ``-o``.
-        private: See :func:`destination`.
-        may_replace_plan: See :func:`destination`.
 
     Raises:
         ConfigurationError: It cannot be written, or what stands there may not be replaced.

@@ -175,11 +175,7 @@ def _thread_died(died: threading.ExceptHookArgs) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; errors become one line on standard error, and a hint.
-
-    Args:
-        arguments: After the program's name.
-    """
+    """Run one command and return its exit code; errors become one line on standard error, and a hint."""
     with own_habits(), ending_early():
         return _run(arguments)
 

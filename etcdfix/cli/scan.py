@@ -139,12 +139,7 @@ def _writer(form: str, stream: BinaryIO, run: RunOptions, cap: int, failing: Col
 
 
 def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:
-    """Say why the result is not everything, what is to be done about that, and which findings do not count.
-
-    Args:
-        result: What it came to.
-        fail_on: Outcomes that count for the exit code.
-    """
+    """Say why the result is not everything, what is to be done about that, and which findings do not count."""
     say_incomplete(result.problems)
     if result.ended is not None:
         say(f"incomplete: {result.ended.reason} before the end")

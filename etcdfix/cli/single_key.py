@@ -37,16 +37,7 @@ _Made = TypeVar("_Made", bound=_Report)
 
 
 class Opened(NamedTuple):
-    """What a command reads from and writes to.
-
-    Attributes:
-        key: The etcd key that is looked at.
-        inputs: What the options say.
-        configuration: That they name; None for none.
-        source: Where the key is.
-        place: Where the report goes.
-        plugins: The KMS plugins; None where none is asked.
-    """
+    """What a command reads from and writes to."""
 
     key: bytes
     inputs: Inputs
@@ -60,10 +51,6 @@ class Opened(NamedTuple):
 
         Without a report no file takes the place of an earlier one.
 
-        Args:
-            report: None where nothing is kept under the key.
-            problems: Why not everything was seen, where there is no report.
-            ended: What ended the look early; None where nothing did.
         """
         say_incomplete(report.incomplete_reasons if report is not None else problems)
         return report if report is not None else self._nothing(ended, incomplete=bool(problems))
@@ -109,12 +96,6 @@ def single_key(
     options: dict[str, Any], wanted: bytes | ObjectWord, output_file: Path | None, form: str
 ) -> Iterator[Opened]:
     """Open what one object is read from, and where the report goes.
-
-    Args:
-        options: What click collected for the source and reading options.
-        wanted: Its etcd key, or how it was named.
-        output_file: As named by ``--output-file``.
-        form: As named by ``-o``.
 
     Raises:
         ConfigurationError: Options make no sense, or no one object was named.

@@ -100,13 +100,7 @@ _PEER = "127.0.0.1:2380"
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a server is to be like: see :meth:`~etcdfix.testing.servers.EtcdServers.start`.
-
-    Attributes:
-        folder: Its certificates and data.
-        certify: Puts ``server.crt``, ``server.key`` and ``ca.crt`` for a host into the folder; None without TLS.
-        name: Of its member; no id depends on it.
-    """
+    """What a server is to be like: see :meth:`~etcdfix.testing.servers.EtcdServers.start`."""
 
     tools: Tools
     folder: Path

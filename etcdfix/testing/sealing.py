@@ -35,15 +35,7 @@ class DoesNotFit(Exception):
 
 
 class Seals:
-    """How values of one etcd key are opened and sealed.
-
-    Attributes:
-        key: The etcd key.
-        layout: The storage prefix that it lies below.
-        covered: Whether the configuration has a rule for its resource.
-        plain_allowed: Whether unencrypted values can be read.
-        write: What today's values are written with.
-    """
+    """How values of one etcd key are opened and sealed."""
 
     def __init__(
         self, config: EncryptionConfiguration | str | PathLike[str] | None, key: bytes, layout: StorageLayout

@@ -13,7 +13,7 @@ import msgspec
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import what_to_read
-from etcdfix.cli.output import say, say_incomplete, say_next
+from etcdfix.cli.output import say, say_incomplete, say_other_prefixes
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import ReportPlace
 from etcdfix.errors import EndedEarly
@@ -21,7 +21,6 @@ from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, Keep, index_cluster
 from etcdfix.operations.opening import Inputs
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.safetext import safe_text
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -97,12 +96,7 @@ def nothing_examined(
         say(f"NOTHING WAS EXAMINED: no key below {layout.prefix} was seen, and not everything could be read")
         click.get_current_context().exit(ExitCode.SOURCE if ended is None else ended.bare_exit_code)
     say(f"NOTHING WAS EXAMINED: no key starts with {layout.prefix}")
-    places = " or ".join(safe_text(place) for place in suggested_prefixes[:3])
-    say_next(
-        f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix"
-        if places
-        else "check --etcd-prefix and that this is the etcd that the API servers use"
-    )
+    say_other_prefixes(suggested_prefixes)
     click.get_current_context().exit(ExitCode.SOURCE if ended is None else ended.exit_code)
 
 

@@ -11,7 +11,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, etcd_data_options, reading_options, what_to_read
-from etcdfix.cli.output import say, say_next
+from etcdfix.cli.output import say, say_other_prefixes
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
@@ -102,7 +102,7 @@ def _exit_code(result: CompareResult, request: CompareRequest) -> int:
         return result.ended.exit_code
     if result.nothing_there:
         say(f"NOTHING WAS COMPARED: no key starts with {request.layout.prefix}")
-        say_next("check --etcd-prefix and that this is the etcd that the API servers use")
+        say_other_prefixes(())
         return ExitCode.SOURCE
     if report.differing:
         return ExitCode.FINDINGS

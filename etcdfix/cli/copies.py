@@ -16,7 +16,7 @@ from etcdfix.cli.output import say_incomplete
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
-from etcdfix.cli.safety import api_access
+from etcdfix.cli.safety import api_access, server_options
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.copies import CopiesRequest, find_copies
@@ -61,11 +61,7 @@ _place_options = option_group(
         "--kubeconfig", type=FILE, metavar="FILE",
         help="Ask API servers, too, what they still hold in memory: names and revisions alone, no contents.",
     ),
-    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
-    click.option(
-        "--server", "servers", multiple=True, metavar="URL",
-        help="Ask this API server too, with the same credentials (may be repeated).",
-    ),
+    server_options,
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TextIO
@@ -72,6 +72,16 @@ def say_next(text: str, command: str = "") -> None:
     click.echo(f"  next: {safe_text(text)}", err=True)
     if command:
         click.echo(f"        {safe_text(command)}", err=True)
+
+
+def say_other_prefixes(suggested: Sequence[str]) -> None:
+    """Write to standard error where Kubernetes' keys seem to be instead, or what to check."""
+    places = " or ".join(safe_text(place) for place in suggested[:3])
+    say_next(
+        f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix"
+        if places
+        else "check --etcd-prefix and that this is the etcd that the API servers use"
+    )
 
 
 def say_error(message: str, hint: str) -> None:

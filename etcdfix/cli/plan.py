@@ -122,6 +122,7 @@ def command(*, from_report: Path, output: str, output_file: Path | None, jobs: J
     again = inputs.run_options()
     # A deletion refuses any plan but one of the newest revision of a live etcd.
     reusable = output == "json" and inputs.file is None and not inputs.revision
+    saved_at = str(output_file) if reusable and output_file not in {None, STANDARD_OUTPUT} else ""
     inputs_used = (*read_files(inputs), from_report)
     endings: list[EndedEarly] = []
     with (
@@ -138,17 +139,15 @@ def command(*, from_report: Path, output: str, output_file: Path | None, jobs: J
                     **inputs.reading_fields(configuration),
                     report=report,
                     newest=not inputs.revision,
-                    plan_file=str(output_file)
-                    if output_file not in {None, STANDARD_OUTPUT} and reusable
-                    else "",
+                    plan_file=saved_at,
                 ),
                 progress=progress_of(source),
                 jobs=jobs,
                 on_ended=endings.append,
             )
         place.show(plan, again)
-    if plan.entries and output_file not in {None, STANDARD_OUTPUT} and reusable:
-        run = run_plan(str(output_file), "--dry-run").line(again)
+    if plan.entries and saved_at:
+        run = run_plan(saved_at, "--dry-run").line(again)
         say(f"plan {decided_digest(plan)}; review it, then: {run}")
     say_incomplete(plan.incomplete_reasons)
     return endings[0].exit_code if endings else int(plan_exit_code(plan))

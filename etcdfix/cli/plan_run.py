@@ -141,10 +141,7 @@ def command(
         raise click.UsageError("--yes needs --expect-plan sha256:HEX, which --dry-run prints")
     require_reason(options)
     require_output()
-    account = RunAccount(
-        plan_file=plan_file,
-        dry_run=options["dry_run"],
-    )
+    account = RunAccount(plan_file=plan_file, dry_run=options["dry_run"])
 
     def work() -> bool:
         with RunFile.open(plan_file) as run:

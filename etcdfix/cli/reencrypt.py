@@ -57,10 +57,7 @@ def command(*, key: str, candidate_config: Path, **options: Any) -> int:
             outcome = run_reencrypt(
                 change.cluster,
                 examiner,
-                ReencryptRequest(
-                    key=change.key,
-                    **change.request,
-                ),
+                ReencryptRequest(key=change.key, **change.request),
                 change.confirmer,
                 preview=lambda shown: show_preview(reencrypt_preview(change.cluster, shown), change.run),
             )

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from etcdfix import __version__
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.lazy_group import Commands, LazyGroup
-from etcdfix.cli.output import HABITS, own_habits, say_error
+from etcdfix.cli.output import HABITS, discard_output, own_habits, say_error
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.secrecy import forbid_core_dumps
 
@@ -200,10 +200,10 @@ def _run(arguments: list[str]) -> int:
         say_error(exc.message, exc.hint)
         return exc.exit_code
     except (_ReaderGone, BrokenPipeError):
-        _discard_output()
+        discard_output()
         return 3
     except OSError as exc:
-        _discard_output()
+        discard_output()
         what = f"{exc.strerror} ({exc.filename})" if exc.filename else str(exc.strerror or exc)
         say_error(f"reading or writing failed: {what}", f"{_what_changed()}; the output is incomplete")
         return 3
@@ -243,12 +243,6 @@ def _what_changed() -> str:
     if HABITS.changing:
         return "whether anything was changed, the audit log tells: etcdfix audit verify FILE, then audit reconcile FILE"
     return "nothing was changed"
-
-
-def _discard_output() -> None:
-    """Keep Python's own shutdown from failing on the same stream once more."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _blame_the_variable(exc: click.ClickException) -> None:

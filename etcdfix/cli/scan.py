@@ -12,7 +12,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
 from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say, say_incomplete, say_next
+from etcdfix.cli.output import say, say_incomplete, say_other_prefixes
 from etcdfix.cli.output_options import form_option, output_file_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
@@ -28,7 +28,6 @@ from etcdfix.report.baseline import load_baseline
 from etcdfix.report.render import SCAN_FORMS, Writer
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.notes import Note
-from etcdfix.text.safetext import safe_text
 
 _NONE: Final = "none"
 
@@ -162,11 +161,7 @@ def _say_what_was_not_examined(result: ScanResult) -> None:
     elif not result.below_prefix:
         at = f" at revision {result.revision}" if result.revision else ""
         say(f"NOTHING WAS EXAMINED: no key starts with {result.prefix}{at}")
-        places = " or ".join(safe_text(p) for p in result.suggested_prefixes[:3])
-        if places:
-            say_next(f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix")
-        else:
-            say_next("check --etcd-prefix and that this is the etcd that the API servers use")
+        say_other_prefixes(result.suggested_prefixes)
     elif result.nothing_named_exists:
         say("NOTHING WAS EXAMINED: no key matches the given name (the storage prefix itself holds keys)")
     elif not keys:

@@ -31,7 +31,7 @@ def run_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[st
         module.command = click.command("probe")(body)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.setitem(COMMANDS, "probe", (module.__name__, "A command of this test."))
-        monkeypatch.setattr(root, "_discard_output", lambda: None)
+        monkeypatch.setattr(root, "discard_output", lambda: None)
         code = run(["probe"])
         captured = capfd.readouterr()
         return code, captured.out, captured.err

@@ -86,7 +86,6 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         landmarks: Of the cluster in which the key was examined, read before anything else was.
         content: What the backup holds, which is what was examined; None where there was nothing.
         value: What to put; None deletes, unless a sender has it made.
-        lease: To attach to it, 0 for none.
         done: What the outcome is called when all went well.
         accepted: What is accepted of intents that are reconciled first.
     """
@@ -126,14 +125,10 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         result: See :class:`~etcdfix.remediation.audit.record.Result`; None for a dry run.
-        detail: One sentence.
         revision: etcd's revision after it, 0 where unknown.
-        backups: Paths of the backups.
         values: Digests of the values that these hold, in their order, each once: to be written down, for a backup whose
             log is lost restores only for whoever brings the digest.
-        audit_log: The log.
         head: Its head afterwards, for ``--expect-head``; None where the outcome could not be recorded.
-        warnings: What a person should know, one sentence each.
         doubtful: It was made and recorded, and what etcd holds then is not known to be what was written.
         unknown_cluster: Nothing named the cluster, as accepted; whatever follows up on it needs that accepted as well.
         signals: Names of those that came between intent and outcome, and are still to be heeded by who has more to do.

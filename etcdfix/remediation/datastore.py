@@ -77,11 +77,7 @@ class Datastore(Protocol):
 
 
 class EtcdNow:
-    """A live etcd; implements :class:`Datastore`.
-
-    Args:
-        client: The connection that examines.
-    """
+    """A live etcd; implements :class:`Datastore`."""
 
     def __init__(self, client: EtcdClient) -> None:
         self._client = client
@@ -117,9 +113,6 @@ class KineNow:
 
     kine keeps no version of a key, and what can be counted of it changes with a compaction: every version is 0, for
     unknown, so that a key which nobody wrote stays the same.
-
-    Args:
-        source: Of the file as it stood once.
     """
 
     def __init__(self, source: KineSource) -> None:

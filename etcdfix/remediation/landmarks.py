@@ -127,7 +127,6 @@ class NewestMarks(NamedTuple):
 
     Attributes:
         made: Create revision of Namespace kube-system, 0 where there is none.
-        revision: At which that was read, before anything was listed.
         marks: The newest of what stays, enough of them.
     """
 

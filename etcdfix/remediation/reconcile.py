@@ -49,7 +49,6 @@ class Carried(NamedTuple):
     Attributes:
         ours: It opens, and carries what the intent asked an API server to write into it; None where that cannot be told
             now, so that the intent stays open.
-        why: Why it cannot be told.
     """
 
     ours: bool | None
@@ -64,16 +63,13 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one intent.
 
     Attributes:
-        intent: Which.
         result: ``not-applied``, ``applied-or-gone``, ``anomaly``, what the change is called where the key holds what it
             put, or ``unknown``, which leaves it open: etcd did not say how the key stands, or what it holds cannot be
             told now.
-        detail: One sentence that says what was seen.
         header_revision: Revision in the header of etcd's answer, 0 where there was none; where the key holds exactly
             what the intent put, the revision of that, as the answer to the transaction would have said.
         record: Place of its record in the log; None where nothing was recorded (a dry run).
         other_etcd: Why the intent is of another etcd, a clause, where that was accepted; else "".
-        warnings: What else to know, one sentence each.
     """
 
     intent: Intent

@@ -29,10 +29,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """How a record says that a key stood in its etcd.
 
     Attributes:
-        key: Complete etcd key.
         mod_revision: Of its value; 0 where nothing was there.
-        value_sha256: Of that value; "" for unknown.
-        revision: To which that etcd had come.
         cluster_id: Of the etcd that held the key, lower-case hex; "" for unknown.
         identity: Of the cluster, with the id of the etcd that holds kube-system.
         deleted_at: The transaction at this revision deleted the key; 0 where the record does not say so.

@@ -22,8 +22,6 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         result: For the record; ``unknown`` leaves the intent open.
         detail: One sentence, for the record too: nothing of any object's contents.
-        revision: etcd's revision after it, 0 where unknown.
-        warnings: What a person should know, one sentence each.
         doubtful: It was made, and something about it is not as it should be.
         refusal: To be raised once the outcome is recorded; None where the change was made, or may have been.
     """

@@ -118,13 +118,7 @@ _ANSWERS = frozenset(
 
 
 class KeyState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a key stands, as transactions compare it; all zero for a key that does not exist.
-
-    Attributes:
-        mod_revision: Revision of its last change.
-        create_revision: Revision at which this generation of it began.
-        version: Number of changes since then.
-    """
+    """Where a key stands, as transactions compare it; all zero for a key that does not exist."""
 
     mod_revision: int
     create_revision: int
@@ -154,7 +148,6 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """What was examined, and must still be so for a change to be made.
 
     Attributes:
-        key: Complete etcd key.
         stored: The record that was examined; None where there was none.
         landmarks: Of the cluster in which it was examined.
     """
@@ -174,8 +167,6 @@ class Difference(NamedTuple):
 
     Attributes:
         rule: ``moved`` for the key itself, ``other-cluster`` for what surrounds it.
-        text: One sentence, without its full stop.
-        hint: What to do.
     """
 
     rule: Rule
@@ -196,9 +187,6 @@ class TxnAnswer:
         returned: Every record in the answer, whatever its key; of an anomaly it may be all that is left of them.
         revision: etcd's revision after the transaction, of the deletion or put itself when ``applied``; of the read
             where none was ``sent``.
-        cluster_id: Of the cluster that answered.
-        member_id: Of the member that answered.
-        endpoint: Its address as given.
     """
 
     applied: bool
@@ -219,7 +207,6 @@ class CompareOutlook:
 
     Attributes:
         difference: What is not as expected; None where the compare holds.
-        revision: etcd's revision at that moment.
     """
 
     difference: Difference | None

@@ -18,7 +18,6 @@ class RecordedAnswer(msgspec.Struct, frozen=True):
     """What one API server said when it was asked for the object.
 
     Attributes:
-        server: Its URL.
         answer: What it came to, in one sentence or a status code.
     """
 

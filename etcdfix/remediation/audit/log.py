@@ -97,7 +97,6 @@ class AuditLog(Closing):
     """A log that is open, locked and whole; made by :meth:`open`, and a context manager.
 
     Attributes:
-        path: The log.
         head: Its last record.
         recovered: Path of each fragment that opening it set aside.
     """

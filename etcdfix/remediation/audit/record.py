@@ -76,11 +76,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: Complete etcd key.
-        group: API group, "" for the core group.
         api_version: Version within the group, "" where nobody knows it.
-        resource: Plural resource.
-        namespace: "" for none.
-        name: Name in the key.
         mod_revision: As examined; 0 for a key that is not there.
         version: How often it had been written by then; 0 for a key that is not there, and where nobody knows.
     """
@@ -100,7 +96,6 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         os_user: Name of the real uid, or its number where it has no name.
-        host: Name of this machine.
         sudo_user: ``SUDO_USER``, "" where unset. Anybody can set it: a hint, no proof.
         etcd_user: User that etcd was told, "" for none.
         authorization: ``none`` (etcd credentials were the only gate) or ``allowed`` (the API said yes).
@@ -146,9 +141,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be recorded; sequence, hashes and times are added when it is drafted.
 
     Attributes:
-        type: What the record tells.
-        verb: What was to be done.
-        operator: Who.
         subject: The key; None only for a torn line.
         reason: ``--reason``, as given.
         cluster_uid: uid of namespace kube-system; "" where unknown.
@@ -156,8 +148,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         value_sha256: Digest of the stored bytes, ``sha256:<hex>``; "" for none.
         backups: Paths of the backup files, all with the same contents.
         backup_sha256: ``content_sha256`` of these files; "" for none.
-        result: What became of it; None for an intent.
-        detail: One sentence that a person would want to read.
         accepted: Safety flags that were given and what they accepted (``--accept cluster-breaking``).
         grounds: What the change rests on; None where nothing is changed (a reveal, a torn line).
         intent: Sequence of the intent that an outcome belongs to.
@@ -244,16 +234,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         link: Its sequence and hash.
-        verb: What was to be done.
-        audit_id: Of the intent; its outcome gets the same.
-        subject: The key.
-        reason: As given.
-        cluster_uid: uid of namespace kube-system, "" where it was unknown.
         header_revision: Of etcd's last answer before the intent, 0 for none.
-        value_sha256: Digest of the stored bytes, ``sha256:<hex>``.
-        backups: Paths of its backup files.
-        backup_sha256: ``content_sha256`` of these files.
-        accepted: Safety flags that were given.
         grounds: What the change rested on; None where the record says nothing of it.
         detail: One sentence; that of a change that puts a value ends with the digest of that.
     """

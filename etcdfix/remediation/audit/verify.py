@@ -72,7 +72,6 @@ class Anchor(msgspec.Struct, frozen=True):
     """Something outside the log that remembers one of its records.
 
     Attributes:
-        link: The record's sequence and hash.
         source: Where that stands, for messages: ``the head file``, ``--expect-head``, ``backup <path>``.
     """
 
@@ -100,7 +99,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         size: Bytes up to the end of the last complete line.
         torn_size: Bytes after it: a write that was torn; 0 for none.
         findings: What is wrong, in the order of the file, at most ``MAX_FINDINGS``.
-        more_findings: How many were left out of ``findings``.
         open_intents: Sequence of each intent without an outcome, and the offset and length of its line.
         warnings: What to know although nothing is wrong with it, one sentence each.
         head_missing: There is no head file: whether later records existed is open.

@@ -21,9 +21,7 @@ class Listed(msgspec.Struct, kw_only=True):
     """One backup as the log has it: one content, in one or several files.
 
     Attributes:
-        intent: The intent that it was made for.
         content_sha256: What the log calls it by.
-        paths: Its files.
         at: When the record was written, RFC 3339.
         second: It was made of what a transaction gave back although another value was expected.
         result: What became of the change; None while nobody knows.
@@ -60,7 +58,6 @@ class Account:
 
     Attributes:
         listed: By ``content_sha256``.
-        intents: Every intent that the log holds.
         open_prunes: Intents to remove a backup of which nobody knows what became.
     """
 

@@ -49,14 +49,11 @@ class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a backup directory.
 
     Attributes:
-        path: Where it is.
-        kind: What it is.
         what: The same for a person, half a sentence; "" for a whole backup.
         backup: What it holds, without the value; None unless it is a backup that is whole.
         resource: Of the key that a backup holds, as far as the key tells (``secrets``); "" where it does not.
         marked: Its marker stands beside it: the audit log may not have its intent.
         exposed: What is wrong with its owner, mode or names, one half sentence each.
-        size: Bytes.
     """
 
     path: Path

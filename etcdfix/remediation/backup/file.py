@@ -117,23 +117,12 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         purpose: What it was made before: ``delete``, ``restore``, ``reencrypt``, ``repair``; ``anomaly`` for a value
             that a transaction gave back although another was expected.
-        created_at: RFC 3339, UTC.
-        tool: Who wrote it.
         key: For people; what is not UTF-8 is spelled out.
-        key_base64: The key.
         mod_revision: As in ``mvccpb.KeyValue``; so are the next two.
         create_revision: Beginning of this generation of the key.
         version: Changes since then; 0 for unknown, as of kine.
-        lease: Lower-case hex, None for none.
         lease_ttl_seconds: What was left of it; None without a lease, or where etcd did not say; -1 for expired.
         stored_as_plaintext: The value was stored without the envelope of an encryption provider.
-        value_size: Bytes.
-        value_sha256: ``sha256:<hex>`` of the stored bytes.
-        value_base64: The stored bytes.
-        verdict: What was found out about them.
-        cluster: Where they came from.
-        operator: Who wanted it.
-        reason: Why.
         grounds: What the change rests on; None where the backup says nothing of it.
     """
 

@@ -75,8 +75,6 @@ class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be pruned.
 
     Attributes:
-        before: Backups that were made earlier.
-        reason: For the record.
         places: Which directories, which log, and where its head is told.
         accepted: What may be the only copy of an object, or of a change that was not made, may go too.
     """
@@ -91,7 +89,6 @@ class Prunable(msgspec.Struct, frozen=True, kw_only=True):
     """A backup that may go.
 
     Attributes:
-        listed: What the log says of it.
         files: Where it is, in the directories that were named.
         made: When, by the later word of file and log.
     """
@@ -119,7 +116,6 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         prunable: Oldest intent first.
-        kept: Those that a rule keeps.
         younger: How many are not old enough.
     """
 
@@ -132,8 +128,6 @@ class PrunedBackup(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one.
 
     Attributes:
-        backup: Which.
-        gone: Files that were removed.
         problem: Why some were not, "" where all were.
         record: Of the outcome; None where it could not be recorded.
     """
@@ -148,11 +142,8 @@ class Pruning(msgspec.Struct, frozen=True, kw_only=True):
     """What a pruning came to.
 
     Attributes:
-        done: One by one, in order.
-        survey: What was to go and what stays.
         stopped: Why it ended before all were done, "" where it did not.
         head: Of the log afterwards; None where nothing was recorded.
-        warnings: One sentence each.
     """
 
     done: tuple[PrunedBackup, ...]

@@ -75,9 +75,7 @@ class BackupPlan:
         sequence: Of the intent that they belong to.
 
     Attributes:
-        paths: Of the files.
         content_sha256: What the intent calls them by.
-        value_sha256: Digest of the stored bytes that they hold.
 
     Raises:
         BackupNotDurable: No directory, one of them named twice, or the file would be too large to be read again.

@@ -43,13 +43,7 @@ _SAVE_FIRST: Final = (
 
 
 class RescuedCopies:
-    """Saved objects that can be relied upon.
-
-    Args:
-        objects: What the index names, by etcd key.
-        directory: Where the files are.
-        digests: That are on the audit log.
-    """
+    """Saved objects that can be relied upon."""
 
     def __init__(
         self, objects: dict[bytes, list[SavedObject]], directory: Path, digests: frozenset[str]
@@ -85,7 +79,6 @@ class Kin:
     """Other values of a kind whose encryption key is lost too, gathered in the pass over everything.
 
     Attributes:
-        count: How many there are.
         missing: How many of them are not saved.
         examples: Keys of some of those.
     """

@@ -39,7 +39,6 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         expect_mod_revision: None for any.
-        expect_value_sha256: ``sha256:<hex>`` of the stored bytes, "" for any.
         words: Each with its name where it has one; a word lifts its own rule.
         key_lost: ``TRANSFORMER[/KEY-ID]`` that was declared lost for ever, or "".
         at_terminal: What is declared has to be typed back; without a terminal it only stands in the command.
@@ -73,11 +72,9 @@ class Cluster(msgspec.Struct, frozen=True):
     """A live etcd, or for who has API servers change it the file of kine, and how its values are read.
 
     Attributes:
-        source: Reads keys, and holds the connection.
         examiner: Says what each value is; it knows the custom resources.
         configured: An EncryptionConfiguration was given.
         no_encryption: Instead, the operator says that this cluster encrypts nothing at rest.
-        config_sha256: ``sha256:<hex>`` of it, "" where none was given.
         release_source: Where the release comes from that the examiner assumes, "" for none.
         main: How to reach the main etcd, where one was named; it holds namespace kube-system.
         main_named: It was named on purpose, so that it must be of the same cluster.

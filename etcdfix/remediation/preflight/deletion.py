@@ -66,11 +66,8 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         reading: The linearizable read on which everything rests.
         found: The verdict, after all others under the same transformer were seen.
-        alike: What those came to.
         moved_to: The etcd key to which a moved value belongs and that holds the object too; None for all others.
         identity: Which cluster it is; unknown where that was accepted.
-        lease: Of the key, None for none.
-        servers: What the API servers said.
         protected: Why deleting the object may break the cluster, "" where nothing says so.
         assessment: What a deletion sets off; None where nothing is known of the key.
         warnings: What a person should read before going on.

@@ -31,12 +31,6 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kube_system_uid: Of the plan's cluster, "" where it could not be read.
-        mod_revision: Of the value.
-        value_sha256: ``sha256:<hex>`` of the stored bytes.
-        outcome: Of the verdict.
-        cause: Of the verdict.
-        transformer: Under which the value was written.
-        kms_key_id_sha256: "" for none.
         again: The command that makes a new plan.
     """
 

@@ -74,14 +74,7 @@ class AlarmKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyReading:
-    """A linearizable read of one key; stored bytes are left out of the ``repr``.
-
-    Attributes:
-        stored: The record, or None where the key does not exist.
-        revision: etcd's revision at that moment.
-        cluster_id: Of the cluster that answered.
-        member_id: Of the member that answered.
-    """
+    """A linearizable read of one key; stored bytes are left out of the ``repr``."""
 
     stored: StoredValue | None = field(repr=False)
     revision: int
@@ -94,11 +87,7 @@ class MemberCopy:
     """What one voting member holds for the key; stored bytes are left out of the ``repr``.
 
     Attributes:
-        member_id: Its id.
         name: Its name in the member list; empty while it has not started.
-        state: Whether its copy is known, and whether there is one.
-        stored: The record, when there is one.
-        value_sha256: Digest of the stored bytes in lower-case hex, or "".
         revision: The member's own revision when it answered, 0 when it did not.
         endpoint: Address at which it answered, or "".
         reason: Why it is unchecked, one clause per address that was tried; else "".
@@ -136,7 +125,6 @@ class MemberSurvey:
     """The copies of one key on all voting members.
 
     Attributes:
-        key: Which key.
         reading: The linearizable read that the copies are held against.
         copies: One per voting member, in the order of the member list.
         learners: Labels of the members without a vote, which were not asked.
@@ -160,8 +148,6 @@ class Judgement:
     Attributes:
         agreement: ``disagree`` wins over ``unchecked``.
         differing: The members that hold something else than most; all that answered where there is no majority.
-        unchecked: Those that could not be asked and were not accepted.
-        accepted: Those that could not be asked and were accepted by name.
     """
 
     agreement: Agreement
@@ -175,8 +161,6 @@ class ActiveAlarm:
     """One alarm that is up.
 
     Attributes:
-        kind: Which.
-        member_id: Who raised it.
         name: That member's name, "" where the member list does not know it.
     """
 
@@ -192,13 +176,7 @@ class ActiveAlarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseState:
-    """What is left of a lease.
-
-    Attributes:
-        lease: Its id.
-        alive: Whether it exists and has time left.
-        remaining_seconds: Time left, 0 when it is not alive.
-    """
+    """What is left of a lease."""
 
     lease: int
     alive: bool

@@ -29,7 +29,6 @@ class SaidUid(NamedTuple):
     """A uid of the object that stands at a key now, or stood there last, by an earlier value of it.
 
     Attributes:
-        uid: Of the object.
         origin: Where that value is, as part of a sentence.
         examination: What it is; it reads.
     """

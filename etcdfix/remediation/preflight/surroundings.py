@@ -28,7 +28,6 @@ class Around(NamedTuple):
     """What stands around a value.
 
     Attributes:
-        alike: The value among those like it.
         graph: Who refers to whom; None where nobody asked.
     """
 

@@ -227,8 +227,6 @@ class Target(NamedTuple):
 
     Attributes:
         landmarks: Of the cluster, read before anything else was.
-        reading: The linearizable read that found it.
-        stored: What it found.
     """
 
     landmarks: Landmarks

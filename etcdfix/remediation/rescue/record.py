@@ -23,12 +23,7 @@ _MOST_RESOURCES: Final = 20
 
 
 class RescueRecord:
-    """Writes the records of one rescue.
-
-    Attributes:
-        log: Path of the audit log.
-        warnings: What speaks against it, one sentence each.
-    """
+    """Writes the records of one rescue."""
 
     def __init__(
         self, places: RecordPaths, directory: Path, *, cluster_uid: str, resources: Sequence[str]

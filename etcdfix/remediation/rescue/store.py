@@ -47,7 +47,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         server: Address of the API server, as it may be shown.
-        at: When it answered.
         cluster_uid: uid of its kube-system, "" where it did not say.
         mod_revision: Of the etcd key, by the report; 0 where none says it.
     """
@@ -62,7 +61,6 @@ class RescueStore(Closing):
     """A directory of saved objects that is open, ours, and locked; made by :meth:`open`, and a context manager.
 
     Attributes:
-        path: The directory.
         mended: The index ended in what a crash left of a line, which was taken away.
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Final
 
 FILE_ACTIONS: Final = ("create file", "write file", "fsync file", "fsync directory", "read back")
@@ -57,3 +59,18 @@ WRITE_STEPS: Final = (*step_names("backup marker", FILE_ACTIONS), *step_names("b
 
 CONFIRM_STEPS: Final = step_names("backup marker", REMOVE_ACTIONS)
 """Steps of confirming one backup file, after the intent."""
+
+
+class FailAt:
+    """Raises at one step, from the given time on that it comes; remembers all."""
+
+    def __init__(self, at: str, error: int = errno.ENOSPC, *, skip: int = 0) -> None:
+        self.at = at
+        self.error = error
+        self.skip = skip
+        self.seen: list[str] = []
+
+    def __call__(self, name: str) -> None:
+        self.seen.append(name)
+        if name == self.at and self.seen.count(name) > self.skip:
+            raise OSError(self.error, os.strerror(self.error))

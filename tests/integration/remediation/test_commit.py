@@ -21,11 +21,10 @@ from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Entry, Link, RecordType, Result, Verb
 from etcdfix.remediation.audit.verify import verify
-from etcdfix.remediation.backup import write as backup_module
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.backup.write import intent_of
 from etcdfix.remediation.commit import Change
-from etcdfix.remediation.durable import Filesystem, default_audit_log, default_directory
+from etcdfix.remediation.durable import Filesystem
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight import target as target_module
@@ -211,18 +210,6 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert registry.stored(key) == OTHER
 
 
-def test_second_backup_says_what_is_plaintext(registry: Registry, lossy: LossyProxy) -> None:
-    def change(found: Any) -> None:
-        _previous(found).value = secret("broken")
-
-    _answer(lossy, change)
-    assert registry.delete(registry.key("shop/broken")).code == 3
-    assert {kept.content.purpose: kept.content.stored_as_plaintext for kept in registry.kept()} == {
-        "delete": False,
-        "anomaly": True,
-    }
-
-
 @pytest.mark.parametrize("count", [16, 17])
 def test_sixteen_values_that_came_back_are_kept(registry: Registry, lossy: LossyProxy, count: int) -> None:
     others = [f"{registry.prefix}/secrets/shop/other-{number}".encode() for number in range(count)]
@@ -277,18 +264,6 @@ def test_second_backup_of_a_cluster_whose_uid_is_not_known(registry: Registry, l
         assert cluster.kube_system_uid is None
         assert cluster.identity is not None
         assert cluster.identity.is_known
-
-
-def test_value_of_another_key(registry: Registry, lossy: LossyProxy) -> None:
-    def change(found: Any) -> None:
-        _previous(found).key = b"/registry/secrets/shop/other"
-
-    _answer(lossy, change)
-    ran = registry.delete(registry.key("shop/broken"))
-    assert ran.code == 3
-    assert "it tells of another key" in ran.out
-    kept = {backup.content.key_base64 for backup in registry.kept()}
-    assert kept == {registry.key("shop/broken"), b"/registry/secrets/shop/other"}
 
 
 def test_second_backup_that_fails_hides_nothing(
@@ -383,36 +358,6 @@ def _look_otherwise(lossy: LossyProxy, key: bytes, change: Callable[[Any], None]
         return bytes(found.SerializeToString())
 
     lossy.rewrite = rewrite
-
-
-def test_silence_that_lasts(registry: Registry, lossy: LossyProxy) -> None:
-    lossy.before = lambda path, _: (
-        Refusal("PERMISSION_DENIED", "etcdserver: permission denied")
-        if path == RANGE.path and TXN in lossy.calls
-        else None
-    )
-    lossy.lost = {TXN}
-    ran = registry.delete(registry.key("shop/broken"))
-    assert (ran.code, ran.out.startswith("UNKNOWN: ")) == (3, True)
-    assert "reading the key again failed too" in ran.out
-    assert verify(registry.log).open_intents.keys() == {1}
-
-
-def test_transaction_that_may_still_be_on_its_way(registry: Registry, lossy: LossyProxy) -> None:
-    lossy.before = lambda path, _: Refusal("UNAVAILABLE", "Socket closed") if path == TXN else None
-    ran = registry.delete(registry.key("shop/broken"))
-    assert (ran.code, ran.out.startswith("NOT-APPLIED: ")) == (3, True)
-    assert "a transaction that is still on its way could arrive later" in ran.out
-
-
-def test_silence_after_all_was_done(registry: Registry, lossy: LossyProxy) -> None:
-    """A key that is gone may have been deleted by anybody; the bytes that were to be put are ours."""
-    lossy.lost = {TXN}
-    ran = registry.delete(registry.key("shop/broken"))
-    assert (ran.code, ran.out.startswith("APPLIED-OR-GONE: ")) == (3, True)
-    ran = registry.restore(str(registry.kept()[0].path))
-    assert (ran.code, ran.out.startswith("RESTORED ")) == (0, True)
-    assert "the key holds the bytes of this intent" in registry.events()[-1].annotations.detail
 
 
 def test_another_cluster_proves_nothing_about_silence(registry: Registry, lossy: LossyProxy) -> None:
@@ -568,15 +513,6 @@ def test_look_that_did_not_see_everything(registry: Registry, monkeypatch: pytes
 # A rehearsal.
 
 
-def test_a_backup_that_could_not_be_made_is_told_by_the_rehearsal(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backup_module, "MAX_BACKUP_SIZE", 100)
-    with pytest.raises(BackupNotDurable, match="the value is too large"):
-        _delete(registry, lambda _step: None, dry_run=True)
-    assert registry.events() == []
-
-
 def test_key_that_moves_before_the_rehearsal(registry: Registry) -> None:
     key = registry.key("shop/broken")
     fixed = aescbc(secret("broken"))
@@ -714,19 +650,6 @@ def test_place_that_was_named_is_never_made(registry: Registry, place: str, *, d
     assert registry.etcd.revision() == before
 
 
-@pytest.mark.parametrize("place", [{"backup_directories": 0}, {"audit_log": 0}])
-def test_place_that_cannot_be_looked_at(tmp_path: Path, place: dict[str, int]) -> None:
-    path = tmp_path / ("a" * 300) / "audit.jsonl"
-    found = (
-        RecordPaths(audit_log=path)
-        if "audit_log" in place
-        else RecordPaths((path.parent,), tmp_path / "audit.jsonl")
-    )
-    with pytest.raises(UnsafePlace, match="File name too long") as caught:
-        places_module.place_warnings(found)
-    assert caught.value.exit_code == 4
-
-
 def test_bytes_to_put_are_in_no_repr() -> None:
     made = entry(verb=Verb.RESTORE)
     nowhere = Landmarks()
@@ -734,13 +657,6 @@ def test_bytes_to_put_are_in_no_repr() -> None:
     assert "to 4 bytes" in repr(change)
     assert "hush" not in repr(change)
     assert "to nothing" in repr(Change(entry=made, landmarks=nowhere, content=None, done=Result.DELETED))
-
-
-def test_places_default_to_those_of_this_user(tmp_path: Path) -> None:
-    assert RecordPaths().log_path == default_audit_log()
-    assert RecordPaths(audit_log=tmp_path / "a").log_path == tmp_path / "a"
-    assert RecordPaths().directories == (default_directory(),)
-    assert RecordPaths((tmp_path,)).directories == (tmp_path,)
 
 
 @pytest.fixture

@@ -11,9 +11,6 @@ import pytest
 
 from etcdfix.errors import SourceDenied
 from etcdfix.model import ClusterIdentity, KnownBy
-from etcdfix.operations.change import execute_change
-from etcdfix.remediation.audit.grounds import Grounds
-from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.backup.file import (
     Backup,
     BackupContent,
@@ -22,7 +19,6 @@ from etcdfix.remediation.backup.file import (
     encode_content,
     encode_document,
 )
-from etcdfix.remediation.commit import commit
 from etcdfix.remediation.identify import _LARGEST_BACKUP, _newest, identify
 from etcdfix.remediation.preflight.cluster import Acceptances, grounds_of
 from etcdfix.remediation.preflight.deletion import check_deletion
@@ -31,7 +27,7 @@ from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
-from tests.support.audit_logs import entry, own_directory, subject
+from tests.support.audit_logs import own_directory
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Ran, Registry, follow_up
 from tests.support.kubernetes_api import KUBE_SYSTEM, Answer, KubernetesAPI, object_answer, status_answer
 from tests.support.objects import IDENTITY, KEY_1, KUBE_SYSTEM_UID, aescbc, namespace_object, provider, secret
@@ -247,14 +243,6 @@ def test_a_deletion_needs_no_flag_and_says_what_it_rests_on(registry: Registry) 
     assert ran.code == 0, ran.err
 
 
-def test_a_deletion_by_a_kept_revision(registry: Registry) -> None:
-    unreadable(registry, kept=True)
-    ran = registry.delete(registry.key("shop/broken"))
-    assert ran.code == 0, ran.err
-    assert f"kube-system uid {KUBE_SYSTEM_UID}, from its revision" in ran.err
-    assert registry.events()[-1].annotations.cluster_uid == KUBE_SYSTEM_UID
-
-
 def test_a_backup_does_not_go_into_a_cluster_of_another_generation(registry: Registry) -> None:
     key = unreadable(registry)
     assert registry.delete(registry.key("shop/broken")).code == 0
@@ -263,47 +251,6 @@ def test_a_backup_does_not_go_into_a_cluster_of_another_generation(registry: Reg
     with registry.untouched():
         ran = registry.restore(str(registry.kept()[0].path))
     registry.refused(ran, "comes from the cluster with kube-system cannot be read", hint="--endpoints")
-
-
-def test_kube_system_made_anew_meanwhile_is_another_cluster(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The transaction compares the create revision, however the cluster is named."""
-    key = unreadable(registry)
-    before: Callable[..., object] = commit
-
-    def late(*arguments: object, **named: object) -> object:
-        registry.etcd.delete(key)
-        registry.etcd.put(key, LOST)
-        return before(*arguments, **named)
-
-    monkeypatch.setattr(execute_change, "commit", late)
-    ran = registry.delete(registry.key("shop/broken"))
-    assert ran.code == 4, ran
-    assert registry.stored(registry.key("shop/broken")) == BROKEN
-
-
-def test_an_intent_is_settled_where_the_create_revision_names_the_cluster(registry: Registry) -> None:
-    unreadable(registry)
-    assert registry.delete(registry.key("shop/broken"), "--dry-run").code == 0
-    key = registry.put("shop/broken", BROKEN)
-    _leave_open(registry, key)
-    ran = registry.run("audit", "reconcile", str(registry.log), *registry.common(places=False, reason=None))
-    assert ran.code == 0, ran
-    assert "not-applied" in ran.out
-
-
-def _leave_open(registry: Registry, key: bytes) -> None:
-    with AuditLog.open(registry.log) as log:
-        log.append(
-            entry(
-                subject=subject(key, registry.mod_revision(key)),
-                cluster_uid="",
-                grounds=Grounds(cluster=look(registry)),
-                header_revision=registry.mod_revision(key),
-                value_sha256=digest(BROKEN),
-            )
-        )
 
 
 # An etcd for one resource, without namespaces.

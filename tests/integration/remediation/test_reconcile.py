@@ -129,25 +129,6 @@ def test_key_that_stands_as_examined_was_not_deleted(etcd: EtcdServer, path: Pat
     assert reconciled(etcd, path, intent) is Result.NOT_APPLIED
 
 
-def test_key_that_is_gone_may_have_been_deleted_by_anybody(etcd: EtcdServer, path: Path, key: bytes) -> None:
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
-    etcd.delete(key)
-    assert reconciled(etcd, path, intent) is Result.APPLIED_OR_GONE
-
-
-def test_key_that_was_written_again_was_not_deleted(etcd: EtcdServer, path: Path, key: bytes) -> None:
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
-    etcd.put(key, b"repaired")
-    assert reconciled(etcd, path, intent) is Result.NOT_APPLIED
-
-
-def test_key_that_was_created_again_was_deleted_by_somebody(etcd: EtcdServer, path: Path, key: bytes) -> None:
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
-    etcd.delete(key)
-    etcd.put(key, VALUE)
-    assert reconciled(etcd, path, intent) is Result.APPLIED_OR_GONE
-
-
 def test_other_bytes_at_the_same_revision_are_an_anomaly(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, b"not what was examined"))
     stays_open(etcd, path, intent, "had other bytes")
@@ -161,19 +142,6 @@ def test_etcd_that_was_put_back_cannot_tell(etcd: EtcdServer, path: Path, key: b
 
 
 # Another etcd, which shares the uid of kube-system.
-
-
-def test_a_key_that_was_never_there(etcd: EtcdServer, path: Path, key: bytes) -> None:
-    """A copied data directory has the same ids, and its own history since."""
-    intent = open_intent(path, key, mod_revision=etcd.revision())
-    stays_open(etcd, path, intent, "was not there at revision")
-
-
-def test_a_key_that_stood_at_another_revision(etcd: EtcdServer, path: Path, key: bytes) -> None:
-    etcd.put(key, VALUE)
-    revision = etcd.put(key + b"-other", VALUE)
-    etcd.delete(key)
-    stays_open(etcd, path, open_intent(path, key, mod_revision=revision), "stood at mod_revision")
 
 
 @pytest.mark.parametrize("by", ["grounds", "backup"])
@@ -370,46 +338,6 @@ def test_what_may_be_somebody_elses_is_not_its_own(
 
 
 # A restoration where nothing was, and a value that was to be replaced.
-
-
-def test_restored_bytes_show_themselves(etcd: EtcdServer, path: Path, key: bytes) -> None:
-    intent = open_intent(path, key, mod_revision=0, verb=Verb.RESTORE)
-    etcd.put(key, VALUE)
-    assert reconciled(etcd, path, intent) is Result.RESTORED
-
-
-def test_key_that_is_absent_still_was_not_restored(etcd: EtcdServer, path: Path, key: bytes) -> None:
-    intent = open_intent(path, key, mod_revision=0, verb=Verb.RESTORE)
-    assert reconciled(etcd, path, intent) is Result.NOT_APPLIED
-
-
-def test_other_bytes_where_something_was_to_be_restored(etcd: EtcdServer, path: Path, key: bytes) -> None:
-    intent = open_intent(path, key, mod_revision=0, verb=Verb.RESTORE)
-    etcd.put(key, b"made by a controller")
-    assert reconciled(etcd, path, intent) is Result.APPLIED_OR_GONE
-
-
-@pytest.mark.parametrize("verb", [Verb.REENCRYPT, Verb.RESTORE])
-@pytest.mark.parametrize(
-    ("then", "result"),
-    [
-        (lambda etcd, key: None, Result.NOT_APPLIED),
-        (lambda etcd, key: etcd.put(key, b"k8s:enc:secretbox:v1:new:"), Result.APPLIED_OR_GONE),
-        (lambda etcd, key: etcd.delete(key), Result.APPLIED_OR_GONE),
-    ],
-    ids=["unmoved", "written", "gone"],
-)
-def test_value_that_was_to_be_replaced(
-    etcd: EtcdServer,
-    path: Path,
-    key: bytes,
-    verb: Verb,
-    then: Callable[[EtcdServer, bytes], object],
-    result: Result,
-) -> None:
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=verb)
-    then(etcd, key)
-    assert reconciled(etcd, path, intent) is result
 
 
 def test_every_sentence_is_its_own(path: Path) -> None:

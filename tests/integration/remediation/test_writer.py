@@ -14,7 +14,6 @@ import pytest
 
 import etcdfix
 from etcdfix.errors import (
-    SourceDenied,
     TransactionAnomaly,
     TransactionNotSent,
     TransactionRefused,
@@ -331,53 +330,6 @@ def test_landmarks_that_stand(etcd: EtcdServer, client: EtcdClient, prefix: byte
     assert examined(client, mark).value == VALUE
 
 
-def test_etcd_that_stands_before_the_landmarks(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
-    key = prefix + b"k"
-    etcd.put(key, VALUE)
-    now = etcd.revision()
-    for revision, sent in ((now + 1, False), (now, True)):
-        with Writer(client) as writer:
-            answer = writer.compare_and_delete(at(key, examined(client, key), revision=revision))
-        assert answer.sent == answer.applied == sent
-        if not sent:
-            assert answer.difference is not None
-            assert answer.difference.rule == Rule.OTHER_CLUSTER
-            assert (
-                f"etcd stands at revision {now} here and stood at {now + 1} there" in answer.difference.text
-            )
-
-
-@pytest.mark.parametrize("change", ["delete", "put"])
-def test_of_two_writers_at_once_one_wins(
-    etcd: EtcdServer, client: EtcdClient, prefix: bytes, change: str
-) -> None:
-    key = prefix + b"k"
-    etcd.put(key, VALUE)
-    expected = examined(client, key)
-    answers: list[TxnAnswer] = []
-    together = threading.Barrier(4)
-
-    def run(number: int) -> None:
-        with connected(etcd.endpoint) as own:
-            together.wait()
-            if change == "delete":
-                answers.append(delete(own, key, expected))
-            else:
-                answers.append(put(own, key, b"%d" % number, expected))
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (winner,) = (answer for answer in answers if answer.applied)
-    assert winner.previous is not None
-    assert winner.previous.value == VALUE
-    losers = [answer for answer in answers if not answer.applied]
-    assert len(losers) == 3
-    assert {answer.present for answer in losers} == {stored(client, key)}
-
-
 def test_a_value_put_where_nothing_is(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
     key = prefix + b"k"
     answer = put(client, key, VALUE)
@@ -676,23 +628,6 @@ def test_an_error_without_words(client: EtcdClient) -> None:
     assert (lost.status, lost.read_revision) == ("UNKNOWN", 5)
 
 
-def test_an_answer_that_takes_too_long(
-    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes
-) -> None:
-    key = prefix + b"k"
-    etcd.put(key, VALUE)
-    proxy.held = {TXN}
-    expected = examined(client, key)
-    with (
-        connected(proxy.endpoint, command_timeout_seconds=1.0) as through,
-        pytest.raises(TransactionUnanswered, match="no answer within 1 s") as caught,
-    ):
-        delete(through, key, expected)
-    assert caught.value.status == "DEADLINE_EXCEEDED"
-    assert proxy.calls.count(TXN) == 1
-    assert stored(client, key) is None
-
-
 def test_a_connection_closed_meanwhile(
     proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes
 ) -> None:
@@ -730,19 +665,6 @@ def test_grpc_sends_nothing_again_by_itself(trouble: str) -> None:
 
 
 # Where it goes.
-
-
-def test_no_endpoint_left(proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
-    key = prefix + b"k"
-    etcd.put(key, VALUE)
-    with connected(proxy.endpoint) as through:
-        expected = examined(through, key)
-        proxy.stop()
-        with pytest.raises(TransactionNotSent, match=r"no transaction was sent: .*refused") as caught:
-            delete(through, key, expected)
-    assert caught.value.exit_code == 5
-    assert caught.value.hint
-    assert stored(client, key) is not None
 
 
 def test_the_next_endpoint_is_taken_before_anything_is_sent(
@@ -933,11 +855,6 @@ def test_a_user_who_may_write(guarded: EtcdServer) -> None:
         assert put(client, b"/other/k", VALUE).applied
 
 
-def test_a_wrong_password(guarded: EtcdServer) -> None:
-    with pytest.raises(SourceDenied, match="invalid user ID or password"), as_user(guarded, ("root", "x")):
-        pass
-
-
 def test_a_password_that_was_changed_meanwhile(start_etcd: StartEtcd) -> None:
     etcd = start_etcd()
     etcd.put(b"/k", VALUE)
@@ -1111,14 +1028,6 @@ def test_the_compare_is_evaluated_without_a_transaction(
         assert rule(key) is None
         assert etcd.revision() == revision + 2
     assert TXN not in proxy.calls
-
-
-def test_a_move_that_is_in_the_version_alone() -> None:
-    present = StoredValue(b"k", b"", 5, 4, 3, 0)
-    state = KeyState(mod_revision=5, create_revision=4, version=2)
-    assert describe_move(state, present) == (
-        "the key was written again: mod_revision 5 instead of 5, version 3 instead of 2"
-    )
 
 
 def test_a_move_where_versions_are_not_counted() -> None:

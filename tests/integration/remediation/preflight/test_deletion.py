@@ -23,7 +23,6 @@ from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.preflight import deletion as preflight
 from etcdfix.remediation.preflight import target
-from etcdfix.remediation.preflight.api_servers import require_api
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, find_cluster, grounds_of
 from etcdfix.remediation.preflight.deletion import check_deletion, check_moved
 from etcdfix.remediation.preflight.expectation import Expectation
@@ -63,37 +62,6 @@ def _surveyed(monkeypatch: pytest.MonkeyPatch, change: Callable[[MemberSurvey], 
 def _one_more(survey: MemberSurvey, **changes: object) -> MemberSurvey:
     second = dataclasses.replace(survey.copies[0], member_id=0xB0B, name="bob", **changes)  # type: ignore[arg-type]
     return dataclasses.replace(survey, copies=(*survey.copies, second))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"value": b"k8s:enc:aescbc:v1:key1:other"},
-        {"mod_revision": 7},
-        {"create_revision": 7},
-        {"version": 3},
-        {"lease": 7},
-        None,
-    ],
-)
-def test_members_disagree(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, other: dict[str, object] | None
-) -> None:
-    def change(survey: MemberSurvey) -> MemberSurvey:
-        stored = survey.copies[0].stored
-        assert stored is not None
-        changed = None if other is None else msgspec.structs.replace(stored, **other)
-        return _one_more(survey, stored=changed, value_sha256="ab" * 32)
-
-    _surveyed(monkeypatch, change)
-    with registry.untouched():
-        ran = registry.delete(registry.key("shop/broken"))
-    registry.refused(
-        ran,
-        "etcd members hold different values for",
-        "bob (b0b): ",
-        hint="replace that member (etcdctl member remove",
-    )
 
 
 def test_one_readable_copy(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -539,21 +507,6 @@ def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> 
         assert caught.value.rule == Rule.NO_API_SERVER
         at_terminal = msgspec.structs.replace(DECLARED, at_terminal=True)
         assert check_deletion(cluster, key, at_terminal).declared_lost
-
-
-@pytest.mark.parametrize("key_lost", ["", "kms/v2/prov"])
-@pytest.mark.parametrize("api", [None, APIAccess(Path("kubeconfig"))])
-@pytest.mark.parametrize("no_api_server", [False, True])
-def test_a_declaration_has_to_meet_an_api_server(
-    key_lost: str, api: APIAccess | None, *, no_api_server: bool
-) -> None:
-    accepted = Acceptances(key_lost=key_lost, words=("no-api-server",) if no_api_server else ())
-    if key_lost and api is None and not no_api_server:
-        with pytest.raises(RefusedByRule) as caught:
-            require_api(api, accepted)
-        assert caught.value.rule == Rule.NO_API_SERVER
-    else:
-        require_api(api, accepted)
 
 
 @pytest.mark.parametrize(

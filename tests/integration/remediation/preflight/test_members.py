@@ -45,7 +45,6 @@ from etcdfix.wire.etcd import (
     AUTHENTICATE,
     LEASE_TIME_TO_LIVE,
     MEMBER_LIST,
-    READ_METHODS,
     alarm_query,
     message,
 )
@@ -158,26 +157,6 @@ def test_every_member_is_asked_for_its_own_copy(cluster: EtcdMembers) -> None:
 # Members that cannot be asked.
 
 
-def test_a_member_that_is_down(broken_cluster: EtcdMembers) -> None:
-    down = broken_cluster.member_id("member-2")
-    broken_cluster.stop("member-2")
-    with connected(*broken_cluster.endpoints()) as client:
-        survey = survey_members(client, KEY)
-    judgement = judge_copies(survey)
-    assert judgement.agreement is Agreement.UNCHECKED
-    (copy,) = judgement.unchecked
-    assert (copy.member_id, copy.name, copy.state) == (down, "member-2", CopyState.UNCHECKED)
-    assert copy.describe() == (
-        f"member-2 ({down:x}): not checked: {broken_cluster.endpoint('member-2')}: "
-        "nobody listens there (connection refused)"
-    )
-    for accepted in ("member-2", f"{down:x}"):
-        lifted = judge_copies(survey, accepted=[accepted])
-        assert (lifted.agreement, lifted.accepted, lifted.unchecked) == (Agreement.AGREE, (copy,), ())
-    for other in ("member-1", "", "member", "all"):
-        assert judge_copies(survey, accepted=[other]) == judgement
-
-
 def test_a_learner_has_no_say(broken_cluster: EtcdMembers) -> None:
     broken_cluster.add_learner("learner")
     learner = broken_cluster.member_id("learner")
@@ -192,26 +171,6 @@ def test_a_learner_has_no_say(broken_cluster: EtcdMembers) -> None:
 
 
 # Members that disagree.
-
-
-def test_a_member_with_another_value(broken_cluster: EtcdMembers) -> None:
-    broken_cluster.stop("member-1")
-    changed = VALUE[:-1] + b"\xff"
-    broken_cluster.tamper("member-1", VALUE, changed)
-    broken_cluster.start("member-1")
-    # Whoever answers the linearizable read, the odd one out is the same.
-    for first in broken_cluster.names:
-        others = [name for name in broken_cluster.names if name != first]
-        with connected(*map(broken_cluster.endpoint, [first, *others])) as client:
-            survey = survey_members(client, KEY)
-        judgement = judge_copies(survey, accepted=["member-1"])
-        assert judgement.agreement is Agreement.DISAGREE
-        (odd,) = judgement.differing
-        assert odd.name == "member-1"
-        assert odd.stored is not None
-        assert odd.stored.value == changed
-        assert odd.value_sha256 == hashlib.sha256(changed).hexdigest()
-        assert {record.value for record in survey.distinct_values()} == {VALUE, changed}
 
 
 LINEARIZABLE = StoredValue(KEY, VALUE, 7, 5, 2, 0)
@@ -269,13 +228,6 @@ def test_a_name_that_two_members_bear_accepts_neither() -> None:
     assert judge_copies(survey, accepted=["twin"]).unchecked == twins
     assert judge_copies(survey, accepted=["a1"]).unchecked == twins[1:]
     assert judge_copies(survey, accepted=["a1", "a2"]).agreement is Agreement.AGREE
-
-
-def test_each_name_accepts_its_own_member() -> None:
-    down = tuple(copy_of(name, None, state=CopyState.UNCHECKED) for name in ("a", "b"))
-    survey = survey_of(copy_of("c", LINEARIZABLE), *down)
-    assert judge_copies(survey, accepted=["a"]).unchecked == down[1:]
-    assert judge_copies(survey, accepted=["a", "b"]).agreement is Agreement.AGREE
 
 
 def test_an_empty_name_accepts_nobody() -> None:
@@ -658,19 +610,6 @@ def test_alarms(start_etcd: StartEtcd) -> None:
         assert set(read_alarms(client)) == {nospace, corrupt}
 
 
-def test_an_alarm_of_a_later_release(etcd: EtcdServer) -> None:
-    def later(path: str, answer: bytes) -> bytes:
-        if path != ALARM.path:
-            return answer
-        found = message("AlarmResponse").FromString(answer)
-        found.alarms.append(message("AlarmMember")(memberID=5, alarm=9))
-        return bytes(found.SerializeToString())
-
-    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
-        proxy.rewrite = later
-        assert read_alarms(client) == (ActiveAlarm(kind=AlarmKind.UNKNOWN, member_id=5, name=""),)
-
-
 def test_no_channel_raises_an_alarm(etcd: EtcdServer) -> None:
     assert alarm_query().SerializeToString() == b""
     activate = message("AlarmRequest").FromString(b"\x08\x01\x18\x02")
@@ -744,11 +683,3 @@ def test_what_a_copy_says() -> None:
 def test_stored_bytes_are_in_no_repr() -> None:
     record = StoredValue(KEY, b"hush", 7, 5, 2, 0)
     assert "hush" not in repr(survey_of(copy_of("a", record), reading=record))
-
-
-def test_all_methods_are_for_reading(etcd: EtcdServer) -> None:
-    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
-        survey_members(client, KEY)
-        read_alarms(client)
-        read_lease(client, 5)
-    assert set(proxy.calls) <= set(READ_METHODS)

@@ -10,14 +10,12 @@ import stat
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, NotDurable, UnsafePlace
+from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, UnsafePlace
 from etcdfix.inputs.ownfiles import MAX_RECORD_SIZE
 from etcdfix.remediation.audit import log as audit
 from etcdfix.remediation.audit import verify as audit_verify
@@ -44,6 +42,7 @@ from tests.support.durable_steps import (
     REPLACE_ACTIONS,
     RESERVE_STEPS,
     TORN_STEPS,
+    FailAt,
     step_names,
 )
 
@@ -70,19 +69,6 @@ def lines(path: Path) -> list[bytes]:
 def tear(path: Path, fragment: bytes) -> None:
     with path.open("ab") as file:
         file.write(fragment)
-
-
-class FailAt:
-    """Raises ``ENOSPC`` at one step; remembers all."""
-
-    def __init__(self, at: str) -> None:
-        self.at = at
-        self.seen: list[str] = []
-
-    def __call__(self, name: str) -> None:
-        self.seen.append(name)
-        if name == self.at:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class TestAppend:
@@ -116,11 +102,6 @@ class TestAppend:
         log_calls = [found for found in calls.between() if found[0].startswith("audit log")]
         assert log_calls == [*created, *appended, *cut, *appended]
 
-    def test_the_hash_is_what_sha256sum_says(self, path: Path) -> None:
-        links = write_log(path)
-        out = subprocess.run(["sha256sum"], input=lines(path)[-1], capture_output=True, check=True).stdout
-        assert out.split()[0].decode() == links[-1].sha256
-
     def test_directory_is_made_only_if_asked(self, tmp_path: Path) -> None:
         path = tmp_path / "state" / "etcdfix" / "audit.jsonl"
         with pytest.raises(UnsafePlace, match="does not exist"):
@@ -135,14 +116,6 @@ class TestAppend:
                 create_directory=True,
                 step=FailAt("directory: before create directory"),
             )
-
-    def test_order_is_by_sequence_not_by_clock(self, path: Path) -> None:
-        times = iter([NOON, NOON - timedelta(days=400)])
-        with AuditLog.open(path, clock=lambda: next(times)) as log:
-            log.append(entry(RecordType.DRY_RUN))
-            log.append(entry(RecordType.DRY_RUN))
-        assert verify(path).state is ChainState.WHOLE
-        assert b"2025-01-25" in lines(path)[1]
 
     def test_open_intents(self, path: Path) -> None:
         with AuditLog.open(path) as log:
@@ -171,12 +144,6 @@ class TestAppend:
             with pytest.raises(AuditError, match="record 1 was drafted for another place"):
                 log.append_draft(draft)
             assert log.append_draft(log.draft(entry())).sequence == 2
-
-    def test_a_record_has_a_limit(self, path: Path) -> None:
-        with AuditLog.open(path) as log:
-            with pytest.raises(AuditError, match=f"at most {MAX_RECORD_SIZE} can be kept"):
-                log.append(entry(reason="x" * MAX_RECORD_SIZE))
-            assert log.append(entry(RecordType.DRY_RUN)).sequence == 1
 
     def test_the_longest_record_is_kept(self, path: Path) -> None:
         with AuditLog.open(path) as log:
@@ -407,20 +374,6 @@ class TestPlaces:
         with pytest.raises(UnsafePlace, match="others may write"):
             AuditLog.open(path)
 
-    @root_only
-    @pytest.mark.parametrize("which", ["audit.jsonl", "audit.jsonl.head"])
-    def test_of_somebody_else(self, path: Path, which: str) -> None:
-        write_log(path)
-        os.chown(path.with_name(which), 12345, 12345)
-        with pytest.raises(UnsafePlace, match="belongs to uid 12345"):
-            AuditLog.open(path)
-
-    def test_directory_that_others_may_write_to(self, path: Path) -> None:
-        path.parent.chmod(0o770)
-        with pytest.raises(UnsafePlace, match="others may write"):
-            AuditLog.open(path)
-        assert not path.exists()
-
     @pytest.mark.parametrize("make", ["folder", "pipe"])
     def test_no_regular_file(self, path: Path, make: str) -> None:
         if make == "folder":
@@ -429,11 +382,6 @@ class TestPlaces:
             os.mkfifo(path, 0o600)
         with pytest.raises((UnsafePlace, AuditError), match=r"Is a directory|not a regular file"):
             AuditLog.open(path)
-
-    def test_readable_by_a_group_is_fine(self, path: Path) -> None:
-        write_log(path)
-        path.chmod(0o640)
-        AuditLog.open(path).close()
 
 
 class TestBrokenLogs:
@@ -450,27 +398,10 @@ class TestBrokenLogs:
         path.write_bytes(path.read_bytes().replace(b"lost", b"fine", 1))
         assert self.refused(path, "record 1 is not the one").findings[0].kind is ChainFaultKind.EDITED
 
-    def test_edited_at_the_end(self, path: Path) -> None:
-        write_log(path)
-        written = lines(path)
-        path.write_bytes(b"".join([*written[:-1], written[-1].replace(b"lost", b"fine")]))
-        self.refused(path, "record 6 is not the one that the head file names")
-
-    @pytest.mark.parametrize("left", [0, 1, 5])
-    def test_cut_tail(self, path: Path, left: int) -> None:
-        write_log(path)
-        path.write_bytes(b"".join(lines(path)[:left]))
-        self.refused(path, "the head file names record 6")
-
     def test_gone(self, path: Path) -> None:
         write_log(path)
         path.unlink()
         self.refused(path, "the log is gone, and its head file is still there")
-
-    def test_without_head(self, path: Path) -> None:
-        write_log(path)
-        head_of(path).unlink()
-        self.refused(path, "its head file is missing")
 
     @pytest.mark.parametrize("pairs", [1, 3])
     def test_how_to_go_on_without_head(self, path: Path, pairs: int) -> None:
@@ -497,11 +428,6 @@ class TestBrokenLogs:
         write_log(path)
         head_of(path).write_text(text)
         self.refused(path, "no head file")
-
-    def test_head_that_lags_by_two(self, path: Path) -> None:
-        links = write_log(path)
-        head_of(path).write_text(f"{links[3]}\n")
-        self.refused(path, "names record 4, but the log goes on to record 6")
 
     def test_somebody_writes_past_the_lock(self, path: Path) -> None:
         write_log(path)
@@ -652,15 +578,6 @@ class TestCrashes:
         assert names == [*head_steps, *(TORN_STEPS if torn else ()), ""]
 
 
-HOLDER = """
-import sys
-from pathlib import Path
-from etcdfix.remediation.audit.log import AuditLog
-with AuditLog.open(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
 WRITER = """
 import sys
 from pathlib import Path
@@ -675,23 +592,7 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-@pytest.fixture
-def held(path: Path) -> Iterator[Path]:
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        yield path
-        process.communicate()
-
-
 class TestLock:
-    def test_held_by_another_process(self, held: Path) -> None:
-        with pytest.raises(AuditLogLocked, match="another process holds it") as caught:
-            AuditLog.open(held, wait_seconds=0.1)
-        assert caught.value.exit_code == 4
-
     def test_held_by_ourselves(self, path: Path) -> None:
         with AuditLog.open(path), pytest.raises(AuditLogLocked):
             AuditLog.open(path, wait_seconds=0)
@@ -721,7 +622,10 @@ class TestLock:
         found = verify(path)
         assert (found.state, found.records, found.head.sequence) == (ChainState.WHOLE, 30, 30)
 
-    def test_log_moved_away_while_waiting(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("another", [False, True])
+    def test_log_moved_away_while_waiting(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, *, another: bool
+    ) -> None:
         write_log(path)
         real = audit_verify.lock
         moved: list[bool] = []
@@ -731,31 +635,14 @@ class TestLock:
                 moved.append(True)
                 path.rename(path.with_name("rotated"))
                 head_of(path).rename(path.with_name("rotated.head"))
+                if another:
+                    write_log(path, pairs=1)
             return real(descriptor, operation, wait_seconds=wait_seconds)
 
         monkeypatch.setattr(audit, "lock", move_first)
         with AuditLog.open(path) as log:
-            assert log.head == BEGINNING
+            assert log.head.sequence == (2 if another else 0)
         assert verify(path.with_name("rotated")).records == 6
-
-    def test_another_log_in_its_place_while_waiting(
-        self, path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        write_log(path)
-        real = audit_verify.lock
-        moved: list[bool] = []
-
-        def replace_first(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
-            if not moved:
-                moved.append(True)
-                path.rename(path.with_name("rotated"))
-                head_of(path).rename(path.with_name("rotated.head"))
-                write_log(path, pairs=1)
-            return real(descriptor, operation, wait_seconds=wait_seconds)
-
-        monkeypatch.setattr(audit, "lock", replace_first)
-        with AuditLog.open(path) as log:
-            assert log.head.sequence == 2
 
     def test_log_that_never_stays(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(SafeDirectory, "leads_to", lambda *_: False)
@@ -821,10 +708,3 @@ def test_steps_are_what_the_page_lists() -> None:
         assert f"`{action.removeprefix('before ').removeprefix('after ')}`" in page
     made = step_names("audit log", ("create file", "fsync file", "fsync directory"))
     assert (*made, *step_names("audit head", REPLACE_ACTIONS)) == CREATE_STEPS
-
-
-def test_error_tree() -> None:
-    problem = AuditLogBroken("what", path=Path("a"))
-    assert isinstance(problem, AuditError)
-    assert (problem.findings, problem.hint) == ((), "")
-    assert issubclass(UnsafePlace, NotDurable)

@@ -190,15 +190,6 @@ def test_an_outcome_belongs_to_its_intent(result: Result, status: str, code: int
     assert notes["etcdfix.io/accepted"] == '["--accept cluster-breaking"]'
 
 
-def test_reconciled_with_a_second_backup() -> None:
-    intent = parse_intent(draft_entry(entry(), BEGINNING, at=NOON).line)
-    closing = intent.closed_by(
-        Result.ANOMALY, operator=OPERATOR, backups=("/b/9",), backup_sha256="sha256:99", reconciled=True
-    )
-    assert closing.type is RecordType.RECONCILED
-    assert (closing.backups, closing.backup_sha256) == (("/b/9",), "sha256:99")
-
-
 @pytest.mark.parametrize(
     ("kind", "verb"),
     [

@@ -102,15 +102,6 @@ class TestWhole:
         assert verify(tmp_path / "audit.jsonl").warnings == ()
         path.parent.chmod(0o700)
 
-    def test_head_that_lags_by_one_is_a_crash(self, path: Path) -> None:
-        links = write_log(path)
-        head_of(path).write_text(f"{links[4]}\n")
-        found = verify(path)
-        assert found.state is ChainState.WHOLE
-        assert found.warnings == (
-            "the head file is one record behind: a crash came before it could name record 6",
-        )
-
 
 class TestUnfinished:
     def test_open_intent(self, path: Path) -> None:
@@ -182,12 +173,6 @@ class TestTampered:
             put(path, bytes(changed))
             found = verify(path)
             assert found.state is ChainState.TAMPERED, (position, found)
-
-    def test_white_space_counts(self, path: Path) -> None:
-        write_log(path)
-        written = lines(path)
-        put(path, written[0].replace(b'{"kind"', b'{ "kind"'), *written[1:])
-        assert kinds(tampered(path)) == [(ChainFaultKind.EDITED, 1)]
 
     def test_edited_last_record(self, path: Path) -> None:
         write_log(path)
@@ -298,18 +283,6 @@ class TestTampered:
         found = tampered(path)
         assert (len(found.findings), found.more_findings) == (MAX_FINDINGS, 20)
 
-    def test_many_gaps_are_counted(self, path: Path) -> None:
-        write_log(path, pairs=1)
-        event = json.loads(lines(path)[0])
-        made = []
-        for number in range(2, 4000, 2):
-            event["annotations"]["etcdfix.io/sequence"] = str(number)
-            made.append(json.dumps(event).encode() + b"\n")
-        put(path, *made)
-        head_of(path).unlink()
-        found = tampered(path)
-        assert len(found.findings) + found.more_findings == len(made)
-
     def test_gaps_are_kept_up_to_a_bound(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(audit_verify, "_MAX_GAPS", 2)
         put(path, *(record(sequence=str(number)) for number in (2, 4, 6, 8)))
@@ -351,11 +324,6 @@ class TestTampered:
         found = tampered(path)
         assert kinds(found) == [(ChainFaultKind.HEAD, 0)]
         assert not found.head_missing
-
-    def test_head_put_back(self, path: Path) -> None:
-        links = write_log(path)
-        head_of(path).write_text(f"{links[2]}\n")
-        assert kinds(tampered(path)) == [(ChainFaultKind.HEAD, 3)]
 
     def test_head_put_back_to_the_beginning(self, path: Path) -> None:
         """The head of a new log fits a first record, whose writer was stopped, and no more."""
@@ -442,14 +410,6 @@ class TestRewritten:
             "record 6 is not the one that --expect-head names: it was edited, or the log was rewritten"
         ]
 
-    def test_a_head_of_earlier(self, path: Path) -> None:
-        links = self.rewrite(path)
-        assert kinds(tampered(path, Anchor(links[1], "--expect-head"))) == [(ChainFaultKind.EDITED, 2)]
-
-    def test_backup(self, path: Path) -> None:
-        links = self.rewrite(path)
-        assert kinds(tampered(path, Anchor(links[2], "backup /b/3"))) == [(ChainFaultKind.EDITED, 3)]
-
     def test_expected_head_of_a_log_that_grew(self, path: Path) -> None:
         links = write_log(path)
         assert verify(path, anchors=[Anchor(links[1], "--expect-head")]).state is ChainState.WHOLE
@@ -488,10 +448,6 @@ class TestUnreadable:
 
     def test_gone(self, path: Path) -> None:
         self.unreadable(path, "No such file")
-
-    def test_folder(self, path: Path) -> None:
-        path.mkdir()
-        self.unreadable(path, "not a regular file")
 
     def test_pipe(self, path: Path) -> None:
         os.mkfifo(path)

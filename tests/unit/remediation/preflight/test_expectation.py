@@ -8,7 +8,7 @@ import pytest
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy, Outcome
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.preflight.expectation import Expectation, refuse_plan
+from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.rules import Rule
 from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
@@ -96,11 +96,6 @@ def test_a_verdict_without_cause_is_another_one() -> None:
     )
     with pytest.raises(RefusedByRule, match="now it is readable"):
         EXPECTED.check_verdict(readable)
-
-
-def test_a_refusal_names_the_way_out() -> None:
-    error = refuse_plan("it is old", AGAIN)
-    assert (error.rule, error.message, error.hint) == (Rule.PLAN, "it is old", f"make a new plan: {AGAIN}")
 
 
 @pytest.mark.parametrize(

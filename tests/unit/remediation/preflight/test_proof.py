@@ -305,12 +305,6 @@ def test_values_under_a_key_that_is_right_which_were_written_in_another_way_for_
     assert proven(found, around, risks=(Rule.UNPROVEN_DAMAGE, Rule.MASS_DAMAGE)) is False
 
 
-def test_that_word_does_not_lift_what_points_at_the_key() -> None:
-    found = broken()
-    around = alike(found, KeyCounts(opened=3, failed=12, damaged=11))
-    assert refusal(found, around, risks=(Rule.MASS_DAMAGE,)).rule == Rule.PATTERN
-
-
 def test_each_key_of_a_name_is_looked_at() -> None:
     found = broken(key_fingerprints=("fp:1", "fp:2"))
     good, bad = KeyCounts(opened=90, failed=1, damaged=1), KeyCounts(failed=2, damaged=1)

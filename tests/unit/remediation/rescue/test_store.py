@@ -176,13 +176,6 @@ def test_a_line_that_cannot_be_taken_back_is_mended_later(folder: Path) -> None:
         assert len(store.objects()) == 1
 
 
-def test_a_full_disk_leaves_no_half_file(folder: Path) -> None:
-    with RescueStore.open(folder, step=Failing("saved object: after write file")) as store:
-        with pytest.raises(NotDurable):
-            save(store)
-        assert [path.name for path in folder.iterdir()] == [INDEX_NAME]
-
-
 def test_only_one_saves_at_a_time(folder: Path) -> None:
     with RescueStore.open(folder), pytest.raises(NotDurable, match="somebody else is saving"):
         RescueStore.open(folder)

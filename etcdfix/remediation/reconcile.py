@@ -10,7 +10,6 @@ Reading needs no second channel: everything here only asks what stands there now
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,7 +24,7 @@ from etcdfix.remediation.audit.log import AuditLog, broken
 from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Verb
 from etcdfix.remediation.audit.record_line import parse_intent
 from etcdfix.remediation.audit.verify import ChainState, find_line, verify
-from etcdfix.remediation.backup.file import BackupCluster, read_backup
+from etcdfix.remediation.backup.file import BackupCluster, digest, read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
 from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.preflight.cluster import Acceptances
@@ -151,7 +150,7 @@ def predict(
     refuse_other_cluster(intent, cluster, accepted)
     try:
         reading = now.read_key(intent.subject.key)
-        recorded = Recorded.of_intent(intent, cluster_id=_cluster_id_of(intent))
+        recorded = Recorded.of_intent(intent, cluster_id=_made_in(intent).cluster_id)
         held = hold_against_history(now, recorded, reading)
     except SourceError as exc:
         detail = f"how the key stands could not be read: {exc.message}"
@@ -169,12 +168,10 @@ def predict(
             other = contradiction
     if other and not accepted.accepts(Rule.OTHER_CLUSTER_ID):
         raise other_etcd(f"intent {intent.link.sequence}, which stays open,", other)
-    own = (
-        result not in {Result.NOT_APPLIED, Result.ANOMALY}
-        and reading.stored is not None
-        and _is_its_write(intent, reading.stored)
-    )
-    revision = reading.stored.mod_revision if own and reading.stored is not None else reading.revision
+    revision, present = reading.revision, reading.stored
+    was_put = result not in {Result.NOT_APPLIED, Result.ANOMALY}
+    if was_put and present is not None and _is_its_write(intent, present):
+        revision = present.mod_revision
     return Reconciliation(
         intent=intent,
         result=result,
@@ -254,7 +251,7 @@ def refuse_other_store(now: Datastore, intent: Intent) -> None:
     Raises:
         RemediationRefused: The backup of the intent names another place. One that cannot be read says nothing.
     """
-    number, here, made = intent.link.sequence, now.file, _made_with(intent)
+    number, here, made = intent.link.sequence, now.file, ", ".join(_made_in(intent).endpoints)
     of_kine = made.startswith("/")
     if not made or (not of_kine and here is None):
         return
@@ -276,21 +273,11 @@ def refuse_other_store(now: Datastore, intent: Intent) -> None:
         )
 
 
-def _made_with(intent: Intent) -> str:
-    made = _made_in(intent)
-    return ", ".join(made.endpoints) if made is not None else ""
-
-
-def _cluster_id_of(intent: Intent) -> str:
-    made = _made_in(intent)
-    return made.cluster_id if made is not None else ""
-
-
-def _made_in(intent: Intent) -> BackupCluster | None:
+def _made_in(intent: Intent) -> BackupCluster:
     for path in intent.backups:
         with suppress(BackupUnreadable):
             return read_backup(Path(path)).content.cluster
-    return None
+    return BackupCluster(None, "", (), 0)
 
 
 def judge_reading(
@@ -362,7 +349,7 @@ def _judge_healed(intent: Intent, present: StoredValue, was_healed: WasHealed | 
 
 
 def _written(present: StoredValue) -> str:
-    return f"the key was written since, to mod_revision {present.mod_revision} with {_digest(present)}"
+    return f"the key was written since, to mod_revision {present.mod_revision} with {digest(present.value)}"
 
 
 _PUTS: Final = {
@@ -384,7 +371,7 @@ def _is_its_write(intent: Intent, present: StoredValue) -> bool:
         and known
         and present.version == subject.version + 1
         and present.mod_revision > max(intent.header_revision, subject.mod_revision)
-        and intent.detail.endswith(_digest(present))
+        and intent.detail.endswith(digest(present.value))
     )
 
 
@@ -399,7 +386,7 @@ def _judge_absent(intent: Intent, revision: int) -> tuple[Result, str]:
 
 
 def _judge_created(intent: Intent, present: StoredValue) -> tuple[Result, str]:
-    if _digest(present) == intent.value_sha256:
+    if digest(present.value) == intent.value_sha256:
         return Result.RESTORED, (
             f"the key was created at revision {present.create_revision} and holds the bytes of the intent"
         )
@@ -410,7 +397,7 @@ def _judge_created(intent: Intent, present: StoredValue) -> tuple[Result, str]:
 
 
 def _judge_unmoved(intent: Intent, present: StoredValue) -> tuple[Result, str]:
-    if _digest(present) != intent.value_sha256:
+    if digest(present.value) != intent.value_sha256:
         return Result.ANOMALY, (
             f"the key stands at mod_revision {present.mod_revision} as examined, but with other bytes: "
             "members disagree, or etcd was put back to an older state and went on from there"
@@ -425,10 +412,6 @@ def _describe(present: StoredValue | None) -> str:
     return (
         "the key is absent" if present is None else f"the key stands at mod_revision {present.mod_revision}"
     )
-
-
-def _digest(stored: StoredValue) -> str:
-    return f"sha256:{hashlib.sha256(stored.value).hexdigest()}"
 
 
 def _is_unconfirmed(intent: Intent) -> bool:

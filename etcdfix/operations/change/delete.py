@@ -108,12 +108,8 @@ def run_delete(
         expected = expectation_of(
             plan,
             request.key,
-            cluster_id=cluster.source.describe().cluster_id,
-            revision=cluster.source.describe().revision,
-            etcd_prefix=cluster.examiner.layout.prefix,
-            config_sha256=cluster.config_sha256,
-            assumed_release=cluster.examiner.assumed_release,
-            accepted=request.accepted,
+            cluster,
+            request.accepted,
             again=make_plan(plan.report.path, request.plan_file).line(request.run),
             now=datetime.now(UTC),
         )

@@ -186,12 +186,8 @@ def run_plan(
     again = make_plan(run.plan.report.path, str(request.plan_file)).line(request.run)
     check_fits(
         run.plan,
-        cluster_id=cluster.source.describe().cluster_id,
-        revision=cluster.source.describe().revision,
-        etcd_prefix=cluster.examiner.layout.prefix,
-        config_sha256=cluster.config_sha256,
-        assumed_release=cluster.examiner.assumed_release,
-        accepted=request.accepted,
+        cluster,
+        request.accepted,
         again=again,
         now=datetime.now(UTC),
         most_age=MOST_AGE_OF_A_RUN,

@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -137,33 +138,19 @@ def _look_at_regular(directory: int, path: Path, *, marked: bool) -> FoundFile:
     descriptor = os.open(path.name, _FLAGS, dir_fd=directory)
     try:
         status = os.fstat(descriptor)
-        exposed = tuple(_exposures(status))
+        found = partial(FoundFile, path=path, exposed=tuple(_exposures(status)), size=status.st_size)
         if other:
-            return FoundFile(path=path, kind=FileKind.OURS, what=other, exposed=exposed, size=status.st_size)
+            return found(kind=FileKind.OURS, what=other)
         backup = _read(descriptor, path)
     except NotABackup:
         kind, what = _kind_of_no_backup(directory, path.name)
-        return FoundFile(path=path, kind=kind, what=what, exposed=exposed, size=status.st_size)
+        return found(kind=kind, what=what)
     except BackupUnreadable as exc:
-        return FoundFile(
-            path=path,
-            kind=FileKind.DAMAGED,
-            what=exc.message,
-            exposed=exposed,
-            size=status.st_size,
-            marked=marked,
-        )
+        return found(kind=FileKind.DAMAGED, what=exc.message, marked=marked)
     finally:
         os.close(descriptor)
-    return FoundFile(
-        path=path,
-        kind=FileKind.BACKUP,
-        backup=backup,
-        resource=resource_of(backup.content.key_base64),
-        marked=marked,
-        exposed=exposed,
-        size=status.st_size,
-    )
+    resource = resource_of(backup.content.key_base64)
+    return found(kind=FileKind.BACKUP, backup=backup, resource=resource, marked=marked)
 
 
 def _read(descriptor: int, path: Path) -> Backup:

@@ -380,10 +380,8 @@ def _close(
     log: AuditLog, intent: Intent, operator: Operator, gone: Sequence[str], problem: str
 ) -> tuple[Link | None, str]:
     try:
-        if gone:
-            entry = intent.closed_by(Result.PRUNED, operator=operator, detail=problem, backups=tuple(gone))
-        else:
-            entry = intent.closed_by(Result.NOT_APPLIED, operator=operator, detail=problem)
+        result = Result.PRUNED if gone else Result.NOT_APPLIED
+        entry = intent.closed_by(result, operator=operator, detail=problem, backups=tuple(gone) or None)
         return log.append(entry), ""
     except AuditError as exc:
         return (

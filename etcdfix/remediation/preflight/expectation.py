@@ -12,7 +12,7 @@ import msgspec
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.same_etcd import older_state, other_etcd, other_id
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import DECLARE_KEY_LOST, PlanEntry, meaning
@@ -91,34 +91,14 @@ def _shown(outcome: str, cause: str, transformer: str, kms_key_id_sha256: str) -
 
 
 def expectation_of(
-    plan: DeletionPlan,
-    key: bytes,
-    *,
-    cluster_id: str | None,
-    revision: int,
-    etcd_prefix: str,
-    config_sha256: str,
-    assumed_release: str,
-    accepted: Acceptances,
-    again: str,
-    now: datetime,
+    plan: DeletionPlan, key: bytes, cluster: Cluster, accepted: Acceptances, *, again: str, now: datetime
 ) -> Expectation:
     """Return what a plan expects of a key, where the plan fits at all.
 
     Raises:
         RefusedByRule: The plan is old, or of something else, or it speaks against the deletion of this key.
     """
-    check_fits(
-        plan,
-        cluster_id=cluster_id,
-        revision=revision,
-        etcd_prefix=etcd_prefix,
-        config_sha256=config_sha256,
-        assumed_release=assumed_release,
-        accepted=accepted,
-        again=again,
-        now=now,
-    )
+    check_fits(plan, cluster, accepted, again=again, now=now)
     left_out = next((left for left in plan.left_out if plan_key(left) == key), None)
     if left_out is not None:
         raise refuse_plan(f"the plan leaves {display(key)} out ({left_out.why}): {left_out.detail}", again)
@@ -154,30 +134,25 @@ def expectation_by(entry: PlanEntry, kube_system_uid: str, again: str) -> Expect
 
 def check_fits(
     plan: DeletionPlan,
-    *,
-    cluster_id: str | None,
-    revision: int,
-    etcd_prefix: str,
-    config_sha256: str,
-    assumed_release: str,
+    cluster: Cluster,
     accepted: Acceptances,
+    *,
     again: str,
     now: datetime,
     most_age: timedelta = MOST_AGE,
 ) -> None:
     """Refuse a plan that says nothing about this etcd as it is now.
 
-    ``revision`` is the one to which that etcd has come, or had a moment ago; 0 for unknown.
-
     Raises:
         RefusedByRule: It is old, or of something else.
     """
-    why = _misfit(plan, etcd_prefix, config_sha256, assumed_release, now, most_age)
+    why = _misfit(plan, cluster, now, most_age)
     if why:
         raise refuse_plan(why, again)
     # The uid of kube-system came along when the snapshot of one was restored into the other.
-    other = other_id(plan.source.cluster_id or "unknown", cluster_id or "unknown") or older_state(
-        plan.source.revision, revision
+    here = cluster.source.describe()
+    other = other_id(plan.source.cluster_id or "unknown", here.cluster_id or "unknown") or older_state(
+        plan.source.revision, here.revision
     )
     if other and not plan.kube_system_uid:
         raise refuse_plan(f"the plan is of another etcd: {other}", again)
@@ -185,14 +160,7 @@ def check_fits(
         raise other_etcd("the plan", other, instead=f"make a new plan: {again}")
 
 
-def _misfit(
-    plan: DeletionPlan,
-    etcd_prefix: str,
-    config_sha256: str,
-    assumed_release: str,
-    now: datetime,
-    most_age: timedelta,
-) -> str:
+def _misfit(plan: DeletionPlan, cluster: Cluster, now: datetime, most_age: timedelta) -> str:
     made = time_of(plan.generated_at)
     assert made is not None  # load_plan has seen to it
     age = now - made
@@ -203,12 +171,13 @@ def _misfit(
     if age > most_age:
         minutes, most = (int(span.total_seconds() // 60) for span in (age, most_age))
         return f"the plan is {minutes} minutes old; it holds for {most}"
+    etcd_prefix = cluster.examiner.layout.prefix
     if plan.etcd_prefix.rstrip("/") != etcd_prefix.rstrip("/"):
         return f"the plan is of keys below {plan.etcd_prefix}, and here they are below {etcd_prefix}"
     planned = plan.encryption_config.sha256 if plan.encryption_config is not None else ""
-    if planned != config_sha256:
+    if planned != cluster.config_sha256:
         return "the plan was made with another encryption configuration"
-    if (plan.kubernetes_version or "") != assumed_release:
+    if (plan.kubernetes_version or "") != cluster.examiner.assumed_release:
         return "the plan was made with another --kubernetes-version"
     return ""
 

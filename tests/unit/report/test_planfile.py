@@ -10,7 +10,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ import pytest
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.plan import build_plan
-from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.expectation import Expectation, expectation_of
 from etcdfix.report import planfile
 from etcdfix.report.plan import DeletionPlan
@@ -70,17 +71,23 @@ def write(path: Path, plan: DeletionPlan) -> Path:
 
 def asked(plan: DeletionPlan, key: bytes, **other: Any) -> Expectation:
     """Ask what the plan expects; everything is as in the plan but for what is named."""
-    settings: dict[str, Any] = {
-        "cluster_id": plan.source.cluster_id,
-        "revision": plan.source.revision,
-        "etcd_prefix": "/registry",
-        "config_sha256": CONFIGURATION.sha256,
-        "assumed_release": "",
-        "accepted": Acceptances(key_lost=LOST),
-        "again": "etcdfix plan AGAIN",
-        "now": NOON + timedelta(minutes=15),
-    }
-    return expectation_of(plan, key, **(settings | other))
+    here = SimpleNamespace(
+        cluster_id=other.get("cluster_id", plan.source.cluster_id),
+        revision=other.get("revision", plan.source.revision),
+    )
+    examiner = SimpleNamespace(
+        layout=SimpleNamespace(prefix=other.get("etcd_prefix", "/registry")),
+        assumed_release=other.get("assumed_release", ""),
+    )
+    cluster = SimpleNamespace(
+        source=SimpleNamespace(describe=lambda: here),
+        examiner=examiner,
+        config_sha256=other.get("config_sha256", CONFIGURATION.sha256),
+    )
+    return expectation_of(
+        plan, key, cast("Cluster", cluster), other.get("accepted", Acceptances(key_lost=LOST)),
+        again="etcdfix plan AGAIN", now=other.get("now", NOON + timedelta(minutes=15)),
+    )  # fmt: skip
 
 
 def accepting(*flags: str) -> Acceptances:

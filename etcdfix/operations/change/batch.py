@@ -62,7 +62,6 @@ class Account(msgspec.Struct, Generic[D], kw_only=True):
     Attributes:
         dry_run: Nothing is to be changed.
         objects: What became of each, in the order in which they were dealt with.
-        run: Options that commands must repeat.
     """
 
     dry_run: bool

@@ -212,7 +212,6 @@ class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
         replace_mod_revision: The present value may be replaced, if it stands at this revision; None: the key must
             be absent.
         value_sha256: ``sha256:<hex>`` that the value to put back must have, "" for any.
-        run: What was read, and how.
     """
 
     candidate: Candidate

@@ -69,10 +69,8 @@ class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
     """One deletion.
 
     Attributes:
-        key: Complete etcd key.
         plan: What a reviewed plan expects, which may add a refusal; None without one.
         plan_file: Where it was read from, as named.
-        run: What was read, and how.
         rescued: Directory of objects that were saved from API servers; None for none.
         brief: Nobody reads the preview: repairs that nothing proves, which are only told there, are not looked for.
     """
@@ -97,11 +95,7 @@ def run_delete(
     """Delete one key, or find out whether it could be deleted.
 
     Raises:
-        RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.
-        AuditError: The record cannot be made durable; nothing was changed.
-        TransactionNotSent: No endpoint could be reached; nothing was changed.
-        TransactionRefused: etcd says no; nothing was changed.
-        SourceError: etcd could not be asked; nothing was changed.
+        EtcdfixError: As of :func:`~etcdfix.operations.change.execute_change.execute_change`; nothing was changed.
     """
     plan, expected = request.plan, request.expected
     if plan is not None:

@@ -58,12 +58,9 @@ class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What every change needs.
 
     Attributes:
-        reason: For the record.
         accepted: Expectations and acceptances.
-        record_paths: Where backups and the audit log go.
         api: Which API servers to ask; None for none.
         etcd_user: As whom etcd is asked, for the record.
-        dry_run: Change nothing.
         expected: What a reviewed plan expects of the value that is there, which may add a refusal; None without one.
         plan_flags: Names that plan, for the record; empty without one.
         log: The audit log, kept open over many changes; None where each opens it.
@@ -109,10 +106,6 @@ class Rewritable(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         reading: The linearizable read on which everything rests.
-        found: What it is under today's configuration.
-        identity: Which cluster it is.
-        servers: What the API servers said.
-        warnings: One sentence each.
         lease: Of the value; None for none.
     """
 
@@ -128,11 +121,8 @@ class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change that every check has let through.
 
     Attributes:
-        verb: What is done.
         found: What the record says the change is about.
         reading: The linearizable read of the key.
-        identity: Which cluster it is.
-        servers: What the API servers said.
         landmarks: Of the cluster, read before anything else was.
         rests_on: Another key that must stay as it is, as the home of a moved value; None for none.
         replaced: What makes room, and is backed up; None where nothing is there.
@@ -142,7 +132,6 @@ class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
         value: What to put; None deletes, unless a sender has the change made.
         value_sha256: Of what is put, for the record; "" for what makes room.
         lease: To attach, 0 for none.
-        detail: For the record.
     """
 
     verb: Verb

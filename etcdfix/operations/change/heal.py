@@ -68,7 +68,6 @@ class HealRequest(ChangeRequest, frozen=True, kw_only=True):
         many: The keys are those of a report: each that needs no heal is left alone, and the number is typed. Else
             there is one, and it refuses.
         report_cluster_uid: uid of kube-system in the report, "" where it says none.
-        run: What was read, and how.
     """
 
     keys: tuple[bytes, ...]
@@ -86,7 +85,6 @@ class HealPreview(msgspec.Struct, frozen=True, kw_only=True):
         left_alone: What would not.
         unread: For each resource how many of its values do not open.
         saved: Directory of what was rescued.
-        warnings: One sentence each.
     """
 
     healable: tuple[Healable, ...]
@@ -100,9 +98,6 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one object.
 
     Attributes:
-        key: Complete etcd key.
-        uid: Of the object.
-        outcome: As of every change.
         server: The API server that wrote it, "" where none is known to have.
         changed: Paths of the fields that admission changed.
         saved_file: The answer of the server, where it was kept beside what was rescued; else "".

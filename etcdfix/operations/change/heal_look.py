@@ -51,7 +51,6 @@ class LeftAlone(msgspec.Struct, frozen=True):
     """A key that is not healed, and why.
 
     Attributes:
-        key: Complete etcd key.
         rule: In one word.
         why: One sentence, without its full stop.
         hint: What to do instead, "" for nothing.
@@ -71,14 +70,11 @@ class Healable(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         target: The linearizable read on which everything rests.
         found: What today's configuration says of it.
-        identity: Which cluster it is.
         servers: What the API servers said, and that the user may.
         thing: The object, in the version that is asked for.
         holders: The servers to ask, one after the other until etcd moves, and the path at each.
-        uid: Of the object.
         uid_from: What says it, where no server answers from memory any more; "" where one does.
         saved: The copy on disk that the result is compared with; None where there is none of this very write.
-        warnings: One sentence each.
     """
 
     target: Target
@@ -128,11 +124,9 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         cluster: Where, read with today's configuration.
-        identity: Which cluster it is.
         all_servers: Its API servers.
         saved: Directory of what was rescued.
         copies: What was rescued, by etcd key, the newest resourceVersion first.
-        run: What was read, and how.
         accepted: Expectations and acceptances.
         places: Where backups and the audit log are.
         step: Told the name of each step before it is taken.

@@ -43,11 +43,7 @@ from etcdfix.verdicts.examination import Examination
 
 
 class ReencryptRequest(ChangeRequest, frozen=True, kw_only=True):
-    """One re-encryption.
-
-    Attributes:
-        key: Complete etcd key.
-    """
+    """One re-encryption."""
 
     key: bytes
 
@@ -80,11 +76,7 @@ def run_reencrypt(
     The cluster is read with today's configuration, ``candidate`` with the other one.
 
     Raises:
-        RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.
-        AuditError: The record cannot be made durable; nothing was changed.
-        TransactionNotSent: No endpoint could be reached; nothing was changed.
-        TransactionRefused: etcd says no; nothing was changed.
-        SourceError: etcd could not be asked; nothing was changed.
+        EtcdfixError: As of :func:`~etcdfix.operations.change.execute_change.execute_change`; nothing was changed.
     """
     key = request.key
     step("check: configuration")

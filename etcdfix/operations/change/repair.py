@@ -52,11 +52,7 @@ from etcdfix.verdicts.protected import protected_reason
 
 
 class RepairRequest(ChangeRequest, frozen=True, kw_only=True):
-    """One repair.
-
-    Attributes:
-        key: Complete etcd key.
-    """
+    """One repair."""
 
     key: bytes
 
@@ -87,11 +83,7 @@ def run_repair(
     """Repair one value, or find out whether it could be.
 
     Raises:
-        RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.
-        AuditError: The record cannot be made durable; nothing was changed.
-        TransactionNotSent: No endpoint could be reached; nothing was changed.
-        TransactionRefused: etcd says no; nothing was changed.
-        SourceError: etcd could not be asked; nothing was changed.
+        EtcdfixError: As of :func:`~etcdfix.operations.change.execute_change.execute_change`; nothing was changed.
     """
     key, accepted = request.key, request.accepted
     step("check: configuration")

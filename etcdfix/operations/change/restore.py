@@ -88,15 +88,11 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         candidate: What, and from where.
-        found: What it is under today's configuration.
         source: What speaks for it.
         proof: Key of another object that is stored under the key that it was sealed with; b"" where none was needed.
         newer: Whether anything newer than an object in a file is overwritten; "" for any other value.
         replaced: What stands there now: what could be deleted, or what we wrote; None where the key is absent.
         lease: That will be attached, 0 for none.
-        identity: Which cluster it is; unknown where that was accepted.
-        servers: What the API servers said.
-        warnings: One sentence each.
     """
 
     candidate: Candidate
@@ -123,11 +119,7 @@ def run_restore(
     """Put a value back, or find out whether it could be.
 
     Raises:
-        RemediationRefused: A rule says no, or a file cannot be made safe; nothing was changed.
-        AuditError: The record cannot be made durable; nothing was changed.
-        TransactionNotSent: No endpoint could be reached; nothing was changed.
-        TransactionRefused: etcd says no; nothing was changed.
-        SourceError: etcd, or the backup, could not be read; nothing was changed.
+        EtcdfixError: As of :func:`~etcdfix.operations.change.execute_change.execute_change`; nothing was changed.
     """
     candidate, key = request.candidate, request.candidate.stored.key
     require_api(request.api, request.accepted, always="--from-object" if candidate.file is not None else "")

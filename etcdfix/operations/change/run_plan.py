@@ -77,14 +77,11 @@ class RunPreview(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown before anything is asked.
 
     Attributes:
-        plan: The plan.
         digest: Of the plan with its decisions, for ``--expect-plan``.
         tasks: What is to be done, in the order of the plan.
         done: How many objects earlier runs dealt with.
         left_alone: To how many nothing is to be done.
         waiting: How many of these could be dealt with, if the plan were decided otherwise.
-        identity: Which cluster it is.
-        warnings: One sentence each.
     """
 
     plan: DeletionPlan
@@ -110,8 +107,6 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one object.
 
     Attributes:
-        task: What was to be done.
-        outcome: As of every change.
         may_repair: How it may be repaired, though nothing proves it: looked for by the dry run of a deletion; "" for
             nothing.
     """

@@ -48,7 +48,6 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
         rescued: Directory of objects that were saved from API servers; None for none.
         encryption_config: File of the EncryptionConfiguration, which must stay as it is; None where it cannot be read
             again.
-        run: What was read, and how.
     """
 
     plan_file: Path
@@ -72,9 +71,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One object to which something is to be done.
 
     Attributes:
-        entry: Of the plan.
-        decision: What.
-        key: Complete etcd key.
         declared: The declaration that speaks of its encryption key; "" for none.
         protected: Why the cluster may depend on it; "" where the plan says nothing of the kind.
     """

@@ -84,12 +84,7 @@ def find_proof(
     nothing is known, such as the one that is to be rewritten, or one that may be ours. Only what is surely ours is
     passed over.
 
-    Args:
-        cluster: Where.
-        found: A value of the resource.
-        identity: Which cluster it is.
-        directories: Where our backups lie: they name what we may have written without this audit log saying so.
-        audit_log: Says what we wrote.
+    Backups in the directories name what we may have written without this audit log saying so.
 
     Returns:
         b"" where nothing proves it.

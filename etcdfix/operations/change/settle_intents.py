@@ -36,8 +36,6 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the open intents of a log.
 
     Attributes:
-        log: Which.
-        dry_run: Nothing was recorded.
         found: What became of each.
         refused: Those about which nothing may be said here, and why.
     """

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from etcdfix.model import ClusterIdentity, StoredValue
     from etcdfix.remediation.audit.log import AuditLog
     from etcdfix.remediation.landmarks import Landmark, Landmarks
+    from etcdfix.remediation.preflight.deletion import Preflight
     from etcdfix.remediation.preflight.expectation import Expectation
     from etcdfix.remediation.preflight.members import KeyReading, LeaseState
     from etcdfix.remediation.sending import Sender
@@ -77,30 +78,6 @@ class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True):
     log: AuditLog | None = None
 
 
-class Examined(Protocol):
-    """A value that is there now, and that makes room."""
-
-    @property
-    def reading(self) -> KeyReading:
-        """The linearizable read that found it."""
-        ...
-
-    @property
-    def found(self) -> Examination:
-        """What it is under today's configuration."""
-        ...
-
-    @property
-    def identity(self) -> ClusterIdentity:
-        """In which cluster."""
-        ...
-
-    @property
-    def lease(self) -> LeaseState | None:
-        """Its lease, None for none."""
-        ...
-
-
 class Rewritable(msgspec.Struct, frozen=True, kw_only=True):
     """A value that is there now, and that gets other bytes.
 
@@ -141,7 +118,7 @@ class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
     servers: ServerAnswers
     landmarks: Landmarks
     rests_on: Landmark | None = None
-    replaced: Examined | None
+    replaced: Rewritable | Preflight | None
     counts: Mapping[KeyName, KeyCounts] = MappingProxyType({})
     declared_lost: bool = False
     flags: tuple[str, ...] = ()

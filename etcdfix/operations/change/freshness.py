@@ -60,14 +60,9 @@ def freshness(file: ObjectFile, known: Known) -> str:
     )
 
 
-_LATER_IN_ETCD = "etcd"
-_LATER_IN_FILE = "file"
-_UNTOLD = "untold"
-_WHICH: Final = {
-    _LATER_IN_ETCD: "that one is LATER than the file",
-    _LATER_IN_FILE: "the file is later",
-    _UNTOLD: "nothing tells which is later",
-}
+_LATER_IN_ETCD: Final = "that one is LATER than the file"
+_LATER_IN_FILE: Final = "the file is later"
+_UNTOLD: Final = "nothing tells which is later"
 
 
 def _later(file: ObjectFile, known: Known) -> str:
@@ -87,22 +82,17 @@ def _later(file: ObjectFile, known: Known) -> str:
 
 
 def _age(file: ObjectFile, known: Known) -> str:
-    later = _later(file, known)
-    if not later:
+    which = _later(file, known)
+    if not which:
         return ""
-    which = _WHICH[later]
     there = _age_words(generation_of(known.metadata), written_at(known.metadata))
     here = _age_words(file.generation, file.written)
     return f"; mod_revision {known.readable_at} still reads, and {which} (file: {here}; there: {there})"
 
 
 def _age_words(generation: int, written: str) -> str:
-    return ", ".join(
-        [
-            f"generation {generation}" if generation else "no generation",
-            f"managed {written}" if written else "no times",
-        ]
-    )
+    times = f"managed {written}" if written else "no times"
+    return f"generation {generation}, {times}" if generation else f"no generation, {times}"
 
 
 def freshness_at(

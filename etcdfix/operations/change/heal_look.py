@@ -22,12 +22,12 @@ from etcdfix.encryption.config import ProviderType
 from etcdfix.errors import ConfigurationError
 from etcdfix.graph.recreation import values_at
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
+from etcdfix.operations.change.execute_change import Rewritable
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.api_servers import foretold_of
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
-from etcdfix.remediation.preflight.members import KeyReading, LeaseState
 from etcdfix.remediation.preflight.same_object import said_uids
 from etcdfix.remediation.preflight.target import Target, check_writable
 from etcdfix.report.objects import Viewer
@@ -64,29 +64,24 @@ class LeftAlone(msgspec.Struct, frozen=True):
     well: bool = False
 
 
-class Healable(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that an API server can write anew; what makes room is the value itself.
+class Healable(Rewritable, frozen=True, kw_only=True):
+    """A value that an API server can write anew; what makes room is the value itself. One with a lease is left alone.
 
     Attributes:
-        target: The linearizable read on which everything rests.
-        found: What today's configuration says of it.
-        servers: What the API servers said, and that the user may.
+        landmarks: Of the cluster, read before anything else was.
         thing: The object, in the version that is asked for.
         holders: The servers to ask, one after the other until etcd moves, and the path at each.
         uid_from: What says it, where no server answers from memory any more; "" where one does.
         saved: The copy on disk that the result is compared with; None where there is none of this very write.
     """
 
-    target: Target
-    found: Examination
-    identity: ClusterIdentity
-    servers: ServerAnswers
+    landmarks: Landmarks
+    lease: None = None
     thing: APIObject
     holders: tuple[Holder, ...]
     uid: str
     uid_from: str
     saved: SavedObject | None
-    warnings: tuple[str, ...]
 
     @property
     def ended(self) -> bool:
@@ -102,21 +97,6 @@ class Healable(msgspec.Struct, frozen=True, kw_only=True):
     def mod_revision(self) -> int:
         """At which it was examined."""
         return self.found.stored.mod_revision
-
-    @property
-    def reading(self) -> KeyReading:
-        """The linearizable read that found it."""
-        return self.target.reading
-
-    @property
-    def landmarks(self) -> Landmarks:
-        """Of the cluster, read before anything else was."""
-        return self.target.landmarks
-
-    @property
-    def lease(self) -> LeaseState | None:
-        """It has none: a value with a lease is left alone."""
-        return None
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,7 +252,8 @@ def look_at(ground: Ground, target: Target, found: Examination) -> Healable | Le
     check_saved(ground, found, chosen)
     exact = (each for each in saved if int(each.resource_version) == found.stored.mod_revision)
     return Healable(
-        target=target,
+        landmarks=target.landmarks,
+        reading=target.reading,
         found=found,
         identity=identity,
         servers=servers,

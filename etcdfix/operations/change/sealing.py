@@ -130,15 +130,8 @@ def how_to_prove(found: Examination) -> str:
     """Return how an API server is had to write a new object of a resource: that shows which key it writes with."""
     resource = str(found.directory.group_resource)
     if resource == "secrets":
-        create = [
-            "kubectl",
-            "create",
-            "secret",
-            "generic",
-            "etcdfix-write-key",
-            "-n",
-            found.namespace or "default",
-        ]
+        where = ["-n", found.namespace or "default"]
+        create = ["kubectl", "create", "secret", "generic", "etcdfix-write-key", *where]
         new = f"create a new one through the API: {quote_command(create)}"
     else:
         new = f"create a new object of {resource} through the API: kubectl create -f FILE"

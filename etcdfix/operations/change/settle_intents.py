@@ -176,18 +176,9 @@ def _next_steps(log: Path, item: Reconciliation, run: RunOptions) -> dict[str, A
     if item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
         same = after_change(known_cluster=intent.cluster.is_known)
         more = accepting([Rule.OTHER_CLUSTER_ID]) if item.other_etcd else ()
-        words = (
-            "etcdfix",
-            "restore",
-            intent.backups[0],
-            *same,
-            *more,
-            "--audit-log",
-            str(log),
-            "--reason",
-            "TEXT",
-        )
-        return {"follow_ups": [FollowUp("Undo", Command(words))]}
+        recorded = ("--audit-log", str(log), "--reason", "TEXT")
+        undo = Command(("etcdfix", "restore", intent.backups[0], *same, *more, *recorded))
+        return {"follow_ups": [FollowUp("Undo", undo)]}
     if item.result is Result.ANOMALY or (item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.HEAL):
         return {"follow_ups": [FollowUp("Look at it", look)]}
     if item.result is Result.UNKNOWN and not item.header_revision:

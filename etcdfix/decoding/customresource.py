@@ -81,9 +81,7 @@ def _version_rank(version: str) -> tuple[int, int, int, str]:
 def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
     """Read a CustomResourceDefinition of either version, v1beta1 (how they are stored) or v1.
 
-    Args:
-        crd: The object as parsed JSON. What is missing or of the wrong type counts as absent, and gets the
-            default of its version.
+    What is missing or of the wrong type counts as absent, and gets the default of its version.
     """
     spec = _mapping(crd.get("spec"))
     names = _mapping(spec.get("names"))

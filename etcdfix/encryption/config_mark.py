@@ -36,9 +36,7 @@ def is_mark(entry: str) -> bool:
 def find_mark(raw: bytes, entries: Iterable[str]) -> str:
     """Return what made a file that is marked; "" for a file that is not.
 
-    Args:
-        raw: The whole file: the name counts wherever it stands, comments and later documents included.
-        entries: Of its resource lists, as they were read: they may be written with escapes.
+    The name counts wherever it stands, comments and later documents included. The entries may be written with escapes.
     """
     for text in (raw, *(entry.encode(errors="replace") for entry in entries)):
         found = _MARK.search(text)

@@ -390,11 +390,7 @@ class _Decisions:
 
 
 def _check(merged: Merged, lists: Sequence[_Lists]) -> None:
-    """See that an API server takes the result, and that nothing is missing in it.
-
-    Raises:
-        ConfigurationError: It does not, or something is.
-    """
+    """See that an API server takes the result, and that nothing is missing in it."""
     try:
         read_back = _Lists(parse_configuration(merged_file(merged, (), made_at=""), path="merged"))
     except ConfigurationError as error:

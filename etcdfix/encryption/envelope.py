@@ -63,12 +63,8 @@ class Envelope(msgspec.Struct, frozen=True):
 def parse_envelope(data: bytes, known_names: Collection[str] = ()) -> Envelope | None:
     """Read the envelope of a stored value.
 
-    Args:
-        data: The stored value.
-        known_names: Configured key and provider names; the longest that fits wins over the first colon.
-
-    Returns:
-        None for a value that is not encrypted. A damaged prefix gives an envelope with empty parts.
+    Of the known names the longest that fits wins over the first colon. Returns None for a value that is not encrypted;
+    a damaged prefix gives an envelope with empty parts.
     """
     if not data.startswith(ENCRYPTED_PREFIX):
         return None

@@ -113,11 +113,7 @@ def _behind_other_plugins(
     transformers: Transformers,
     readers: list[KMSReader],
 ) -> tuple[list[Candidate], str]:
-    """Ask the KMS providers that a value does not name whether one of them gives its data key.
-
-    Returns:
-        What it can be looked at with, and the first provider that did not answer, "" where each did.
-    """
+    """Return what the KMS providers that a value does not name give it, and the first that does not answer."""
     found: list[Candidate] = []
     not_asked = ""
     for rule in (own, *transformers.rules):

@@ -102,9 +102,7 @@ def _near(data: bytes, own: ResourceTransformers) -> Iterator[_Near]:
 def is_never_near(start: bytes, own: ResourceTransformers) -> bool:
     """Say whether :func:`prefix_rewrites` yields nothing for every value that begins so.
 
-    Args:
-        start: Up to the colon behind the name, with which no configured name goes on.
-        own: Of the resource.
+    ``start`` ends with the colon behind the name; no configured name goes on with it.
     """
     return start.startswith(own.prefixes) or all(
         int.from_bytes(difference(start[: len(prefix)], prefix[: len(start)])).bit_count() > MOST_PREFIX_BITS

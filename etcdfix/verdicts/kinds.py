@@ -84,20 +84,5 @@ class Kinds:
 
     def examination(self, number: int, stored: StoredValue, namespace: str, name: str) -> Examination:
         """Return an examination of a kind again, from what is its own."""
-        kind = self._firsts[number]
-        return Examination(
-            stored,
-            kind.directory,
-            namespace,
-            name,
-            kind.transformer,
-            kind.opened,
-            kind.stale,
-            kind.verdict,
-            None,
-            kind.kms_key_id,
-            kind.rule,
-            kind.key_fingerprints,
-            None,
-            kind.keys_untried,
-        )
+        first = self._firsts[number]
+        return msgspec.structs.replace(first, stored=stored, namespace=namespace, name=name)

@@ -108,10 +108,7 @@ def envelope_ruling(
 ) -> Ruling | None:
     """Rule on an envelope that is broken whatever its keys are; None where nothing shows that.
 
-    Args:
-        attempts: All that were made.
-        transformer: That the value names.
-        name_may_go_on: Its name may be longer (v1 names may hold colons), so that lengths were read in the wrong place.
+    Its name may go on (v1 names may hold colons): then lengths were read in the wrong place.
     """
     certain, proven = Confidence.CERTAIN, Damage.PROVEN
     for attempt in attempts:

@@ -250,12 +250,7 @@ def shape_of(
 ) -> PlaintextShape:
     """Measure plaintext: is it blank, zeroed, encrypted again, whole at its end, nearly a protobuf magic?
 
-    Args:
-        data: Plaintext, any length.
-        decode: The decoder that refused it, asked again about healed copies when ``heal``.
-        parse: Reads an object of any kind; None where a whole one is not looked for, since no tag or padding fits.
-        heal: Whether to try undoing CR LF, restoring the magic, and leaving out what follows the object.
-        first_blocks: How objects of the etcd key begin, where the first cipher block may be garbled.
+    ``heal`` asks the decoder again about healed copies. ``parse`` is None where no tag or padding fits.
     """
     undone = {kind: other for kind, other in _undone(data) if heal and _decodes(other, decode)}
     begins_anew = heal and _heals_first_block(data, decode, tuple(first_blocks))

@@ -79,11 +79,7 @@ def _is_found(data: bytes, decode: Decode, parse: Decode) -> bool:
 def _is_object(data: bytes, decode: Decode, parse: Decode, *, alone: bool) -> bool:
     """Say whether an object comes out, of the kind of the etcd key or of another one.
 
-    Args:
-        data: What may be one.
-        decode: As in :func:`holds_whole`.
-        parse: Likewise.
-        alone: Nothing surrounds it: then what is wrong with its kind is known already.
+    Where it is ``alone``, nothing surrounds it: then what is wrong with its kind is known already.
     """
     try:
         return not decode(data).empty
@@ -232,10 +228,6 @@ def fields_end(data: bytes, start: int) -> int:
     """Return where a protobuf envelope ends by its own lengths, whatever follows; 0 where they lead nowhere.
 
     Where the value stops before that, the result lies past its end.
-
-    Args:
-        data: Plaintext.
-        start: Behind the magic.
 
     Format:
         ``apimachinery/pkg/runtime/generated.pb.go``, ``Unknown``: after the magic the fields 1 to 4, in order.

@@ -99,14 +99,7 @@ class Breaker:
         self._silent_since = self._failing_since = None
 
     def failed(self, now: float, started: float, *, silent: bool, at_once: bool = False) -> None:
-        """Count a failed call.
-
-        Args:
-            now: The time.
-            started: When the call was made.
-            silent: Nobody looked at the request.
-            at_once: Open the breaker now; otherwise after five in a row.
-        """
+        """Count a failed call; where it was ``silent``, nobody looked at the request."""
         self._count(now, started)
         self._failures += 1
         if not silent:

@@ -50,12 +50,7 @@ class KMSPlugins(Closing):
     ) -> None:
         """Prepare a run; nothing is connected yet.
 
-        Args:
-            endpoints: Provider name to the endpoint that goes before the configuration's.
-            max_rate: Calls a second to each plugin, health and retries included; 0 for no limit.
-            patience_seconds: How long a plugin may stay silent.
-            connect: Makes a client from a provider and the path of its socket.
-            clock: What tells the time, None for the machine's own.
+        ``max_rate`` is calls a second to each plugin, health and retries included; 0 for no limit.
 
         Raises:
             ConfigurationError: An endpoint is not a unix URL.

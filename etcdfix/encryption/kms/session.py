@@ -335,11 +335,7 @@ class PluginSession:
         return coming
 
     def _start_worker(self) -> None:
-        """Add a thread; where the machine has none left, those that are there do the work.
-
-        Raises:
-            RuntimeError: It has none, and there are none.
-        """
+        """Add a thread; where the machine has none left, those that are there do the work."""
         worker = threading.Thread(target=self._work, name=f"kms-{self._about.name}", daemon=True)
         try:
             with interruptions_held():

@@ -24,13 +24,7 @@ def flipped_bits(hash_key: bytes, difference: bytes, size: int) -> Iterator[tupl
 
     One step for each block: 0.2 s for 1.5 MB.
 
-    Args:
-        hash_key: H, the encryption of a block of zeroes.
-        difference: Stored tag XOR computed tag.
-        size: Length of the ciphertext, bytes.
-
-    Yields:
-        Byte, from 0, and bit in it, 0 for the lowest.
+    ``hash_key`` is H, the encryption of a block of zeroes; ``difference`` is stored tag XOR computed tag.
     """
     inverse = _inverse(int.from_bytes(hash_key))
     value = int.from_bytes(difference)

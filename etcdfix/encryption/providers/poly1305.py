@@ -32,14 +32,7 @@ def flipped_bits(
 
     Two steps for each block: 0.2 s for 1.5 MB.
 
-    Args:
-        empty_tag: Of the empty message under the same one-time key.
-        zeroes_tag: Of a ciphertext of :data:`ZEROES_SIZE` bytes of zero under it.
-        ciphertext: As stored.
-        tag: As stored.
-
-    Yields:
-        Byte, from 0, and bit in it, 0 for the lowest.
+    The first two tags are those of the empty message and of :data:`ZEROES_SIZE` zeroes under the same one-time key.
     """
     s = int.from_bytes(empty_tag, "little")
     r = _multiplier((int.from_bytes(zeroes_tag, "little") - s) % _TAG)

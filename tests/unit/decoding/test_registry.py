@@ -85,15 +85,6 @@ def test_a_kind_newer_than_the_release_is_not_registered_rather_than_removed() -
     assert Registry(36).readable_until(*kind) == ""
 
 
-def test_a_kind_that_nobody_knows() -> None:
-    registry = Registry(36)
-    assert registry.lookup("", "v1", "Sekret") is None
-    assert registry.reason_unregistered("", "v1", "Sekret") == "not-registered"
-    assert Registry().reason_unregistered("", "v1", "Sekret") == "not-registered"
-    assert registry.readable_until("", "v1", "Sekret") == ""
-    assert registry.readable_until("", "v1", "Secret") == ""
-
-
 @pytest.mark.parametrize(
     ("group", "kind", "go_type"),
     [
@@ -140,12 +131,6 @@ def test_internal_versions() -> None:
 )
 def test_conversions(found: tuple[str, str, str], group: str, kind: str, converts: bool) -> None:
     assert Registry(36).convertible(GroupVersionKind(*found), group, kind) is converts
-
-
-def test_minors_outside_the_tables_mean_the_nearest_release() -> None:
-    assert Registry(99).kubernetes_minor == 37
-    assert Registry(3).kubernetes_minor == 17
-    assert Registry().kubernetes_minor is None
 
 
 def test_what_some_release_may_store() -> None:

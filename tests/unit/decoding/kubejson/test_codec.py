@@ -238,14 +238,6 @@ def test_valid_text_beyond_ascii_is_healthy() -> None:
     assert both_ways(secret(metadata='"name":"s","namespace":"n","uid":"ü"'.encode())).uid == "ü".encode()
 
 
-def test_quantities_are_read_without_resolving_escapes() -> None:
-    claim = b'{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"p","namespace":"n","uid":"u"},'
-    good = claim + b'"spec":{"resources":{"requests":{"storage":"10Gi"}}}}'
-    assert DECODER.decode(good, "", "PersistentVolumeClaim").name == b"p"
-    with pytest.raises(JSONMalformed, match="quantities must match"):
-        DECODER.decode(good.replace(b"10Gi", b"1\\u0030Gi"), "", "PersistentVolumeClaim")
-
-
 def test_kinds_without_object_metadata_take_the_exact_way() -> None:
     decoder = JSONDecoder(load_schema(36), Registry(36))
     data = b'{"kind":"SecretList","apiVersion":"v1","metadata":{},"items":[]}'

@@ -150,17 +150,6 @@ def test_field_numbers_are_truncated_to_int32() -> None:
     assert decode(SECRET, tag((1 << 32) + 3, 2) + b"\x02ab").node == {3: b"ab"}
 
 
-def test_where_the_damage_is() -> None:
-    owners = block(13, block(3, b"a")) + block(13, number(4, 1))
-    data = secret(b"s1", metadata=(owners,))
-    message, offset, path = refused(SECRET, data)
-
-    assert message == "proto: wrong wireType = 0 for field UID"
-    assert path == "metadata.ownerReferences[1].uid"
-    assert offset is not None
-    assert data[offset] == tag(4, 0)[0]
-
-
 def test_where_the_damage_is_in_lists_and_maps() -> None:
     claim = block(2, block(2, entry(1, b"storage", block(1, b"1Gi")) + entry(1, b"cpu", block(1, b"x"))))
     assert refused(CLAIM, claim)[2] == "spec.resources.limits[1]"

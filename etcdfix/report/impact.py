@@ -5,7 +5,7 @@ What it holds is :mod:`etcdfix.graph.model`: never what an object holds, no data
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -33,7 +33,6 @@ from etcdfix.report.document import (
     Step,
     Steps,
     Table,
-    wide_table,
 )
 from etcdfix.report.model import Finding, Remedy, SourcedReport
 from etcdfix.text.words import counted
@@ -121,7 +120,7 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
     deletion: DeletionForecast | None
 
     def document(self) -> Document:
-        """Return how bad it is and why, the one thing to do next, and who depends on the object."""
+        """Return how bad it is and why, the one thing to do next, and how much depends on the object."""
         steps = [Step(remedy.action, remedy.command, remedy.note) for remedy in self.remedies]
         first = self.next
         healthy = self.finding is not None and self.finding.outcome in {"readable", "not-an-object"}
@@ -139,11 +138,6 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
             sections=[
                 _reasons(self.reasons),
                 Facts(facts=_facts(self)),
-                *_depends(
-                    self.dependents,
-                    [user for group in self.users for user in group.users],
-                    () if deleting else self.finalizers,
-                ),
                 Prose(
                     title="What else to know",
                     paragraphs=[
@@ -197,28 +191,3 @@ def _facts(report: ImpactReport) -> list[tuple[str, str]]:
         ("references", f"{report.user_count} from objects that can be read"),
         ("not counted", f"{counted(elsewhere, 'other object')} that cannot be read" if elsewhere else ""),
     ]
-
-
-def _depends(
-    goes: Dependents, users: Sequence[User], finalizers: Sequence[LostFinalizer]
-) -> Iterator[Section]:
-    """Yield what goes with an object, who uses it, and what its finalizers would have done."""
-    for title, tree in (("dependent", goes.tree), ("the collector catches up with", goes.caught_up)):
-        yield wide_table(
-            "",
-            ("DEPTH", title.upper(), "WHAT HAPPENS", "BUT"),
-            [(one.depth, str(one.object), one.action, one.stays or one.uncertain or None) for one in tree],
-            "dependent",
-        )
-    yield wide_table(
-        "",
-        ("USED BY", "AS", "WITHOUT IT", "FIELD"),
-        [(str(user.object), user.role, user.consequence or None, user.path) for user in users],
-        "reference",
-    )
-    yield wide_table(
-        "",
-        ("FINALIZER THAT IS SKIPPED", "LEAKS", "WHAT IS LEFT UNDONE"),
-        [(one.name, "yes" if one.leaks else "no", one.consequence) for one in finalizers],
-        "finalizer",
-    )

@@ -334,41 +334,9 @@ def _details(report: NamespaceReport) -> Iterator[Section]:
         [(stage, _why_held(b) + _since(b), b.message or None, str(b.object)) for stage, b in named],
         "object",
     )
-    yield wide_table(
-        "What is in it",
-        ("OBJECTS", "UNREADABLE", "RESOURCE", "NOTE"),
-        [(c.count, c.unreadable, f"{c.resource}.{c.group}".rstrip("."), _note(c)) for c in report.contents],
-        "resource",
-    )
-    yield wide_table(
-        "What its conditions report",
-        ("CONDITION", "REASON", "SINCE", "MESSAGE"),
-        [(c.type, c.reason, c.last_transition, c.message) for c in report.conditions if c.problem],
-        "condition",
-    )
-    yield wide_table(
-        "Objects that wait for one another",
-        ("WAITS", "FOR", "WHY", "CONFIDENCE", "WAY OUT"),
-        [
-            (str(c.steps[0].waiter), str(c.steps[0].waits_for), c.steps[0].reason, c.confidence, c.way_out)
-            for c in report.cycles
-        ],
-        "wait",
-    )
 
 
 def _since(blocker: Blocker) -> str:
     if blocker.reason not in {"node", "finalizers"}:
         return ""
     return f", since {blocker.terminating_since}" if blocker.terminating_since else ", nobody deletes it"
-
-
-def _note(content: ResourceContent) -> str | None:
-    """Return who serves a resource, where that is not the API server as always."""
-    if content.aggregated:
-        return "served by an aggregated API, which keeps them elsewhere or here"
-    if content.stays == Stays.CRD_UNREADABLE:
-        return "its CustomResourceDefinition cannot be read"
-    return {True: None, False: "not served", None: "its CustomResourceDefinition was not seen"}[
-        content.served
-    ]

@@ -189,20 +189,6 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
                     brief=8,
                     wide=bool(usable),
                 ),
-                Table(
-                    title="What each configuration tries, in order; the first key writes",
-                    columns=(
-                        Column("CONFIGURATION"),
-                        Column("RESOURCES", folds=True),
-                        Column("KEYS", folds=True),
-                    ),
-                    rows=[
-                        (one.name, ", ".join(rule.resources), ", ".join(map(str, rule.keys)))
-                        for one in self.configurations
-                        for rule in one.rules
-                    ],
-                    wide=True,
-                ),
                 *more,
             ],
         )

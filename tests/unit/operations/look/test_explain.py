@@ -28,7 +28,6 @@ from tests.support.objects import (
     secret,
 )
 from tests.support.rendering import rendered
-from tests.unit.test_readable_revision import Remembering
 
 KEY = "/registry/secrets/shop/web"
 SYSTEM = "/registry/namespaces/kube-system"
@@ -213,30 +212,6 @@ def test_values_beside_it_that_may_not_be_read() -> None:
     assert report.finding.cause == "ciphertext-damaged"
     assert report.incomplete_reasons == ["the values beside it could not be read: permission denied"]
     assert report.siblings[0].keys == 1
-
-
-def values(*steps: bytes | None) -> Remembering:
-    return Remembering(*steps)
-
-
-def test_a_deleted_key() -> None:
-    report = explained(values(sealed("web"), None))
-    assert not report.exists
-    assert report.deleted_at == 2
-    assert report.finding is None
-    assert report.kept is not None
-    assert (report.kept.count, report.kept.deletions) == (2, 1)
-    assert report.document().status.headline == f"{KEY} was deleted at revision 2"
-    assert report.next is not None
-    assert "put back" in report.next.action.lower()
-
-
-def test_the_newest_revision_that_reads() -> None:
-    good = sealed("web")
-    report = explained(values(good, flipped(good), flipped(good, -30)))
-    assert report.kept is not None
-    assert report.kept.newest_readable is not None
-    assert (report.kept.newest_readable.mod_revision, report.kept.newest_readable.at) == (1, 1)
 
 
 def rows(names: Iterable[str]) -> dict[str, bytes]:

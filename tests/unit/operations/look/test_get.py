@@ -16,7 +16,7 @@ import yaml
 from etcdfix.cli import get as get_module
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import ConfigurationError, SourceError
+from etcdfix.errors import SourceError
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.get import GetRequest, GetResult, Named, Wanted, read_raw, run_get
 from etcdfix.operations.look.get_output import Documents, Listing, Output
@@ -129,39 +129,7 @@ def test_an_empty_list(holds: dict[str, bytes], names: tuple[str, ...], empty: b
         assert text == ""
 
 
-def test_a_resource_that_does_not_exist() -> None:
-    with pytest.raises(ConfigurationError, match="unknown resource 'secrt'"):
-        get(HOLDS, resource="secrt")
-
-
 # Words of kubectl
-
-
-@pytest.mark.parametrize(
-    ("objects", "keys"),
-    [
-        ([("cm", ())], ["configmaps/shop/settings", "configmaps/shop/third"]),
-        ([("Secret", ("web",))], ["secrets/shop/web"]),
-        ([("wd", ())], ["example.com/widgets/shop/w-0"]),
-        ([("cm", ("third",)), ("secret", ("web",))], ["configmaps/shop/third", "secrets/shop/web"]),
-        (
-            [("secret", ("web", "third")), ("cm", ("web", "third"))],
-            ["secrets/shop/web", "configmaps/shop/third"],
-        ),
-        ([("secrets.v1.", ("web",))], ["secrets/shop/web"]),
-    ],
-)
-def test_the_same_objects_by_other_words(objects: list[tuple[str, tuple[str, ...]]], keys: list[str]) -> None:
-    wanted = Wanted(objects=tuple(Named(*named) for named in objects), namespace="shop")
-    request = GetRequest(layout=StorageLayout(), wanted=wanted, configuration=CONFIG)
-    found: list[str] = []
-    run_get(
-        MemorySource(HOLDS),
-        request,
-        Documents(io.BytesIO(), many=True, json=True),
-        told=lambda shown, _written, _readable: found.append(shown.found.stored.key.decode()),
-    )
-    assert [key.removeprefix("/registry/") for key in found if "broken" not in key] == keys
 
 
 def test_a_list_has_a_row_for_each_key_and_the_wrong_ones_first() -> None:

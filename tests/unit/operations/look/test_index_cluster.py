@@ -94,28 +94,6 @@ def test_a_source_that_gives_nothing_is_an_error_and_one_that_breaks_off_a_probl
     ]
 
 
-def test_another_prefix_is_suggested() -> None:
-    found = look(MemorySource({"/kubernetes.io/pods/shop/a": b"", "/kubernetes.io/secrets/shop/b": b""}))
-    assert (found.below_prefix, found.suggested_prefixes) == (False, ["/kubernetes.io"])
-
-
-def test_the_head_of_a_report_says_what_was_read() -> None:
-    cluster = Cluster()
-    cluster.namespace("kube-system", uid="uid-of-the-cluster")
-    origin = look(cluster.source()).origin()
-    assert origin["source"].kube_system_uid == "uid-of-the-cluster"
-    assert (origin["source"].type, origin["encryption_config"]) == ("snapshot", None)
-
-
-def test_keys_that_cannot_be_typed_are_given_as_bytes_too() -> None:
-    found = look(MemorySource([stored(b"/registry/secrets/shop/\xff"), stored("/registry/secrets/shop/a")]))
-    entries = sorted((found.index.ref(node) for node in found.index.nodes()), key=lambda e: e.key)
-    assert [(e.name, e.key_base64) for e in entries] == [
-        ("\\xff", "L3JlZ2lzdHJ5L3NlY3JldHMvc2hvcC//"),
-        ("a", None),
-    ]
-
-
 def owned_by_each_other() -> Cluster:
     cluster = Cluster()
     cluster.namespace("shop", terminating=True)

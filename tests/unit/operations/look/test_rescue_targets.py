@@ -64,13 +64,6 @@ def test_what_is_no_matter_for_a_rescue_is_counted() -> None:
     }  # fmt: skip
 
 
-def test_a_named_key_takes_all_of_its_kind_along() -> None:
-    found = targets_of(report({ONE: LOST, MAP: LOST, WIDGET: LOST}), [TWO], "/ignored")
-    assert [target.key for target in found.objects] == [ONE, TWO]
-    assert [target.mod_revision for target in found.objects] == [17, 0]
-    assert targets_of(None, [TWO, TWO], "/registry").objects == (found.objects[1],)
-
-
 def test_keys_that_no_report_names_are_each_looked_at() -> None:
     first, second = targets_of(None, [ONE, TWO], "/registry").objects
     assert first.alike != second.alike
@@ -89,10 +82,3 @@ def test_another_storage_prefix() -> None:
 def test_keys_of_no_object(key: bytes) -> None:
     with pytest.raises(ConfigurationError, match="no object of the API|no request"):  # noqa: RUF043 - either will do
         targets_of(None, [key], "/registry")
-
-
-def test_a_report_of_nothing() -> None:
-    with pytest.raises(ConfigurationError, match="nothing is unreadable"):
-        targets_of(report({}), [], "/registry")
-    with pytest.raises(ConfigurationError, match="1 inconsistent"):
-        targets_of(report({ONE: reported(1, "", "inconsistent", "")}), [], "/registry")

@@ -193,11 +193,6 @@ def test_only_what_is_in_scope_is_tried() -> None:
         tried(values, RIGHT, scope=ScopeRequest(("nothings",)))
 
 
-def test_where_everything_opens_there_is_nothing_to_try() -> None:
-    report = tried(sealed(1, key=KEY_1, called="new"), RIGHT)
-    assert (report.findings, report.opened, report.groups, report.next) == (0, 0, [], None)
-
-
 def test_what_a_plugin_that_is_not_asked_would_open_is_undetermined() -> None:
     value = {name(1): b"k8s:enc:kms:v2:prov:" + b"\x0a\x20" + b"c" * 32 + b"\x12\x02id\x1a\x03dek"}
     report = tried(value, config("kms.yaml", KMS), RIGHT)

@@ -17,7 +17,7 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.memory_source import MemorySource
-from tests.support.objects import IDENTITY, KEY_1, aesgcm, configuration, namespace_object, provider, secret
+from tests.support.objects import IDENTITY, KEY_1, configuration, namespace_object, provider, secret
 
 KEKS = {"kek-old": b"1" * 32, "kek-new": b"2" * 32}
 BASE = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
@@ -96,18 +96,6 @@ def test_what_if_asks_a_plugin_of_both_configurations_once(plugin: KMSPlugin) ->
         report = what_if(MemorySource({**BASE, **found}), request, plugins=plugins).report
     assert (report.changes, report.complete) == ([], True)
     assert plugin.count("Decrypt") == 5
-
-
-def test_what_if_a_provider_is_taken_out(plugin: KMSPlugin) -> None:
-    found = {**values(plugin, ["kek-new"] * 3), name(9): aesgcm(secret("web-9"), name(9), name="local")}
-    both = config(plugin, provider("aesgcm", local=KEY_1))
-    request = WhatIfRequest(layout=StorageLayout(), configuration=both, new=LOCAL)
-    with asked() as plugins:
-        report = what_if(MemorySource({**BASE, **found}), request, plugins=plugins).report
-    assert [(c.change.value, c.count, c.cause) for c in report.changes] == [
-        ("becomes-unreadable", 3, "provider-missing"),
-        ("no-longer-stale", 1, None),
-    ]
 
 
 def test_what_if_a_plugin_is_away_what_the_new_file_has_nothing_for_is_lost(plugin: KMSPlugin) -> None:

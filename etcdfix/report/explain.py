@@ -239,6 +239,8 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         if finding is None:
             return f"{self.key} was deleted at revision {self.deleted_at}"
         cause = f": {finding.cause} ({finding.confidence})" if finding.cause else ""
+        if finding.outcome == "readable" and finding.evidence:
+            cause = f", with {counted(len(finding.evidence), 'warning')}"
         return f"{self.key} {_STATES.get(finding.outcome, 'cannot be read')}{cause}"
 
     def _brief(self) -> Iterator[Section]:
@@ -248,7 +250,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             columns = (
                 Column("CHECKED"),
                 Column("RESULT", folds=True),
-                Column("DETAIL", folds=True, wide=True),
+                Column("DETAIL", folds=True, wide=self.finding.outcome != "readable"),
             )
             yield Table(columns=columns, rows=rows, noun="check", brief=2)
         ways = self.finding.remedies if self.finding is not None else self.remedies_when_gone

@@ -16,11 +16,12 @@ import msgspec
 
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.storagekey import StorageCodec, builtin_directories
+from etcdfix.text.words import counted, fit
 from etcdfix.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 from etcdfix.verdicts.examination import Examination
 
-CAPITALS: Final = "DO NOT RESTART AN API SERVER"
+DO_NOT_RESTART: Final = "Do not restart an API server"
 """How the warning begins that stands in the head of a report."""
 
 
@@ -37,9 +38,8 @@ class Severity(StrEnum):
 
 
 _ORDER: Final = list(Severity)
-_WIDTH: Final = 80
 _MOST_NAMED: Final = 2
-_MOST_NAME: Final = 60
+_MOST_NAME: Final = 40
 _RBAC: Final = "rbac.authorization.k8s.io"
 _SERVED: Final = frozenset({StorageCodec.BUILTIN, StorageCodec.JSON_BUILTIN})
 _DEFINITIONS: Final = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
@@ -247,8 +247,7 @@ def is_conditional(cause: str | None) -> bool:
 
 _CONDITION: Final = "If API servers use this configuration: "
 _MEMORY: Final = "its memory may hold keys and objects."
-_IF_STILL_THERE: Final = ", if the cluster still holds this"
-_UNKNOWN: Final = "SEVERITY NOT KNOWN: "
+_UNKNOWN: Final = "Severity not known: "
 
 
 def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past: bool = False) -> str:
@@ -264,28 +263,20 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past:
     ranked = by_rank(stakes)
     worst = ranked[0].severity
     same = [stake for stake in ranked if stake.severity is worst]
-    start = f"{worst.value.upper()}: "
+    start, still = worst.value.upper().replace("-", " "), " if the cluster still holds this" if past else ""
     if worst is Severity.BREAKS_AT_RESTART:
-        condition = f"{start[:-2]}{_IF_STILL_THERE}: " if past else start
-        return f"{condition}no API server that starts gets ready (readyz)."
+        return f"{start}{still}: an API server that starts does not get ready (readyz)."
     if worst is Severity.ONE_OBJECT:
-        return f"{start}LISTs go on; only the objects that are wrong are concerned."
+        return f"{start}: LIST still works. Only the objects that are wrong are affected."
     conditional = all(stake.conditional for stake in same)
     if past or conditional:
-        names = list(dict.fromkeys(stake.resource.resource for stake in same))
-        condition = _IF_STILL_THERE if past else ", if API servers use this configuration too"
-        return f"{start[:-2]}{condition}: LISTs of {_named(names)} fail."
+        return f"{start}{still or ' if API servers use this configuration'}: LIST of {_named(same)} fails."
     same = [stake for stake in same if not stake.conditional]
     failing = [stake for stake in same if stake.behaviour is ServerBehaviour.CORRUPT]
     if not failing:
-        names = list(dict.fromkeys(stake.resource.resource for stake in same))
-        return f"{start}JSON LISTs of {_named(names)} fail: kubectl cannot read them."
-    frozen = "; deleted namespaces stay" if any(stake.holds_namespaces for stake in failing) else ""
-    names = list(dict.fromkeys(stake.resource.resource for stake in failing))
-    line = f"{start}unless cached, LISTs of {_named(names)} fail{frozen}."
-    if len(line) > _WIDTH and len(names) > _MOST_NAMED:
-        return f"{start}unless cached, LISTs of {len(names)} types fail{frozen}."
-    return line
+        return f"{start}: LIST of {_named(same)} as JSON fails. kubectl cannot read them."
+    frozen = " Deleted namespaces stay." if any(stake.holds_namespaces for stake in failing) else ""
+    return f"{start}: LIST of {_named(failing)} fails unless a cache answers.{frozen}"
 
 
 def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past: bool = False) -> str:
@@ -295,7 +286,7 @@ def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *
     if breaking and past:
         return keep_memory(past=True)
     if breaking:
-        return f"{CAPITALS}: {(certain or breaking)[0]._warning}"  # noqa: SLF001 - its own
+        return f"{DO_NOT_RESTART}: {(certain or breaking)[0]._warning}"  # noqa: SLF001 - its own
     if set(undetermined) & KMS_DOUBTS:
         return keep_memory()
     return ""
@@ -303,14 +294,14 @@ def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *
 
 def keep_memory(*, past: bool = False) -> str:
     """Return why no API server should be restarted where encryption keys may be lost, or not at hand, in one line."""
-    return (
-        f"{CAPITALS} until a scan of the cluster finds nothing wrong." if past else f"{CAPITALS}: {_MEMORY}"
-    )
+    why = " until a scan of the cluster finds nothing wrong." if past else f": {_MEMORY}"
+    return f"{DO_NOT_RESTART}{why}"
 
 
-def _named(names: Sequence[str]) -> str:
-    """Name the first of some resources, in few words; a stranger may have chosen a name, of any length."""
-    names = [name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}…" for name in names]
-    if len(names) <= _MOST_NAMED:
+def _named(stakes: Iterable[Stake]) -> str:
+    """Name the first of the resources, in few words; a stranger may have chosen a name, of any length."""
+    names = [fit(name, _MOST_NAME) for name in dict.fromkeys(stake.resource.resource for stake in stakes)]
+    if len(names) <= _MOST_NAMED and len(" and ".join(names)) <= _MOST_NAME:
         return " and ".join(names)
-    return f"{names[0]} and {len(names) - 1} more types"
+    first = f"{names[0]} and {counted(len(names) - 1, 'more type')}"
+    return names[0] if len(names) == 1 else first if len(first) <= _MOST_NAME else f"{len(names)} types"

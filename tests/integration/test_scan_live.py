@@ -80,7 +80,7 @@ def without_source(document: dict[str, Any], option: str) -> dict[str, Any]:
     # What a file says of the cluster holds if that is still as it was.
     for name in ("at_stake", "do_not_restart"):
         said = summary.pop(name)
-        assert live or not said or said.startswith(("SEVERITY NOT KNOWN", "ONE-OBJECT")) or "cluster" in said
+        assert live or not said or said.startswith(("Severity not known", "ONE OBJECT")) or "cluster" in said
     groups = summary.pop("groups")  # by their ways out
     wrong = [finding for finding in document["findings"] if finding["outcome"] != "readable"]
     assert sum(group["count"] for group in groups) == len(wrong)

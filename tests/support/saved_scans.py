@@ -68,7 +68,7 @@ def write_report(
         "keys": 100 + sum(counts.values()) + summary.get("not_objects", 0),
         "readable": 100,
         "severity": "breaks-now" if any(one.severity for one in found) else None,
-        "do_not_restart": "DO NOT RESTART AN API SERVER: why." if any(one.severity for one in found) else "",
+        "do_not_restart": "Do not restart an API server: why." if any(one.severity for one in found) else "",
         "known_findings": sum(one.baseline for one in found),
     }
     came_from = source(

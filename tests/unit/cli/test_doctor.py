@@ -130,7 +130,7 @@ def test_a_warning_alone_is_0_and_what_cannot_be_told_is_3(doctor: Doctor) -> No
     doctor.etcd.store.put(b"/registry/secrets/shop/a", aescbc(secret(), KEY_2))
     ran = doctor()
     assert (ran.code, ran.of("keys")) == (1, ["fail", "ok"])
-    warning = "DO NOT RESTART AN API SERVER: its memory may hold keys and objects."
+    warning = "Do not restart an API server: its memory may hold keys and objects."
     assert ran.document["do_not_restart"] == warning
     head = doctor(form="text").out.splitlines()
     assert len(head) <= 24

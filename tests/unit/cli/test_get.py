@@ -146,8 +146,8 @@ def test_a_list_says_one_line_for_each_that_is_missing(get: Run) -> None:
     line, severity, restart, *steps = err.splitlines()
     assert line.startswith("etcdfix: /registry/configmaps/shop/cut: decode-failure")
     assert line.endswith("; not in the list")
-    assert severity.startswith("etcdfix: BREAKS-NOW: unless cached, LISTs of configmaps fail")
-    assert restart.startswith("etcdfix: DO NOT RESTART AN API SERVER: ")
+    assert severity.startswith("etcdfix: BREAKS NOW: LIST of configmaps fails unless a cache answers")
+    assert restart.startswith("etcdfix: Do not restart an API server: ")
     assert [step.strip().split()[-1] for step in steps] == ["needs", "configmaps"]
 
 

@@ -48,8 +48,8 @@ def report(groups: Groups, total: int, **changes: Any) -> ScanReport:
     summary = Summary(
         keys=2 * total,
         decrypt_failures=total,
-        at_stake="BREAKS-NOW: unless cached, LISTs of secrets fail; deleted namespaces stay.",
-        do_not_restart="DO NOT RESTART AN API SERVER: it would not get ready again (readyz).",
+        at_stake="BREAKS NOW: LIST of secrets fails unless a cache answers. Deleted namespaces stay.",
+        do_not_restart="Do not restart an API server: it would not get ready again (readyz).",
         next=Remedy("Find the original key in a backup", explain(b"/registry/secrets/shop/web")),
         key_loss=[LOST, LOST, LOST],
     )

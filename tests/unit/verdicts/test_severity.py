@@ -8,7 +8,7 @@ from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.storagekey import builtin_directories
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import (
-    CAPITALS,
+    DO_NOT_RESTART,
     Severity,
     Stake,
     by_rank,
@@ -58,7 +58,7 @@ def test_an_allocator_breaks_the_next_start_and_nothing_before(name: str) -> Non
     assert found.severity is Severity.BREAKS_AT_RESTART
     assert "LIST" not in found.now
     assert "does not get ready (readyz)" in found.at_restart
-    assert headline([found]).startswith("BREAKS-AT-RESTART: ")
+    assert headline([found]).startswith("BREAKS AT RESTART: ")
     assert "would not get ready" in restart_warning([found])
 
 
@@ -98,7 +98,7 @@ def test_types_that_keep_a_server_from_getting_ready(resource: str) -> None:
     assert "readyz" in restart_warning([found])
     holds = found.namespaced or resource == "namespaces"
     assert ("30 s" in found.now) is holds
-    assert ("deleted namespaces stay" in headline([found])) is holds
+    assert ("Deleted namespaces stay" in headline([found])) is holds
 
 
 @pytest.mark.parametrize("resource", READY_LATER)
@@ -119,7 +119,7 @@ def test_every_built_in_type_is_one_or_the_other() -> None:
 def test_nothing_is_made_up_for_other_types() -> None:
     custom = stake("/registry/example.com/widgets/shop/w-0")
     assert "gets ready, and cannot list them either" in custom.at_restart
-    assert restart_warning([custom]) == f"{CAPITALS}: its memory may still hold what etcd lost."
+    assert restart_warning([custom]) == f"{DO_NOT_RESTART}: its memory may still hold what etcd lost."
     other = Stake(Severity.BREAKS_NOW, GroupResource("x.y", "z"), CORRUPT, namespaced=True)
     assert other.at_restart == ""
 
@@ -129,7 +129,7 @@ def test_a_namespace_holds_deletions_of_namespaces_and_is_not_in_one() -> None:
     assert not found.namespaced
     assert "admits" not in found.now  # watched: objects can be created in it
     assert "no namespace of the cluster finishes deleting" in found.now
-    assert "deleted namespaces stay" in headline([found])
+    assert "Deleted namespaces stay" in headline([found])
     assert "namespaces stay" not in headline([stake("/registry/minions/node-1")])
 
 
@@ -139,7 +139,7 @@ def test_malformed_answers_are_those_of_clients_that_read_json() -> None:
     assert "500" in found.now  # with few objects; with many it is half a 200
     assert "no namespace" not in found.now
     assert found.at_restart == ""
-    assert headline([found]) == "BREAKS-NOW: JSON LISTs of pods fail: kubectl cannot read them."
+    assert headline([found]) == "BREAKS NOW: LIST of pods as JSON fails. kubectl cannot read them."
 
 
 def test_the_worst_is_said_of_several() -> None:
@@ -148,17 +148,17 @@ def test_the_worst_is_said_of_several() -> None:
     corrupt = stake("/registry/leases/shop/api")
     start = stake("/registry/ranges/servicenodeports", ServerBehaviour.NOT_ASKED, Cause.ALLOCATOR_DAMAGED)
     assert by_rank([one, start, breaks, corrupt]) == [corrupt, breaks, start, one]
-    assert "LISTs of leases fail" in headline([one, breaks, corrupt])
-    assert headline([one]).startswith("ONE-OBJECT: ")
+    assert "LIST of leases fails" in headline([one, breaks, corrupt])
+    assert headline([one]).startswith("ONE OBJECT: ")
     assert restart_warning([one]) == ""
 
 
 def test_names_are_left_out_where_the_line_would_be_too_long() -> None:
     many = [stake(f"/registry/{name}/shop/web") for name in ("pods", "secrets", "persistentvolumeclaims")]
     line = headline(many)
-    assert line == "BREAKS-NOW: unless cached, LISTs of 3 types fail; deleted namespaces stay."
-    assert len(line) <= 80
-    assert "pods and services fail" in headline(
+    assert line.startswith("BREAKS NOW: LIST of pods and 2 more types fails unless a cache answers. ")
+    assert len(line) <= 100
+    assert "pods and services fails" in headline(
         [stake("/registry/pods/a/b"), stake("/registry/services/specs/a/b")]
     )
 
@@ -179,14 +179,14 @@ def test_of_what_could_not_be_judged_no_severity_is_known(
 ) -> None:
     line = headline([], causes)
     assert words in line
-    assert not line or line.startswith("SEVERITY NOT KNOWN: ")
-    assert (CAPITALS in restart_warning([], causes)) is warned
+    assert not line or line.startswith("Severity not known: ")
+    assert (DO_NOT_RESTART in restart_warning([], causes)) is warned
 
 
 def test_what_another_configuration_may_read_is_said_with_an_if() -> None:
     lost = stake("/registry/secrets/shop/web", cause=Cause.WRONG_KEY)
-    assert headline([lost]) == "BREAKS-NOW, if API servers use this configuration too: LISTs of secrets fail."
-    assert restart_warning([lost]) == f"{CAPITALS}: its memory may hold keys and objects."
+    assert headline([lost]) == "BREAKS NOW if API servers use this configuration: LIST of secrets fails."
+    assert restart_warning([lost]) == f"{DO_NOT_RESTART}: its memory may hold keys and objects."
     assert lost.now.startswith("If API servers use this configuration: ")
     assert lost.at_restart.startswith("If API servers use this configuration: ")
 
@@ -195,7 +195,7 @@ def test_what_is_certain_is_said_of_its_own_types_alone() -> None:
     lost = stake("/registry/secrets/shop/web", cause=Cause.KEY_NAME_MISSING)
     certain = stake("/registry/deployments/shop/web")
     assert headline([lost, certain]) == (
-        "BREAKS-NOW: unless cached, LISTs of deployments fail; deleted namespaces stay."
+        "BREAKS NOW: LIST of deployments fails unless a cache answers. Deleted namespaces stay."
     )
     assert "what etcd lost" in restart_warning([lost, certain])
 

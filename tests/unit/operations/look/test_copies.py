@@ -184,7 +184,7 @@ def test_what_is_named_and_was_read_is_told_after_an_interruption(
     report = look(Interrupted(etcd), KEY.decode())
     one = next(one for one in report.objects if one.key == KEY.decode())
     assert one.state is (ObjectState.READABLE if value is WHOLE else ObjectState.UNREADABLE)
-    assert report.at_stake.startswith("BREAKS-NOW") is (value is CUT)
+    assert report.at_stake.startswith("BREAKS NOW") is (value is CUT)
     assert report.incomplete_reasons == ["interrupted before the end"]
     assert len({one.key for one in report.objects}) == report.count
 

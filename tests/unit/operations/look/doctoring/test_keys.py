@@ -156,8 +156,8 @@ def test_a_plugin_that_is_not_to_be_asked() -> None:
 # Restarts
 
 
-MEMORY = "DO NOT RESTART AN API SERVER: its memory may hold keys and objects. "
-FIRST_SCAN = "DO NOT RESTART AN API SERVER until a scan of the cluster finds nothing wrong. "
+MEMORY = "Do not restart an API server: its memory may hold keys and objects. "
+FIRST_SCAN = "Do not restart an API server until a scan of the cluster finds nothing wrong. "
 
 
 def test_where_an_encryption_key_may_be_lost_the_advice_begins_with_the_restart() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,20 @@ import pytest
 from etcdfix.errors import NotAKineFile, SourceError
 from etcdfix.sources.kinetable import KineTable, Names
 from tests.support.kine import KineWriter, Release
+
+OPEN = contextlib.ExitStack()
+
+
+@pytest.fixture(autouse=True)
+def close() -> Iterator[None]:
+    with OPEN:
+        yield
+
+
+def table_of(path: Path) -> KineTable:
+    found = KineTable(path)
+    OPEN.callback(found.close)
+    return found
 
 
 def changed(path: Path, *statements: str) -> Path:
@@ -55,7 +71,7 @@ def path(tmp_path: Path) -> Path:
 )
 def test_what_is_no_table_of_kine(path: Path, statements: tuple[str, ...], what: str) -> None:
     with pytest.raises(NotAKineFile, match=what):
-        KineTable(changed(path, *statements))
+        table_of(changed(path, *statements))
 
 
 @pytest.mark.parametrize("release", Release)
@@ -64,7 +80,7 @@ def test_keys_that_look_like_numbers_stand_where_etcd_has_them(tmp_path: Path, r
     keys = [b"/", b"/registry/a", b"0", b"12", b"5", b"a", b"-3", b"zz"]
     for key in keys:
         writer.put(key, key)
-    table = KineTable(tmp_path / "state.db")
+    table = table_of(tmp_path / "state.db")
     found = [names.name for names in table.names(b"", table.newest)]
     assert [name for name in found if name != b"compact_rev_key"] == sorted(keys)
     for key in keys:
@@ -74,12 +90,11 @@ def test_keys_that_look_like_numbers_stand_where_etcd_has_them(tmp_path: Path, r
         assert [row.value for row in table.rows_of(key)] == [key]
     # Under the old declaration this is the same number.
     assert list(table.rows_of(b"05")) == []
-    table.close()
     writer.close()
 
 
 def test_a_prefix_ends_where_it_ends(path: Path) -> None:
-    table = KineTable(path)
+    table = table_of(path)
     assert [n.name for n in table.names(b"/registry/pods/", table.newest)] == [
         b"/registry/pods/a/x",
         b"/registry/pods/b",
@@ -92,22 +107,20 @@ def test_a_prefix_ends_where_it_ends(path: Path) -> None:
     ]
     assert table.around(b"/registry/pods/a/x", 2) == Names(b"/registry/pods/a/x", 2, 3)
     assert table.count() == 4
-    table.close()
 
 
 def test_any_bytes_are_a_name(tmp_path: Path) -> None:
     writer = KineWriter(tmp_path / "state.db")
     key = b"/registry/\xff\xfe\0x/\xe2\x80\xae%_'\";--"
     writer.put(key, b"v")
-    table = KineTable(tmp_path / "state.db")
+    table = table_of(tmp_path / "state.db")
     assert [row.name for row in table.rows_of(key)] == [key]
     assert [names.name for names in table.names(b"/registry/\xff", table.newest)] == [key]
-    table.close()
     writer.close()
 
 
 def test_columns_that_hold_anything(path: Path) -> None:
-    table = KineTable(
+    table = table_of(
         changed(
             path,
             "INSERT INTO kine VALUES (90, '/odd', 'x', NULL, 'y', x'ff', 1e300, 5, 'text')",
@@ -120,24 +133,21 @@ def test_columns_that_hold_anything(path: Path) -> None:
     assert (row.value, row.old_value) == (b"5", b"text")
     assert table.faults == ["2 rows whose name is no text: left out"]
     assert b"/abc" not in [names.name for names in table.names(b"", table.newest)]
-    table.close()
 
 
 @pytest.mark.parametrize(("said", "kept"), [("500", 5), ("-3", 0), ("'x'", 0)])
 def test_a_compaction_that_cannot_be(path: Path, said: str, kept: int) -> None:
-    table = KineTable(changed(path, f"UPDATE kine SET prev_revision = {said} WHERE name = 'compact_rev_key'"))
+    table = table_of(changed(path, f"UPDATE kine SET prev_revision = {said} WHERE name = 'compact_rev_key'"))
     assert table.compacted == kept
     assert bool(table.faults) == (said != "'x'")
-    table.close()
 
 
 def test_of_two_compactions_the_later_counts(path: Path) -> None:
     row = "(name, created, deleted, create_revision, prev_revision, lease) VALUES ('compact_rev_key', 1, 0, 0, 3, 0)"
-    table = KineTable(
+    table = table_of(
         changed(path, f"INSERT INTO kine {row}", "UPDATE kine SET prev_revision = 2 WHERE id = 1")
     )
     assert table.compacted == 3
-    table.close()
 
 
 def test_a_damaged_page_is_found(path: Path) -> None:
@@ -148,11 +158,10 @@ def test_a_damaged_page_is_found(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[4096 * 20 : 4096 * 20 + 200] = b"\xff" * 200
     path.write_bytes(content)
-    table = KineTable(path)
+    table = table_of(path)
     assert table.faults
     with pytest.raises(SourceError, match="malformed"):
         list(table.all_rows())
-    table.close()
 
 
 def behind_the_back_of_its_indexes(path: Path, *statements: str) -> Path:
@@ -173,26 +182,22 @@ def test_indexes_of_another_moment_are_found_where_every_page_is_whole(path: Pat
     row = "(9, '/registry/pods/b', 0, 0, 4, 4, 0, 'newer', NULL)"
     file = behind_the_back_of_its_indexes(path, f"INSERT INTO kine VALUES {row}")
     assert sqlite3.connect(file).execute("PRAGMA quick_check").fetchall() == [("ok",)]
-    table = KineTable(file)
+    table = table_of(file)
     assert table.faults
-    table.close()
 
 
 def test_what_a_damaged_index_calls_no_name_is_passed_over(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen once with the log of another moment."""
-    table = KineTable(path)
+    table = table_of(path)
     monkeypatch.setattr(table, "_rows", lambda *_: iter([(None, 3, None), (b"/registry/pods/b", 4, 0)]))
     assert list(table.names(b"/registry/", table.newest)) == [Names(b"/registry/pods/b", 4, 0)]
-    table.close()
 
 
 def test_a_table_without_its_indexes_is_read_all_the_same(path: Path) -> None:
     found = sqlite3.connect(path).execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()
-    before = KineTable(path)
-    after = KineTable(changed(path, *(f"DROP INDEX {name}" for (name,) in found)))
+    before = table_of(path)
+    after = table_of(changed(path, *(f"DROP INDEX {name}" for (name,) in found)))
     assert list(before.names(b"", 5)) == list(after.names(b"", 5))
     assert list(before.all_rows()) == list(after.all_rows())
-    before.close()
-    after.close()

@@ -191,7 +191,6 @@ def _after(raw: Readable, at: int, mark: bytes) -> int:
 
 
 def _no_object(raw: Readable, start: int, at: int) -> msgspec.MsgspecError:
-    """Return what to raise for a document that may be JSON all the same."""
     if len(raw) - start > MOST_PIECE_BYTES:
         return msgspec.DecodeError(f"it is no JSON object at byte {at}")
     try:

@@ -138,7 +138,6 @@ def _openshift(root: Path) -> Distribution | None:
 
 
 def _arguments(path: Path) -> dict[str, str]:
-    """Return the flags of a KubeAPIServerConfig; those with several values joined by commas."""
     try:
         document: Any = read_document(_read(path))[0]
         arguments = document["apiServerArguments"]

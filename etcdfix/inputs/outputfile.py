@@ -133,8 +133,6 @@ def _open_in_place(path: Path) -> int | None:
 
 
 class _Target:
-    """The name that is to be taken, and what must not stand there."""
-
     def __init__(
         self,
         path: Path,
@@ -194,7 +192,6 @@ class _Target:
 
 
 def _is_called(path: Path | None, directory: int, name: str) -> bool:
-    """Return whether a path leads to this name in a directory that is open."""
     try:
         return (
             path is not None

@@ -144,7 +144,6 @@ def _script(words: list[str]) -> tuple[str, list[str]] | None:
 
 
 def _commands(script: str, arguments: list[str]) -> Iterator[list[str]]:
-    """Yield the words of each simple command, without redirections."""
     tokens = list(_tokens(script))
     words = {word for word, is_operator in tokens if not is_operator}
     if "function" in words or any(
@@ -207,7 +206,6 @@ def _tokens(script: str) -> Iterator[tuple[str, bool]]:
 
 
 def _after_parentheses(script: str, at: int) -> int:
-    """Return where the command ends that stands in parentheses from here on."""
     start, depth = at, 1
     while depth:
         found = _IN_PARENTHESES.match(script, at)

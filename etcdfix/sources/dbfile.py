@@ -398,7 +398,6 @@ def _open_regular(path: Path) -> IO[bytes]:
 
 
 def _not_a_database(path: Path, start: bytes, reason: str) -> NotASnapshot:
-    """Say what the file looks like instead."""
     if start.startswith(SQLITE_MAGIC):
         return NotASnapshot(
             f"{path}: a SQLite database, as k3s has one, not an etcd database",

@@ -263,7 +263,6 @@ class KineSource(Closing):
         )
 
     def _guarded(self, around: Names) -> StoredValue | None:
-        """Return what stood under one of many keys; what cannot be read of it becomes a problem."""
         try:
             return self._stood(around, self._revision)
         except RevisionCompacted:
@@ -276,7 +275,6 @@ class KineSource(Closing):
         return self._stood(self._table.around(key, revision), revision)
 
     def _stood(self, around: Names, revision: int) -> StoredValue | None:
-        """Return what stood under a key at a revision."""
         key = around.name
         if key in OWN_KEYS:
             return None

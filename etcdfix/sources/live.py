@@ -235,7 +235,6 @@ class LiveSource(Closing):
         return found is not None and not found.kvs
 
     def _kept_at(self, key: bytes, revision: int, *, keys_only: bool = False) -> Any | None:
-        """Return etcd's answer about one key at a revision; None where that is compacted."""
         request = message("RangeRequest")(key=key, revision=revision, keys_only=keys_only)
         try:
             return self._client.call(RANGE, request)
@@ -480,7 +479,6 @@ class LiveSource(Closing):
         return None
 
     def _skip_oversized(self, prefix: bytes, start: bytes, end: bytes) -> bytes | None:
-        """Step over one key whose value alone is larger than an answer may be."""
         request = self._range(key=start, range_end=end, limit=1, keys_only=True, revision=self._revision)
         try:
             found = self._client.call(RANGE, request)

@@ -80,7 +80,6 @@ def show_key(key: bytes) -> str:
 
 
 def _unescaped(record: bytes) -> bytes:
-    """Return the etcd key of an index record."""
     return record[_KEY][: -len(_TERMINATOR)].replace(b"\x00\xff", b"\x00")
 
 
@@ -210,7 +209,6 @@ class RevisionIndex:
         return None
 
     def _irregular_leaf(self, leaf: Page) -> list[bytes]:
-        """Return the index records of any leaf page, reporting what cannot be used."""
         image = self._image
         records: list[bytes] = []
         for entry in self._tree.entries(leaf):
@@ -300,7 +298,6 @@ class RevisionIndex:
         return key_size == TOMBSTONE_KEY_SIZE
 
     def _pages(self, batches: Iterable[Iterable[bytes]]) -> Iterator[RecordPage]:
-        """Put index records together in pages."""
         records: list[bytes] = []
         for batch in batches:
             records.extend(batch)

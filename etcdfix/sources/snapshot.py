@@ -146,7 +146,6 @@ class SnapshotSource(Closing):
         return tree, bucket
 
     def _meta_revision(self, name: bytes) -> int:
-        """Return the main revision that stands in the bucket ``meta`` under ``name``, or 0."""
         parsed = parse_revision_key(self._lookup(b"meta", name)[:17])
         return parsed[0].main if parsed is not None else 0
 
@@ -293,7 +292,6 @@ class SnapshotSource(Closing):
         return state if not self.problems else None
 
     def _keys_of(self, bucket_name: bytes) -> list[bytes]:
-        """Return the keys of a small bucket."""
         try:
             bucket = self._tree.bucket(bucket_name)
             pages = self._tree.leaves(bucket) if bucket is not None else ()

@@ -144,7 +144,6 @@ def _unwritable(error: OSError) -> SourceError:
 
 
 def _write(file: IO[bytes], records: list[bytes]) -> list[_Block]:
-    """Write a sorted list in blocks of about the same number of bytes."""
     blocks: list[_Block] = []
     step = max(1, len(records) * _BLOCK_BYTES // max(1, sum(map(len, records))))
     for start in range(0, len(records), step):

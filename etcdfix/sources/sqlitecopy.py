@@ -258,7 +258,6 @@ class SQLiteCopy(Closing):
 
 
 def _locked_directory() -> tuple[Path, int]:
-    """Return a new directory, and a descriptor of it: its lock says that somebody copies into it."""
     while True:
         directory = tempfile.mkdtemp(prefix=_PREFIX, dir=temporary_directory())
         try:
@@ -299,7 +298,6 @@ def _take_away_what_was_left() -> None:
 
 
 def _require_sqlite(path: Path, header: bytes) -> None:
-    """Refuse what is no SQLite database, and say what it is."""
     if header.startswith(SQLITE_MAGIC) and len(header) == _HEADER_SIZE:
         return
     what, hint = "no SQLite database", "on k3s it is /var/lib/rancher/k3s/server/db/state.db"
@@ -329,7 +327,6 @@ def _put_together(copy: Path) -> int:
 
 
 def _open_unchanging(copy: Path) -> sqlite3.Connection:
-    """Open a copy that nobody changes."""
     connection = sqlite3.connect(
         f"file:{quote(str(copy))}?mode=ro&immutable=1",
         uri=True,

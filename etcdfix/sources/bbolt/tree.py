@@ -284,7 +284,6 @@ class Tree:
         return (entry.child_id for entry in self.branch_entries(branch))
 
     def _visit(self, page_id: int, seen: bytearray) -> Page | None:
-        """Check a page and mark it as seen; None, and a report, if it cannot be used."""
         try:
             page = self.page(page_id)
             self.mark(page, seen)

@@ -323,8 +323,6 @@ def _answers(
 
 
 class _Came(NamedTuple):
-    """What came down a stream: an answer, its end, or an error."""
-
     answer: Any = None
     ended: bool = False
     error: RpcError | None = None

@@ -98,8 +98,6 @@ class ClusterMember:
 
 
 class _Member:
-    """One endpoint as we know it so far."""
-
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.channel: ReadOnlyChannel | None = None
@@ -499,7 +497,6 @@ class EtcdClient:
         )
 
     def _again(self, pending: Pending, failure: Failure) -> Pending:
-        """Decide where a failed request goes next, wait if need be, and send it."""
         if failure.kind in _FINAL or failure is self._lost:
             raise CallFailed(failure)
         if failure.kind is FailureKind.TOKEN_REFUSED:
@@ -529,14 +526,12 @@ class EtcdClient:
         return self._send_again(pending, following)
 
     def _after_silence(self, pending: Pending) -> Pending:
-        """Send a request again to a member that gives a sign of life."""
         self._current, pending.unanswered = self._next_alive(
             pending.member, pending.asked_at, pending.unanswered
         )
         return self._send_again(pending, self._current)
 
     def _next_alive(self, member: _Member, asked_at: float, unanswered: int) -> tuple[_Member, int]:
-        """Ask the members in turn for a sign of life, a few times; return who gives it."""
         while True:
             unanswered += 1
             failure = _silence(member, asked_at)

@@ -238,7 +238,6 @@ def _from_connecting(details: str, endpoint: Endpoint, *, has_client_certificate
 
 
 def _shorten(details: str) -> str:
-    """Keep the part of gRPC's text that says something, on one line."""
     last = details.rsplit("last error: ", 1)[-1]
     line = " ".join(last.split())
     return line if len(line) <= 200 else line[:200] + "…"

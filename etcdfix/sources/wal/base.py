@@ -89,7 +89,6 @@ class FileBase:
 
 
 def _common(begin: bytes, end: bytes) -> bytes:
-    """Return a prefix of every key from ``begin`` on and before ``end``."""
     last = end[:-1] + (bytes([end[-1] - 1]) if end[-1] else b"")
     size = 0
     for one, other in zip(begin, last, strict=False):

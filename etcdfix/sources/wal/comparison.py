@@ -51,7 +51,6 @@ class Comparison:
         self._claims = self._claims_by_run()
 
     def _claims_by_run(self) -> dict[int, set[Claim]]:
-        """Return what compares say, for the first index of each run."""
         by_run: dict[int, set[Claim]] = {run.run.first: set() for run in self._trace.runs}
         for _, records in self._trace.by_key():
             for claim in claims_of(records, self._committed, self._trace.run_with):
@@ -135,7 +134,6 @@ class Comparison:
         revision: int,
         compared: Compared,
     ) -> None:
-        """Compare a key with the state at the end of a replay."""
         assert run.replay is not None
         end = run.replay.revision
         writer, revision_then, value = self._held_at(key, run, revision)
@@ -191,7 +189,6 @@ class Comparison:
         return last.entry, run.revisions[last.entry - run.run.first], value
 
     def _compare_revision(self, run: RunTrace, store: Source, compared: Compared) -> None:
-        """Compare the revision of a whole store with that of a replay at the same entry."""
         if run.replay is None or run.stopped:
             return
         file = FileBase.of(store)

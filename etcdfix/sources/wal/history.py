@@ -183,7 +183,6 @@ class LogHistory:
             yield self._told(key, record, claim)
 
     def _present_claim(self, key: bytes, records: list[KeyRecord]) -> Claim | None:
-        """Return which entry wrote the value that is stored now, where it is the last put of the key."""
         if self._present is None or not records:
             return None
         last = records[-1]
@@ -255,7 +254,6 @@ class LogHistory:
         )
 
     def _sure(self, record: KeyRecord, run: RunTrace, claim: Claim | None) -> _Sure:
-        """Grade one write."""
         points = self._points[run.run.first]
         if record.entry > self._log.committed:
             _, after, _ = points.revision(record.entry)
@@ -367,8 +365,6 @@ def _overrun(made: int, reached: int) -> str:
 
 
 class _Sure(NamedTuple):
-    """How sure a write is."""
-
     revision: int | None
     confidence: Confidence
     doubt: str

@@ -259,7 +259,6 @@ class Replay:
         return stored.value if stored is not None else b""
 
     def _check(self, step: Put | Delete | RangeAt) -> None:
-        """Check an operation before anything of its entry is done."""
         if isinstance(step, RangeAt):
             if step.revision > 0:
                 raise _CannotTell("a read at a revision that may have been compacted")
@@ -296,7 +295,6 @@ class Replay:
         self._held[key] = None
 
     def _keys(self, begin: bytes, end: bytes) -> list[bytes]:
-        """Return the keys of a range that hold something."""
         if not end:
             return [begin] if self._get(begin) is not None else []
         keys = {key for key in self._base.keys(begin, end) if key not in self._held}

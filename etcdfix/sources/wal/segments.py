@@ -244,8 +244,6 @@ def _at(segment: Segment, place: int) -> str:
 
 
 class _Window:
-    """A piece of a segment in memory, moved along as it is asked for."""
-
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
         self._data = b""
@@ -292,7 +290,6 @@ class _Frame(NamedTuple):
 
 
 def _frame(window: _Window, place: int, header: bytes) -> _Frame | None:
-    """Return the frame at a place; None where there can be none."""
     size, padding = frame_sizes(header)
     whole = size + padding
     if not _plausible(header) or place + FRAME_HEADER + whole > window.segment.size:
@@ -415,7 +412,6 @@ def _torn(raw: bytes, place: int) -> bool:
 
 
 def _zero_from(segment: Segment, place: int) -> bool:
-    """Say whether nothing was written behind a place: zeros to the end of the file."""
     while place < segment.size:
         piece = segment.read(place, _PIECE)
         if piece.strip(b"\x00"):

@@ -359,8 +359,6 @@ def _record(raw: bytes) -> KeyRecord:
 
 
 class _Newest:
-    """The keys written most recently."""
-
     def __init__(self) -> None:
         self.writes: dict[bytes, LastWrite] = {}
 

@@ -24,10 +24,7 @@ FROM_ETCD = [
     ("FAILED_PRECONDITION", "user name not found", K.DENIED),
     ("UNAVAILABLE", "no leader", K.UNREACHABLE),
     ("UNAVAILABLE", "request timed out", K.UNREACHABLE),
-    ("UNAVAILABLE", "request timed out, possibly due to connection lost", K.UNREACHABLE),
     ("UNAVAILABLE", "rpc not supported for learner", K.UNREACHABLE),
-    ("RESOURCE_EXHAUSTED", "too many requests", K.UNREACHABLE),
-    ("DATA_LOSS", "corrupt cluster", K.UNREACHABLE),
 ]
 
 
@@ -47,12 +44,9 @@ FROM_GRPC = [
         K.TOO_LARGE,
         "larger than we take",
     ),
-    ("RESOURCE_EXHAUSTED", "grpc: trying to send message larger than max (9 vs. 4)", K.TOO_LARGE, "larger"),
-    ("RESOURCE_EXHAUSTED", "out of something", K.UNREACHABLE, "RESOURCE_EXHAUSTED: out of something"),
     ("UNAUTHENTICATED", "who are you", K.TOKEN_REFUSED, "login token"),
     ("PERMISSION_DENIED", "no", K.DENIED, "permission denied"),
     ("UNIMPLEMENTED", "unknown service", K.UNREACHABLE, "not etcd v3 (unknown service)"),
-    ("NOT_FOUND", "404", K.UNREACHABLE, "not etcd v3 (404)"),
     ("INTERNAL", "Exception deserializing response!", K.UNREACHABLE, "INTERNAL: Exception"),
     ("CANCELLED", "", K.UNREACHABLE, "CANCELLED: "),
 ]

@@ -40,30 +40,22 @@ def write(path: Path, data: bytes = b"new", *, private: bool = False) -> None:
         stream.write(data)
 
 
+@pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize(("private", "mode"), [(False, 0o644), (True, 0o600)])
-def test_mode_of_a_new_file_without_a_name_while_it_is_written(
-    tmp_path: Path, *, private: bool, mode: int
+def test_mode_of_a_new_file_also_while_it_is_written(
+    request: pytest.FixtureRequest, tmp_path: Path, *, private: bool, mode: int, named: bool
 ) -> None:
+    if named:
+        request.getfixturevalue("_only_with_a_name")
     path = tmp_path / "report"
     with destination(path, (), private=private) as stream:
         stream.write(b"new")
         assert stat.S_IMODE(os.fstat(stream.fileno()).st_mode) == mode
-        assert list(tmp_path.iterdir()) == [], "nothing is left, however we end"
+        names = [partial.name[:9] for partial in tmp_path.iterdir()]
+        assert names == [".etcdfix-"] * named, "nothing is left, however we end"
     assert (path.read_bytes(), mode_of(path)) == (b"new", mode)
     assert path.stat().st_nlink == 1
     assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.usefixtures("_only_with_a_name")
-@pytest.mark.parametrize(("private", "mode"), [(False, 0o644), (True, 0o600)])
-def test_mode_of_a_new_file_also_while_it_is_written(tmp_path: Path, *, private: bool, mode: int) -> None:
-    path = tmp_path / "report"
-    with destination(path, (), private=private) as stream:
-        stream.write(b"new")
-        (partial,) = tmp_path.iterdir()
-        assert mode_of(partial) == mode
-        assert partial.name.startswith(".etcdfix-")
-    assert (path.read_bytes(), mode_of(path)) == (b"new", mode)
 
 
 @pytest.mark.parametrize("before", [0o666, 0o644, 0o640, 0o400])

@@ -15,7 +15,7 @@ from etcdfix.remediation.preflight import target as target_module
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.members import LeaseState
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import UID, Agreeing, Registry, candidate_config
+from tests.support.change_runs import Agreeing, Registry, candidate_config
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -282,18 +282,3 @@ def test_what_an_open_intent_may_have_put_there_is_no_proof(registry: Registry) 
     registry.refused(
         ran, "nothing shows that the API servers hold the key of aescbc/v1/key1", hint="undeployed-write-key"
     )
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_backup_says_where_the_value_came_from(registry: Registry, known: bool) -> None:
-    key = registry.put("shop/old", OLD)
-    registry.put("shop/good-0", aescbc(secret("good-0")))
-    if not known:
-        registry.lose_kube_system()
-    ran = registry.reencrypt(key, candidate_config(registry.folder), "--accept", "unknown-cluster")
-    assert ran.code == 0, ran.err
-    (backup,) = registry.kept()
-    assert backup.content.cluster.kube_system_uid == (UID if known else None)
-    assert backup.content.cluster.endpoints == (registry.endpoints,)
-    accepted = registry.events()[0].annotations.accepted
-    assert "--accept undeployed-write-key" not in accepted

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from etcdfix.errors import AuditLogUnreadable, RefusedByRule, UnsafePlace
-from etcdfix.model import ClusterIdentity
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.restore import OwnWrite, RestorePreview, run_restore
 from etcdfix.remediation import places as places_module
@@ -92,14 +91,6 @@ def test_without_a_log_nothing_is_listed(registry: Registry) -> None:
         _run(registry, candidate, [], accepted=Acceptances(words=("unlisted-source",)))
     assert caught.value.rule == "not-readable"
     assert "restores by itself with" in caught.value.hint
-
-
-def test_value_without_a_backup_is_never_listed(registry: Registry) -> None:
-    stored = registry.deleted().content.stored
-    candidate = Candidate(stored=stored, origin="revision 7", cluster=ClusterIdentity.by_uid(KUBE_SYSTEM_UID))
-    with registry.untouched(), pytest.raises(RefusedByRule) as caught:
-        _run(registry, candidate, [])
-    assert caught.value.rule == "unlisted-source"
 
 
 def test_log_that_cannot_be_looked_for(registry: Registry) -> None:

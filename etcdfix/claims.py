@@ -25,12 +25,7 @@ _MOST_KNOWN: Final = 4096
 
 
 class ClaimSearch:
-    """Looks for the name that a key may have had; what was found for one directory is kept for its other keys.
-
-    Args:
-        layout: Knows the storage prefix and the directories below it.
-        claimed: Says which directories belong to a resource.
-    """
+    """Looks for the name that a key may have had; what was found for one directory is kept for its other keys."""
 
     def __init__(self, layout: StorageLayout, claimed: Claimed) -> None:
         self._layout = layout

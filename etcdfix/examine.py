@@ -108,13 +108,6 @@ class Examiner:
         plugins: The KMS plugins that are asked; None where none is.
         readers: How each resource is read: its CRD, and which encryption keys opened what in this run.
         kept: Which etcd keys have earlier revisions that open; None where no source is known that keeps them.
-
-    Args:
-        layout: Storage prefix and paths.
-        transformers: From the encryption configuration; None when none was given.
-        decoder: For the release assumed.
-        plugins: The KMS plugins behind the transformers; None where none is asked.
-        assumed_release: The release that was named (``1.36``), or "": then a kind may be newer than our tables.
     """
 
     def __init__(

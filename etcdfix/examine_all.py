@@ -351,12 +351,7 @@ class _Doubtful:
 
 
 class Examining:
-    """Examines values once, and those that wait for a plugin again. Close it, or use it as a context manager.
-
-    Args:
-        examiner: Says what each value is.
-        targets: Etcd keys of values that are searched for damage in any case.
-    """
+    """Examines values once, and those that wait for a plugin again. Close it, or use it as a context manager."""
 
     def __init__(self, examiner: Examiner, *, targets: Collection[bytes] = ()) -> None:
         examiner.start_over()  # a value from a file or of another member must not speak for those of this run
@@ -468,12 +463,7 @@ class Examining:
                 yield ValuesPage(values)
 
     def look_beyond(self, looks: Iterable[Look], holds: Callable[[bytes], bool]) -> None:
-        """Look at values for what they open alone, after all others; those that wait for a plugin are never yielded.
-
-        Args:
-            looks: Of their pages, in the source's order.
-            holds: Says whether an etcd key is one of theirs.
-        """
+        """Look at values for what they open alone, after all others; those that wait for a plugin are never yielded."""
         self._is_beyond = holds
         if self._plugins is not None:
             self._plugins.deferring = True

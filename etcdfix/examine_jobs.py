@@ -119,11 +119,6 @@ class EarlyWorkers(NamedTuple):
 def started_early(source: Source, jobs: Jobs, *, everything: bool) -> Iterator[EarlyWorkers | None]:
     """Start the workers of a file before it is read: they import while its keys are sorted, then wait.
 
-    Args:
-        source: Where the values are.
-        jobs: How many processes are to look.
-        everything: The scope is all of it; with ``auto``, another may hold few values.
-
     Yields:
         None where none is worth it, or not yet.
 
@@ -153,14 +148,6 @@ def _start(source: Source, jobs: int) -> Iterator[EarlyWorkers]:
 
 class Helpers:
     """Workers that take the first look at the pages of one source.
-
-    Args:
-        examiner: Examines what they leave; it has learned the CRDs.
-        reading: What it was made of.
-        source: Where the pages come from.
-        jobs: How many processes look; one means that this one does it all.
-        early: Workers of :func:`started_early`, for the first look.
-        extracted: What is wanted of every plaintext; None where the consumer takes what is plain as counts.
 
     Attributes:
         lost: A sentence for each worker that ended too early.

@@ -44,10 +44,6 @@ class Opener(Protocol):
 class KeptOpenings:
     """Looks for kept revisions that open, within bounds for each run.
 
-    Args:
-        source: Which keeps them.
-        opener: Of the cluster.
-
     Attributes:
         source: That one.
         targets: Etcd keys of values of which everything is looked at.

@@ -192,11 +192,7 @@ class Looking:
 
 @lru_cache(maxsize=32)
 def known_structures(custom: tuple[tuple[str, str], ...] = ()) -> Structures:
-    """Return how values of every kind that a known release stores begin, and some custom resources.
-
-    Args:
-        custom: apiVersion and kind of the custom resources.
-    """
+    """Return how values of every kind that a known release stores begin, and some custom resources."""
     return Structures(stored_kinds(), custom)
 
 

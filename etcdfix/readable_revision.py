@@ -145,14 +145,6 @@ def kept_of_history(
 ) -> Kept | None:
     """Return the newest value of a key that fits, whatever generation it is of; None where none is kept.
 
-    Args:
-        source: Which keeps it.
-        examiner: Says what a value is.
-        key: Complete etcd key.
-        fits: Says whether an examined value is one that is looked for.
-        newest: The present value; None where the key is gone.
-        newest_fails: It is known not to fit.
-
     Raises:
         SourceError: The history cannot be read.
         KMSPending: Only while plugins defer.

@@ -155,11 +155,6 @@ class ResourceReaders:
         custom_resources: ``(group, plural)`` to the readable CRD that claims it.
         opened: Which encryption keys opened what in this run; a verdict against a value may rest on it.
         unreadable_crds: ``(group, plural)`` of CRDs that cannot be read, by their keys.
-
-    Args:
-        layout: Storage prefix and paths.
-        transformers: From the encryption configuration; None when none was given.
-        decoder: For the release assumed.
     """
 
     def __init__(self, layout: StorageLayout, transformers: Transformers | None, decoder: Decoder) -> None:
@@ -190,10 +185,6 @@ class ResourceReaders:
 
         Only a readable CRD makes its objects custom resources, and only where no APIService hands the group to another
         server, or might.
-
-        Args:
-            source: The cluster.
-            plugins: The KMS plugins behind the transformers; None where none is asked.
 
         Raises:
             SourceError: They cannot be read.

@@ -63,15 +63,7 @@ def find_repair(
     *,
     unsearched: str = "",
 ) -> RepairSearch:
-    """Examine what a value may have been, and return the only result that reads.
-
-    Args:
-        stored: As etcd has it; it cannot be read.
-        candidates: What it may have been.
-        proof_of: Says what shows that one is what was written; None for one that does not open.
-        examine: Says what one that opens would be, without counting it as a value of the run.
-        unsearched: What was left out of the search, for people; "" for nothing.
-    """
+    """Examine what a value may have been, and return the only result that reads."""
     fits: dict[bytes, tuple[Rewrite, Examination, RepairProof]] = {}
     nearly = ""
     for rewrite in candidates:
@@ -106,10 +98,6 @@ def unasked(search: RepairSearch, cause: Cause | None) -> RepairSearch:
     """Return what of a search is told of one value by itself: no prefix where the configuration may be what differs.
 
     What others come to may tell more: see :class:`~etcdfix.examine_all.Examining`.
-
-    Args:
-        search: The search.
-        cause: Why the value cannot be read.
     """
     repair = search.repair
     if repair is None or repair.kind not in {RepairKind.PREFIX, RepairKind.NAME}:

@@ -40,11 +40,6 @@ def require_resource(
 
     There are several where a stray definition claims the name of a built-in type.
 
-    Args:
-        word: As for :func:`find_resources`.
-        known: All directories there are, built-ins first.
-        prefixes_count: Prefixes of keys may be named instead; else whole keys.
-
     Raises:
         ConfigurationError: It names none, or several.
     """

@@ -75,12 +75,7 @@ class ScopeRequest(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(map(builtin_word, words)))
 
     def resources_in(self, layout: StorageLayout, keys: Iterable[bytes] = ()) -> list[str]:
-        """Return every resource that is named, also by an etcd key or the beginning of one.
-
-        Args:
-            layout: Storage prefix.
-            keys: Further keys.
-        """
+        """Return every resource that is named, also by an etcd key or the beginning of one."""
         below = (word_bytes(prefix).rstrip(b"/") + b"/" for prefix in self.prefixes)
         located = (layout.locate(key)[0] for key in (*self.keys, *below, *keys))
         of_keys = (str(directory.group_resource) for directory in located if directory.resource)
@@ -206,12 +201,6 @@ def find_objects(
     """Return the etcd keys that one object may have: one for each directory of its resource.
 
     Without a namespace these are the keys of all objects of the name that there are, in any namespace.
-
-    Args:
-        word: The object.
-        layout: Storage prefix.
-        known: All directories there are, built-ins first.
-        keys_below: Asked where no namespace was given.
 
     Raises:
         ConfigurationError: An unknown resource; or one that is not namespaced, and a namespace.

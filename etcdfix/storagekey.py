@@ -409,10 +409,6 @@ def under_other_prefixes(key: bytes, prefix: bytes) -> tuple[bytes, ...]:
 
     Below each storage prefix that is in use somewhere, and below the end of this one: a proxy may put a namespace of
     its own in front of what the API server says.
-
-    Args:
-        key: Complete etcd key.
-        prefix: Storage prefix, with its slashes.
     """
     if not key.startswith(prefix):
         return ()

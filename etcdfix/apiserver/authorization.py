@@ -143,10 +143,6 @@ def check_cluster(server: Server, cluster: ClusterIdentity) -> str:
     A server that cannot read its kube-system (500) may still have it in memory. Where it has not, and the Namespace in
     etcd cannot be read either, nothing can be compared; that is said, and no more.
 
-    Args:
-        server: To ask.
-        cluster: Which cluster etcd holds.
-
     Returns:
         Why it could not be compared, part of a sentence; "" where it was.
 

@@ -209,14 +209,7 @@ class Server:
         return self._exchange(method, path, body, accept=accept, longest=longest)
 
     def merge_patch(self, path: str, body: Any, *, longest: int, seconds: float) -> Reply | NoReply:
-        """Send one JSON merge patch, once. For :mod:`etcdfix.remediation.patcher` alone: nothing else changes the API.
-
-        Args:
-            path: Behind the server's address.
-            body: Sent as JSON.
-            longest: How many bytes of an answer are read.
-            seconds: How long to wait for the answer.
-        """
+        """Send one JSON merge patch, once; for :mod:`etcdfix.remediation.patcher` alone."""
         return self._exchange(
             "PATCH",
             path,
@@ -274,11 +267,6 @@ class Server:
     def require(self, reply: Reply | NoReply, *, what: str, hint: str = "") -> bytes:
         """Return the body of an answer that says 200 or 201.
 
-        Args:
-            reply: To a request.
-            what: It was asked for this.
-            hint: What to do where the user may not ask for it.
-
         Raises:
             AuthorizationRefused: It is any other answer, or none.
         """
@@ -316,12 +304,6 @@ def open_access(
     kubeconfig: str, context: str | None, *, timeout_seconds: float, request_seconds: float
 ) -> Access:
     """Read a kubeconfig, and have its plugins give the credentials.
-
-    Args:
-        kubeconfig: Path of the file.
-        context: Which context of it; None for its current one.
-        timeout_seconds: For the plugins.
-        request_seconds: For one request.
 
     Raises:
         KubernetesClientMissing: The extra is not installed.

@@ -64,11 +64,6 @@ def read_by_each(
 
     One that has too much to do is asked again, a little later.
 
-    Args:
-        all_servers: The servers.
-        thing: The object.
-        foretold: As for :func:`~etcdfix.apiserver.objects.look_for`.
-
     Raises:
         EtcdfixError: What a server said forbids to go on.
     """

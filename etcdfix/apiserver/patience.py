@@ -14,9 +14,5 @@ _LONGEST_SECONDS: Final = 30
 
 
 def pause_seconds(retry_after: int | None) -> int:
-    """Return how long to wait: as long as the server says, within bounds.
-
-    Args:
-        retry_after: What it says, in seconds; None where it says nothing.
-    """
+    """Return how long to wait: as long as the server says, within bounds."""
     return min(max(retry_after or 0, _SHORTEST_SECONDS), _LONGEST_SECONDS)

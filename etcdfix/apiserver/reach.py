@@ -97,12 +97,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 def listed_by(server: Server, seconds: float) -> Listed:
-    """Return the addresses that service default/kubernetes lists, as a server of this cluster says.
-
-    Args:
-        server: To ask.
-        seconds: How long to wait for it.
-    """
+    """Return the addresses that service default/kubernetes lists, as a server of this cluster says."""
     (reply,) = run_within([lambda: server.send("GET", _ENDPOINTS)], seconds)
     why = "there was no answer in time"
     if isinstance(reply, NoReply):

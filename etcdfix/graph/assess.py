@@ -118,15 +118,6 @@ def last_known(
 ) -> LastKnown:
     """Return who an object is or was: by its newest readable revision, else by what others say of its uid.
 
-    Args:
-        index: Of the cluster.
-        source: Where its history is; None where that cannot be read any more.
-        examiner: Judges the revisions.
-        node: Of the object.
-        reader: Looks into them; made when not given.
-        generations: Look for an earlier generation too.
-        closed: What stands there, where nothing came out of it.
-
     Raises:
         SourceError: The history cannot be read.
     """

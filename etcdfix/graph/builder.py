@@ -153,11 +153,7 @@ class IndexBuilder:
         self._index.forget_counts()
 
     def finish(self, problems: Iterable[str] = ()) -> ImpactIndex:
-        """Return the index.
-
-        Args:
-            problems: Why what was added is not everything.
-        """
+        """Return the index."""
         self._mention_definitions()
         _guess_owners(self._index, self._tables)
         self._index.problems = list(problems)

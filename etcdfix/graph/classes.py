@@ -67,12 +67,7 @@ class SecretTemplate(msgspec.Struct, frozen=True):
         return "${" not in self.name and "${" not in self.namespace
 
     def resolve(self, names: Mapping[str, str], namespaces: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return (namespace, name), None where a token cannot be filled in.
-
-        Args:
-            names: Tokens that the name may hold, with their values.
-            namespaces: Tokens that the namespace may hold.
-        """
+        """Return (namespace, name), None where a token cannot be filled in."""
         name, namespace = _fill(self.name, names), _fill(self.namespace, namespaces)
         return (namespace, name) if name and namespace else None
 
@@ -85,14 +80,7 @@ class Tokens(NamedTuple):
 
 
 def claim_tokens(namespace: str, name: str, volume: str, annotations: Mapping[str, Any] | None) -> Tokens:
-    """Return the tokens of a PersistentVolumeClaim.
-
-    Args:
-        namespace: Of the claim.
-        name: Of the claim.
-        volume: Name of its volume, planned or real.
-        annotations: Of the claim; None where they are not known.
-    """
+    """Return the tokens of a PersistentVolumeClaim."""
     namespaces = {"pv.name": volume, "pvc.namespace": namespace}
     quoted = {f"pvc.annotations['{k}']": v for k, v in (annotations or {}).items() if isinstance(v, str)}
     return Tokens({**namespaces, "pvc.name": name, **quoted}, namespaces)

@@ -94,15 +94,7 @@ def not_forecast(
 def forecast(
     index: ImpactIndex, node: int, collection: Collection, policy: Propagation, *, by_default: bool
 ) -> DeletionForecast:
-    """Say what a deletion through the API does.
-
-    Args:
-        index: Of the cluster.
-        node: Of the object, which the API server can read.
-        collection: What the garbage collector does then, played with this policy.
-        policy: Of the deletion.
-        by_default: Nobody asked for it.
-    """
+    """Say what a deletion through the API does."""
     waits = _Waits(index, node, collection, policy).found()
     if any(wait.holds_object for wait in waits) or collection.stays:
         result = DeletionResult.TERMINATING

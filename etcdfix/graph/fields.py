@@ -85,11 +85,7 @@ class Pod(NamedTuple):
 
 
 class ProtobufExtractor:
-    """Reads the wanted fields out of protobuf values.
-
-    Args:
-        schema: Messages of the assumed release.
-    """
+    """Reads the wanted fields out of protobuf values."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -102,10 +98,6 @@ class ProtobufExtractor:
         """Return a function from a plaintext, magic included, to its wanted fields.
 
         It returns None where the protobuf library reads less than the API server does.
-
-        Args:
-            message: Full name of the kind's message.
-            mask: What is wanted; must stay as it is.
         """
         parse, convert = self._enveloped(message, mask)
 

@@ -57,15 +57,7 @@ def wait_for_dependents(
     removed: Iterable[int],
     decide: Callable[[int], Decision],
 ) -> Foreground:
-    """Say which of the objects that are deleted in the foreground stay, and for what.
-
-    Args:
-        index: Of the cluster as it is.
-        fates: What is deleted, and how.
-        decisions: What happens to each dependent that the deletion concerns.
-        removed: What was told to go first.
-        decide: Decides about an object that is in neither.
-    """
+    """Say which of the objects that are deleted in the foreground stay, and for what."""
     return _Waits(index, fates, decisions, frozenset(removed), decide).run()
 
 

@@ -147,17 +147,7 @@ def reasons_for(
     *,
     by_api: bool = False,
 ) -> list[RiskReason]:
-    """Return why the loss of an object is as bad as it is; what depends on it before what its kind says.
-
-    Args:
-        index: Of the cluster.
-        node: Of the object.
-        collection: What the garbage collector does.
-        secret: What is known of a Secret.
-        users: Of the object.
-        finalizers: Its own; a deletion through the API skips none.
-        by_api: It is deleted through the API, which cleans up after it.
-    """
+    """Return why the loss of an object is as bad as it is; what depends on it before what its kind says."""
     ref = index.ref(node)
     protected = protected_reason(GroupResource(ref.group, ref.resource), ref.namespace)
     kind = _kind_reason(index, node, ref, by_api=by_api)

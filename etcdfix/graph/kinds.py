@@ -33,11 +33,7 @@ _MOVED = {
 
 
 class Kinds:
-    """Which directory of etcd holds the objects of a kind.
-
-    Args:
-        custom_resources: The readable CRDs, as an examiner learned them.
-    """
+    """Which directory of etcd holds the objects of a kind."""
 
     def __init__(self, custom_resources: Mapping[tuple[str, str], CustomResourceInfo]) -> None:
         self._custom: dict[tuple[str, str], ResourcePrefix] = {}
@@ -88,13 +84,7 @@ class Kinds:
 
 
 def relative_key(directory: ResourcePrefix, namespace: str, name: str) -> str:
-    """Return an object's key below the storage prefix.
-
-    Args:
-        directory: Of its resource.
-        namespace: Left out where the resource has none.
-        name: Its name.
-    """
+    """Return an object's key below the storage prefix."""
     if directory.namespaced is False:
         return f"{directory.path}/{name}"
     return f"{directory.path}/{namespace}/{name}" if namespace else f"{directory.path}/{name}"
@@ -186,14 +176,7 @@ def served_version(
     definition: CustomResourceInfo | None,
     kubernetes_minor: int | None,
 ) -> Served:
-    """Say whether an API server serves what a reference calls ``apiVersion`` of a kind that is known.
-
-    Args:
-        directory: Of the kind.
-        api_version: As the reference states it.
-        definition: The CRD of a custom resource; None for a built-in.
-        kubernetes_minor: See :func:`served_builtin`.
-    """
+    """Say whether an API server serves what a reference calls ``apiVersion`` of a kind that is known."""
     group, _, version = api_version.rpartition("/")
     if definition is not None:
         return Served.YES if version in definition.served_versions else Served.NO

@@ -220,12 +220,7 @@ def _is_certain(state: NamespaceState, reasons: set[str]) -> bool:
 
 
 def freed_by(index: ImpactIndex, removed: int) -> tuple[NamespaceState, ...]:
-    """Return the namespaces that are being deleted and that finish once an object is gone, as they are then.
-
-    Args:
-        index: Of the cluster.
-        removed: Node of an object that cannot be read.
-    """
+    """Return the namespaces that are being deleted and that finish once an object is gone, as they are then."""
     directory, namespace, _ = index.place(removed)
     of_namespaces = directory.namespaced is not False or directory.path == _NAMESPACES
     everywhere = of_namespaces and not index.serves_empty(removed)

@@ -46,12 +46,7 @@ _NOTES: Final = {
 
 
 def find_orphans(index: ImpactIndex, *, aggregated: Collection[str] = ()) -> Orphans:
-    """Return everything that belongs to nobody.
-
-    Args:
-        index: Of the cluster.
-        aggregated: API groups that belong to aggregated API servers.
-    """
+    """Return everything that belongs to nobody."""
     found: dict[tuple[OrphanReason, str, str], list[int]] = {}
     undecided = 0
     exempt: dict[str, int] = {}

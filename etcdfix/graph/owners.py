@@ -102,13 +102,7 @@ def judge(index: ImpactIndex, dependent: int, owners: list[Owner], fates: Mappin
 
 
 def holds_on(index: ImpactIndex, node: int, *, beside: str = "") -> str:
-    """Return what an object waits for once it is deleted through the API: foreign finalizers, or its kubelet; "".
-
-    Args:
-        index: Of the cluster.
-        node: The object.
-        beside: A finalizer that is known to be worked on.
-    """
+    """Return what an object waits for once it is deleted through the API: foreign finalizers, or its kubelet; ""."""
     held = [name for name in index.finalizers(node) if name not in OF_THE_COLLECTOR and name != beside]
     if held:
         return f"finalizer{'s' if len(held) > 1 else ''} {', '.join(held)}"

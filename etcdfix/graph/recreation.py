@@ -366,12 +366,7 @@ class NeighbourExtract(msgspec.Struct, array_like=True, gc=False):
 
 
 class NeighbourReader:
-    """Looks into readable objects beside the broken ones.
-
-    Args:
-        reader: Looks into values.
-        places: Where the broken objects are.
-    """
+    """Looks into readable objects beside the broken ones."""
 
     def __init__(self, reader: ContentReader, places: Collection[Place]) -> None:
         self._reader = reader

@@ -184,13 +184,7 @@ MAKERS: Final = RULES.makers
 
 
 def labels_of(labels: dict[str, str], annotations: tuple[str, ...], path: str) -> Iterator[OwnershipLabel]:
-    """Yield what labels and annotations say of an object's maker, what says most first.
-
-    Args:
-        labels: With their values.
-        annotations: Names only.
-        path: Directory of the object.
-    """
+    """Yield what labels and annotations say of an object's maker, what says most first."""
     for label in RULES.labels:
         if label.paths and path not in label.paths:
             continue

@@ -80,12 +80,7 @@ _LIKELY: Final[dict[Role, tuple[Stops, str]]] = {
 
 
 def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
-    """Return who uses an object, by role, key and field; what its absence does to them, for a Secret.
-
-    Args:
-        index: Of the cluster.
-        node: Of the object; a mere mention will do.
-    """
+    """Return who uses an object, by role, key and field; what its absence does to them, for a Secret."""
     edges = index.users(node)
     if not edges:  # so it is with most objects, and a plan asks it of every one
         return ()

@@ -250,13 +250,7 @@ class _Branch:
 
 
 class RuleTree:
-    """Rules arranged by field, so that an object is walked once.
-
-    Args:
-        rules: Relative to ``at``.
-        at: Path of the place that the rules belong to.
-        in_pod_template: See :class:`Use`.
-    """
+    """Rules arranged by field, so that an object is walked once."""
 
     def __init__(self, rules: Iterable[Rule], at: str = "", *, in_pod_template: bool = False) -> None:
         self._root = _Branch()
@@ -273,13 +267,7 @@ class RuleTree:
             branch.rules.append((rule, required, msgspec.structs.replace(required, optional=True)))
 
     def find(self, plain: Any, namespace: str, claim_namespace: str = "") -> list[Reference]:
-        """Return the references in an object.
-
-        Args:
-            plain: The object, or its masked form.
-            namespace: Where it lives; "" for none.
-            claim_namespace: ``claimRef.namespace`` of a PersistentVolume.
-        """
+        """Return the references in an object."""
         found: list[Reference] = []
         _walk(plain, self._root, {"object": namespace, "claim": claim_namespace}, found)
         return found

@@ -34,14 +34,7 @@ class _Group(NamedTuple):
 def webhook_holds(
     index: ImpactIndex, namespace: str, inside: Iterable[int], aggregated: Collection[str]
 ) -> tuple[WebhookHold, ...]:
-    """Return the webhooks that hold the deletion of a namespace, or may, and that nobody answers.
-
-    Args:
-        index: Of the cluster.
-        namespace: That is being deleted.
-        inside: Nodes of what is in it.
-        aggregated: API groups that belong to aggregated API servers.
-    """
+    """Return the webhooks that hold the deletion of a namespace, or may, and that nobody answers."""
     node = index.node(f"namespaces/{namespace}")
     details = index.namespaces.get(node) if node is not None else None
     if details is None:

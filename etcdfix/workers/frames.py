@@ -50,12 +50,6 @@ class Frame(NamedTuple):
 def write_frame(descriptor: int, number: int, kind: Kind, contents: bytes) -> None:
     """Write a whole frame, without a copy of its contents.
 
-    Args:
-        descriptor: A pipe that blocks.
-        number: Of the piece of work.
-        kind: What the frame is.
-        contents: Of any size.
-
     Raises:
         OSError: Nobody reads any more.
     """
@@ -81,10 +75,6 @@ def read_frame(stream: BinaryIO) -> Frame | None:
 
 def read_answer(descriptor: int, *, by: float | None = None) -> Frame | None:
     """Return the next frame that comes from a worker.
-
-    Args:
-        descriptor: A pipe that blocks.
-        by: Until when it is waited for, by the monotonic clock; None for as long as it takes.
 
     Returns:
         None where there is none: the worker has ended, whatever of a frame is there, or what it sent is no answer.

@@ -91,9 +91,6 @@ class WorkerProcess:
     def read(self, *, by: float | None = None) -> Frame | None:
         """Return its next answer, once it is there; None where there will be none any more.
 
-        Args:
-            by: Until when it is waited for, by the monotonic clock; None for as long as it takes.
-
         Raises:
             TimeoutError: It did not come in time; no more can be read.
         """
@@ -104,11 +101,7 @@ class WorkerProcess:
         self._process.kill()
 
     def end(self, *, by: float | None = None) -> None:
-        """Kill it at once, and leave nothing of it; may be called again.
-
-        Args:
-            by: Until when its death is waited for, by the monotonic clock; None for as long as one alone is worth.
-        """
+        """Kill it at once, and leave nothing of it; may be called again."""
         by = death_awaited_until() if by is None else by
         self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.oracle.renamed import FIELDS, GONE, NOT_COMPARED, WORD_BY_WORD, WORDS
+from tests.oracle.renamed import FIELDS, GONE, NOT_COMPARED, WORD_BY_WORD, WORDS, in_full
 
 _NAMES = ("key_base64", "key", "cause", "name", "id")
 """Fields by which the entries of a list are told apart, where no two have the same."""
@@ -21,8 +21,8 @@ def facts(value: Any, at: str = "", *, words: bool = False) -> Iterator[tuple[st
     """Yield what has to stay of a JSON value: the path of each field and what stands there, in the new names."""
     match value:
         case dict():
-            for name, part in value.items():
-                if name not in NOT_COMPARED and name not in GONE:
+            for name, part in in_full(value).items():
+                if name not in NOT_COMPARED and not f"{at}.{name}".endswith(GONE):
                     new = FIELDS.get(str(name), str(name))
                     known = WORDS.get(new, {})
                     part = known.get(part, part) if isinstance(part, str) else part

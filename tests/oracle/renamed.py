@@ -6,7 +6,7 @@ Arguments are written as the working tree takes them. A tree that does not know 
 from __future__ import annotations
 
 import itertools
-from typing import Final
+from typing import Any, Final
 
 # Old and new spelling of arguments; ``*`` stands for one value. The first that fits counts.
 ARGUMENTS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
@@ -55,8 +55,15 @@ WORDS: Final[dict[str, dict[str, str]]] = {
 # Old and new names of fields.
 FIELDS: Final[dict[str, str]] = {}
 
-# Fields that went, or came: they are not compared.
-GONE: Final = frozenset({"anchored", "cluster_name", "consequences", "max_rate", "readable_until"})
+# Fields that went, or came, by the end of their path: they are not compared.
+GONE: Final = tuple(
+    f".{path}"
+    for path in (
+        "anchored", "cluster_name", "consequences", "max_rate", "readable_until", "interrupted",
+        "summary.doubtful_names", "summary.groups", "summary.warnings", "told.safe_to_remove",
+        "told.peek", "kept.newest_mod_revision", "newest_readable.leased",
+    )
+)  # fmt: skip
 
 # Other on every run, or advice in words.
 NOT_COMPARED: Final = frozenset(
@@ -78,6 +85,28 @@ DIFFERENT: Final = frozenset(
 
 # Their texts stay word by word; of other texts with a blank in them it counts only that there is one.
 WORD_BY_WORD: Final = frozenset({"evidence", "statuses", "upstream_message"})
+
+
+def in_full(value: Any) -> Any:
+    """Return a JSON value with what the first edition said once for many findings, or in more words, as it is now."""
+    match value:
+        case {"summary": {"key_loss": [*losses]}, "findings": [*findings]}:
+            shared = {words["id"]: words for lost in losses for words in lost.pop("shared", ())}
+            value["findings"] = [_with_words(finding, shared) for finding in findings]
+        case {"attempts": [*attempts]}:
+            fields = ("rule", "transformer", "key_fingerprint", "result", "detail")
+            value["attempts"] = [{name: attempt[name] for name in fields} for attempt in attempts]
+        case {"newest_opened": {"key": key}}:
+            value["newest_opened"] = key
+    return value
+
+
+def _with_words(finding: dict[str, Any], shared: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    words = shared.get(finding.pop("shared", ""))
+    if words is None:
+        return finding
+    said = {"message": words["message"], "evidence": [*words["evidence"], *finding["evidence"]]}
+    return {"group_version_kind": None, "kms_key_id_sha256": None, "lease": None, **finding, **said}
 
 
 def spelled(arguments: list[str], options: frozenset[str]) -> list[str]:

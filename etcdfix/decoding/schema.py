@@ -67,9 +67,6 @@ class MessageType:
         self.fields = fields
         self.special = special
 
-    def __repr__(self) -> str:
-        return f"MessageType({self.full_name!r})"
-
 
 class KindRow(msgspec.Struct, frozen=True, gc=False):
     """One line of the table of kinds; see :mod:`etcdfix.decoding.registry` for what is registered.

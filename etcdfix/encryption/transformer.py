@@ -383,7 +383,8 @@ class Transformers:
         """
         found = self._found.get(resource)
         if found is None:
-            found = self._found[resource] = self._look_up(resource)
+            rules = (self._rules[name] for name in narrowest_first(resource) if name in self._rules)
+            found = self._found[resource] = next(rules, self._not_covered)
         return found
 
     def cipher(self, provider: ProviderType, material: KeyMaterial) -> Cipher:
@@ -398,13 +399,6 @@ class Transformers:
     def rules(self) -> tuple[ResourceTransformers, ...]:
         """Every rule of the configuration, in file order."""
         return tuple(self._rules.values())
-
-    def _look_up(self, resource: GroupResource) -> ResourceTransformers:
-        for name in narrowest_first(resource):
-            found = self._rules.get(name)
-            if found is not None:
-                return found
-        return self._not_covered
 
 
 def _rules(

@@ -108,16 +108,9 @@ class Stake(msgspec.Struct, frozen=True):
     def rank(self) -> Rank:
         """Sorts the worst first: by severity, then by what the start of an API server comes to."""
         lists_fail = self.behaviour is ServerBehaviour.CORRUPT
-        at_start = (
-            0
-            if self.resource == _DEFINITIONS
-            else 1
-            if self.resource in _KEEP_FROM_READY
-            else 2
-            if self.resource in _ONLY_DELAY
-            else 3
-        )
-        return _ORDER.index(self.severity), int(not lists_fail), at_start
+        at_start = ({_DEFINITIONS}, _KEEP_FROM_READY, _ONLY_DELAY)
+        worst = next((at for at, types in enumerate(at_start) if self.resource in types), len(at_start))
+        return _ORDER.index(self.severity), int(not lists_fail), worst
 
     @property
     def now(self) -> str:

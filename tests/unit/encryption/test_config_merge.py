@@ -15,7 +15,6 @@ from etcdfix.encryption.config_merge import Decided, Merged, merge, merged_file
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
-from tests.support.encoders import aescbc_body
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aesgcm, configuration_of_rules, provider
 
 KEY_3 = bytes(range(100, 132))
@@ -109,17 +108,9 @@ def test_one_name_with_other_bytes_is_kept_twice_and_both_are_tried() -> None:
 
 
 def test_under_aescbc_it_is_said_that_the_first_key_opens_some_values_of_the_second_to_noise() -> None:
-    merged, found = read_back(
-        only(provider("aescbc", k=KEY_1)), only(provider("aescbc", k=KEY_2), path="b.yaml")
-    )
+    merged, _ = read_back(only(provider("aescbc", k=KEY_1)), only(provider("aescbc", k=KEY_2), path="b.yaml"))
     (decision,) = merged.decisions
     assert "1 in 256" in decision.message
-    reader = Transformers.from_configuration(found).for_resource(SECRETS)
-    noise = 0
-    for number in range(3000):
-        body = aescbc_body(b"text", KEY_2, number.to_bytes(16))
-        noise += reader.from_storage(b"k8s:enc:aescbc:v1:k:" + body, b"/k").data != b"text"
-    assert 0 < noise < 60
 
 
 def test_a_renamed_key_keeps_both_names() -> None:

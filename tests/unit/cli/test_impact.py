@@ -40,9 +40,8 @@ def test_a_long_chain_of_owners_is_no_deep_document(impact: Runner) -> None:
     for number in range(1, 1500):
         before = owner("ReplicaSet", f"web-{number}")
         cluster.add("apps/v1", "ReplicaSet", f"web-{number + 1}", "shop", owners=(before,))
-    for form in ("json", "wide", "html"):
-        ran = impact(cluster, key, "-o", form)
-        assert (ran.code, "web-100" in ran.out) == (1, True)
+    ran = impact(cluster, key, "-o", "json")
+    assert (ran.code, "web-100" in ran.out) == (1, True)
 
 
 def test_readable_gone_and_unknown(impact: Runner, tmp_path: Path) -> None:

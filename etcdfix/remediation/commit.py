@@ -336,9 +336,8 @@ def _record(log: AuditLog, change: Change, directories: Sequence[SafeDirectory],
     if change.content is not None:
         return record_intent(log, change.entry, change.content, directories, step=step)
     # Nothing is replaced, so there is nothing to back up.
-    draft = log.draft(msgspec.structs.replace(change.entry, type=RecordType.INTENT))
-    log.append_draft(draft)
-    return log.intent(draft.link.sequence)
+    link = log.append(msgspec.structs.replace(change.entry, type=RecordType.INTENT))
+    return log.intent(link.sequence)
 
 
 def _transact(

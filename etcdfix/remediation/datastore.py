@@ -176,12 +176,8 @@ class KineNow:
 def _reading(now: KineSource, key: bytes) -> KeyReading:
     stored = now.get(key)
     return KeyReading(
-        stored=None if stored is None else _without_version(stored),
+        stored=None if stored is None else msgspec.structs.replace(stored, version=0),
         revision=now.revision,
         cluster_id=0,
         member_id=0,
     )
-
-
-def _without_version(stored: StoredValue) -> StoredValue:
-    return msgspec.structs.replace(stored, version=0)

@@ -135,13 +135,9 @@ def predict(
 ) -> Reconciliation:
     """Say what became of an intent, and record nothing.
 
-    Args:
-        now: What stands in the cluster in question.
-        intent: Open.
-        cluster: Which one that is.
-        accepted: ``unknown-cluster``: go on where nothing tells whether the intent is about it; ``other-cluster-id``:
-            go on where the intent is of another etcd, the snapshot or data of which this one has.
-        was_healed: Tells of a value that an API server was to write; None where nothing here can open it.
+    Accepted may be ``unknown-cluster``, where nothing tells whether the intent is about this cluster, and
+    ``other-cluster-id``, where it is of another etcd, the snapshot or data of which this one has. ``was_healed``
+    is None where nothing here can open what an API server was to write.
 
     Raises:
         RemediationRefused: The intent is about another cluster, or nobody knows whether it is; ``other-cluster-id``
@@ -287,11 +283,7 @@ def judge_reading(
     nothing_was_sent: bool = False,
     was_healed: WasHealed | None = None,
 ) -> tuple[Result, str]:
-    """Decide from one linearizable read what became of an intent.
-
-    Returns:
-        The result and one sentence.
-    """
+    """Decide from one linearizable read what became of an intent: the result and one sentence."""
     expected, present = intent.subject.mod_revision, reading.stored
     if nothing_was_sent:
         return Result.NOT_APPLIED, f"the process ended before anything was sent; {_describe(present)}"

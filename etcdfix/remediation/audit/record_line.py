@@ -221,7 +221,7 @@ def _annotations(entry: Entry, sequence: int, previous: Link) -> Annotations:
         backup_sha256=entry.backup_sha256,
         reason=unicode_text(entry.reason),
         accepted=_list(entry.accepted),
-        grounds=_encode_grounds(entry.grounds),
+        grounds="" if entry.grounds is None else _encode(unicode_grounds(entry.grounds)),
         saved=_list(entry.saved),
         detail=unicode_text(entry.detail),
         os_user=unicode_text(operator.os_user),
@@ -241,8 +241,8 @@ def _key(subject: Subject | None) -> str:
     return base64.b64encode(subject.key).decode()
 
 
-def _encode_grounds(grounds: Grounds | None) -> str:
-    return "" if grounds is None else msgspec.json.encode(unicode_grounds(grounds)).decode()
+def _encode(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _number(number: int) -> str:
@@ -251,7 +251,7 @@ def _number(number: int) -> str:
 
 def _list(items: tuple[str, ...]) -> str:
     # An annotation is a string; a JSON list in it stays exact whatever the items hold.
-    return msgspec.json.encode([unicode_text(item) for item in items]).decode() if items else ""
+    return _encode([unicode_text(item) for item in items]) if items else ""
 
 
 _EVENTS = msgspec.json.Decoder(Event)

@@ -239,7 +239,10 @@ class _Chain:
             self._late(here, expected - 1)
             return
         if here.sequence > expected:
-            self._missing(expected, here.sequence - 1)
+            if len(self._gaps) < _MAX_GAPS:
+                self._gaps.append((expected, here.sequence - 1))
+            else:
+                self.more_findings += 1
         elif before is None or before.sequence != here.sequence - 1:
             pass  # what stands before it is wrong by itself, and said already
         elif previous != f"sha256:{before.sha256}":
@@ -256,12 +259,6 @@ class _Chain:
             " one of the two was edited"
         )
         self.found(ChainFaultKind.EDITED, before.sequence, message)
-
-    def _missing(self, first: int, last: int) -> None:
-        if len(self._gaps) < _MAX_GAPS:
-            self._gaps.append((first, last))
-        else:
-            self.more_findings += 1
 
     def _late(self, here: Link, newest: int) -> None:
         number = here.sequence

@@ -69,11 +69,6 @@ _MARKER_TEXT: Final = b"The audit record of this backup was not written yet when
 class BackupPlan:
     """Backup files that are decided upon: names and contents are fixed, nothing is written yet.
 
-    Args:
-        content: What they hold, all the same.
-        directories: Where; one file in each.
-        sequence: Of the intent that they belong to.
-
     Attributes:
         content_sha256: What the intent calls them by.
 
@@ -231,7 +226,7 @@ def name_of(key: bytes) -> str:
 def unlisted_writes(
     directories: Sequence[Path], audit_log: Path, identity: ClusterIdentity
 ) -> frozenset[str]:
-    """Return the keys that we may have written without this audit log saying so: another log has the record.
+    """Return the keys, by :func:`name_of`, that we may have written although this audit log does not say so.
 
     A backup does not say what was put in its place, nor whether anything was; so any value there may be ours. What
     is damaged still has the name of its key, and counts too.
@@ -240,9 +235,6 @@ def unlisted_writes(
         directories: Where backups lie; one that is missing holds none.
         audit_log: Speaks for the backups whose intent it holds.
         identity: Of the cluster in question; a backup counts unless it is surely of another one.
-
-    Returns:
-        What :func:`name_of` says of each key.
 
     Raises:
         BackupUnreadable: A directory cannot be listed.

@@ -43,13 +43,10 @@ def check_proof(
     release_proven: bool,
     run: RunOptions = _ANY_RUN,
 ) -> bool:
-    """Refuse what is not proven wrong, or what may be the configuration's fault.
+    """Refuse what is not proven wrong; say whether the declaration of a lost key was needed.
 
     ``declared`` is the ``TRANSFORMER[/KEY-ID]`` that was declared lost; ``release_proven`` says that no API
     server is older than the release that was named.
-
-    Returns:
-        Whether the declaration of a lost key was needed.
 
     Raises:
         RefusedByRule: With what would convince us.

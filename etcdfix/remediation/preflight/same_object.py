@@ -41,8 +41,7 @@ class SaidUid(NamedTuple):
 def check_same_object(cluster: Cluster, reading: KeyReading, found: Examination) -> bool:
     """Say whether a readable earlier value of a key is proven to be of its present object, or of its last one.
 
-    Returns:
-        False where nothing that is kept tells the uid of that object.
+    False where nothing that is kept tells the uid of that object.
 
     Raises:
         RefusedByRule: It is of another object.
@@ -80,8 +79,7 @@ def check_uid(
     What etcd keeps says that uid, or a backup of the same generation that our audit log lists. Revisions that the
     value itself names prove nothing: a restored etcd repeats them.
 
-    Returns:
-        False where nothing tells the uid of that object.
+    False where nothing tells the uid of that object.
 
     Raises:
         RefusedByRule: It is of another object.

@@ -40,10 +40,7 @@ class RescueRecord:
         self._operator = Operator.of_this_process()
 
     def announce(self, detail: str) -> frozenset[str]:
-        """Record that contents are about to be asked for; only when this returns may they be.
-
-        Returns:
-            The digests that are on record already.
+        """Return the digests on record, once it is recorded that contents are about to be asked for.
 
         Raises:
             UnsafePlace: The log, or its directory, is not safe.

@@ -119,10 +119,7 @@ class RescueStore(Closing):
     def save(
         self, key: bytes, thing: APIObject, identity: Identity, raw: bytes, origin: Origin
     ) -> tuple[SavedObject, bool]:
-        """Keep an object, unless these very bytes are kept already.
-
-        Returns:
-            Its line in the index, and whether it is new.
+        """Keep an object, unless these very bytes are kept already; return its line, and whether it is new.
 
         Raises:
             NotDurable: It cannot be kept; nothing that was kept before is lost.

@@ -170,9 +170,7 @@ class Processes:
                 shutil.rmtree(wanted.folder / "data", ignore_errors=True)
 
 
-def start_process(
-    tools: Tools, folder: Path, arguments: Sequence[str], *, wait: bool = True
-) -> Callable[[], None]:
+def start_process(tools: Tools, folder: Path, arguments: Sequence[str]) -> Callable[[], None]:
     """Start one etcd that logs into ``folder`` and return what ends it.
 
     Raises:
@@ -192,15 +190,14 @@ def start_process(
             process.wait()
 
     try:
-        if wait:
-            wait_until_ready(folder, lambda: process.poll() is None)
+        wait_until_ready(folder, lambda: process.poll() is None)
     except BaseException:
         end()
         raise
     return end
 
 
-def wait_until_ready(folder: Path, alive: Callable[[], bool] = lambda: True) -> None:
+def wait_until_ready(folder: Path, alive: Callable[[], bool]) -> None:
     """Wait until the etcd that logs into ``folder`` serves clients.
 
     Raises:

@@ -27,10 +27,7 @@ from etcdfix.testing.places import (
     Wanted,
     clean_environment,
     find_tools,
-    free_port,
     packaged_tools,
-    start_process,
-    wait_until_ready,
 )
 from etcdfix.testing.writes import HOLDS_NOTHING, ChangeRefused, ClientFiles, Condition, EtcdWriter, holds
 
@@ -299,41 +296,6 @@ class EtcdServers:
                     "(TESTCONTAINERS_HOST_OVERRIDE and DOCKER_HOST say where containers are)"
                 )
             return server
-        raise AssertionError("unreachable")
-
-    def start_members(self, count: int = 3) -> list[EtcdServer]:
-        """Start the members of one cluster, as processes: they must know each other's addresses."""
-        with contextlib.ExitStack() as stack:
-            root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="etcdfix-test-")))
-            names = [f"member-{number}" for number in range(count)]
-            peers = {name: f"http://127.0.0.1:{free_port()}" for name in names}
-            clients = {name: f"127.0.0.1:{free_port()}" for name in names}
-            token = self._new_token()
-            ends = {}
-            for name in names:
-                (root / name).mkdir()
-                arguments = [
-                    f"--name={name}",
-                    f"--data-dir={root / name / 'data'}",
-                    f"--listen-client-urls=http://{clients[name]}",
-                    f"--advertise-client-urls=http://{clients[name]}",
-                    f"--listen-peer-urls={peers[name]}",
-                    f"--initial-advertise-peer-urls={peers[name]}",
-                    "--initial-cluster=" + ",".join(f"{n}={url}" for n, url in peers.items()),
-                    f"--initial-cluster-token={token}",
-                    *self._tools.no_fsync,
-                ]
-                ends[name] = contextlib.ExitStack()
-                # None serves before a majority runs, so they are waited for together.
-                ends[name].callback(start_process(self._tools, root / name, arguments, wait=False))
-                stack.enter_context(ends[name])
-            for name in names:
-                wait_until_ready(root / name)
-            self._running.enter_context(stack.pop_all())
-            return [
-                EtcdServer(clients[name], "process", self._tools.ctl, end=ends[name].close, guarded=False)
-                for name in names
-            ]
         raise AssertionError("unreachable")
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from etcdfix.model import StoredValue
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import channel, paging
 from etcdfix.sources.live import LiveSource
-from etcdfix.testing.servers import EtcdServer, EtcdServers
+from etcdfix.testing.servers import EtcdServer
+from tests.support.etcd_members import etcd_members
 from tests.support.etcd_proxy import RANGE, EtcdProxy, Refusal
 
 pytestmark = pytest.mark.etcd
@@ -313,21 +315,18 @@ def test_history_after_a_compaction(etcd: EtcdServer, prefix: bytes) -> None:
 
 
 @pytest.mark.usefixtures("pages_of_ten")
-def test_a_member_dies_in_the_middle_of_a_scan(etcd_servers: EtcdServers, prefix: bytes) -> None:
-    members = etcd_servers.start_members(3)
-    try:
+def test_a_member_dies_in_the_middle_of_a_scan(tmp_path: Path, prefix: bytes) -> None:
+    with etcd_members(tmp_path) as members:
         expected = pairs_below(prefix, 45)
-        members[1].put_all(expected.items())
+        first_one, second_one, _ = members.names
+        members.server(second_one).put_all(expected.items())
         notices: list[str] = []
-        with live(*(member.endpoint for member in members), on_notice=notices.append) as source:
+        with live(*members.endpoints(), on_notice=notices.append) as source:
             scan = source.current(prefix)
             found = {(first := next(scan)).key: first.value}
-            members[0].stop()
+            members.stop(first_one)
             found |= {stored.key: stored.value for stored in scan}
             assert found == expected
             assert source.problems == []
             assert source.describe().single_revision
-        assert any(members[0].endpoint in notice for notice in notices)
-    finally:
-        for member in members:
-            member.stop()
+        assert any(members.endpoint(first_one) in notice for notice in notices)

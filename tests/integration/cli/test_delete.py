@@ -26,7 +26,6 @@ from etcdfix.remediation.durable import Filesystem
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.audit_logs import entry, own_directory, subject
 from tests.support.change_runs import (
-    ACKNOWLEDGED,
     BROKEN,
     PLAINTEXT,
     UID,
@@ -519,15 +518,6 @@ def test_a_declaration_without_an_api_server(registry: Registry, dry_run: tuple[
     )
 
 
-def test_servers_need_credentials(registry: Registry) -> None:
-    ran = registry.delete(registry.key("shop/broken"), "--server", "https://127.0.0.1:1")
-    assert (ran.code, ran.out) == (2, "")
-    assert "--server needs --kubeconfig" in ran.err
-    ran = registry.delete(registry.key("shop/broken"), "--server", "http://u:secret@127.0.0.1:1")
-    assert (ran.code, ran.out) == (2, "")
-    assert "--server http://127.0.0.1:1: not the address of an API server" in ran.err
-
-
 # Exactly one key, of a live etcd.
 
 
@@ -602,23 +592,6 @@ def _state(registry: Registry, monkeypatch: pytest.MonkeyPatch, *, kind: str) ->
     return state / "etcdfix"
 
 
-def test_default_directory_that_would_not_last(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    _state(registry, monkeypatch, kind="tmpfs")
-    with registry.untouched():
-        ran = registry.delete(registry.key("shop/broken"), places=False)
-    registry.refused(
-        ran,
-        "is on tmpfs",
-        hint="name a directory on a disk: --backup-dir DIR --audit-log FILE",
-    )
-    with registry.untouched():
-        ran = registry.run(
-            "delete", registry.key("shop/broken").decode(), ACKNOWLEDGED, "--yes",
-            *registry.common(places=False), "--audit-log", str(registry.log),
-        )  # fmt: skip
-    registry.refused(ran, "is on tmpfs", hint="--backup-dir DIR")
-
-
 def test_default_directory(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     state = _state(registry, monkeypatch, kind="ext4")
     ran = registry.delete(registry.key("shop/broken"), places=False)
@@ -648,19 +621,6 @@ def lossy(registry: Registry) -> Iterator[LossyProxy]:
         yield proxy
 
 
-def test_answer_that_never_came(registry: Registry, lossy: LossyProxy) -> None:
-    lossy.lost = {TXN}
-    key = registry.key("shop/broken")
-    ran = registry.delete(key)
-    assert ran.code == 3
-    assert f"APPLIED-OR-GONE: {key.decode()}: " in ran.out
-    assert "deleted by this intent, or by somebody else" in ran.out
-    assert registry.stored(key) is None
-    assert lossy.calls.count(TXN) == 1
-    assert "Settle it" not in ran.out  # it is settled: the key is gone
-    assert "Next: Undo\n  etcdfix restore" in ran.out
-
-
 def test_nobody_answers_afterwards_either(registry: Registry, lossy: LossyProxy) -> None:
     dead: list[str] = []
 
@@ -677,24 +637,3 @@ def test_nobody_answers_afterwards_either(registry: Registry, lossy: LossyProxy)
     assert "Settle it when etcd answers again\n  etcdfix audit reconcile" in ran.out
     assert f"--etcd-prefix {registry.prefix}" in ran.out
     assert verify(registry.log).open_intents.keys() == {1}
-
-
-def test_reason_user_and_endpoint_stand_in_the_records(registry: Registry) -> None:
-    key = registry.key("shop/broken")
-    assert registry.delete(key).code == 0
-    content = registry.kept()[0].content
-    assert (content.reason, content.purpose) == ("its key is lost", "delete")
-    assert content.cluster.endpoints == (registry.endpoints,)
-    assert content.cluster.kube_system_uid == UID
-    assert content.operator.host == registry.events()[0].annotations.host != ""
-
-
-def test_the_preview_says_where_everything_was_named(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At night nobody remembers what was exported."""
-    monkeypatch.setenv("ETCDFIX_ENCRYPTION_CONFIG", str(registry.config))
-    ran = registry.delete(registry.key("shop/broken"), "--dry-run", configured=False)
-    assert ran.code == 0, ran.err
-    assert "Named by  endpoints: --endpoints; " in ran.err
-    assert "configuration: variable ETCDFIX_ENCRYPTION_CONFIG" in ran.err

@@ -442,19 +442,6 @@ def test_a_forged_file_is_never_put_on_record(ground: Ground) -> None:
     assert saved_digests(ground.log, "") == {true.sha256}
 
 
-def test_many_that_are_not_saved_are_told_by_reason(ground: Ground) -> None:
-    keys = ground.fill(*[f"secret-{number:02}" for number in range(12)])
-    ground.lose_key()
-    ground.server.restart()
-    found = ground.rescue("--from-report", ground.report(keys), output="text")
-    assert found.code == 3
-    assert found.out.startswith("0 of 12 unreadable objects are saved\n")
-    assert len(found.out.splitlines()) <= 24
-    assert found.out.count("not-held") == 2  # eleven look alike; the first says more
-    assert "etcdfix copies --from-report" in found.out
-    assert "etcdfix heal" not in found.out
-
-
 # Places.
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -129,13 +128,3 @@ def test_no_variable_leads_elsewhere(
     plant(etcd, key, Damage.EMPTY, etcd_prefix=etcd_prefix)
     etcd.delete(key.encode())
     assert fresh_etcd.revision() == 1
-
-
-def test_the_variables_that_are_read() -> None:
-    """They name a program, where to look for one, and a worker; none an etcd that runs."""
-    package = Path("etcdfix/testing")
-    text = "".join(path.read_text() for path in package.glob("*.py"))
-    assert "TEST_ENDPOINTS" not in text
-    assert (
-        text.count("os.environ") == text.count('"ETCDFIX_TEST_ETCD"') + text.count("PYTEST_XDIST_WORKER") + 2
-    )

@@ -137,15 +137,6 @@ def test_what_users_may_do(
     assert (code, states(found["cluster"])) == (1, ["fail"])
 
 
-def test_a_user_of_other_keys(limited: EtcdServer, doctor: Callable[..., tuple[int, Found]]) -> None:
-    limited.etcdctl("user", "add", "--interactive=false", "stranger:p")
-    limited.etcdctl("role", "add", "elsewhere")
-    limited.etcdctl("role", "grant-permission", "elsewhere", "readwrite", "--prefix=true", "/elsewhere/")
-    limited.etcdctl("user", "grant-role", "stranger", "elsewhere")
-    code, found = doctor("--endpoints", limited.endpoint, "--user", "stranger:p")
-    assert (code, states(found["etcd-user"])) == (1, ["fail", "warn"])
-
-
 def test_tls(
     start_etcd: Callable[..., EtcdServer],
     authority: CertificateAuthority,
@@ -161,17 +152,6 @@ def test_tls(
     assert len(found["tls"]) == 3
     code, found = doctor("--endpoints", etcd.endpoint, *files[:2])
     assert (code, states(found["reach"])) == (1, ["fail"])
-
-
-def test_an_expired_server(
-    start_etcd: Callable[..., EtcdServer],
-    authority: CertificateAuthority,
-    doctor: Callable[..., tuple[int, Found]],
-) -> None:
-    etcd = start_etcd(authority=authority, expired=True)
-    code, found = doctor("--endpoints", etcd.endpoint, "--cacert", str(authority.cert))
-    assert (code, states(found["reach"]), states(found["tls"])[-1]) == (1, ["fail"], "fail")
-    assert "has expired on" in found["tls"][-1]["what"]
 
 
 @pytest.fixture(scope="module")

@@ -2,59 +2,7 @@
 
 A broken object is data and becomes a finding; an exception means that *we* could not do our part. The
 exceptions below :class:`TransformError` and :class:`DecodeError` are the two that become findings: the
-pipeline catches them, in one place, and nowhere else::
-
-    EtcdfixError
-    ├── ConfigurationError          EncryptionConfiguration or options make no sense        exit 2
-    │   ├── KubernetesClientMissing the package that reads a kubeconfig is not installed
-    │   └── KubeconfigInvalid
-    ├── ObjectNotFound              no object of the name that was given                    exit 5
-    ├── SourceError                                                                         exit 5
-    │   ├── SourceUnreachable       nobody answered, TLS failed, time-out
-    │   ├── SourceDenied            wrong user, password or permission
-    │   ├── SourceLocked            a running etcd holds the file
-    │   ├── NotASnapshot            the file is no bbolt database
-    │   ├── NotAKineFile            the file is no SQLite database, or not kine's
-    │   ├── SnapshotTruncated       the file ends before its own high-water mark
-    │   ├── PageCorrupt             a page contradicts itself or the file
-    │   ├── RevisionCompacted       the revision asked for is gone
-    │   ├── ClusterMismatch         endpoints answer for different clusters
-    │   ├── NotALog                 the directory holds no write-ahead log
-    │   ├── LogsDisagree            the logs of two members are not of one history
-    │   ├── OtherHistory            the log is not of the history of what is stored now
-    │   └── BackupUnreadable
-    │       ├── NotABackup
-    │       ├── BackupVersionUnknown
-    │       ├── BackupTruncated
-    │       ├── BackupEdited
-    │       └── BackupTooLarge
-    ├── TransformError              stored bytes do not become plaintext                    a finding
-    │   └── KMSError
-    │       ├── KMSUnreachable      cannot now
-    │       └── KMSRefused          the plugin answered no
-    ├── DecodeError                 plaintext does not become an object                     a finding
-    │   ├── UnknownEncoding
-    │   ├── ProtobufMalformed
-    │   ├── JSONMalformed
-    │   ├── CBORMalformed
-    │   ├── KindUnknown
-    │   └── ConversionFailed
-    ├── RemediationRefused          a safety rule says no; nothing was changed              exit 4
-    │   ├── RefusedByRule           one of the rules of rules
-    │   ├── MemberListUnusable      etcd's member list cannot be true
-    │   ├── AuthorizationRefused    the API server did not clearly say yes
-    │   └── NotDurable              a file could not be made safe on disk
-    │       ├── UnsafePlace         others could write there, or it would not last
-    │       └── BackupNotDurable
-    ├── AuditError                  a record could not be made durable                      exit 4
-    │   ├── AuditLogBroken          the chain is broken
-    │   └── AuditLogLocked          another process writes
-    ├── AuditLogUnreadable          nothing can be said about the log                       exit 5
-    └── TransactionError            no answer that can be used                              exit 3
-        ├── TransactionNotSent      nothing has happened                                    exit 5
-        ├── TransactionRefused      etcd said no before writing                             exit 4
-        ├── TransactionUnanswered   it may have happened
-        └── TransactionAnomaly      the answer is not one to this request
+pipeline catches them, in one place, and nowhere else.
 """
 
 from __future__ import annotations

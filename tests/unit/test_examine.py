@@ -430,52 +430,12 @@ def test_kube_system_below_another_prefix_and_encrypted() -> None:
     assert examiner(config, prefix="/").kube_system_uid(source) == KUBE_SYSTEM_UID
 
 
-@pytest.mark.parametrize("bit", [1 << n for n in range(0, 64, 7)])
-def test_a_flipped_bit_of_the_encryption_prefix_is_named_and_never_deleted_lightly(bit: int) -> None:
-    value = aescbc(secret())
-    damaged = (int.from_bytes(value[:8]) ^ bit).to_bytes(8) + value[8:]
-    with_identity = look(damaged, configuration(provider("aescbc", key1=KEY_1), {"identity": {}}))
-    assert verdict(with_identity) == (Outcome.DECODE_FAILURE, Cause.ENVELOPE_DAMAGED)
-    assert with_identity.verdict.confidence is Confidence.LIKELY
-    without = look(damaged, configuration(provider("aescbc", key1=KEY_1)))
-    assert verdict(without) == (Outcome.DECRYPT_FAILURE, Cause.ENVELOPE_DAMAGED)
-
-
 def test_a_kind_of_a_later_release_is_said_to_be_one() -> None:
     hpa = json_object("autoscaling/v2", "HorizontalPodAutoscaler", "web")
     found = look(hpa, key="/registry/horizontalpodautoscalers/shop/web", minor=20)
     assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED)
     assert "1.20 does not register; 1.23 brought it" in found.verdict.message
     assert risks_of(found) == (Rule.NEWER_THAN_KNOWN,)
-
-
-def test_a_kind_that_another_server_owns_is_the_wrong_kind() -> None:
-    found = look(secret(), key="/registry/apiregistration.k8s.io/apiservices/v1.apps")
-    assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.WRONG_KIND_FOR_KEY)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("/registry/secrets/a/b/c", secret("b/c", "a")),
-        ("/registry/secrets/a/b/c", secret("c", "a/b")),
-        ("/registry/namespaces/a/b", namespace_object("a/b")),
-    ],
-)
-def test_a_key_with_too_many_segments_is_never_readable(key: str, value: bytes) -> None:
-    assert look(value, key=key).verdict.outcome is Outcome.INCONSISTENT
-
-
-def test_ranges_that_nobody_knows_are_never_decrypted() -> None:
-    config = configuration(provider("aescbc", key1=KEY_1), resources=("*.*",))
-    found = look(b"nothing known", config, key="/registry/ranges/foo")
-    assert verdict(found) == (Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN)
-    assert "no known type is stored under" in found.verdict.message
-
-
-def test_a_value_cut_inside_its_envelope_is_truncated() -> None:
-    found = look(b"k8s:enc:aescbc:v1:ke", configuration(provider("aescbc", key1=KEY_1)))
-    assert verdict(found) == (Outcome.DECRYPT_FAILURE, Cause.VALUE_TRUNCATED)
 
 
 def test_hostile_directories_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

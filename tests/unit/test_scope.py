@@ -141,11 +141,6 @@ def test_ranges_inside_others_are_read_once() -> None:
     ]
 
 
-def test_ranges_come_in_key_order() -> None:
-    found = ranges("secrets", "/registry/configmaps/a", "pods", "nodes")
-    assert [r.prefix for r in found] == sorted(r.prefix for r in found)
-
-
 @pytest.mark.parametrize(
     ("wide", "narrow", "covered"),
     [

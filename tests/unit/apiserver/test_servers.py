@@ -407,15 +407,6 @@ def test_what_a_stranger_reads_is_no_word_for_the_cluster(
     assert api.asked(ACCESS_REVIEW) == []
 
 
-def test_nobody_knows_the_user(api: KubernetesAPI, tmp_path: Path) -> None:
-    def wrong_token(config: dict[str, Any]) -> None:
-        config["users"][0]["user"]["token"] = f"{TOKEN}-expired"
-
-    found = ask(api.kubeconfig(tmp_path, change=wrong_token))
-    assert one(found) == (Answer.DENIED, "it does not know the kubeconfig's user (401)")
-    assert found.authorization is None
-
-
 # Several servers.
 
 
@@ -541,12 +532,6 @@ def test_a_certificate_with_its_address_or_the_name_of_the_kubeconfigs_server(
 
     found = ask(api.kubeconfig(tmp_path, change=by_name))
     assert answers(found)[1] == (named.url, answer)
-
-
-def test_plain_http_is_told_nothing(api: KubernetesAPI, tmp_path: Path) -> None:
-    with pytest.raises(AuthorizationRefused) as caught:
-        ask(api.kubeconfig(tmp_path), api.url.replace("https", "http"))
-    assert caught.value.reason == RefusalReason.TLS_FAILED
 
 
 @pytest.mark.parametrize(

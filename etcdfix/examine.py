@@ -360,7 +360,6 @@ class Examiner:
             yield stored, found
 
     def _note_opened(self, reader: ResourceReader, plain: Plaintext, revision: int) -> OpenedSpan:
-        """Take note of what a key opened: it was right when that was written."""
         opened = reader.opened_by(plain.transformer, plain.key_fingerprint, plain.kms_key_id)
         opened.reach((revision,), unbound=not plain.authenticated)
         return opened
@@ -467,7 +466,6 @@ class Examiner:
         first: bool = False,
         thorough: bool = False,
     ) -> Examination:
-        """Collect everything a verdict needs about a value that is not plainly readable."""
         data = plain.data if plain is not None else None
         transformer = plain.transformer if plain is not None else ""
         where = self.layout.split(stored.key, reader.directory, reader.shared, namespaced=reader.namespaced)

@@ -255,7 +255,6 @@ def examine_each(
 def _first_look(
     look: Callable[[], None], runs: Sequence[Examining], *, whole: bool, began: Callable[[], bool]
 ) -> Ending:
-    """Look at every value once; return how that ended, what waits not counted."""
     try:
         look()
     except SourceError as exc:
@@ -274,7 +273,6 @@ def _first_look(
 def _drain(
     run: Examining, view: View, take: Take, ending: Ending, *, progress: Progress, whole: bool
 ) -> Ending:
-    """Take what waited; return how the whole pass ended."""
     view.draining, view.ended = True, bool(ending.ended or ending.problems)
     try:
         for found in progress(run.drain(), WAITING, run.waiting):
@@ -548,7 +546,6 @@ class Examining:
         return None
 
     def _alone(self, stored: StoredValue, *, thorough: bool = False) -> Examination:
-        """Examine a value by itself, and wait for its plugin."""
         if self._plugins is not None:
             self._plugins.deferring = False
         ((_, found),) = self._examine_each((stored,), thorough=thorough)
@@ -695,7 +692,6 @@ class Examining:
 
 
 def _provider_of(stored: StoredValue) -> bytes:
-    """Return ``k8s:enc:kms:v2:prov`` of ``k8s:enc:kms:v2:prov:…``."""
     return b":".join(stored.value[:_LONGEST_PREFIX].split(b":", 5)[:5])
 
 

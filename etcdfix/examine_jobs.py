@@ -215,7 +215,6 @@ class Helpers:
         return partial(self._examiner.examine_each, page.values())
 
     def _answer_here(self, page_file: int, page: Page) -> bytes:
-        """Answer as a worker does, before it is the turn of the page."""
         if self._own is None:
             self._own = Worker(self._setup(page_file))
         return self._own.answer(self._question(page))
@@ -300,7 +299,6 @@ def _above_streams(descriptor: int | None) -> Iterator[int | None]:
 
 
 def _understood(answer: bytes, places: int) -> Answer[Examination] | None:
-    """Return what an answer says of a page of so many places; None where it is none."""
     try:
         told = decode_answer(answer)
     except msgspec.DecodeError:

@@ -70,7 +70,6 @@ class Looking:
         return known_structures(self._custom(reader))
 
     def _custom(self, reader: ResourceReader) -> tuple[tuple[str, str], ...]:
-        """Return apiVersion and kind of the custom resources of a definition, none for a type of the API servers."""
         crd = self._readers.custom_resource(reader.directory)
         return (
             tuple((f"{crd.group}/{version}", crd.kind) for version in crd.versions) if crd is not None else ()

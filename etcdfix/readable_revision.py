@@ -97,8 +97,6 @@ def newest_kept(
 
 
 class _End(Enum):
-    """Why no further step back was taken."""
-
     FOUND = 1
     GENERATION = 2
     """The first value of its generation was looked at."""

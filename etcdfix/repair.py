@@ -112,7 +112,6 @@ def unasked(search: RepairSearch, cause: Cause | None) -> RepairSearch:
 
 
 def _reads(found: Examination) -> bool:
-    """Say whether a whole object comes out that is the one of its etcd key: the owner of its type is known too."""
     return found.verdict.outcome is Outcome.READABLE and found.verdict.cause is None
 
 

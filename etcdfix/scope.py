@@ -231,7 +231,6 @@ def builtin_key(word: ObjectWord, layout: StorageLayout) -> bytes:
 
 
 def _is_named(rest: bytes, name: bytes, directory: ResourcePrefix) -> bool:
-    """Say whether the end of a key is that of an object of a name."""
     namespace, slash, last = rest.partition(b"/")
     if not slash:
         return directory.namespaced is None and rest == name
@@ -241,7 +240,6 @@ def _is_named(rest: bytes, name: bytes, directory: ResourcePrefix) -> bool:
 def _by_keys(
     request: ScopeRequest, layout: StorageLayout, known: Sequence[ResourcePrefix], keys_below: KeysBelow
 ) -> ScopeRequest:
-    """Return the same scope with etcd keys in place of its objects."""
     keys = list(request.keys)
     for word in request.objects:
         found: list[bytes] = []
@@ -263,7 +261,6 @@ def not_found(word: ObjectWord) -> ObjectNotFound:
 
 
 def _bases(directory: ResourcePrefix, layout: StorageLayout, namespaces: Sequence[str]) -> list[bytes]:
-    """Return what the keys of a resource start with, in these namespaces; everywhere for none."""
     base = layout.directory_prefix(directory)
     if not namespaces:
         return [base]

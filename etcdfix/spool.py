@@ -107,7 +107,6 @@ class Spool(Generic[V]):
         return self._end + len(block)
 
     def _block(self, start: int) -> tuple[bytes, int]:
-        """Return what a block holds, and where it ends."""
         size = int.from_bytes(self._read(start, _SIZE_BYTES))
         start += _SIZE_BYTES
         return self._seal.open(self._read(start, size)), start + size

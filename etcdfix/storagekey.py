@@ -420,7 +420,6 @@ def under_other_prefixes(key: bytes, prefix: bytes) -> tuple[bytes, ...]:
 
 
 def _likely_prefix(key: bytes) -> str:
-    """Return the storage prefix under which a key would make sense, "" for none."""
     if not key.startswith(b"/"):
         return ""  # every storage prefix starts with a slash, whatever was configured
     known = _first_segments()

@@ -191,7 +191,6 @@ def _recall_after(holder: Holder) -> int | None:
 
 
 def _recall(server: Server, thing: APIObject) -> Holder:
-    """Ask one server for what it has in memory, in as many versions as it takes."""
     versions = served_versions(server, thing)
     if isinstance(versions, Said):
         return Holder(server, "", Remembered(word=Memory.NO_ANSWER, detail=versions.detail))

@@ -179,7 +179,6 @@ def served_versions(server: Server, thing: APIObject) -> tuple[str, ...] | Said:
 
 
 def _refused(reply: Reply, thing: APIObject) -> Remembered:
-    """Return what any answer but 200 means."""
     status = _status(reply.body)
     match reply.status:
         case 401:
@@ -216,7 +215,6 @@ def _status(body: bytes | None) -> Status | None:
 
 
 def _held(body: bytes | None, thing: APIObject, kind: str, *, metadata_only: bool) -> Remembered:
-    """Return what an answer at 200 holds, where it is what was asked for."""
     if body is None:
         size = LONGEST_OBJECT >> 20
         return Remembered(word=Memory.NO_ANSWER, detail=f"the object is larger than {size} MiB")
@@ -243,7 +241,6 @@ def _held(body: bytes | None, thing: APIObject, kind: str, *, metadata_only: boo
 
 
 def _misfit(found: _Object, thing: APIObject, kind: str, *, metadata_only: bool) -> str:
-    """Return in what an answer is not the object that was asked for, "" where it is."""
     metadata = found.metadata
     partial = found.kind == _PARTIAL
     if partial is not metadata_only or not found.kind or (kind and found.kind != kind):

@@ -224,14 +224,12 @@ def _look_in(
 
 
 def _no_answer(reply: Reply, answered: str) -> Said:
-    """Return what an answer comes to that says nothing of the object."""
     again_after = pause_seconds(reply.retry_after) if reply.status in PASSING else None
     overload = ": it has too much to do" if reply.status == 429 else ""
     return Said(Answer.NO_ANSWER, f"{answered} {reply.status}{overload}", again_after=again_after)
 
 
 def _judge_found(body: bytes | None, *, certain: bool) -> Said:
-    """Say what an answer at 200 holds."""
     try:
         found = msgspec.json.decode(body or b"", type=_Found)
     except NOT_UNDERSTOOD:

@@ -129,20 +129,9 @@ def ask_servers(
 ) -> ServerAnswers:
     """Ask each API server for an object, and one of them for the permission to delete it.
 
-    Args:
-        kubeconfig: Path of the file.
-        context: Which context of it; None for its current one.
-        extra_servers: Addresses of further servers, asked with the same credentials and certificate authority.
-        group: API group, "" for the core group.
-        version: API version, "" where it is not known.
-        resource: Plural resource.
-        namespace: "" for an object without one.
-        name: Name of the object.
-        cluster: Which cluster etcd holds.
-        held: etcd holds the object, so that a server which finds none reads something else.
-        readable_is_fine: The change does not rest on the object being unreadable.
-        foretold: As for :func:`~etcdfix.apiserver.objects.look_for`.
-        timeout_seconds: For everything together.
+    With ``held``, etcd holds the object, so that a server which finds none reads something else. With
+    ``readable_is_fine`` the change does not rest on the object being unreadable. ``timeout_seconds`` is for everything
+    together; ``foretold`` as for :func:`~etcdfix.apiserver.objects.look_for`.
 
     Raises:
         KubernetesClientMissing: The extra is not installed.

@@ -234,7 +234,6 @@ def _finalizers(index: ImpactIndex, node: int, known: LastKnown) -> tuple[LostFi
 
 
 def _stated_uids(index: ImpactIndex, node: int) -> dict[str, int]:
-    """Count what others say its uid is: dependents, PersistentVolumes of claims, tokens of ServiceAccounts."""
     stated: dict[str, int] = {}  # nearly always empty, and a Counter takes eight times as long to make
     for dependent in index.dependents(node):
         for uid in {owner.uid for owner in index.owners(dependent) if owner.node == node and owner.uid}:

@@ -263,7 +263,6 @@ class IndexBuilder:
             tables.add_owner(node, target, owner, flags)
 
     def _owner_place(self, api_version: str, kind: str) -> tuple[ResourcePrefix | None, int]:
-        """Return where the owners that a reference means lie, and the flags that tell whether they are served so."""
         kinds = self._reader.kinds
         directory = kinds.of_owner(api_version, kind)
         if directory is None:
@@ -313,7 +312,6 @@ def _guess_owners(index: ImpactIndex, tables: Tables) -> None:
 
 
 def _holders(tables: Tables, wanted: set[bytes]) -> dict[bytes, tuple[int, ...]]:
-    """Return who has each of the wanted uids."""
     holders: dict[bytes, tuple[int, ...]] = {}
     for node, uid in enumerate(tables.uids):
         if uid in wanted:

@@ -98,7 +98,6 @@ def snapshot_tokens(namespace: str, name: str, content: str, annotations: Mappin
 
 
 def _fill(template: str, tokens: Mapping[str, str]) -> str:
-    """Fill in a template; "" where a token has no value."""
     values = [tokens.get(token, "") for token in _TOKEN.findall(template)]
     if not all(values):
         return ""
@@ -168,7 +167,6 @@ def azure_secrets(csi: Mapping[str, Any], claim_namespace: str) -> Iterator[Secr
 
 
 def _folded(parameters: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return lower-cased names of parameters, with name and value as they stand."""
     return {
         key.lower(): (key, value) for key, value in parameters.items() if isinstance(value, str) and value
     }

@@ -80,8 +80,6 @@ def decide(index: ImpactIndex, dependent: int, *, absent: Iterable[int] = ()) ->
 
 
 class _Collector:
-    """Spreads a removal over the owner references."""
-
     def __init__(self, index: ImpactIndex, removed: dict[int, str], by_api: Propagation | None) -> None:
         self._index = index
         self._removed = removed
@@ -221,7 +219,6 @@ class _Collector:
         return found
 
     def _goes_on(self, node: int, found: deque[int]) -> None:
-        """Take in an object that waits for the end of its deletion."""
         index, flags = self._index, self._index.flags(node)
         propagation = Propagation.FOREGROUND if flags & FOREGROUND else Propagation.BACKGROUND
         stays = holds_on(index, node) or self._unnoticed(node)
@@ -270,7 +267,6 @@ class _Collector:
         return instances
 
     def _unseen_dependents(self, node: int) -> int:
-        """Return how many objects that cannot be read may depend on an object."""
         index = self._index
         namespace = index.place(node)[1]
         blind = (other for path in self._blind for other in index.unlistable()[path])
@@ -365,7 +361,6 @@ class _Collector:
         return "" if self._kind_known(dependent) else _NOT_SERVED
 
     def _managers(self, dependent: int, going: list[Owner]) -> tuple[str, str]:
-        """Return why a controller manager does not act at once that ran before the damage, or that started after."""
         ran = next((text for o in going if (text := self._fates[o.node].ran_before)), "")
         started = next((text for o in going if (text := self._fates[o.node].started_after)), "")
         paths = [self._path(owner.node) for owner in going]

@@ -93,8 +93,6 @@ class SharedReferences:
 
 
 class _Way(NamedTuple):
-    """How the values of one directory and type are read."""
-
     extract: Callable[[bytes], Plain | None] | None
     handler: Handler | None
     pod: Callable[[bytes], Pod | None] | None = None

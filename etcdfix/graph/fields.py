@@ -152,14 +152,12 @@ class ProtobufExtractor:
         return read
 
     def _enveloped(self, message: str, mask: Mask) -> tuple[Callable[[bytes], Any], Convert]:
-        """Return what parses a message in its envelope, and what makes plain values of the message."""
         name = self._name(message, mask)
         envelope = f"{_ENVELOPE}_{name}"
         self._masked[envelope] = (name, {})
         return self._classes[envelope].FromString, self._converter(name)
 
     def _name(self, message: str, mask: Mask) -> str:
-        """Return the name of a message's masked form, made on first use."""
         place = (message, id(mask))
         name = self._names.get(place)
         if name is None:
@@ -196,7 +194,6 @@ class ProtobufExtractor:
         return wanted
 
     def _converter(self, name: str) -> Convert:
-        """Return the function from a masked message to plain values."""
         found = self._converters.get(name)
         if found is not None:
             return found

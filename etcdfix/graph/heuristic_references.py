@@ -216,7 +216,6 @@ def _by_object(word: str, value: Mapping[str, Any]) -> _Target | None:
 
 
 def _in_core(value: Mapping[str, Any]) -> bool:
-    """Tell whether a reference states the core group, or none."""
     stated = [value.get("group"), value.get("apiGroup")]
     version = value.get("apiVersion")
     if type(version) is str:
@@ -268,7 +267,6 @@ def _is_name(text: str) -> bool:
 
 
 def _namespace(value: Any) -> str:
-    """Return a namespace's name, "" for what cannot be one."""
     if type(value) is str and len(value) <= _LONGEST_NAMESPACE and _IS_NAMESPACE.fullmatch(value):
         return value
     return ""

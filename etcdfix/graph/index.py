@@ -219,7 +219,6 @@ class ImpactIndex:
         return (directory, namespace, name[: -len(_ANY_NAME)]) if alike else None
 
     def _take_apart(self, key: bytes) -> tuple[bytes, tuple[ResourcePrefix, str, str]]:
-        """Return what the keys of a key's directory begin with, and its place."""
         directory, shared = self.layout.locate(key)
         if directory.codec is StorageCodec.CUSTOM_RESOURCE:
             directory = self.kinds.custom(directory)
@@ -396,7 +395,6 @@ class ImpactIndex:
                 yield from (edge._replace(target=node) for edge in self._named(unscoped) if edge.use.unscoped)
 
     def _named(self, node: int) -> Iterator[Edge]:
-        """Yield the uses that state a node's key."""
         edge = self._tables.first_in[node]
         while edge >= 0:
             source = self._tables.edge_source[edge]

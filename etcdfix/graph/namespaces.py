@@ -236,7 +236,6 @@ def freed_by(index: ImpactIndex, removed: int) -> tuple[NamespaceState, ...]:
 
 
 def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str) -> Iterator[int]:
-    """Yield what outside of a namespace keeps it from finishing."""
     for path, nodes in blind.items():
         for node in nodes:
             directory, namespace, own = index.place(node)
@@ -351,7 +350,6 @@ def is_served(index: ImpactIndex, directory: ResourcePrefix, aggregated: Collect
 
 
 def _blockers(index: ImpactIndex, inside: Iterable[int], now: str) -> list[Blocker]:
-    """Return what can be read and holds its namespace all the same."""
     blockers = []
     for node in inside:
         finalizers, since = index.finalizers(node), index.terminating_since(node)

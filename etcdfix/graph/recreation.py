@@ -216,7 +216,6 @@ class _Search:
     # -- tokens
 
     def _by_token(self) -> Iterator[Recreation]:
-        """Say whether a Secret is the token of a ServiceAccount."""
         seen = self._seen
         if seen.type == TOKEN_TYPE:
             of = f" of ServiceAccount {shown(seen.token_of)}" if seen.token_of else ""

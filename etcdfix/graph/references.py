@@ -245,7 +245,6 @@ def _from_templates(
 
 
 def _typed(reference: dict[str, Any], scene: Scene, use: Use) -> Iterator[Reference]:
-    """Follow a reference that names group, kind and name."""
     name, kind = text(reference.get("name")), text(reference.get("kind"))
     directory = scene.kinds.directory(text(reference.get("apiGroup")), kind) if name else None
     if directory is not None:

@@ -240,8 +240,6 @@ POD_CARRIERS: dict[tuple[str, str], str] = {
 
 
 class _Branch:
-    """What to look for below one field."""
-
     __slots__ = ("children", "rules")
 
     def __init__(self) -> None:

@@ -23,8 +23,6 @@ _ENDPOINTS: Final = ("endpointslices", "services/endpoints")
 
 
 class _Group(NamedTuple):
-    """The objects of one resource in a namespace."""
-
     directory: ResourcePrefix
     nodes: list[int]
     version: str

@@ -80,7 +80,6 @@ def _cores(groups: list[Path]) -> int:
 
 
 def _available_bytes(system: Path, groups: list[Path]) -> int:
-    """Return how much memory may still be used; what the page cache holds of files can be given back."""
     free = re.search(r"^MemAvailable: +(\d+) kB$", _text(system / "proc/meminfo"), re.MULTILINE)
     found = [int(free[1]) << 10 if free else MOST_JOBS * 2 * _PROCESS_BYTES]
     for group in groups:

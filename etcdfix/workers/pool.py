@@ -148,8 +148,6 @@ class _Piece(Generic[W]):
 
 
 class _Run(Generic[W]):
-    """One iteration over the workers of a pool."""
-
     def __init__(
         self,
         workers: list[WorkerProcess],
@@ -224,7 +222,6 @@ class _Run(Generic[W]):
         self._bytes += piece.size
 
     def _do_one(self, here: Callable[[W], bytes]) -> None:
-        """Do the next piece in this process while it would wait."""
         piece = self._next()
         if piece is None:
             return
@@ -233,7 +230,6 @@ class _Run(Generic[W]):
             self._waiting.put(piece.number, here(piece.work))
 
     def _next(self) -> _Piece[W] | None:
-        """Return the next piece, as one for this process; None where there are no more."""
         try:
             work = next(self._source)
         except StopIteration:

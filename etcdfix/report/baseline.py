@@ -49,13 +49,10 @@ def load_baseline(path: Path) -> Baseline:
     """
     with open_report(path, "--baseline") as report:
         decode = msgspec.json.Decoder(ReportedFinding).decode
-        known = {_digest_of(decode(finding)) for _at, finding in report.findings()}
+        found = (decode(finding) for _at, finding in report.findings())
+        known = {_digest(one.etcd_key, one.outcome, one.value_sha256) for one in found}
         named = ReportBaseline(shown_word(str(path)), report.sha256, report.header().generated_at)
         return Baseline(known, named)
-
-
-def _digest_of(finding: ReportedFinding) -> bytes:
-    return _digest(finding.etcd_key, finding.outcome, finding.value_sha256)
 
 
 def _digest(key: bytes, outcome: str, value_sha256: str) -> bytes:

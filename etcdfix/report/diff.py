@@ -158,7 +158,11 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
                 ]
             ),
             stakes=stakes[:_MOST_STAKES],
-            next=Step("See what is wrong with the first new one", _explain(first)) if first else None,
+            next=Step(
+                "See what is wrong with the first new one", Command(("etcdfix", "explain", word_of(first)))
+            )
+            if first
+            else None,
             sections=[
                 Table(
                     columns=_KEYS, rows=[*islice(self._rows(), _MOST_ROWS)], total=total, noun="key", brief=12
@@ -187,10 +191,6 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
 
 def _said(finding: DiffedFinding | None) -> str | None:
     return " ".join(filter(None, (finding.outcome, finding.cause))) if finding is not None else None
-
-
-def _explain(row: FindingDifference) -> Command:
-    return Command(("etcdfix", "explain", word_of(row)))
 
 
 _KEYS: Final = (

@@ -75,7 +75,9 @@ class ReportMerge(PublishedReport, frozen=True, kw_only=True):
         return Document(
             status=Status(_STATES.get(self.exit_code, State.INCOMPLETE), headline),
             about=about(self.tool, self.generated_at),
-            next=Step("Look at the worst report", _render(first)) if first is not None else None,
+            next=Step("Look at the worst report", Command(("etcdfix", "report", "render", first.report)))
+            if first is not None
+            else None,
             sections=[
                 Table(columns=_COLUMNS, rows=rows, noun="report", brief=10),
                 Table(
@@ -91,10 +93,6 @@ class ReportMerge(PublishedReport, frozen=True, kw_only=True):
 
 def _unreadable(counts: Counts) -> int:
     return counts.decrypt_failures + counts.decode_failures
-
-
-def _render(row: MergedReport) -> Command:
-    return Command(("etcdfix", "report", "render", row.report))
 
 
 _COLUMNS: Final = (

@@ -182,7 +182,9 @@ class Viewer:
         directory = found.directory
         left = self._reader.salvage(data, problem, directory.group, directory.kind)
         if left is None:
-            left = KubeObject({}, "", partial=True, damage=_damage(problem))
+            left = KubeObject(
+                {}, "", partial=True, damage=Damage(problem.message, problem.offset, problem.field_path)
+            )
         return self._salvaged(found, left, kind, secret=says_secret(data))
 
     def _salvaged(
@@ -280,10 +282,6 @@ def _about(found: Examination, kind: str) -> dict[str, Any]:
 def _quotes(text: str) -> bool:
     """Say whether the API server's words quote more than a name: they quote as Go does, escaped."""
     return not text.isprintable() or "\\" in text or "{" in text
-
-
-def _damage(problem: DecodeError) -> Damage:
-    return Damage(problem.message, problem.offset, problem.field_path)
 
 
 def _damage_document(damage: Damage | None, found: Examination, *, hide: bool) -> dict[str, Any]:

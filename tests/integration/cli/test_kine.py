@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA, REPOSITORY
 from tests.support.kine import KineWriter, Release
 
-pytestmark = pytest.mark.etcd
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 OUTSIDE = b"/outside/counter"
 COMPACTION = b"compact_rev_key"
@@ -52,13 +51,6 @@ class Both(NamedTuple):
     state: Path
     revision: int
     keys: list[bytes]
-
-
-@pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
 
 
 WRITER = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -75,13 +74,10 @@ def places(
 def words(
     request: pytest.FixtureRequest,
     places: dict[str, list[str]],
-    monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
+    no_variables: None,
 ) -> Words:
     """Return a function that runs a command on each of the places."""
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
 
     def run_on(*arguments: str, source: bool = True) -> Ran:
         code = run([*arguments, *(places[request.param] if source else []), "--no-encryption"])

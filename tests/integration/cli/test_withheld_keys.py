@@ -31,10 +31,7 @@ VALUE = b"salt:" + base64.b64encode(b"never to be opened here")
 
 
 @pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
+def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_variables: None) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 

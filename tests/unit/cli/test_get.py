@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -41,11 +40,10 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def get(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], config: str) -> Run:
+def get(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], config: str, no_variables: None
+) -> Run:
     """Return a function that runs ``etcdfix get`` over records in memory, with a configuration."""
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
 
     def run_get(
         *arguments: str,

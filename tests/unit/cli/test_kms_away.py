@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import time
 from pathlib import Path
@@ -12,15 +11,10 @@ import pytest
 
 from etcdfix.cli.root import run
 
+pytestmark = pytest.mark.usefixtures("no_variables")
+
 CASES = Path(__file__).resolve().parents[3] / "fixtures" / "cases"
 SNAPSHOT, TODAY, NEW = (str(CASES / f"06-kms-{name}") for name in ("v1.db", "today.json", "new.json"))
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
 
 
 def test_a_plugin_that_no_value_needs_leaves_nothing_open(capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -35,16 +34,11 @@ from tests.support.objects import (
     configuration_yaml,
 )
 
+pytestmark = pytest.mark.usefixtures("no_variables")
+
 SNAPSHOT = str(ALPHA / "snapshot.db.gz")
 LOST_CONFIG = str(ALPHA / "config-lost.yaml")
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture

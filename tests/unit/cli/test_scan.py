@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -28,11 +27,8 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def scan(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def scan(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], no_variables: None) -> Run:
     """Return a function that runs ``etcdfix scan`` over records in memory."""
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
 
     def run_scan(*arguments: str, source: MemorySource | None = None) -> tuple[int, str, str]:
         under_test = source or MemorySource(HOLDS)

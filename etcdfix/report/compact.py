@@ -24,20 +24,8 @@ from etcdfix.verdicts.kinds import Kinds
 class CompactFinding(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
     """What one value does not share with the others of its kind.
 
-    Attributes:
-        kind: Number in :class:`~etcdfix.verdicts.kinds.Kinds`.
-        key: Etcd key.
-        mod_revision: Of the key, as the next three.
-        create_revision: Revision at which this generation of the key began.
-        version: Number of changes since then.
-        lease: etcd lease id, 0 for none.
-        value_size: Bytes.
-        value_digest: SHA-256 of the stored bytes.
-        namespace: Namespace in the key.
-        name: Name in the key.
-        baseline: The baseline knew it.
-        evidence: Seen of this value alone.
-        readable: An earlier revision that still reads; None for none.
+    ``kind`` is its number in :class:`~etcdfix.verdicts.kinds.Kinds`, ``lease`` 0 for none, ``value_digest`` SHA-256 of
+    the stored bytes, and ``evidence`` what was seen of this value alone.
     """
 
     kind: int
@@ -56,15 +44,7 @@ class CompactFinding(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=
 
 
 class Counted(msgspec.Struct):
-    """How many values of one kind came after its first.
-
-    Attributes:
-        found: The first, without the bytes of its value.
-        more: How many came after it.
-        first_mod_revision: The lowest of all.
-        last_mod_revision: The highest of all.
-        first_key: The first etcd key of all.
-    """
+    """How many values of one kind came after its first, ``found``; revisions and ``first_key`` are of all."""
 
     found: Examination
     more: int
@@ -112,11 +92,7 @@ class CompactFindings:
     ) -> CompactFinding | None:
         """Return a value in few bytes; None where it shares too little, or there are too many kinds.
 
-        Args:
-            found: A value that may belong to a lost key.
-            own: Seen of it alone, beside the evidence of its verdict.
-            readable: An earlier revision that still reads.
-            baseline: The baseline knew it.
+        ``own`` was seen of it alone, beside the evidence of its verdict.
         """
         stored = found.stored
         number = self._told_apart.number_of(found)

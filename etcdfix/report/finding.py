@@ -25,13 +25,7 @@ def is_finding(found: Examination) -> bool:
 def finding_from(
     found: Examination, ways: Iterable[Remedy] | None = None, *, baseline: bool = False
 ) -> Finding:
-    """Return the published form of an examination. Digests and sizes are of the stored bytes.
-
-    Args:
-        found: The examination.
-        ways: The ways out, ordered; None for those that the value alone leads to.
-        baseline: It was known before.
-    """
+    """Return the published form of an examination; without ``ways``, with those that the value alone leads to."""
     stored, verdict = found.stored, found.verdict
     gvk, stake = found.gvk, stake_of(found)
     return Finding(

@@ -147,11 +147,7 @@ class Groups:
         return group
 
     def summed(self, summary: Summary) -> tuple[list[FindingGroup], Remedy | None]:
-        """Return all groups, the most urgent first, and what to do first about what is proven wrong.
-
-        Args:
-            summary: All counts.
-        """
+        """Return all groups, the most urgent first, and what to do first about what is proven wrong."""
         groups = sorted(self._groups.values(), key=lambda group: group.urgency)
         ways: Iterable[Remedy | None] = (
             group.way(summary) for group in groups if group.member.rank is not None

@@ -45,17 +45,7 @@ def _scope_of(directories: Iterable[ResourcePrefix]) -> list[str]:
 
 
 class _Members(msgspec.Struct):
-    """What is known of the values that one encryption key may have lost.
-
-    Attributes:
-        causes: Why they do not open.
-        resources: Theirs; not more than :data:`~etcdfix.report.tally.MAX_NAMES`.
-        worst: The worst that is at stake.
-        kept: Of how many an earlier revision is kept that reads.
-        first_kept: Puts back the first of these, by its etcd key; None for none.
-        first_key: Etcd key of that one, as it is shown.
-        two_writers: API servers seem to write with different bytes under its name.
-    """
+    """What is known of the values that one encryption key may have lost: an earlier revision of ``kept`` reads."""
 
     causes: set[Cause]
     resources: set[ResourcePrefix]
@@ -95,14 +85,7 @@ class KeyLosses:
     def add(
         self, found: Examination, places: Iterable[Place], stake: Stake, kept: Remedy | None = None
     ) -> None:
-        """Take one value that may belong to each of these keys.
-
-        Args:
-            found: The value.
-            places: These keys.
-            stake: What is at stake with it.
-            kept: Puts back an earlier revision of it that still reads; None for none.
-        """
+        """Take one value that may belong to each of these keys; ``kept`` puts back a revision that still reads."""
         cause = found.verdict.cause
         assert cause is not None  # every failure has one
         for place in places:
@@ -138,21 +121,16 @@ class KeyLosses:
                     differing=members.two_writers,
                     kept=kept,
                 )
-                lost = self._entry(place, entry, members, ways)
+                lost = LostKey(
+                    transformer=entry.transformer,
+                    rule=place[0],
+                    resources=[str(directory.group_resource) for directory in directories],
+                    key_fingerprint=entry.key_fingerprint,
+                    failures=entry.failures,
+                    of=entry.keys,
+                    first_mod_revision=entry.first_mod_revision,
+                    last_mod_revision=entry.last_mod_revision,
+                    remedies=ways,
+                )
                 found[place] = Lost(lost, members.worst, first_way(ways))
         return found
-
-    @staticmethod
-    def _entry(place: Place, entry: TransformerSummary, members: _Members, remedies: list[Remedy]) -> LostKey:
-        rule, transformer, _ = place
-        return LostKey(
-            transformer=transformer,
-            rule=rule,
-            resources=[str(directory.group_resource) for directory in members.in_order()[1]],
-            key_fingerprint=entry.key_fingerprint,
-            failures=entry.failures,
-            of=entry.keys,
-            first_mod_revision=entry.first_mod_revision,
-            last_mod_revision=entry.last_mod_revision,
-            remedies=remedies,
-        )

@@ -60,9 +60,8 @@ class Tally:
         past: bool = False,
     ) -> None:
         self._past = past
-        self.max_causes = max_causes
-        self.list_prefix = list_prefix
-        self.total = Counts()
+        self._max_causes = max_causes
+        self._list_prefix = list_prefix
         self.not_objects = 0
         self.known_findings = 0
         self._resources: dict[tuple[str, str], ResourceSummary] = {}
@@ -90,8 +89,7 @@ class Tally:
             self._count_transformer(found)
             if found.kms_key_id:
                 self._count_kms_key(found)
-        if found.stale:
-            resource.stale += outcome is Outcome.READABLE
+        resource.stale += found.stale and outcome is Outcome.READABLE
         if outcome is Outcome.READABLE:
             resource.readable += 1
             if verdict.cause is None:
@@ -111,15 +109,7 @@ class Tally:
         last_mod_revision: int,
         first_key: bytes,
     ) -> None:
-        """Count further values that do not open and came to the same as one that was counted.
-
-        Args:
-            found: That one.
-            times: How many they are; 0 for none.
-            first_mod_revision: The lowest of them.
-            last_mod_revision: The highest.
-            first_key: The first of their etcd keys.
-        """
+        """Count so many further values that do not open and came to the same as one that was counted."""
         if not times:
             return
         resource = self._resource_of(found.directory)
@@ -142,14 +132,10 @@ class Tally:
             resource = self._resource_of(plain.directory)
             resource.keys += plain.count
             resource.readable += plain.count
-            # An unencrypted value has no key that could be lost.
-            rule = plain.rule if plain.transformer != IDENTITY else ""
             entries: list[TransformerSummary | KMSKeySummary] = []
-            for fingerprint in plain.key_fingerprints or ("",):
-                entry = self._entry((rule, plain.transformer, fingerprint), plain.first)
+            for entry in self._entries_of(plain, plain.first):
                 entries.append(entry)
-                if plain.stale:
-                    entry.stale += plain.count
+                entry.stale += plain.count * plain.stale
             if plain.kms_key_id:
                 key = self._kms_key_of(plain.transformer, plain.kms_key_id, plain.first)
                 entries.append(key)
@@ -158,8 +144,12 @@ class Tally:
                 counted.keys += plain.count
                 _reach(counted, plain.first)
                 _reach(counted, plain.last)
-            if plain.stale:
-                resource.stale += plain.count
+            resource.stale += plain.count * plain.stale
+
+    @property
+    def failed(self) -> int:
+        """How many values that were counted cannot be read."""
+        return sum(one.decrypt_failures + one.decode_failures for one in self._resources.values())
 
     def _resource_of(self, directory: ResourcePrefix) -> ResourceSummary:
         if directory is not self._last_directory:
@@ -184,17 +174,14 @@ class Tally:
         keys = (found.rule, found.transformer, found.key_fingerprints)
         entries = self._entries.get(keys)
         if entries is None:
-            entries = self._entries_of(found)
+            entries = self._entries_of(found, found.stored.mod_revision)
             if len(self._entries) < MAX_NAMES:
                 self._entries[keys] = entries
         outcome, revision = found.verdict.outcome, found.stored.mod_revision
         for entry in entries:
             entry.keys += times
-            if found.stale:
-                entry.stale += times
-            if outcome is Outcome.READABLE:
-                pass
-            elif outcome in FAILED:
+            entry.stale += times * found.stale
+            if outcome in FAILED:
                 if found.verdict.damage.is_unproven:
                     self._note_likely(entry, found)
                 entry.failures += times
@@ -221,12 +208,12 @@ class Tally:
         }
         return sorted(doubt.value for doubt in doubts - {KeyDoubt.NONE})
 
-    def _entries_of(self, found: Examination) -> list[TransformerSummary]:
+    def _entries_of(self, seen: Examination | PlainCount, revision: int) -> list[TransformerSummary]:
         # An unencrypted value has no key that could be lost.
-        rule = found.rule if found.transformer != IDENTITY else ""
+        rule = seen.rule if seen.transformer != IDENTITY else ""
         return [
-            self._entry((rule, found.transformer, fingerprint), found.stored.mod_revision)
-            for fingerprint in found.key_fingerprints or ("",)
+            self._entry((rule, seen.transformer, fingerprint), revision)
+            for fingerprint in seen.key_fingerprints or ("",)
         ]
 
     def _entry(self, place: tuple[str, str, str], revision: int) -> TransformerSummary:
@@ -290,7 +277,7 @@ class Tally:
     def lists_more(self, directory: ResourcePrefix) -> bool:
         """Say whether the Status of a resource has room; where it has not, it will say that there are more."""
         listed = self._listed.get(directory.group_resource)
-        if listed is None or len(listed.causes) < self.max_causes:
+        if listed is None or len(listed.causes) < self._max_causes:
             return True
         listed.more = True
         return False
@@ -299,8 +286,8 @@ class Tally:
         """Add what the API server's LIST would show to the Status of its resource; in the order of the etcd keys."""
         listed = self._listed.get(directory.group_resource)
         if listed is None:
-            listed = self._listed[directory.group_resource] = _Listed(self.list_prefix(directory), [])
-        if len(listed.causes) < self.max_causes:
+            listed = self._listed[directory.group_resource] = _Listed(self._list_prefix(directory), [])
+        if len(listed.causes) < self._max_causes:
             listed.causes.append(shown)
         else:
             listed.more = True

@@ -120,6 +120,11 @@ class FindingPipeline:
         self._held.close()
         self._undecided.close()
 
+    @property
+    def failed(self) -> int:
+        """How many values cannot be read so far; those of a known kind are in the tally at the end only."""
+        return self.tally.failed + sum(kind.more for kind in self._compact.counted)
+
     def report_until(self, key: bytes | None) -> None:
         """Write the findings that wait, those with keys before this one; None for all."""
         while self._held.count:
@@ -276,18 +281,11 @@ class FindingPipeline:
             new = compact is None or len(self._compact) > kinds
         if new:  # of a kind that is known, all are counted at the end
             self.tally.add(found)
-        if places and (new or readable is not None):
-            self._note_loss(found, places, readable)
+        if places and (new or readable is not None) and (stake := stake_of(found)):
+            self._losses.add(found, places, stake, self._saved(found, readable))
         if compact is not None:
             return compact
         return self._held_of(with_evidence(found, own), readable, baseline=baseline)
-
-    def _note_loss(
-        self, found: Examination, places: tuple[Place, ...], readable: ReadableRevision | None
-    ) -> None:
-        stake = stake_of(found)
-        if stake is not None:
-            self._losses.add(found, places, stake, self._saved(found, readable))
 
     def _saved(self, found: Examination, readable: ReadableRevision | None) -> Remedy | None:
         """Return how an earlier revision is saved where nothing may be written over; None for none."""
@@ -360,12 +358,10 @@ class FindingPipeline:
         """Count a key whose own name may be damaged, and keep the first: API servers do not see such objects."""
         seen = [e.detail for e in (*found.verdict.evidence, *own) if e.check in _OF_NAMES]
         if seen:
-            key, before = display(found.stored.key), self._doubtful_names
-            if before is None:
-                self._doubtful_names = DoubtfulNames(1, key, seen[0])
-            else:
-                first = min((key, seen[0]), (before.first, before.detail))
-                self._doubtful_names = DoubtfulNames(before.count + 1, *first)
+            key = display(found.stored.key)
+            before = self._doubtful_names or DoubtfulNames(0, key, seen[0])
+            first = min((key, seen[0]), (before.first, before.detail))
+            self._doubtful_names = DoubtfulNames(before.count + 1, *first)
 
     def _with_more(self, found: Examination, told: Evidence) -> Examination:
         """Return an examination with what was said of its earlier revisions; of many that is one and the same."""

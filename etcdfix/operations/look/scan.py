@@ -124,7 +124,7 @@ def run_scan(
                 plain=tally.add_plain,
                 helpers=Helpers(examiner, request, source, jobs, early=early) if jobs != 1 else None,
                 targets=searched_for(ranges),
-                progress=partial(progress, failed=lambda: _failed(tally)),
+                progress=partial(progress, failed=lambda: pipeline.failed),
                 beyond=beside(source, examiner.layout, ranges),
             )
             (summary, first), ended = _uncut(pipeline.end, ending.ended)
@@ -224,10 +224,6 @@ def _uncut(work: Callable[[], T], ended: EndedEarly | None) -> tuple[T, EndedEar
             raise
         return done[0], EndedEarly.of(exc)
     return done[0], None
-
-
-def _failed(tally: Tally) -> int:
-    return tally.total.decrypt_failures + tally.total.decode_failures
 
 
 def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from etcdfix.model import Outcome
 from etcdfix.report.document import (
     Cell,
     Column,
@@ -23,6 +24,7 @@ from etcdfix.report.document import (
     Table,
     Tree,
 )
+from etcdfix.report.model import Finding
 from etcdfix.report.render.rows import rows_field
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_text
@@ -56,18 +58,20 @@ class TextWriter:
     def __init__(self, stream: BinaryIO, run: RunOptions, cap: int, *, wide: bool = False) -> None:
         self._stream, self._run, self._cap, self._wide = stream, run, cap, wide
         self._rows: list[msgspec.Struct] = []
+        self._warned: list[msgspec.Struct] = []  # what is wrong comes before it
 
     def begin(self, header: msgspec.Struct) -> None:
         """Take nothing: a document is made of the whole report."""
 
     def row(self, row: msgspec.Struct) -> None:
         """Keep a row, up to the cap."""
-        if self._wide and len(self._rows) < self._cap:
-            self._rows.append(row)
+        rows = self._warned if isinstance(row, Finding) and row.outcome == Outcome.READABLE else self._rows
+        if self._wide and len(rows) < self._cap:
+            rows.append(row)
 
     def end(self, report: Any) -> None:
         """Write the document."""
-        document = document_of(report, self._rows)
+        document = document_of(report, [*self._rows, *self._warned][: self._cap])
         for line in text_lines(document, self._run, width_of(self._stream), cap=self._cap, wide=self._wide):
             self._stream.write(line.encode("utf-8", "backslashreplace") + b"\n")
 

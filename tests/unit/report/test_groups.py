@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tracemalloc
+from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.finding import finding_from
 from etcdfix.report.groups import Groups, Member
 from etcdfix.report.model import Finding, LostKey, Remedy, Summary
-from etcdfix.report.render.text import text_lines
+from etcdfix.report.render.text import TextWriter, text_lines
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.commands import RunOptions, explain
@@ -153,3 +154,14 @@ def test_memory_is_bounded_by_groups_and_names_not_by_findings() -> None:
     add(0, 500)
     assert add(500, 2_000) < 20_000
     assert sum(group.count for group in groups.summed(Summary())[0]) == 2_500
+
+
+def test_wide_shows_what_is_wrong_before_warnings() -> None:
+    stream = BytesIO()
+    writer = TextWriter(stream, RunOptions(), 2, wide=True)
+    warned, wrong = finding("/registry/secrets/a/w", outcome="readable"), finding("/registry/secrets/b/x")
+    for row in (warned, warned, wrong):
+        writer.row(row)
+    writer.end(report(*many(1)))
+    text = stream.getvalue().decode()
+    assert text.index(wrong.key) < text.index(warned.key)

@@ -341,3 +341,8 @@ def test_plain_values_count_as_if_each_had_been_added(transformer: str, stale: b
         )
     assert together.summary() == each.summary()
     assert together.kms_keys() == each.kms_keys()
+
+
+def test_values_that_cannot_be_read_are_told_while_they_pass() -> None:
+    tally = tally_of([examination("/registry/pods/shop/a"), readable("/registry/pods/shop/b")])
+    assert tally.failed == 1

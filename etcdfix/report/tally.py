@@ -46,10 +46,8 @@ class _Listed(msgspec.Struct):
 class Tally:
     """Counts examinations as they pass. Memory depends on resources, causes and keys in use, not on keys.
 
-    Args:
-        max_causes: The cap of each Status; 100 in the KEP.
-        list_prefix: Gives the etcd prefix that a LIST of a directory reads, as display text.
-        past: A snapshot or a past revision is read: what the cluster holds now is not known.
+    ``list_prefix`` gives the etcd prefix that a LIST of a directory reads, as display text; ``past``: a snapshot or a
+    past revision is read.
     """
 
     def __init__(

@@ -33,9 +33,6 @@ class Kinds:
         self._numbers: dict[tuple[object, ...], int] = {}
         self._firsts: list[Examination] = []
 
-    def __len__(self) -> int:
-        return len(self._firsts)
-
     def number_of(self, found: Examination) -> int | None:
         """Return which kind an examination is of, counted from 0 as they come.
 

@@ -65,10 +65,8 @@ class Difference(msgspec.Struct, frozen=True):
     """One thing that differs.
 
     Attributes:
-        resources: For which resources; empty where it is not about a resource.
         key: Which encryption key or provider, None where it is about several.
         has: The files that have it, or write so: their places in the order given.
-        lacks: The files that do not.
         others: What those have in its place: each with its files.
     """
 

@@ -43,7 +43,6 @@ class Problem(NamedTuple):
     Attributes:
         path: Where: names of fields and indexes from the top down; empty for the file itself.
         trouble: What is wrong there; without key material.
-        hint: The next step.
     """
 
     path: Path

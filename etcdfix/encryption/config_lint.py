@@ -113,7 +113,6 @@ class LintFinding(msgspec.Struct, frozen=True):
     Attributes:
         line: Where in the file, from 1; 0 where it is about the file as a whole.
         place: The same as a path: ``resources[0].providers[1]``; "" for the whole file.
-        message: What was found, one or two sentences, without key material.
     """
 
     check: LintCheck

@@ -57,9 +57,7 @@ class Decision(msgspec.Struct, frozen=True):
     """One thing that had to be decided.
 
     Attributes:
-        resources: Entries that it is about, as the file has them.
         transformer: Key or provider, "" for none.
-        message: What was decided and why, one or two sentences.
     """
 
     kind: Decided

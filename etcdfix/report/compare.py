@@ -45,12 +45,9 @@ class ComparedCopy(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         label: As it is called in messages: a member's name and id, ``earlier`` or ``later``.
-        type: ``member``, ``etcd`` or ``snapshot``.
         member_id: Lower-case hex; "" for no member.
-        name: Of the member, "" for none.
         endpoint: Where it answered; "" for none.
         path: Of a snapshot, "" for none.
-        revision: At which it was read.
         compared: Whether it was; for a member, whether it answered.
         reason: Why it was not, else "".
         only_readable_here: Of how many keys its copy can be read where that of another one cannot.
@@ -79,8 +76,6 @@ class CopyOfKey(msgspec.Struct, frozen=True, kw_only=True):
         mod_revision: As stored, as are the following; 0 where it is not present.
         lease: Lower-case hex, null for none.
         value_sha256: ``sha256:<hex>``, "" where it is not present.
-        outcome: As in a scan; "" where it is not present.
-        cause: Likewise; null for none.
     """
 
     label: str
@@ -113,12 +108,8 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
 
     Attributes:
         mode: ``members``, or ``sources``: then ``copies`` are the earlier one and the later one.
-        copies: What was compared.
-        keys: How many keys were compared.
         differing: How many of them differ.
-        changes: How many in which way.
         unknown: How many keys could not be compared, since a copy could not be read whole.
-        warnings: One sentence each.
         advice: What to do, in this order.
         differences: The worst first, then in the order of the keys.
     """

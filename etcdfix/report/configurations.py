@@ -46,11 +46,7 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
         files: Which files have it, or write so; numbers count from 0 in ``files`` of the report.
         line: Where, from 1; 0 where it is about whole files.
         place: The same as a path, ``resources[0].providers[1]``; "" for whole files.
-        resources: For which; empty where it is not about a resource.
         key: Which encryption key or provider differs; null for none, or several.
-        lacks: Files that do not have it.
-        message: What was found.
-        next_step: What to do.
     """
 
     check: str
@@ -162,9 +158,6 @@ class MergeDecision(msgspec.Struct, frozen=True):
 
     Attributes:
         decision: What kind, one word that does not change.
-        resources: For which; empty where it is not about a resource.
-        transformer: Which encryption key or provider, "" for none.
-        message: What was decided and why.
     """
 
     decision: str
@@ -198,11 +191,8 @@ class EncryptionMergeReport(PublishedReport, frozen=True, kw_only=True):
 
     Attributes:
         files: What was merged, today's first.
-        output: The file that was written, and its digest.
         rules: What it has for each resource.
-        decisions: What had to be decided.
         audit_record: The record of it; null where there is none.
-        no_record: Why there is none, else "".
     """
 
     kind: str = "EncryptionMergeReport"

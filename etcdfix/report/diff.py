@@ -22,15 +22,10 @@ class DiffedReport(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two reports.
 
     Attributes:
-        path: Its file.
-        sha256: Of the file.
         generated_at: When its scan began.
-        source_type: ``snapshot``, ``etcd`` or ``kine``.
-        revision: Of etcd.
         kube_system_uid: Which cluster; null where the scan could not read it.
         findings: How many it has that are compared: those of readable values, and of what is no object, are not.
         complete: As it says; false where its end is missing.
-        incomplete_reasons: Why not.
     """
 
     path: str
@@ -107,16 +102,10 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
     """What differs between two reports of one cluster.
 
     Attributes:
-        earlier: The report that was named first.
-        later: The other one.
-        unlike: What is not the same for both scans.
-        counts: Of all keys with a finding.
         by_cause: The same by outcome and cause, those with new ones first.
         complete: Both are, and they are of the same cluster: what is not new was there before.
-        incomplete_reasons: Why not.
         new: In the order of the etcd keys, as the following.
         changed: Keys with another outcome, cause or value.
-        gone: Keys with no finding in the later report.
     """
 
     kind: str = "ReportDiff"

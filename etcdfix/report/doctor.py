@@ -37,9 +37,6 @@ class Check(msgspec.Struct, frozen=True):
         name: Which check, one word that does not change; several things can stand under one name.
         state: ``ok``; ``warn`` where work can go on; ``fail`` where something would not; ``unknown`` where it could not
             be told.
-        what: What was found, for people.
-        next_step: What to do about it, for people; "" where there is nothing to do.
-        command: To paste.
     """
 
     name: str
@@ -63,9 +60,6 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
 
     Attributes:
         source: Where the data comes from; of an etcd that was not reached, its endpoints alone.
-        encryption_config: Path and digest of the EncryptionConfiguration; null where none was given.
-        checks: In a fixed order.
-        counts: Of ``checks``.
         ended: What ended the look early, as a clause; null where nothing did.
         do_not_restart: Why no API server should be restarted, in one line; "" where no check speaks against it.
     """

@@ -81,14 +81,9 @@ class KeyUsage(EncryptionKey, kw_only=True):
     """What needs one encryption key of one rule.
 
     Attributes:
-        configured: The configuration has it.
-        write_key: API servers that run with this configuration write with it.
         objects: How many values are stored under it now. One that does not open counts under each key of its name.
         stale: Of these: readable, and to be written again with the write key.
-        failing: Of these: cannot be read.
-        undetermined: Of these: could not be told.
         first_mod_revision: Lowest of all these; null for none.
-        last_mod_revision: Highest; null for none.
         kept_revisions: Earlier values under it that etcd still keeps, until it compacts them; null where that
             is not known.
         backups: Values under it in the backups that were named.
@@ -117,12 +112,8 @@ class EncryptionUsageReport(SourcedReport, frozen=True, kw_only=True):
 
     Attributes:
         keys: In the order of the configuration; those that it does not have come last.
-        backup_directories: Whose backups were looked at.
-        other_snapshots: That were looked at besides.
         notes: What the answer does not cover, one sentence each.
         next: What to do first; null where there is nothing to do.
-        complete: Everything was seen and decided.
-        incomplete_reasons: Why not.
     """
 
     kind: str = "EncryptionUsageReport"
@@ -212,11 +203,7 @@ class ValueChange(EncryptionKey, kw_only=True):
     """What would happen to the values of one resource under the encryption key that opens them, or that they name.
 
     Attributes:
-        change: See :class:`ConfigurationChange`.
-        group: API group.
-        resource: Plural.
         cause: Of the verdict under the new configuration; null where they would be readable.
-        count: How many.
         examples: The first etcd keys, at most five.
     """
 
@@ -229,16 +216,7 @@ class ValueChange(EncryptionKey, kw_only=True):
 
 
 class WriteKeyChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource that API servers would write with another encryption key.
-
-    Attributes:
-        group: API group.
-        resource: Plural.
-        today: The write key of today's configuration.
-        new: That of the new one.
-        today_reads_new: Today's configuration has the new write key already.
-        new_reads_today: The new configuration still has today's write key.
-    """
+    """A resource that API servers would write with another encryption key."""
 
     group: str
     resource: str
@@ -256,11 +234,8 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
         values: How many values were compared; of those that ``counts`` does not count nothing changes.
         counts: How many values each change happens to.
         changes: What happens, by resource and encryption key, the worst first.
-        write_keys: Resources whose write key changes.
         warnings: What to know before it is deployed, one sentence each.
         next: What to do first; null where there is nothing to do.
-        complete: Everything was seen and decided.
-        incomplete_reasons: Why not.
     """
 
     kind: str = "WhatIfReport"

@@ -32,7 +32,6 @@ class CandidateOnGroup(Opened, kw_only=True):
     """What one candidate does for the values under one encryption key.
 
     Attributes:
-        candidate: Its name.
         named: The name by which the values call its key, where it has another one here; "" otherwise.
     """
 
@@ -44,7 +43,6 @@ class FindingGroup(EncryptionKey, kw_only=True):
     """Unreadable values under one encryption key of one rule of today.
 
     Attributes:
-        findings: How many.
         opened: So many are opened by at least one candidate.
         damaged: Of so many it is proven that they are damaged, with today's configuration: no other key opens these.
         candidates: What each does for them; those that do nothing are left out.
@@ -88,11 +86,8 @@ class EncryptionTryReport(SourcedReport, frozen=True, kw_only=True):
         readable_now: So many of a saved report are readable today.
         changed: So many of a saved report have another value today, which was tried.
         gone: So many of a saved report are not there any more.
-        candidates: In the order given.
         groups: By encryption key, most findings first.
         next: What to do first; null where there is nothing to do.
-        complete: Everything was seen and decided.
-        incomplete_reasons: Why not.
     """
 
     kind: str = "EncryptionTryReport"

@@ -34,7 +34,6 @@ class BootstrapValue(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mod_revision: Its own; null where a write-ahead log does not tell.
-        current: It is what its key holds now.
         log_index: Raft index of the entry of a write-ahead log that it comes from; null for one that etcd holds.
         confidence: How sure it is that its key held it, at its revision: ``certain``, ``likely``, ``possible``.
         state: ``recovered``; ``not-enabled``: it opens and holds no configuration; ``lock``: it is empty;
@@ -62,7 +61,6 @@ class NodeConfiguration(msgspec.Struct, frozen=True):
     """What the annotation of one Node names.
 
     Attributes:
-        node: Its name, which anybody may have chosen.
         stage: Of a rotation: ``start``, ``prepare``, ``rotate``, ``reencrypt_active``, ``reencrypt_finished``, ….
         sha256: Of the file; under ``reencrypt_request``, of its keys.
     """
@@ -90,14 +88,10 @@ class RecoveredConfiguration(Opened, kw_only=True):
             etcd refused it; its encryption keys are right all the same where it opens something.
         doubt: Why it is not certain, a clause; "" where it is.
         first_mod_revision: Of the oldest value that holds it; null where that is not known.
-        last_mod_revision: Of the newest.
         file_time: When the server's file was last changed, RFC 3339; "" where that is not said.
         stage: In which stage of a rotation the server was, by its own words; "" where it says nothing.
         stage_fits: The server's words are of this very file; null where it says nothing of one.
         named_by_nodes: Whether the Nodes say that their servers run with it: see :class:`NamedByNodes`.
-        nodes: Which do.
-        rules: What it has, key by key.
-        file: What was written; null where nothing was.
     """
 
     name: str
@@ -122,22 +116,14 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
 
     Attributes:
         token_files: Files whose tokens were tried; the empty token is tried besides.
-        write_ahead_logs: That were looked at too.
         bootstrap_keys: How many keys lie under ``/bootstrap/`` now.
         values: Every value that is still kept under one.
         configurations: Each once, the newest first, those that are only ``possible`` last.
-        nodes: What the annotations of the Nodes name.
-        unread_nodes: How many Nodes could not be read.
         tried: So many values were tried: all that do not open today, without today's configuration all that are
             encrypted, within the scope; null where there was nothing to try them with, or the values could not be read.
         opened: So many are opened by at least one configuration.
         groups: Of these values, by encryption key, most first.
-        notes: What to know about it, one sentence each.
         next: What to do first; null where there is nothing to do.
-        audit_records: Of the files that were written.
-        no_record: Why there is none, else "".
-        complete: Everything was seen and decided.
-        incomplete_reasons: Why not.
     """
 
     kind: str = "EncryptionRecoverReport"

@@ -43,7 +43,6 @@ class CompareRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is compared.
 
     Attributes:
-        scope: Which keys.
         revision: At which members are compared; 0 for the newest.
     """
 

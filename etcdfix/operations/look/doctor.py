@@ -75,12 +75,8 @@ class DoctorRequest(Reading, frozen=True, kw_only=True):
 
     Attributes:
         connection: How to reach a live etcd; None for a file.
-        file: The file, as it is shown; "" for a live etcd.
         at_revision: An old revision is read, which says nothing of now.
-        no_encryption: The operator says that nothing is encrypted at rest.
         newest_known: Minor of the newest release that etcdfix knows.
-        places: Where backups and the audit log would go.
-        api: Which API server to ask; None for none.
     """
 
     connection: EtcdConnection | None

@@ -33,12 +33,6 @@ MakeWriter = Callable[[RunOptions], Writer]
 class SavedDocument:
     """A published document that was saved as JSON, a scan also as lines.
 
-    Args:
-        raw: All of the file.
-
-    Attributes:
-        struct: What it is decoded as.
-
     Raises:
         msgspec.MsgspecError: It is no report, or of another version.
     """
@@ -62,9 +56,6 @@ class SavedDocument:
 
     def write(self, make: MakeWriter) -> Report:
         """Write it, a scan one finding at a time; return it, a scan without its findings.
-
-        Args:
-            make: Returns what writes it, for the options that commands in it repeat.
 
         Raises:
             msgspec.MsgspecError: It is not as its kind has to be.

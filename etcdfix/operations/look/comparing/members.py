@@ -18,7 +18,6 @@ class Member(msgspec.Struct, frozen=True):
     """A member that votes.
 
     Attributes:
-        copy: Where it answered, and why it did not.
         source: Reads its own copy; None where it did not answer.
     """
 

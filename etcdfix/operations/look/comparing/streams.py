@@ -12,7 +12,6 @@ class Differing(NamedTuple):
     """A key that is not the same everywhere.
 
     Attributes:
-        key: Which.
         copies: One for each stream; None where it has no such key.
         unknown: Streams of which it cannot be told: they could not be read whole.
     """

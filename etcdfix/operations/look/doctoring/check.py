@@ -35,14 +35,7 @@ def unknown(name: str, what: str, next_step: str, command: Command = NO_COMMAND)
 
 
 def told_by(name: str, state: State, error: EtcdfixError | CallFailed, *, otherwise: str) -> Check:
-    """Return a check in the words of an error.
-
-    Args:
-        name: Which check.
-        state: What it came to.
-        error: Why.
-        otherwise: What to do where the error does not say.
-    """
+    """Return a check in the words of an error."""
     if isinstance(error, CallFailed):
         return _check(name, state, error.failure.message, error.failure.hint or otherwise)
     return _check(name, state, error.message, error.hint or otherwise)

@@ -124,13 +124,8 @@ def check_keys(
     """Yield what each encryption key opens.
 
     Args:
-        seen: By one pass over everything.
-        configuration: That has the keys; None where none was given.
         problems: Why the source did not yield everything.
-        prefix: The storage prefix.
         limited_to: All that may be read, where that is not everything; else "".
-        no_encryption: The operator says that nothing is encrypted at rest.
-        past: A snapshot is read, or a past revision.
     """
     reasons = [*problems, *seen.ending.problems, *seen.ending.lost]
     if seen.ending.ended is not None:

@@ -28,12 +28,8 @@ class KeptValue(msgspec.Struct, frozen=True, kw_only=True):
     """One value under a bootstrap key, and what became of it.
 
     Attributes:
-        opened: What became of it.
         mod_revision: Its own; None where a log does not tell.
-        current: It is what its key holds now.
         log_index: Raft index of the entry of a write-ahead log that it comes from; None for one that etcd holds.
-        confidence: How sure it is that its key held it, at its revision.
-        doubt: Why that is not certain, a clause; "" where it is.
     """
 
     opened: OpenedBootstrap
@@ -50,7 +46,6 @@ class BootstrapValues(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         keys: How many etcd keys lie under the prefix now.
         values: Every value, those of each key from the oldest to the newest.
-        problems: Why that is not everything, one sentence each.
     """
 
     keys: int
@@ -116,11 +111,6 @@ def read_values(
     """Find and open every value: what stands under a bootstrap key, and what stood there before.
 
     A key of one of the tokens is looked for even where it was deleted, as a rotation of the token does.
-
-    Args:
-        source: Where they are.
-        tokens: With which they may open.
-        logged: What a write-ahead log has besides.
 
     Raises:
         SourceError: Nothing can be read under the prefix.

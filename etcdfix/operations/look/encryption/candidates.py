@@ -48,13 +48,7 @@ _WINDOW_BYTES: Final = 8 << 20
 
 
 class NamedCandidate(msgspec.Struct, frozen=True):
-    """A configuration that may open what today's does not.
-
-    Attributes:
-        name: By which people know it.
-        configuration: With its keys.
-        is_key: It was made of a single key.
-    """
+    """A configuration that may open what today's does not."""
 
     name: str
     configuration: EncryptionConfiguration
@@ -72,8 +66,6 @@ class TryRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is tried.
 
     Attributes:
-        candidates: In the order of the command line.
-        scope: Where to look for unreadable values.
         report: A saved scan whose findings are tried instead; None for a scan of its own.
     """
 

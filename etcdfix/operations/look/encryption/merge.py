@@ -55,8 +55,6 @@ def merge_files(
 
     Args:
         paths: Today's file first.
-        output: What is written.
-        open_output: Opens it.
         audit_log: Where to record it; None for the default one, which is done without where it cannot be written.
 
     Raises:

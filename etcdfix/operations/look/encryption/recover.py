@@ -46,8 +46,6 @@ class RecoverRequest(TryRequest, frozen=True, kw_only=True):
 
     Attributes:
         tokens: Every form of every token, the empty one too.
-        token_files: Where they come from, as given.
-        write_ahead_logs: Directories of logs that are looked at too, as given.
     """
 
     tokens: tuple[ServerToken, ...]
@@ -59,7 +57,6 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration.
 
     Attributes:
-        name: What it is called in the report.
         file: As the server had it.
         configuration: The same as etcdfix writes it, marked; None where API servers would refuse it.
     """
@@ -73,12 +70,9 @@ class Found(msgspec.Struct, kw_only=True):
     """What was found before any value was tried.
 
     Attributes:
-        values: Of the bootstrap data.
         problems: Why that is not everything, one sentence each.
         recovered: The newest configuration first, those that are only ``possible`` last.
         log_notes: What to know of the write-ahead logs, one sentence each.
-        nodes: What the Nodes say.
-        unread_nodes: How many Nodes could not be read.
         cluster: uid of kube-system; None where it cannot be read.
     """
 
@@ -101,7 +95,6 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         files: By the name of the configuration.
-        records: Of it in the audit log.
         no_record: Why there is none, else "".
     """
 
@@ -112,11 +105,6 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_configurations(source: Source, request: RecoverRequest, logged: LoggedValues | None = None) -> Found:
     """Find every configuration that is still kept, and what the Nodes say of theirs.
-
-    Args:
-        source: The datastore.
-        request: Has the tokens.
-        logged: What write-ahead logs have besides; None for no log.
 
     Raises:
         SourceError: Nothing can be read under the prefix of the bootstrap data.
@@ -180,14 +168,6 @@ def try_recovered(
     progress: Progress = no_progress,
 ) -> tuple[EncryptionRecoverReport, EndedEarly | None]:
     """Try every configuration on the values that do not open today; return all of it, and what ended the look early.
-
-    Args:
-        source: The datastore.
-        request: What to try them on.
-        found: What :func:`find_configurations` returned.
-        saved: What was written of it; None for nothing.
-        plugins: The KMS plugins of all configurations; None to ask none.
-        progress: Counts the values for a display.
 
     Raises:
         ConfigurationError: The scope names something that does not exist.

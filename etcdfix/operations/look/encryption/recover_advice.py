@@ -54,7 +54,6 @@ def next_step(report: EncryptionRecoverReport, saved: Step | None) -> Step | Non
     """Return the one thing to do next.
 
     Args:
-        report: Without it.
         saved: What to do with the files that were written; None where none was, or none helps.
     """
     if any(one.usable for one in report.configurations):

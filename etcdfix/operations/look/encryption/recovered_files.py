@@ -28,11 +28,8 @@ def save_configurations(
     A file that is there already with the same bytes stays, and is recorded again: it was looked up once more.
 
     Args:
-        found: What was found.
         directory: Ours alone; it is made, with mode 0700, where what is above it is there.
-        description: Of the source, for the record.
         audit_log: Where to record it; None for the default one, which is done without where it cannot be written.
-        etcd_user: As whom etcd is asked; "" for nobody in particular.
 
     Raises:
         ConfigurationError: Another file has one of the names.

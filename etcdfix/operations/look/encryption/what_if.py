@@ -53,7 +53,6 @@ class WhatIfRequest(DeploymentRequest, frozen=True, kw_only=True):
     """Everything that decides what is compared.
 
     Attributes:
-        new: The configuration in question.
         no_encryption: Today nothing is encrypted at rest, so that there is no configuration.
     """
 

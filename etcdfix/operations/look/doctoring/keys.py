@@ -121,12 +121,7 @@ def check_keys(
     no_encryption: bool,
     past: bool = False,
 ) -> Iterator[Check]:
-    """Yield what each encryption key opens.
-
-    Args:
-        problems: Why the source did not yield everything.
-        limited_to: All that may be read, where that is not everything; else "".
-    """
+    """Yield what each encryption key opens."""
     reasons = [*problems, *seen.ending.problems, *seen.ending.lost]
     if seen.ending.ended is not None:
         reasons.append(f"{seen.ending.ended.reason} before the end")

@@ -53,9 +53,7 @@ def merge_files(
 
     Where the record cannot be made in an audit log that was named, the file goes again.
 
-    Args:
-        paths: Today's file first.
-        audit_log: Where to record it; None for the default one, which is done without where it cannot be written.
+    Today's file is the first of ``paths``. Without an ``audit_log`` the default one is used where it can be written.
 
     Raises:
         ConfigurationError: A file is refused by API servers, or no single one reads what all of them read; or the

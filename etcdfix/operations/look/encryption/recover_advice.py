@@ -53,8 +53,7 @@ def notes(report: EncryptionRecoverReport) -> Iterator[str]:
 def next_step(report: EncryptionRecoverReport, saved: Step | None) -> Step | None:
     """Return the one thing to do next.
 
-    Args:
-        saved: What to do with the files that were written; None where none was, or none helps.
+    ``saved`` is what to do with the files that were written; None where none was, or none helps.
     """
     if any(one.usable for one in report.configurations):
         if any(one.file is not None for one in report.configurations):

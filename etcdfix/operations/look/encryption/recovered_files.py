@@ -27,9 +27,8 @@ def save_configurations(
 
     A file that is there already with the same bytes stays, and is recorded again: it was looked up once more.
 
-    Args:
-        directory: Ours alone; it is made, with mode 0700, where what is above it is there.
-        audit_log: Where to record it; None for the default one, which is done without where it cannot be written.
+    The directory is made, with mode 0700, where what is above it is there. Without an ``audit_log`` the default one is
+    used where it can be written.
 
     Raises:
         ConfigurationError: Another file has one of the names.

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import BEGINNING, RecordType, Result
+from etcdfix.remediation.audit.record import BEGINNING, Result
 from etcdfix.remediation.audit.record_line import draft_entry, parse_intent
 from etcdfix.remediation.audit.verify import verify
 from tests.benchmarks.measure import machine, run, spread
@@ -74,19 +73,3 @@ def test_memory_does_not_grow(tmp_path: Path) -> None:
         peaks.append(result.anonymous_mb)
         print(f"  {records} records: {result.anonymous_mb:.0f} MB, {result.wall:.2f} s with start-up")
     assert peaks[1] < peaks[0] + 10
-
-
-def test_open_and_append(tmp_path: Path) -> None:
-    """Opening walks the whole chain; an append does not."""
-    path = long_log(tmp_path / "log", RECORDS)
-    opens, appends = [], []
-    for _ in range(RUNS):
-        started = time.perf_counter()
-        with AuditLog.open(path) as log:
-            opens.append(time.perf_counter() - started)
-            started = time.perf_counter()
-            log.append(entry(RecordType.DRY_RUN))
-            appends.append(1000 * (time.perf_counter() - started))
-    print(f"\n{machine()}\nopening a log of {RECORDS} records: {spread(opens)} s")
-    print(f"one append, made durable: {spread(appends)} ms")
-    assert verify(path).exit_code == 0

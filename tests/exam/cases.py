@@ -166,7 +166,6 @@ class _Damaged(NamedTuple):
 
 
 def make_case(seed: int) -> Case:
-    """Return the case of a seed."""
     rng = random.Random(seed)
     provider = rng.choices(list(PROVIDERS), list(PROVIDERS.values()))[0]
     kind = rng.choice(corpus.kinds()[rng.choices(list(_ENCODINGS), list(_ENCODINGS.values()))[0]])
@@ -310,7 +309,6 @@ class _Writer:
                 return Keyring(self._ring)
 
     def configuration(self, kind: Kind) -> bytes:
-        """Return the file."""
         # A rule for values of another kind comes with it, whose key has the same name and other bytes.
         rules = [((kind.resource, *_other_resource(kind)), (*self._providers(), IDENTITY))]
         if not self._provider.startswith("kms"):

@@ -87,7 +87,6 @@ def kinds() -> dict[str, tuple[Kind, ...]]:
 
 @cache
 def decoder() -> Decoder:
-    """Return the decoder of every release."""
     return Decoder()
 
 

@@ -110,7 +110,6 @@ class CauseCase(NamedTuple):
 
 
 def make_cause_case(seed: int) -> CauseCase:
-    """Return the case of a seed."""
     rng = random.Random(seed + 1_000_000)
     name = rng.choice(list(DAMAGES))
     done = DAMAGES[name]

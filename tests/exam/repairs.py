@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 from etcdfix.encryption.config import KMSProvider, parse_configuration
@@ -158,13 +157,13 @@ def repaired(
     providers: tuple[str, ...],
     damage: Damage,
     *,
-    size: Callable[[random.Random], int] = drawn_size,
+    size: int = 0,
     wrong_key: bool = False,
 ) -> str:
     """Return what becomes of the value of a seed, ``found`` where it is byte for byte as written."""
     rng = random.Random(seed)
     provider = providers[seed % len(providers)]
-    written = write(rng, provider, size(rng), wrong_key=wrong_key)
+    written = write(rng, provider, size or drawn_size(rng), wrong_key=wrong_key)
     value = damage(rng, written)
     outcome, repair, search = written.search(value)
     if outcome is Outcome.READABLE:
@@ -183,12 +182,3 @@ def repaired(
     else:
         assert search.repair.proof is RepairProof.NONE
     return "found" if search.value == written.sealed.value else "wrong"
-
-
-def fixed_size(size: int) -> Callable[[random.Random], int]:
-    """Return a size that is always the same."""
-    return partial(_same, size)
-
-
-def _same(size: int, _rng: random.Random) -> int:
-    return size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,13 +31,6 @@ CONFIGURATIONS = [
     "config-lost.yaml", "config-rotated.yaml", "write-cbc-key1.yaml", "write-cbc-key2.yaml", "write-gcm.yaml",
     "write-kmsv1.yaml", "write-kmsv2.yaml", "write-plain.yaml", "write-secretbox.yaml",
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="module")
@@ -125,12 +117,6 @@ def test_the_first_step_of_the_runbook(capfdbinary: pytest.CaptureFixture[bytes]
 
 
 # A live etcd
-
-
-@pytest.fixture(scope="module")
-def alpha(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
-    """A live etcd with the data of alpha."""
-    return start_etcd(snapshot=SNAPSHOT)
 
 
 @pytest.mark.etcd

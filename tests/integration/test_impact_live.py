@@ -9,11 +9,10 @@ import pytest
 
 from etcdfix.graph.assess import assess
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Action, Risk
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.testing.servers import EtcdServer
-from tests.support.impact_objects import BROKEN, Cluster, owner
+from tests.support.impact_objects import BROKEN, Cluster
 
 pytestmark = pytest.mark.etcd
 
@@ -23,24 +22,6 @@ def live(etcd: EtcdServer, cluster: Cluster) -> Iterator[tuple[LiveSource, Impac
     etcd.put_all(cluster.pairs())
     with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as source:
         yield source, cluster.index(source)
-
-
-def test_a_deployment_that_was_readable_once(etcd: EtcdServer, prefix: bytes) -> None:
-    cluster = Cluster(prefix.decode())
-    key = cluster.add("apps/v1", "Deployment", "d1", "shop", finalizers=("example.com/clean",))
-    cluster.add("apps/v1", "ReplicaSet", "r1", "shop", owners=(owner("Deployment", "d1"),))
-    cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
-    etcd.put_all(cluster.pairs())
-    etcd.put(key.encode(), BROKEN)
-    with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as source:
-        index = cluster.index(source)
-        found = assess(index, source, cluster.examiner(source), key.encode())
-    assert found is not None
-    assert found.last_known.basis == "history"
-    assert found.last_known.uid == "uid-d1"
-    assert [f.name for f in found.finalizers] == ["example.com/clean"]
-    assert found.collection.counts[Action.CASCADE_DELETED] == 2
-    assert found.risk is Risk.HIGH
 
 
 def test_a_compaction_after_the_pass_moves_nothing(etcd: EtcdServer, prefix: bytes) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -97,25 +95,6 @@ def test_where_the_file_has_the_number_of_a_closed_stream(closed: str, tmp_path:
         said = json.loads(report.read_bytes())
         reports.append((said["findings"], said["summary"], said["incomplete_reasons"]))
     assert reports[0] == reports[1]
-
-
-def test_a_worker_that_is_killed_is_named_and_nothing_is_missing() -> None:
-    killed: list[int] = []
-
-    def killing(items: Iterator[T], label: str, _estimate: int | None, **_: Any) -> Iterator[T]:
-        for number, item in enumerate(items):
-            if label == "keys" and number == 8:
-                killed.append(children()[0])
-                os.kill(killed[0], signal.SIGKILL)
-            yield item
-
-    *rest, reasons = of_snapshot(2, killing)
-    *expected, expected_reasons = of_snapshot(1)
-    assert killed
-    assert rest == expected
-    lost = [reason for reason in reasons if reason not in expected_reasons]
-    assert len(lost) == 1
-    assert lost[0].startswith("a worker process was ended by SIGKILL")
 
 
 @pytest.fixture(scope="module")

@@ -31,13 +31,6 @@ CONFIGURATIONS = ["config-lost.yaml", "config-rotated.yaml", None]
 FINDINGS, USAGE, INCOMPLETE, SOURCE = 1, 2, 3, 5
 
 
-@pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(("ETCDFIX_", "ETCDCTL_")):
-            monkeypatch.delenv(name)
-
-
 @pytest.fixture(scope="module")
 def alpha(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
     """A live etcd with the data of alpha."""
@@ -185,25 +178,6 @@ def guarded(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
     return server
 
 
-def test_with_certificates_the_scan_works(
-    mutual: EtcdServer, authority: CertificateAuthority, tmp_path: Path
-) -> None:
-    files = authority.issue("operator")
-    options: list[str | Path] = [
-        "--endpoints",
-        mutual.endpoint,
-        "--cacert",
-        authority.cert,
-        "--cert",
-        files.cert,
-        "--key",
-        files.key,
-    ]
-    code, document = report(tmp_path, "configmaps", *options)
-    assert code in {0, FINDINGS, INCOMPLETE}
-    assert document["summary"]["keys"]
-
-
 def test_wrong_certificate(
     mutual: EtcdServer,
     authority: CertificateAuthority,
@@ -248,12 +222,6 @@ def test_a_user_who_may_not_read_it_all(guarded: EtcdServer, capfd: pytest.Captu
     assert "grant-permission" in hint
 
 
-def test_nobody_listening(capfd: pytest.CaptureFixture[str]) -> None:
-    sentence, hint = complaint(capfd, SOURCE, "--endpoints", "127.0.0.1:1")
-    assert sentence == "127.0.0.1:1: nobody listens there (connection refused)"
-    assert hint
-
-
 def test_something_else_listening(alpha: EtcdServer, capfd: pytest.CaptureFixture[str]) -> None:
     sentence, hint = complaint(capfd, SOURCE, "--endpoints", f"https://{alpha.endpoint}")
     assert alpha.endpoint in sentence
@@ -280,18 +248,6 @@ def test_two_clusters(
     other = start_etcd()
     sentence, _ = complaint(capfd, SOURCE, "--endpoints", f"{alpha.endpoint},{other.endpoint}")
     assert "different clusters" in sentence
-
-
-def test_a_revision_that_is_gone(
-    start_etcd: Callable[..., EtcdServer], capfd: pytest.CaptureFixture[str]
-) -> None:
-    server = start_etcd()
-    server.put(b"/registry/a", b"1")
-    server.put(b"/registry/a", b"2")
-    server.compact()
-    sentence, hint = complaint(capfd, SOURCE, "--endpoints", server.endpoint, "--revision", "2")
-    assert "revision 2 was compacted" in sentence
-    assert "--revision" in hint
 
 
 # Somebody who may read the storage prefix, and nothing else

@@ -277,7 +277,6 @@ class Agreeing:
 
 
 def named(key: bytes) -> list[str]:
-    """Return the arguments that name a key."""
     text = key.decode("utf-8", "replace")
     if text.isprintable() and text.encode() == key:
         return [text]

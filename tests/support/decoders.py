@@ -9,5 +9,4 @@ from etcdfix.decoding.storagecodecs import Decoder
 
 @cache
 def shared_decoder(kubernetes_minor: int | None = None) -> Decoder:
-    """Like ``Decoder(kubernetes_minor)``."""
     return Decoder(kubernetes_minor)

@@ -29,7 +29,6 @@ def member(endpoint: str = "one:2379", member_id: int = 1, **changes: object) ->
 
 
 def lease(renewed: datetime | str | None, name: str = "node-1", namespace: str = "kube-node-lease") -> bytes:
-    """Return a Lease that was renewed at a time."""
     text = renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if isinstance(renewed, datetime) else renewed
     spec = {"holderIdentity": name} | ({"renewTime": text} if text is not None else {})
     return json_object("coordination.k8s.io/v1", "Lease", name, namespace, spec=spec)

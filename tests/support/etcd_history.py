@@ -31,7 +31,6 @@ class RememberedEtcd:
             self.put(KUBE_SYSTEM, namespace_object("kube-system", uid))
 
     def put(self, key: bytes, value: bytes, *, lease: int = 0) -> int:
-        """Write a value; return its revision."""
         self.revision += 1
         before = self.get(key)
         create, version = (before.create_revision, before.version + 1) if before else (self.revision, 1)
@@ -40,7 +39,6 @@ class RememberedEtcd:
         return self.revision
 
     def delete(self, key: bytes) -> int:
-        """Delete a key; return the revision."""
         self.revision += 1
         self._kept[key].append(KeptRevision(Revision(self.revision, 0), None))
         return self.revision
@@ -83,7 +81,6 @@ class RememberedEtcd:
         return sorted(self._kept)
 
     def save(self, path: Path) -> Path:
-        """Write a snapshot."""
         items = []
         for key, kept in self._kept.items():
             for one in kept:
@@ -121,7 +118,6 @@ class LiveHistory(MemorySource):
         self.watched = 0
 
     def describe(self) -> SourceDescription:
-        """Describe a live etcd."""
         return SourceDescription(
             type="etcd",
             path=None,
@@ -140,7 +136,6 @@ class LiveHistory(MemorySource):
         return older[-1].stored if older else None
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
-        """Yield every kept revision."""
         self.watched += 1
         yield from self._etcd.history(key)
 

@@ -36,7 +36,6 @@ class EtcdMembers:
         return tuple(self._clients[name] for name in self.names)
 
     def server(self, name: str) -> EtcdServer:
-        """One member, to write through."""
         return EtcdServer(self._clients[name], "process", self._tools.ctl, guarded=False)
 
     def member_id(self, name: str) -> int:

@@ -77,7 +77,6 @@ def examination(
 
 
 def readable(key: bytes | str = "/registry/secrets/shop/good", **settings: Any) -> Examination:
-    """Return an examination with nothing to say about it."""
     defaults: dict[str, Any] = {
         "outcome": Outcome.READABLE,
         "cause": None,

@@ -193,7 +193,6 @@ class LostKeyCluster(Registry):
         return dict(json.loads(ran.out))
 
     def report(self) -> Path:
-        """Scan, and return the report."""
         reading = ["--etcd-prefix", self.prefix, "--encryption-config", str(self.config)]
         ran = self.run("scan", *self.where, *reading, "-o", "json")
         path = self.folder / "scan.json"

@@ -186,7 +186,6 @@ def owner(
 
 
 def node_of(index: ImpactIndex, key: str) -> int:
-    """Return the node of a key that is known to the index."""
     node = index.find(key.encode())
     assert node is not None, key
     return node

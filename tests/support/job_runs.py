@@ -252,7 +252,6 @@ def moments(count: int, seed: int, *, few: int) -> list[float]:
 
 
 def without_times(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a report without times."""
     return {name: value for name, value in document.items() if name not in {"generated_at", "finished_at"}}
 
 
@@ -288,7 +287,6 @@ def pairs() -> Iterator[tuple[bytes, bytes]]:
 
 
 def damaged(number: int, value: bytes) -> bytes:
-    """Return the value, or where its number says so a damaged one."""
     match number % DAMAGED_EACH:
         case 7:
             return value[:-20]

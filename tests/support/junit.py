@@ -31,7 +31,6 @@ class ReadJUnit(NamedTuple):
     said: str
 
     def of(self, suite: str) -> dict[str, ReadCase]:
-        """Return the cases of a suite by name."""
         return {case.name: case for case in self.cases if case.suite == suite}
 
     def states(self) -> dict[str, int]:

@@ -41,7 +41,6 @@ def seal(
 
 
 def key_element(called: str, key: bytes) -> dict[str, str]:
-    """Return one key of a provider."""
     return {"name": called, "secret": base64.b64encode(key).decode()}
 
 

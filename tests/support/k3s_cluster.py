@@ -87,7 +87,6 @@ class K3s:
         self.server.put(f"/registry/minions/{name}".encode(), node(name, line, **settings))
 
     def snapshot(self) -> Path:
-        """Save a snapshot, and return it."""
         self._snapshots += 1
         file = self.folder / f"snapshot-{self._snapshots}.db"
         self.server.etcdctl("snapshot", "save", file)

@@ -120,7 +120,6 @@ class KubernetesAPI(Stopping):
         return self._listener.kubeconfig(folder, change=change)
 
     def answer(self, request: Request) -> Answer:
-        """The answer to one request."""
         if request.path in self.instead:
             return self.instead[request.path]
         course = self.before.get(request.path)

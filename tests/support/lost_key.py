@@ -102,7 +102,6 @@ def scan_to(
     config: EncryptionConfiguration | None = CONFIGURATION,
     lines: bool = False,
 ) -> Path:
-    """Write the report of a scan."""
     with path.open("wb") as stream:
         reporter = SCAN_FORMS["jsonl" if lines else "json"](stream, RunOptions(), 100)
         source = source if source is not None else cluster.source()

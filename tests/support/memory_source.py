@@ -73,11 +73,9 @@ class MemorySource(Closing):
         )
 
     def pages(self, prefix: bytes) -> Iterator[Page]:
-        """Yield the same in pages."""
         return paged(self.current(prefix))
 
     def keys(self, prefix: bytes) -> Iterator[bytes]:
-        """Yield the keys below a prefix."""
         return (key for key in sorted(self._records) if key.startswith(prefix))
 
     def aside(self) -> AbstractContextManager[None]:
@@ -100,7 +98,6 @@ class MemorySource(Closing):
                 yield self._records[key]
 
     def get(self, key: bytes) -> StoredValue | None:
-        """Return one record."""
         return self._records.get(key)
 
     def before(self, key: bytes, revision: int) -> StoredValue | None:
@@ -117,7 +114,6 @@ class MemorySource(Closing):
         return self._compacted
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
-        """Yield the only revision there is."""
         record = self._records.get(key)
         if record is not None:
             yield KeptRevision(Revision(record.mod_revision, 0), record)
@@ -143,5 +139,4 @@ class MemorySource(Closing):
         return list(self._problems)
 
     def close(self) -> None:
-        """Remember that it was closed."""
         self.closed = True

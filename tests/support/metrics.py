@@ -58,7 +58,6 @@ def complaints(name: str, kind: str, documentation: str) -> list[str]:
 
 
 def value(samples: Samples, name: str, **labels: str) -> float:
-    """Return the value of one series."""
     return samples[name, frozenset(labels.items())]
 
 
@@ -72,5 +71,4 @@ def series(samples: Samples, name: str) -> Mapping[tuple[str, ...], float]:
 
 
 def names(samples: Samples) -> set[str]:
-    """Return the names of all metrics with a sample."""
     return {name for name, _labels in samples}

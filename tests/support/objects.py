@@ -98,7 +98,6 @@ def json_object(
     more_metadata: dict[str, Any] | None = None,
     **fields: Any,
 ) -> bytes:
-    """Return an object as JSON."""
     metadata = {"name": name, "uid": UID.decode()} | ({"namespace": namespace} if namespace else {})
     metadata |= more_metadata or {}
     return json.dumps({"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}).encode()

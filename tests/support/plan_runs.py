@@ -92,12 +92,10 @@ class Planned(Attacked):
         return f"sha256:{digest.hexdigest()}"
 
     def arguments(self, *arguments: str, reviewed: bool = True) -> list[str]:
-        """Return the arguments of a run; of a script that has reviewed the plan as it is."""
         yes = ["--yes", "--expect-plan", self.digest] if reviewed else []
         return ["plan", "--run", str(self.plan), ACKNOWLEDGED, *yes, *arguments, *self.common()]
 
     def work(self, *arguments: str, reviewed: bool = True) -> Ran:
-        """Work through the plan."""
         return self.run(*self.arguments(*arguments, reviewed=reviewed))
 
     def there(self, keys: Iterable[bytes]) -> list[bool]:

@@ -23,7 +23,6 @@ class PoolHere:
         self.lost: list[str] = []
 
     def set_up(self, setup: bytes) -> None:
-        """Make the workers."""
         self._workers = cycle([self._make(setup) for _ in range(self._jobs)])
 
     def __enter__(self) -> Self:

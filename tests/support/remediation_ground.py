@@ -66,7 +66,6 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def log(self) -> Path:
-        """The audit log."""
         return Path(self.folder) / "audit.jsonl"
 
     @property
@@ -76,7 +75,6 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def accepted(self) -> Acceptances:
-        """What is accepted on this ground."""
         unchecked = tuple(f"unchecked-member={name}" for name in self.unchecked)
         alone = (Rule.NO_API_SERVER, Rule.ENDS_CACHED_READS) if self.key_lost else ()
         return Acceptances(
@@ -94,11 +92,9 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def key(self, name: str) -> bytes:
-        """The key of a Secret."""
         return f"{self.prefix}/secrets/shop/{name}".encode()
 
     def at(self, folder: Path) -> Ground:
-        """The same with a folder of its own, which is made."""
         own_directory(folder)
         for name in self.directories:
             own_directory(folder / name)
@@ -184,7 +180,6 @@ def examiner(ground: Ground, encryption: EncryptionConfiguration) -> Examiner:
 
 @contextmanager
 def reached(ground: Ground, *, command_timeout_seconds: float = 10.0) -> Iterator[Cluster]:
-    """Connect to a ground."""
     connection = EtcdConnection(endpoints=ground.endpoints, command_timeout_seconds=command_timeout_seconds)
     with LiveSource(connection) as source:
         found = Cluster(source, examiner(ground, CONFIGURATIONS[ground.encryption]))

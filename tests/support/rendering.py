@@ -9,7 +9,6 @@ from etcdfix.text.commands import RunOptions
 
 
 def rendered(report: Report, form: str = "text", run: RunOptions | None = None) -> str:
-    """Return what a form of the report holds."""
     stream = io.BytesIO()
     write(report, form, stream, run if run is not None else RunOptions())
     return stream.getvalue().decode()

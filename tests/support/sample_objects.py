@@ -28,7 +28,6 @@ class Sample(NamedTuple):
     stored: bytes
 
     def key(self, prefix: str = "/registry") -> bytes:
-        """Return its etcd key."""
         metadata = self.value["metadata"]
         place = f"{metadata['namespace']}/" if self.directory.namespaced else ""
         return f"{prefix}/{self.directory.path}/{place}{metadata['name']}".encode()

@@ -15,5 +15,4 @@ class Stopping(Closing):
         """Listen no more."""
 
     def close(self) -> None:
-        """Stop."""
         self.stop()

@@ -53,7 +53,6 @@ def compare(key: bytes, target: int, value: int, result: int = 0) -> bytes:
 
 
 def compare_value(key: bytes, value: bytes, result: int = 0) -> bytes:
-    """An ``etcdserverpb.Compare`` of a value."""
     return number(1, result) + number(2, 3) + block(3, key) + block(7, value)
 
 
@@ -217,7 +216,6 @@ class ModelEtcd:
         return entry
 
     def put(self, key: bytes, value: bytes, *, lease: int = 0) -> int:
-        """A plain put."""
         entry = self.log.entry(request(PUT, put(key, value, lease=lease)))
         if not self.nospace and (not lease or lease in self.leases):
             self._set(entry, key, value, lease)

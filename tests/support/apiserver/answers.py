@@ -49,7 +49,6 @@ class Refusal(Exception):
 
     @property
     def status(self) -> dict[str, Any]:
-        """The Status object."""
         found = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -63,7 +62,6 @@ class Refusal(Exception):
         return {name: value for name, value in found.items() if value is not None and value != ""}
 
     def answer(self, accept: str) -> Answer:
-        """Return it as it travels."""
         code = self.code
         body, content_type = rendered(self.status, accept)
         return Answer(code, body, content_type, self.headers)
@@ -147,5 +145,4 @@ def rendered(value: Mapping[str, Any], accept: str) -> tuple[bytes, str]:
 
 
 def json_line(value: Mapping[str, Any]) -> bytes:
-    """Return an object as one line of JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

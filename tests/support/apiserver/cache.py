@@ -150,7 +150,6 @@ class WatchCache:
         self.generation += 1
 
     def refusal(self) -> Refusal:
-        """Return the 429 of a cache that is not there."""
         message = "storage is (re)initializing"
         if self._tried:
             message += f": failed to list {self.resource.go_type}: {self._error}"
@@ -162,7 +161,6 @@ class WatchCache:
         return copy.deepcopy(found.value) if found else None
 
     def objects(self) -> dict[bytes, Object]:
-        """Return all objects by key."""
         return {key: cached.value for key, cached in self.memory.items()}
 
     def at(self, revision: int) -> dict[bytes, Object]:

@@ -125,7 +125,6 @@ def _fields(name: str, value: Any, *, custom: bool, applied: bool) -> Fields:
 
 
 def _minus(fields: Fields, other: Fields) -> Fields:
-    """Return the fields that the other does not have."""
     found = {}
     for name, inner in fields.items():
         if name not in other:
@@ -189,7 +188,6 @@ def _differing(name: str, inner: Fields, old: Any, new: Any) -> Fields | None:
 def record_update(
     resource: Resource, old: Mapping[str, Any] | None, new: Object, *, manager: str, now: str
 ) -> None:
-    """Note in ``new`` that a manager made it, or made of ``old`` what it is now (``Update``)."""
     entries: list[dict[str, Any]] = copy.deepcopy((old or {}).get("metadata", {}).get("managedFields", []))
     have = fields_of(resource, new)
     changed = _changed(resource, old, new) if old is not None else have
@@ -217,7 +215,6 @@ def record_update(
 def record_apply(
     resource: Resource, old: Mapping[str, Any] | None, new: Object, applied: Object, *, manager: str, now: str
 ) -> None:
-    """Note in ``new`` what a manager applied."""
     entries: list[dict[str, Any]] = copy.deepcopy((old or {}).get("metadata", {}).get("managedFields", []))
     fields = fields_of(resource, applied, applied=True)
     entries = [e for e in entries if (e["manager"], e["operation"]) != (manager, "Apply")]

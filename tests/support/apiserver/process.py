@@ -129,7 +129,6 @@ class Process:
         self.catch_up()
 
     def close(self) -> None:
-        """End it."""
         self._feed.close()
 
     def reload(self, configuration: EncryptionConfiguration | None) -> None:
@@ -153,7 +152,6 @@ class Process:
             self._look_whether_ready()
 
     def cache(self, resource: Resource) -> WatchCache:
-        """Return the cache of a resource."""
         return self.caches[resource.group_resource]
 
     def lose_cache(self, name: str) -> None:

@@ -36,7 +36,6 @@ class Reading:
     # -- single objects
 
     def get(self, resource: Resource, target: Target, request: Request) -> Answer:
-        """Answer a GET of one object."""
         key = resource.key(self._process.prefix, target.namespace, target.name)
         version = request.query.get("resourceVersion", "")
         cache = self._process.cache(resource)
@@ -102,7 +101,6 @@ class Reading:
         return f"StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {text}"
 
     def _wait_for(self, cache: WatchCache, revision: int) -> None:
-        """Wait until the cache has come to a revision."""
         if revision <= cache.revision:
             return
         self._process.catch_up(min(revision, self._process.store.revision()))
@@ -125,7 +123,6 @@ class Reading:
     # -- lists
 
     def listed(self, resource: Resource, target: Target, request: Request) -> Answer:
-        """Answer a LIST."""
         query = request.query
         version, token = query.get("resourceVersion", ""), query.get("continue", "")
         check_list_options(version, query.get("resourceVersionMatch", ""), token)

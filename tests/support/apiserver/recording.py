@@ -115,7 +115,6 @@ class Known:
         yield from self._stored.values()
 
     def crds(self) -> Iterator[Record]:
-        """Yield the CustomResourceDefinitions."""
         for value in self._first.values():
             if value["kind"] == "CustomResourceDefinition":
                 yield value

@@ -197,7 +197,6 @@ class Replay:
     # -- what is asked
 
     def request(self, record: Record) -> Request:
-        """Return the request of a record as it arrives."""
         asked = record["request"]
         headers = asked.get("headers") or {}
         user = record.get("user")

@@ -64,7 +64,6 @@ class Serving:
         self._writing = Writing(process, self._reading)
 
     def answer(self, request: Request) -> Answer:
-        """Return the answer to one request, with all its headers."""
         process = self._process
         with process.lock:
             process.catch_up()

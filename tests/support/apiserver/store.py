@@ -37,21 +37,15 @@ class Feed(Protocol):
         """Return what came since the last time; waits, for a while, for the revision ``up_to``."""
         ...
 
-    def close(self) -> None:
-        """End it."""
-        ...
+    def close(self) -> None: ...
 
 
 class Store(Protocol):
     """What an API server asks of etcd."""
 
-    def revision(self) -> int:
-        """Return the newest revision."""
-        ...
+    def revision(self) -> int: ...
 
-    def get(self, key: bytes) -> Entry | None:
-        """Return one key."""
-        ...
+    def get(self, key: bytes) -> Entry | None: ...
 
     def range(self, prefix: bytes) -> tuple[list[Entry], int]:
         """Return the keys below a prefix, in their order, and the revision of the answer."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.report.render import text
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
 from tests.frozen.freezing import Chance, came_to, first_lines, is_frozen, stripped
@@ -360,8 +361,12 @@ def test_what_the_audit_log_says(registry: Freezing, capfd: pytest.CaptureFixtur
 _BY_CHANCE = re.compile(r"(?<=revision )\d+|(?<= {2})\S+@\S+| {2,}|\d+(?= bytes:)")
 
 
-def test_what_a_person_reads_first(registry: Freezing, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_a_person_reads_first(
+    registry: Freezing, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a deletion, of putting it back, and of what both leave behind."""
+    monkeypatch.setattr(text, "_WIDEST", 10_000)  # where a line folds depends on the path of the folder
+    monkeypatch.setenv("COLUMNS", "10000")
     at = registry.cut()
     common = registry.common()
     found: dict[str, Any] = {}
@@ -373,8 +378,8 @@ def test_what_a_person_reads_first(registry: Freezing, capfd: pytest.CaptureFixt
         found[name] = {
             "exit_code": code,
             **{
-                where: [_BY_CHANCE.sub("*", line) for line in first_lines(text)]
-                for where, text in told.items()
+                where: [_BY_CHANCE.sub("*", line) for line in first_lines(output)]
+                for where, output in told.items()
             },
         }
 

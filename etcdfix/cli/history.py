@@ -74,8 +74,8 @@ def command(
     """Show every revision of one key that etcd, or the file, still keeps, the newest first. Reads only.
 
     Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as with kubectl (secret/db -n shop), deleted objects
-    too. For each revision you see what it is and which fields changed, never their values; -o wide adds the command
-    that puts it back. API servers compact etcd every five minutes. A snapshot keeps what etcd kept when it was taken.
+    too. For each revision you see what it is. API servers compact etcd every five minutes. A snapshot keeps what etcd
+    kept when it was taken.
 
     With --wal you also see what etcd's write-ahead log holds of the key, compacted or not. It is read without a lock.
     The log says what etcd was asked for, so each write is certain, likely or possible. A log of another history is

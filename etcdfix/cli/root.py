@@ -57,7 +57,7 @@ COMMANDS: Commands = {
     ),
     "history": (
         "etcdfix.cli.history",
-        "Show every revision of one key that is still kept, what changed, and how to bring it back.",
+        "Show every revision of one key that is still kept.",
     ),
     "copies": (
         "etcdfix.cli.copies",

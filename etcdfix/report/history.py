@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.model import Confidence, Outcome
-from etcdfix.report.document import Cell, Column, Document, Facts, Kind, Prose, State, Status, Table
+from etcdfix.report.document import Cell, Column, Document, Facts, Prose, State, Status, Table
 from etcdfix.report.model import Remedy, SourcedReport
 from etcdfix.text.words import counted
 
@@ -20,21 +20,6 @@ class Event(StrEnum):
     PUT = "put"
     DELETE = "delete"
     LEASE_REVOCATION = "lease-revocation"
-
-
-class ChangeKind(StrEnum):
-    """What became of a field."""
-
-    ADDED = "added"
-    REMOVED = "removed"
-    CHANGED = "changed"
-
-
-class FieldChange(msgspec.Struct, frozen=True):
-    """A field that differs from the revision before; of its value nothing is told."""
-
-    path: str
-    change: ChangeKind
 
 
 class WrittenValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +47,7 @@ class WrittenValue(msgspec.Struct, frozen=True, kw_only=True):
     def wide_cells(self) -> tuple[Cell, ...]:
         """Return the last cells of its row."""
         under = " ".join(filter(None, (self.transformer, self.key_fingerprint or self.kms_key_id_sha256)))
-        return (under or None, self.value_size or None, self.value_sha256)
+        return (under or None, self.value_sha256)
 
 
 class HistoryRevision(WrittenValue, frozen=True, kw_only=True):
@@ -74,9 +59,6 @@ class HistoryRevision(WrittenValue, frozen=True, kw_only=True):
         version: 0 where kine does not tell.
         stale: It is not under today's write key.
         from_old_value: Kept by kine beside the next revision alone: its lease, and mostly its version, are not known.
-        changes: Fields that differ from the revision before; null where the two cannot be compared.
-        changes_left_out: How many more there are.
-        not_compared: Why there are no ``changes``; "" where there are.
     """
 
     mod_revision: int
@@ -85,9 +67,6 @@ class HistoryRevision(WrittenValue, frozen=True, kw_only=True):
     version: int = 0
     stale: bool = False
     from_old_value: bool = False
-    changes: list[FieldChange] | None = None
-    changes_left_out: int = 0
-    not_compared: str = ""
 
     @property
     def present(self) -> bool:
@@ -97,14 +76,7 @@ class HistoryRevision(WrittenValue, frozen=True, kw_only=True):
     def row(self) -> tuple[Cell, ...]:
         """Return it as a row of the table."""
         until = "now" if self.present else self.stands_until
-        return (str(self.mod_revision), self.state(), until, self._changed(), "etcd", *self.wide_cells())
-
-    def _changed(self) -> str | None:
-        if self.changes is None:
-            return f"not compared: {self.not_compared}" if self.not_compared else None
-        told = [f"{one.change} {one.path}" for one in self.changes]
-        more = [f"{counted(self.changes_left_out, 'more field')}"] if self.changes_left_out else []
-        return ", ".join([*told, *more]) or "nothing"
+        return (str(self.mod_revision), self.state(), until, "etcd", *self.wide_cells())
 
 
 class LoggedRevision(WrittenValue, frozen=True, kw_only=True):
@@ -112,35 +84,26 @@ class LoggedRevision(WrittenValue, frozen=True, kw_only=True):
 
     Attributes:
         entry_index: Raft index of its entry.
-        operation: Place among the writes of the entry, from 0.
         mod_revision: At which it took effect; null where nothing tells.
         after_revision: It was later than this one; null for unknown.
         before_revision: It was earlier than this one; null for unknown.
         confidence: How sure it is that it took effect, so.
         doubt: Why it is not certain; "" where it is.
         kept: etcd keeps it, too: it is among ``revisions``.
-        range_end: End of the range that was deleted, as text; "" for one key.
-        keeps_value: A put that names no value: the one before it stands on.
-        user: etcd user who asked; "" where etcd's authentication was off.
     """
 
     entry_index: int
-    operation: int
     mod_revision: int | None
     after_revision: int | None
     before_revision: int | None
     confidence: Confidence
     doubt: str
     kept: bool
-    range_end: str = ""
-    keeps_value: bool = False
-    user: str = ""
 
     def row(self) -> tuple[Cell, ...]:
         """Return it as a row of the table."""
-        where = f"log entry {self.entry_index}"
-        told = f"{self.confidence}: {self.doubt}" if self.doubt else self.confidence.value
-        return (self._revision(), self.state(), None, told, where, *self.wide_cells())
+        told = f"log entry {self.entry_index}, {self.confidence}{f': {self.doubt}' if self.doubt else ''}"
+        return (self._revision(), self.state(), None, told, *self.wide_cells())
 
     def _revision(self) -> str:
         if self.mod_revision is not None:
@@ -154,37 +117,24 @@ class HistoryLog(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         directories: Where it was read.
-        first_index: Raft index of the oldest entry that could be read.
-        last_index: Of the newest.
-        committed_index: Entries up to it were agreed on.
-        kinship: ``same-history``, or ``not-compared`` where nothing could be compared; of another history nothing is
-            told at all.
-        agreement: In words.
+        agreement: What shows that it is of the same history.
         replayed: From which state it was replayed; "" for none, so that nothing is certain.
-        refused: How many writes of the key changed nothing, by the replay; they are not among ``writes``.
         left_out: How many of the oldest writes are not among them.
         writes: The newest first.
         notes: What to know besides.
     """
 
     directories: list[str]
-    first_index: int
-    last_index: int
-    committed_index: int
-    kinship: str
     agreement: str
     replayed: str
-    refused: int
     left_out: int
     writes: list[LoggedRevision]
     notes: list[str]
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """Yield what it is, name and value."""
-        entries = f"entries {self.first_index} to {self.last_index}, agreed on up to {self.committed_index}"
-        yield "write-ahead log", f"{', '.join(self.directories)}: {entries}; {self.agreement}"
+        yield "write-ahead log", f"{', '.join(self.directories)}: {self.agreement}"
         yield "replayed from", self.replayed or "nothing, so no write is certain"
-        yield "without effect", counted(self.refused, "write") if self.refused else ""
         yield "not shown", f"{counted(self.left_out, 'older write')}: use --limit" if self.left_out else ""
 
 
@@ -196,8 +146,6 @@ class HistoryReport(SourcedReport, frozen=True, kw_only=True):
         exists: The key holds a value now, or at the revision that was read.
         compacted_revision: The oldest revision that can be read; 0 where nothing was compacted, null for unknown.
         count: How many revisions are kept, deletions counted.
-        deletions: How many of them are deletions.
-        oldest_mod_revision: Of the oldest of them.
         older_versions: How many earlier revisions of the oldest kept generation are gone.
         readable: How many of the revisions can be read.
         unreadable: How many of them cannot, or are inconsistent.
@@ -218,8 +166,6 @@ class HistoryReport(SourcedReport, frozen=True, kw_only=True):
     exists: bool
     compacted_revision: int | None
     count: int
-    deletions: int
-    oldest_mod_revision: int
     older_versions: int
     readable: int
     unreadable: int
@@ -273,9 +219,7 @@ _COLUMNS: Final = (
     Column("REVISION"),
     Column("WHAT"),
     Column("UNTIL"),
-    Column("CHANGED", folds=True),
-    Column("FROM", wide=True),
+    Column("FROM", folds=True),
     Column("UNDER", wide=True, folds=True),
-    Column("BYTES", Kind.NUMBER, wide=True),
     Column("DIGEST", wide=True),
 )

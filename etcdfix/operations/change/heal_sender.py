@@ -15,8 +15,8 @@ from etcdfix.apiserver.patience import AGAIN
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.change.field_changes import FieldChange, field_changes
 from etcdfix.operations.change.heal_look import SILENT, Ground, Healable
-from etcdfix.operations.look.field_changes import Comparable, field_changes
 from etcdfix.remediation.audit.record import Intent, Result
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.landmarks import Sighting, find_elsewhere
@@ -24,7 +24,6 @@ from etcdfix.remediation.patcher import HEALED_AT, LONGEST_ANSWER, patch_annotat
 from etcdfix.remediation.reconcile import Carried
 from etcdfix.remediation.sending import Sent
 from etcdfix.remediation.writer import Expected, KeyState, describe_move, evaluate_compare
-from etcdfix.report.history import ChangeKind, FieldChange
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.rescued import read_saved
 from etcdfix.rules import Rule, refuse
@@ -326,11 +325,7 @@ class HealSender:
             doubts.append(f"it could not be compared with the saved copy: {why}")
             return notes
         masked = Viewer(self._ground.cluster.examiner).show(found).document
-        changes, more = field_changes(
-            Comparable.of(_comparable(before), masked),
-            Comparable.of(_comparable(after), masked),
-            most=_MOST_CHANGES,
-        )
+        changes, more = field_changes(_comparable(before), _comparable(after), masked, most=_MOST_CHANGES)
         self.changed = tuple(f"{each.path} ({each.change})" for each in changes) + (
             (f"{more} more",) if more else ()
         )
@@ -347,7 +342,7 @@ class HealSender:
 
 
 def _is_label(change: FieldChange) -> bool:
-    return change.change is ChangeKind.ADDED and _LABELS.match(change.path) is not None
+    return change.change == "added" and _LABELS.match(change.path) is not None
 
 
 def _came_to_nothing(reply: Reply | NoReply) -> bool:
@@ -386,11 +381,11 @@ def _parsed(raw: bytes | None) -> dict[str, Any] | None:
 
 
 def _comparable(document: dict[str, Any]) -> dict[str, Any]:
-    """Return an object without what every heal changes, what servers before 1.20 only add to an answer, and nulls.
+    """Return an object without what every write changes, what servers before 1.20 only add to an answer, and nulls.
 
     A change of an annotation counts as a new generation with some kinds. Nulls say nothing; older servers write them.
     """
-    left_out = {"managedFields", "selfLink", "generation"}
+    left_out = {"managedFields", "resourceVersion", "selfLink", "generation"}
     metadata = {name: value for name, value in _metadata(document).items() if name not in left_out}
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict):

@@ -1,4 +1,4 @@
-"""Every revision of one etcd key that is still kept: what each is, what changed, and how it is brought back.
+"""Every revision of one etcd key that is still kept: what each is.
 
 The revisions come oldest first, as etcd gives them, and each is examined as it passes; what is kept of it is small, so
 memory does not grow with the size of values. Each is examined by itself: what other values under its encryption key say
@@ -7,10 +7,9 @@ of the key is for ``explain``, which looks at them.
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
@@ -18,18 +17,11 @@ from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import KeptRevision, Outcome, StoredValue
-from etcdfix.operations.look.field_changes import Comparable, field_changes
 from etcdfix.operations.look.history_log import KeyLog, written
 from etcdfix.readable_revision import reads
 from etcdfix.report.head import stakes_of
-from etcdfix.report.history import (
-    Event,
-    HistoryLog,
-    HistoryReport,
-    HistoryRevision,
-)
+from etcdfix.report.history import Event, HistoryLog, HistoryReport, HistoryRevision
 from etcdfix.report.model import Remedy
-from etcdfix.report.objects import Form, Viewer
 from etcdfix.report.origin import report_origin
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
@@ -42,7 +34,6 @@ from etcdfix.verdicts.examination import Examination
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-_MOST_CHANGES: Final = 100
 _MOST_SEARCHED: Final = 20
 """So many revisions that do not open are searched for what was damaged; each can take a second."""
 
@@ -107,12 +98,7 @@ def look_into_history(
         lost.append(f"the history could not be read to its end: {exc.message}")
     logged = None
     if log is not None and ended is None:
-        logged = log.look(
-            request.key,
-            examiner,
-            kept=frozenset(gathered.kept),
-            most=request.most,
-        )
+        logged = log.look(request.key, examiner, kept=gathered.kept, most=request.most)
     problems = [*source.problems, *lost, *(log.problems if log is not None else ())]
     if not gathered.count and logged is None:
         return KeyLook(None, problems, ended)
@@ -155,9 +141,7 @@ def _report(
         exists=last is not None and last.stored is not None,
         compacted_revision=_compacted(source, reasons),
         count=gathered.count,
-        deletions=gathered.deletions,
-        oldest_mod_revision=gathered.oldest,
-        older_versions=gathered.older_versions,
+        older_versions=gathered.older_versions or 0,
         readable=gathered.readable,
         unreadable=gathered.failed,
         undetermined=gathered.undetermined,
@@ -193,13 +177,6 @@ def _next(gathered: Revisions, key: bytes, logged: HistoryLog | None) -> Remedy 
     )
 
 
-class _Seen(NamedTuple):
-    """What is remembered of the revision before, to compare."""
-
-    digest: bytes
-    comparable: Comparable | None
-
-
 class Revisions:
     """Takes revisions as they pass, oldest first, and tells of the newest ones.
 
@@ -212,15 +189,11 @@ class Revisions:
     def __init__(self, examiner: Examiner, request: HistoryRequest, present: StoredValue | None) -> None:
         self._examiner = examiner.apart()
         self._examiner.kept = examiner.kept  # they are all of one etcd key
-        self._shown = Viewer(self._examiner)
-        self._whole = Viewer(self._examiner, reveal=True)
-        self._request = request
         self._present = present
         self._entries: deque[HistoryRevision] = deque(maxlen=request.most)
-        self._before: _Seen | None = None
         self._searched = 0
-        self.count = self.deletions = self.readable = self.undetermined = 0
-        self.older_versions = self.failed = self.oldest = 0
+        self.count = self.readable = self.undetermined = self.failed = 0
+        self.older_versions: int | None = None
         self.now: Examination | None = None
         self.last: KeptRevision | None = None
         self.kept: set[int] = set()
@@ -240,21 +213,14 @@ class Revisions:
             )
         self.count += 1
         self.kept.add(kept.revision.main)
-        self.oldest = self.oldest or kept.revision.main
         self.last = kept
         self.now = None
         if kept.stored is None:
-            self.deletions += 1
             self._entries.append(HistoryRevision(mod_revision=kept.revision.main, event=Event.DELETE))
             return
-        told = self._put(kept.stored)
-        self._entries.append(msgspec.structs.replace(told, from_old_value=kept.from_old_value))
-
-    def _put(self, stored: StoredValue) -> HistoryRevision:
-        found = self._examine(stored)
-        self.now = found
-        before = self._before
-        if before is None:
+        stored = kept.stored
+        self.now = found = self._examine(stored)
+        if self.older_versions is None:
             self.older_versions = max(stored.version - 1, 0)
         if reads(found):
             self.readable += 1
@@ -262,8 +228,17 @@ class Revisions:
             self.undetermined += 1
         elif found.verdict.outcome in {*FAILED, Outcome.INCONSISTENT}:
             self.failed += 1
-        self._before = _Seen(hashlib.sha256(stored.value).digest(), self._comparable(found))
-        return self._told(found, self._before, before)
+        self._entries.append(
+            HistoryRevision(
+                **written(found),
+                mod_revision=stored.mod_revision,
+                event=Event.PUT,
+                create_revision=stored.create_revision,
+                version=stored.version,
+                stale=found.stale,
+                from_old_value=kept.from_old_value,
+            )
+        )
 
     def _examine(self, stored: StoredValue) -> Examination:
         found = self._examiner.examine(stored)
@@ -272,35 +247,6 @@ class Revisions:
             return found
         self._searched += 1
         return self._examiner.examine(stored, thorough=True)
-
-    def _comparable(self, found: Examination) -> Comparable | None:
-        """Return the object to compare with others; None where it is not whole."""
-        if found.verdict.outcome not in {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}:
-            return None
-        whole = self._whole.show(found)
-        if whole.form is not Form.OBJECT:
-            return None
-        return Comparable.of(whole.document, self._shown.show(found).document)
-
-    def _told(self, found: Examination, seen: _Seen, before: _Seen | None) -> HistoryRevision:
-        told = HistoryRevision(
-            **written(found),
-            mod_revision=found.stored.mod_revision,
-            event=Event.PUT,
-            create_revision=found.stored.create_revision,
-            version=found.stored.version,
-            stale=found.stale,
-        )
-        if before is None:
-            why = "it was created here" if found.stored.version == 1 else "nothing older is kept"
-        elif before.digest == seen.digest:
-            return msgspec.structs.replace(told, changes=[])
-        elif seen.comparable is None or before.comparable is None:
-            why = "one of the two cannot be read as a whole object"
-        else:
-            changes, more = field_changes(before.comparable, seen.comparable, most=_MOST_CHANGES)
-            return msgspec.structs.replace(told, changes=changes, changes_left_out=more)
-        return msgspec.structs.replace(told, not_compared=why)
 
     def revisions(self) -> list[HistoryRevision]:
         """Return the newest revisions, the newest first; once all were added."""

@@ -69,7 +69,7 @@ class KeyLog(Closing):
         key: bytes,
         examiner: Examiner,
         *,
-        kept: frozenset[int],
+        kept: set[int],
         most: int,
     ) -> HistoryLog | None:
         """Tell the writes of a key; None where the log knows nothing of it.
@@ -85,32 +85,29 @@ class KeyLog(Closing):
         """
         examiner = examiner.apart()
         told: deque[LoggedRevision] = deque(maxlen=most)
-        count = refused = 0
+        count = 0
+        refused = False
         for write in self._history.writes(key):
             if write.refused:
-                refused += 1
+                refused = True
                 continue
             count += 1
             told.append(_told(write, examiner, kept))
         if not count and not refused:
             return None
-        about, agreement = self._judged.log.description, self._history.agreement
         return HistoryLog(
-            directories=[display(bytes(Path(directory))) for directory in about.directories],
-            first_index=about.first_index,
-            last_index=about.last_index,
-            committed_index=about.committed_index,
-            kinship=agreement.kinship.value,
-            agreement=agreement.sentence,
+            directories=[
+                display(bytes(Path(directory))) for directory in self._judged.log.description.directories
+            ],
+            agreement=self._history.agreement.sentence,
             replayed=self._history.replayed,
-            refused=refused,
             left_out=count - len(told),
             writes=[*reversed(told)],
             notes=self._judged.notes,
         )
 
 
-def _told(write: LoggedWrite, examiner: Examiner, kept: frozenset[int]) -> LoggedRevision:
+def _told(write: LoggedWrite, examiner: Examiner, kept: set[int]) -> LoggedRevision:
     stored = write.stored()
     found = examiner.examine(stored) if stored is not None else None
     return LoggedRevision(
@@ -118,7 +115,6 @@ def _told(write: LoggedWrite, examiner: Examiner, kept: frozenset[int]) -> Logge
             written(found)
             | {
                 "entry_index": write.entry_index,
-                "operation": write.operation,
                 "event": _EVENTS[write.kind],
                 "mod_revision": write.mod_revision,
                 "after_revision": write.after_revision,
@@ -126,9 +122,6 @@ def _told(write: LoggedWrite, examiner: Examiner, kept: frozenset[int]) -> Logge
                 "confidence": write.confidence,
                 "doubt": write.doubt,
                 "kept": write.mod_revision in kept,
-                "range_end": display(write.range_end) if write.range_end else "",
-                "keeps_value": write.keeps_value,
-                "user": bounded(write.user),
                 "lease": f"{write.lease:x}" if write.lease else None,
             }
         )

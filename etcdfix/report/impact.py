@@ -20,7 +20,6 @@ from etcdfix.graph.model import (
     SecretState,
     User,
 )
-from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence
 from etcdfix.report.document import (
     Column,
@@ -30,7 +29,6 @@ from etcdfix.report.document import (
     Section,
     State,
     Status,
-    Step,
     Steps,
     Table,
 )
@@ -39,46 +37,29 @@ from etcdfix.text.words import counted
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the object is or last was.
+    """Who the object is or last was; ``finalizers`` is null where no readable revision told them.
 
-    ``basis``: ``current``, ``history``, ``earlier-generation``, ``references`` or ``none``. ``finalizers`` is null
-    where no readable revision told them. ``labels`` and ``annotations`` are names only.
+    ``basis``: ``current``, ``history``, ``earlier-generation``, ``references`` or ``none``.
     """
 
     uid: str
     confidence: Confidence
     basis: str
-    mod_revision: int
     finalizers: tuple[str, ...] | None
-    labels: list[str]
-    annotations: tuple[str, ...]
-    conflicting_uids: dict[str, int]
 
 
 class Dependents(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a removal sets off: the tree, depth first.
 
-    ``caught_up``: what the garbage collector does beside that, since types can be listed again (``listable``).
-    ``unlistable``: the types that cannot even then, with how many objects are the reason. ``namespaces``: those that
-    are being deleted, and that finish once it is gone.
+    ``caught_up``: what the garbage collector does beside that, since types can be listed again. ``namespaces``: those
+    that are being deleted, and that finish once it is gone.
     """
 
     counts: dict[Action, int]
-    deleted_by_resource: dict[str, int]
     tree: tuple[Decision, ...]
     caught_up: tuple[Decision, ...]
-    listable: tuple[str, ...]
-    unlistable: dict[str, int]
     namespaces: list[str]
     warnings: list[str] = []
-
-
-class UserGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Users that use it in the same way."""
-
-    role: Role
-    count: int
-    users: tuple[User, ...]
 
 
 class ImpactReport(SourcedReport, frozen=True, kw_only=True):
@@ -86,11 +67,10 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
 
     ``exists`` is null where its key was not seen in a source that could not be read whole. ``may_be_worse`` says that
     something was not seen that could depend on it: ``risk`` is the least then. ``finding`` says what is stored, null
-    where nothing is. ``user_count`` counts references: one user may have several. ``namespace_terminating`` is when its
-    namespace was marked for deletion ("" for not known), null where it was not. ``deletion`` is the forecast of an
-    ordinary deletion through the API, of an object that can be read or where a policy was asked for, else null;
-    where that is ``possible``, the grade and ``dependents`` are those of that deletion, else of a removal from etcd.
-    ``at_stake``, ``do_not_restart`` and ``next`` are as in the summary of a scan.
+    where nothing is; its remedies are those of the report. ``users`` are references: one object may have several.
+    ``deletion`` is the forecast of an ordinary deletion through the API, of an object that can be read or where a
+    policy was asked for, else null; where that is ``possible``, the grade and ``dependents`` are those of that
+    deletion, else of a removal from etcd.
     """
 
     kind: str = "ImpactReport"
@@ -105,11 +85,9 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
     reasons: tuple[RiskReason, ...]
     finding: Finding | None
     last_known: Identity
-    namespace_terminating: str | None
     dependents: Dependents
     secret: SecretState | None
-    users: list[UserGroup]
-    user_count: int
+    users: tuple[User, ...]
     finalizers: tuple[LostFinalizer, ...]
     node: str
     unreadable_elsewhere: int
@@ -121,20 +99,18 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """Return how bad it is and why, the one thing to do next, and how much depends on the object."""
-        steps = [Step(remedy.action, remedy.command, remedy.note) for remedy in self.remedies]
-        first = self.next
+        steps = [remedy.step() for remedy in self.remedies]
         healthy = self.finding is not None and self.finding.outcome in {"readable", "not-an-object"}
         state = State.OK if healthy else State.FINDINGS
         deletion = self.deletion
-        deleting = deletion is not None and deletion.possible
+        doing = "deleting" if deletion is not None and deletion.possible else "losing"
+        worse = " OR WORSE" if self.may_be_worse and self.risk is not Risk.CLUSTER_BREAKING else ""
+        told = f"RISK {self.risk.upper()}{worse}: {doing} {self.object}"
         return Document(
-            status=Status(
-                state if self.complete else State.INCOMPLETE,
-                _graded(self, "deleting" if deleting else "losing"),
-            ),
+            status=Status(state if self.complete else State.INCOMPLETE, told),
             about=self.about(),
             stakes=[line for line in (self.at_stake, self.do_not_restart) if line],
-            next=Step(first.action, first.command, first.note) if first else steps[0] if steps else None,
+            next=self.next.step() if self.next else steps[0] if steps else None,
             sections=[
                 _reasons(self.reasons),
                 Facts(facts=_facts(self)),
@@ -150,12 +126,6 @@ class ImpactReport(SourcedReport, frozen=True, kw_only=True):
                 Steps(steps=steps, wide=True),
             ],
         )
-
-
-def _graded(found: ImpactReport, losing: str) -> str:
-    """Return the grade in words: what was not seen can only make it worse."""
-    worse = " OR WORSE" if found.may_be_worse and found.risk is not Risk.CLUSTER_BREAKING else ""
-    return f"RISK {found.risk.upper()}{worse}: {losing} {found.object}"
 
 
 def _reasons(reasons: Sequence[RiskReason]) -> Section:
@@ -180,7 +150,6 @@ def _facts(report: ImpactReport) -> list[tuple[str, str]]:
         ("key", report.object.key),
         ("stored", stored),
         ("uid", f"{known.uid or 'unknown'} ({known.basis})"),
-        ("namespace", "Terminating" if report.namespace_terminating is not None else ""),
         ("node", report.node),
         ("Secret", used),
         (
@@ -188,6 +157,6 @@ def _facts(report: ImpactReport) -> list[tuple[str, str]]:
             f"{deletion.policy}: {deletion.result}; {deletion.text}" if deletion is not None else "",
         ),
         ("dependents", ", ".join(goes) or "nothing that can be read is owned by it"),
-        ("references", f"{report.user_count} from objects that can be read"),
+        ("references", f"{len(report.users)} from objects that can be read"),
         ("not counted", f"{counted(elsewhere, 'other object')} that cannot be read" if elsewhere else ""),
     ]

@@ -8,14 +8,12 @@ from typing import Final, NamedTuple
 
 from etcdfix.errors import SourceError
 from etcdfix.graph.assess import assess
-from etcdfix.graph.collector import collect
 from etcdfix.graph.deletion import forecast, not_forecast, refusal, usual_policy
 from etcdfix.graph.deletion_model import DeletionForecast, DeletionResult
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Action, Assessment, Collection, LastKnown, Propagation, Risk
+from etcdfix.graph.model import Action, Assessment, Collection, Propagation, Risk
 from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
-from etcdfix.graph.users import by_role
 from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.operations.look.namespace_apis import kubectl
@@ -24,8 +22,8 @@ from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
-from etcdfix.report.impact import Dependents, Identity, ImpactReport, UserGroup
-from etcdfix.report.model import Finding, Remedy
+from etcdfix.report.impact import Dependents, Identity, ImpactReport
+from etcdfix.report.model import Remedy
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.commands import NO_COMMAND, Command, RunOptions, look, save_copy
 from etcdfix.text.words import counted
@@ -80,12 +78,11 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
             index, node, how, obstacle.why, possible=obstacle.possible, by_default=policy is None
         )
     ways = _ways_out(cluster, found, examined) if examined else []
-    finding = finding_from(examined, ways) if examined else None
+    finding = finding_from(examined, ()) if examined else None
     unjudged = bool(index.flags(node) & UNDETERMINED)
     reasons = cluster.incomplete_reasons(cluster.undetermined)
     elsewhere = sum(index.unreadable_by_path().values()) - index.unreadable(node)
     undetermined = cluster.undetermined - unjudged
-    groups = by_role(found.users).items()
     stakes = stakes_of([examined] if examined is not None else [], past=cluster.request.run.of_the_past)
     return ImpactReport(
         **cluster.origin()
@@ -96,16 +93,13 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
             "do_not_restart": stakes.do_not_restart,
             "next": first_way(ways),
             "finding": finding,
-            "last_known": _identity(found.last_known),
-            "namespace_terminating": _namespace_terminating(cluster, found.object.namespace),
-            "dependents": _dependents(index, node, found, asked=policy is not None),
-            "users": [UserGroup(role=role, count=len(users), users=users) for role, users in groups],
-            "user_count": len(found.users),
+            "last_known": Identity(**same_fields(found.last_known, Identity)),
+            "dependents": _dependents(index, node, found.collection),
             "unreadable_elsewhere": elsewhere - undetermined,
             "undetermined_elsewhere": undetermined,
             "remedies": _remedies(
                 found,
-                finding,
+                ways if examined else None,
                 cluster.request.run,
                 unserved=_unserved(cluster, node),
                 deletion=deletion,
@@ -169,23 +163,7 @@ def _obstacle(cluster: ClusterIndex, node: int, examined: Examination | None) ->
     return _Obstacle(why) if why else None
 
 
-def _namespace_terminating(cluster: ClusterIndex, namespace: str) -> str | None:
-    index = cluster.index
-    node = index.node(f"namespaces/{namespace}") if namespace else None
-    if node is None or not index.exists(node):
-        return None
-    since = index.terminating_since(node)
-    details = index.namespaces.get(node)
-    return since if since or (details is not None and details.phase == "Terminating") else None
-
-
-def _identity(known: LastKnown) -> Identity:
-    changed = {"mod_revision": known.revision, "labels": sorted(known.labels)}
-    return Identity(**same_fields(known, Identity) | changed)
-
-
-def _dependents(index: ImpactIndex, node: int, found: Assessment, *, asked: bool) -> Dependents:
-    collection = found.collection
+def _dependents(index: ImpactIndex, node: int, collection: Collection) -> Dependents:
     freed = freed_by(index, node) if index.unreadable(node) else ()
     return Dependents(
         **same_fields(collection, Dependents),
@@ -198,7 +176,6 @@ def _dependents(index: ImpactIndex, node: int, found: Assessment, *, asked: bool
                 for state in freed
             ),
             *_of_managers(collection),
-            *(_orphaning(index, node, found) if not asked else ()),
         ],
     )
 
@@ -231,23 +208,6 @@ def _of_managers(collection: Collection) -> Iterator[str]:
         )
 
 
-def _orphaning(index: ImpactIndex, node: int, found: Assessment) -> Iterator[str]:
-    """Yield that a deletion with Orphan may delete all the same, for an object that the API can delete."""
-    if not found.readable:
-        return
-    played = collect(index, node, by_api=Propagation.ORPHAN)
-    orphaned = {Action.ORPHANED, Action.REFERENCE_STRIPPED}
-    late = sum(d.action in orphaned and bool(d.started_after) for d in played.tree if d.depth == 1)
-    if late:
-        yield (
-            f"deleted through the API with Orphan, its dependents of types that cannot be listed ({late}) keep their "
-            "reference where the controller manager started after the damage, and are deleted as soon as their type "
-            "can be listed"
-        )
-    if played.uncertain:
-        yield f"deleted through the API with Orphan: {played.uncertain}"
-
-
 def _unserved(cluster: ClusterIndex, node: int) -> str:
     """Return the CustomResourceDefinition that is gone, and without which no API serves an object; "" for none.
 
@@ -264,29 +224,19 @@ def _unserved(cluster: ClusterIndex, node: int) -> str:
 
 def _remedies(
     found: Assessment,
-    finding: Finding | None,
+    ways: list[Remedy] | None,
     run: RunOptions,
     *,
     unserved: str,
     deletion: DeletionForecast | None,
 ) -> list[Remedy]:
-    """Return what to do next, least destructive first; deleting comes last and only as a dry run.
-
-    Args:
-        found: What the loss means.
-        finding: The object, where it is stored.
-        run: Options of this run.
-        unserved: The CustomResourceDefinition without which no API serves the object; "" where one does.
-        deletion: What a deletion through the API does.
-    """
+    """Return what to do; ``ways`` is None for what is not stored, ``unserved`` the definition that is missing."""
     if not found.exists and found.problems:
         return [Remedy("Look again in a source that can be read whole: the key may be there")]
-    if finding is None:
+    if ways is None:
         return _when_gone(found.object.resource == "customresourcedefinitions")
-    if finding.remedies:
-        first = _COPY if run.of_kine else _SNAPSHOT
-        command = save_copy(run)
-        return [Remedy(first, command), *finding.remedies]
+    if ways:
+        return [Remedy(_COPY if run.of_kine else _SNAPSHOT, save_copy(run)), *ways]
     if not found.readable:
         return []
     if unserved:

@@ -200,7 +200,6 @@ def test_no_contents_in_any_form(impact: Runner) -> None:
         ran = impact(cluster, key, "-o", form)
         assert ran.code == 0
         assert SECRET_WORD not in ran.out + ran.err
-    assert impact(cluster, key, "-o", "json").document["last_known"]["annotations"] == ["note"]
 
 
 # ------------------------------------------------------------------------------------------ encryption and KMS

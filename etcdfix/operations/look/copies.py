@@ -6,6 +6,7 @@ knows a value of it and none stands there. Then each place is looked into for al
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from itertools import islice
@@ -176,14 +177,7 @@ def _resolved(request: CopiesRequest, examiner: Examiner, source: Source, uid: s
 
 
 class _Look:
-    """Finds what is sought.
-
-    Attributes:
-        gathered: Takes it.
-        by_history: What the datastore keeps of an object is asked for one by one.
-        problems: Why not everything was seen.
-        nothing_there: Nothing lies below the storage prefix.
-    """
+    """Finds what is sought; ``by_history``: what the datastore keeps of an object is asked for one by one."""
 
     def __init__(
         self, source: Source, request: CopiesRequest, examiner: Examiner, ranges: Sequence[KeyRange]
@@ -199,24 +193,19 @@ class _Look:
         # Values that are named, each of which is wanted: what is plain comes as counts, what an interruption leaves
         # does not come at all.
         self._unsaid: dict[bytes, StoredValue] = {}
-        self._file = source.describe().type != "etcd"
-        only_keys = all(wanted.exact for wanted in ranges)
-        self.by_history = self._file or (only_keys and len(ranges) <= _MOST_HISTORIES)
-        self._only_keys = only_keys
+        file = source.describe().type != "etcd"
+        self._only_keys = all(wanted.exact for wanted in ranges)
+        self.by_history = file or (self._only_keys and len(ranges) <= _MOST_HISTORIES)
         self.gathered = Gathered()
         self.problems: list[str] = []
-        self.stakes = Stakes(past=request.run.of_the_past or self._file)
+        self.stakes = Stakes(past=request.run.of_the_past or file)
         self.unconfigured = 0
         self.expired = 0
         self.nothing_there = False
         self._seen = False
 
     def seek(self, progress: Progress, jobs: Jobs) -> Ending:
-        """Look at everything in scope, and take note of what is sought.
-
-        Raises:
-            SourceError: Nothing could be read.
-        """
+        """Look at everything in scope, and take note of what is sought."""
         if not self._only_keys or not self.by_history:
             self._know(progress)
         denied: list[bytes] = []
@@ -291,20 +280,10 @@ class _Look:
                 return
         if verdict.outcome in {*FAILED, Outcome.UNDETERMINED}:
             self.stakes.add(found)
-        self._seek(found)
-
-    def _seek(self, found: Examination) -> None:
-        bare = msgspec.structs.replace(
-            found, stored=msgspec.structs.replace(found.stored, value=b""), decoded=None
-        )
-        self.gathered.seek(
-            Sought(
-                key=found.stored.key,
-                found=bare,
-                value_sha256=digest_of(found.stored.value),
-                uid=uid_of(found),
-            )
-        )
+        stored = found.stored
+        bare = msgspec.structs.replace(found, stored=msgspec.structs.replace(stored, value=b""), decoded=None)
+        sought = Sought(key=stored.key, found=bare, value_sha256=digest_of(stored.value), uid=uid_of(found))
+        self.gathered.seek(sought)
 
     def _deleted(self, key: bytes, leased: bool) -> None:
         directory, _shared = self._examiner.layout.locate(key)
@@ -337,47 +316,38 @@ def _report(
     gathered = look.gathered
 
     def objects() -> Iterator[ObjectCopies]:
-        for one in gathered.objects():
-            yield assessor.assess(one)
+        yield from map(assessor.assess, gathered.objects())
 
-    tally = _Tally()
+    states: Counter[ObjectState] = Counter()
+    good = doubtful = 0
+    first: Remedy | None = None
     for each in gathered.objects():
-        tally.add(assessor.assess(each), found=each.sought.found)
+        found, one = each.sought.found, assessor.assess(each)
+        states[one.state] += 1
+        good += one.good > 0
+        doubtful += not one.good and one.doubtful > 0
+        if first is None and (one.good or (found is not None and found.repair is not None)):
+            first = one.next
     reasons = [*dict.fromkeys(problems)]
-    if tally.undetermined:
-        reasons.append(f"undetermined: {counted(tally.undetermined, 'object')}")
+    undetermined = states[ObjectState.UNDETERMINED]
+    if undetermined:
+        reasons.append(f"undetermined: {counted(undetermined, 'object')}")
     return CopiesReport(
         **report_origin(source.describe(), request.configuration, uid),
         scope=shown_scope(request.scope, request, limited_to=source.describe().limited_to),
         places=search.places,
-        count=tally.count,
-        unreadable=tally.unreadable,
-        undetermined=tally.undetermined,
-        deleted=tally.deleted,
-        with_good_copy=tally.good,
-        with_doubtful_copy=tally.doubtful,
-        without_copy=tally.count - tally.good - tally.doubtful,
+        count=states.total(),
+        unreadable=states[ObjectState.UNREADABLE],
+        undetermined=undetermined,
+        deleted=states[ObjectState.DELETED],
+        with_good_copy=good,
+        with_doubtful_copy=doubtful,
+        without_copy=states.total() - good - doubtful,
         expired=look.expired,
         at_stake=look.stakes.at_stake,
         do_not_restart=look.stakes.do_not_restart,
-        next=tally.next,
+        next=first,
         complete=not reasons,
         incomplete_reasons=reasons,
-        objects=Rows(tally.count, objects),
+        objects=Rows(states.total(), objects),
     )
-
-
-class _Tally:
-    def __init__(self) -> None:
-        self.count = self.unreadable = self.undetermined = self.deleted = self.good = self.doubtful = 0
-        self.next: Remedy | None = None
-
-    def add(self, one: ObjectCopies, *, found: Examination | None) -> None:
-        self.count += 1
-        self.unreadable += one.state is ObjectState.UNREADABLE
-        self.undetermined += one.state is ObjectState.UNDETERMINED
-        self.deleted += one.state is ObjectState.DELETED
-        self.good += one.good > 0
-        self.doubtful += not one.good and one.doubtful > 0
-        if self.next is None and (one.good or (found is not None and found.repair is not None)):
-            self.next = one.next

@@ -29,20 +29,20 @@ from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text import commands
 from etcdfix.text.commands import NO_COMMAND, RunOptions
 from etcdfix.text.safetext import key_base64
-from etcdfix.verdicts.deletability import (
-    Deletability,
-    deletability_of,
-)
+from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
 
 _MOST_EACH: Final = 5
 """So many copies of each place are told, and a few more that read."""
 _MOST_THAT_READ: Final = 3
 _MOST_GENERATIONS: Final = 1000
+_STATES: Final = {
+    Outcome.UNDETERMINED: ObjectState.UNDETERMINED,
+    Outcome.INCONSISTENT: ObjectState.INCONSISTENT,
+}
 _KINDS: Final = tuple(PlaceKind)
 _GRADES: Final = tuple(Grade)
 # What these say of revisions is what the datastore itself once said.
 _OF_HISTORY: Final = frozenset({PlaceKind.REVISION, PlaceKind.SNAPSHOT, PlaceKind.LOG, PlaceKind.OLD_VALUE})
-
 _MEMORY: Final = frozenset({PlaceKind.API_SERVER, PlaceKind.RESCUED})
 
 
@@ -50,11 +50,7 @@ class Assessor:
     """Turns what was found of each object into what is published."""
 
     def __init__(
-        self,
-        places: Sequence[CopyPlace],
-        run: RunOptions,
-        layout: StorageLayout,
-        revision: int,
+        self, places: Sequence[CopyPlace], run: RunOptions, layout: StorageLayout, revision: int
     ) -> None:
         self._places = places
         self._run = run
@@ -70,7 +66,21 @@ class Assessor:
         graded = [self._grade(sought, object_now, copy, told=told) for copy in kept]
         graded.sort(key=_best_first)
         copies = [self._published(sought, grade) for grade in graded]
-        return self._object(sought, object_now, copies, left_out)
+        found = sought.found
+        verdict = found.verdict if found is not None else None
+        return ObjectCopies(
+            key=display(sought.key),
+            key_base64=key_base64(sought.key),
+            state=_state(sought),
+            cause=verdict.cause.value if verdict is not None and verdict.cause is not None else None,
+            mod_revision=found.stored.mod_revision if found is not None else None,
+            uid=object_now.uid,
+            good=sum(copy.grade is Grade.GOOD for copy in copies),
+            doubtful=sum(copy.grade is Grade.DOUBTFUL for copy in copies),
+            left_out=left_out,
+            next=self._next(sought, copies),
+            copies=copies,
+        )
 
     def _select(self, sought: Sought, copies: Iterable[FoundCopy]) -> tuple[list[FoundCopy], int, _Last]:
         """Return the copies that are told, how many are not, and what all of them say of the object."""
@@ -113,7 +123,7 @@ class Assessor:
         place = self._places[copy.place]
         uid_fits = now.fits(copy, same_history=_of_this_history(place, copy))
         from_memory = place.kind in _MEMORY and place.history is Fit.SAME and not copy.doubt
-        at_present = sought.found is not None and copy.mod_revision == sought.found.stored.mod_revision
+        at_present = _at_present(sought, copy)
         if from_memory and at_present and uid_fits is Fit.UNKNOWN:
             uid_fits = Fit.SAME  # the resourceVersion of a cached object is the mod_revision of its etcd key
         wrong = _wrong(place, copy, uid_fits)
@@ -197,25 +207,6 @@ class Assessor:
             return Remedy("Put back the best copy: a dry run first", best.put_back, best.note)
         return Remedy("Save the best copy", best.save, best.note)
 
-    def _object(
-        self, sought: Sought, now: _ObjectNow, copies: list[SurvivingCopy], left_out: int
-    ) -> ObjectCopies:
-        found = sought.found
-        verdict = found.verdict if found is not None else None
-        return ObjectCopies(
-            key=display(sought.key),
-            key_base64=key_base64(sought.key),
-            state=_state(sought),
-            cause=verdict.cause.value if verdict is not None and verdict.cause is not None else None,
-            mod_revision=found.stored.mod_revision if found is not None else None,
-            uid=now.uid,
-            good=sum(copy.grade is Grade.GOOD for copy in copies),
-            doubtful=sum(copy.grade is Grade.DOUBTFUL for copy in copies),
-            left_out=left_out,
-            next=self._next(sought, copies),
-            copies=copies,
-        )
-
 
 def _of_this_history(place: CopyPlace, copy: FoundCopy) -> bool:
     """Say whether the revisions of a copy are those of the datastore: of a backup its audit log must say it."""
@@ -226,16 +217,17 @@ def _of_this_history(place: CopyPlace, copy: FoundCopy) -> bool:
 
 def _is_present(sought: Sought, copy: FoundCopy) -> bool:
     """Say whether a copy is the very value that stands there: nothing is gained with it."""
-    present = sought.found.stored.mod_revision if sought.found is not None else 0
-    return bool(present) and copy.mod_revision == present and copy.value_sha256 == sought.value_sha256
+    return _at_present(sought, copy) and copy.value_sha256 == sought.value_sha256
 
 
 def _contradicts(sought: Sought, copy: FoundCopy) -> bool:
     """Say whether a copy has other bytes than the present value, and the same mod_revision."""
-    present = sought.found.stored.mod_revision if sought.found is not None else 0
-    return (
-        bool(present) and copy.mod_revision == present and copy.value_sha256 not in {"", sought.value_sha256}
-    )
+    return _at_present(sought, copy) and copy.value_sha256 not in {"", sought.value_sha256}
+
+
+def _at_present(sought: Sought, copy: FoundCopy) -> bool:
+    """Say whether a copy has the mod_revision of the value that stands there."""
+    return sought.found is not None and 0 < copy.mod_revision == sought.found.stored.mod_revision
 
 
 class _Last:
@@ -260,13 +252,7 @@ class _Last:
 
 
 class _ObjectNow(NamedTuple):
-    """The object that stands at an etcd key, or stood there last.
-
-    Attributes:
-        generation: Its create revision; 0 for unknown.
-        version: How many times it was written; 0 for unknown.
-        uid: "" for unknown.
-    """
+    """The object that stands at an etcd key, or stood there last; ``generation`` is its create revision."""
 
     generation: int
     version: int
@@ -275,16 +261,11 @@ class _ObjectNow(NamedTuple):
     @classmethod
     def of(cls, sought: Sought, last: _Last) -> _ObjectNow:
         """Return what is known of it: of a key that is gone, only what is known to be its last value tells."""
-        if sought.found is not None:
-            generation, version, uid = (
-                sought.found.stored.create_revision,
-                sought.found.stored.version,
-                sought.uid,
-            )
-        elif last.newest is not None:
-            generation, version, uid = last.newest.create_revision, last.newest.version, last.newest.uid
-        else:
+        newest = sought.found.stored if sought.found is not None else last.newest
+        if newest is None:
             return cls(0, 0, "")
+        generation, version = newest.create_revision, newest.version
+        uid = newest.uid if isinstance(newest, FoundCopy) else sought.uid
         told = last.uids.get(generation)
         if told == "" or (uid and told and told != uid):  # one of them lies
             return cls(0, 0, uid)
@@ -327,12 +308,7 @@ def _best_first(graded: Graded) -> tuple[int, int, int, int]:
 def _state(sought: Sought) -> ObjectState:
     if sought.found is None:
         return ObjectState.DELETED
-    match sought.found.verdict.outcome:
-        case Outcome.DECRYPT_FAILURE | Outcome.DECODE_FAILURE:
-            return ObjectState.UNREADABLE
-        case Outcome.UNDETERMINED:
-            return ObjectState.UNDETERMINED
-        case Outcome.INCONSISTENT:
-            return ObjectState.INCONSISTENT
-        case _:
-            return ObjectState.READABLE
+    outcome = sought.found.verdict.outcome
+    if outcome in FAILED:
+        return ObjectState.UNREADABLE
+    return _STATES.get(outcome, ObjectState.READABLE)

@@ -6,6 +6,7 @@ Both may be very many, so they wait in sorted temporary files. Of a value nothin
 from __future__ import annotations
 
 import hashlib
+import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
@@ -14,16 +15,14 @@ import msgspec
 
 from etcdfix.examine import Examiner
 from etcdfix.model import Confidence, Outcome, StoredValue
-from etcdfix.operations.look.sorted_rows import SortedRows
+from etcdfix.operations.look.sorted_rows import SortedRows, turn_of
 from etcdfix.report.copies import Fit
 from etcdfix.scope import KeyRange
-from etcdfix.sources.mvcc import escape_key
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.plaintext import bounded
 
-_TERMINATOR: Final = b"\0\0"
 _LARGEST: Final = (1 << 64) - 1
 _OTHER_IDENTITY: Final = frozenset({Cause.IDENTITY_MISMATCH, Cause.WRONG_KIND_FOR_KEY, Cause.VALUE_MOVED})
 
@@ -122,47 +121,34 @@ class ExaminedCopies:
         Raises:
             KMSPending: Only while plugins defer.
         """
-        found = self._examiner.examine(stored)
-        verdict = found.verdict
-        return FoundCopy(
-            key=stored.key,
-            place=place,
-            mod_revision=stored.mod_revision,
-            create_revision=stored.create_revision,
-            version=stored.version,
-            lease=stored.lease,
-            outcome=verdict.outcome,
-            cause=verdict.cause.value if verdict.cause is not None else None,
-            message=verdict.message,
-            uid=uid_of(found),
-            identity=_identity(found),
-            value_sha256=digest_of(stored.value),
-        )
+        copy = _copy(self._examiner.examine(stored), place)
+        return msgspec.structs.replace(copy, value_sha256=digest_of(stored.value))
 
     def object_of(self, key: bytes, raw: bytes, place: int) -> FoundCopy:
-        """Return what a saved object is, under the etcd key that it is said to be of.
-
-        Args:
-            key: The etcd key.
-            raw: JSON, as the API gave it.
-            place: Number of the place.
-        """
-        found = self._plain.examine(StoredValue(key, raw, 0, 0, 0, 0))
-        verdict = found.verdict
+        """Return what a saved object (JSON, as the API gave it) is, under the etcd key that it is said to be of."""
+        copy = _copy(self._plain.examine(StoredValue(key, raw, 0, 0, 0, 0)), place)
         try:
             version = msgspec.json.decode(raw, type=_Versioned).metadata.resource_version
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             version = ""
-        return FoundCopy(
-            key=key,
-            place=place,
-            outcome=verdict.outcome,
-            cause=verdict.cause.value if verdict.cause is not None else None,
-            message=verdict.message,
-            uid=uid_of(found),
-            resource_version=version,
-            identity=_identity(found),
-        )
+        return msgspec.structs.replace(copy, resource_version=version)
+
+
+def _copy(found: Examination, place: int) -> FoundCopy:
+    stored, verdict = found.stored, found.verdict
+    return FoundCopy(
+        key=stored.key,
+        place=place,
+        mod_revision=stored.mod_revision,
+        create_revision=stored.create_revision,
+        version=stored.version,
+        lease=stored.lease,
+        outcome=verdict.outcome,
+        cause=verdict.cause.value if verdict.cause is not None else None,
+        message=verdict.message,
+        uid=uid_of(found),
+        identity=_identity(found),
+    )
 
 
 class _Metadata(msgspec.Struct):
@@ -180,10 +166,9 @@ def digest_of(value: bytes) -> str:
 
 def uid_of(found: Examination) -> str:
     """Return the uid that a value states, "" where it cannot be read."""
-    uid = (
-        found.decoded.uid if found.decoded is not None and found.verdict.outcome is Outcome.READABLE else None
-    )
-    return bounded((uid or b"").decode("utf-8", "replace"))
+    if found.decoded is None or found.verdict.outcome is not Outcome.READABLE:
+        return ""
+    return bounded((found.decoded.uid or b"").decode("utf-8", "replace"))
 
 
 def _identity(found: Examination) -> Fit:
@@ -219,7 +204,7 @@ class ObjectOfCopies(NamedTuple):
 
 
 class Gathered:
-    """Takes what is sought and what is found, in any order."""
+    """Takes what is sought and what is found, in any order; SourceError where there is no room for it."""
 
     def __init__(self) -> None:
         self._sought = SortedRows(Sought)
@@ -231,27 +216,13 @@ class Gathered:
         self._number = 0
 
     def know(self, stored: StoredValue, *, again: bool) -> None:
-        """Take note of a value that the datastore keeps besides the present one of its key.
-
-        Args:
-            stored: The value.
-            again: The datastore yields it again, so that its bytes need not be kept.
-
-        Raises:
-            SourceError: There is no room for it.
-        """
-        self._number += 1
-        turn = _turn(stored.key, 0, stored.mod_revision, self._number)
+        """Take note of a value besides the present one of its key; where it is yielded ``again``, not of its bytes."""
+        turn = self._turn(stored.key, 0, stored.mod_revision)
         self._known.add(turn, _Known(stored.key, bool(stored.lease), None if again else stored))
 
     def know_key(self, key: bytes) -> None:
-        """Take note that a log knows a key.
-
-        Raises:
-            SourceError: There is no room for it.
-        """
-        self._number += 1
-        self._known.add(_turn(key, 0, 0, self._number), _Known(key, False, None))
+        """Take note that a log knows a key."""
+        self._known.add(self._turn(key, 0, 0), _Known(key, False, None))
 
     def knows_below(self, prefix: bytes) -> bool:
         """Say whether a known key starts with a prefix, once :meth:`noting_deleted` was iterated."""
@@ -271,29 +242,22 @@ class Gathered:
             deleted: Told each known key that is not there, and whether its newest value had a lease.
         """
         self._kept = self._known.finish()
-        known = iter(self._kept)
+        # The newest of each key comes first.
+        known = (next(rows) for _key, rows in itertools.groupby(self._kept, lambda one: one.key))
         following = next(known, None)
-        last: bytes | None = None
         for stored in values:
             while following is not None and following.key <= stored.key:
-                if following.key not in (stored.key, last):
+                if following.key != stored.key:
                     deleted(following.key, following.leased)
-                last = following.key
                 following = next(known, None)
             yield stored
         while following is not None and may_tell():
-            if following.key != last:
-                deleted(following.key, following.leased)
-            last = following.key
+            deleted(following.key, following.leased)
             following = next(known, None)
 
     def seek(self, sought: Sought) -> None:
-        """Take an object whose copies are sought.
-
-        Raises:
-            SourceError: There is no room for it.
-        """
-        self._sought.add(escape_key(sought.key) + _TERMINATOR, sought)
+        """Take an object whose copies are sought."""
+        self._sought.add(turn_of(sought.key), sought)
 
     def all_sought(self) -> Sequence[Sought]:
         """Return the objects in the order of their keys; none can be taken after this."""
@@ -309,14 +273,14 @@ class Gathered:
                     yield sought.key, one.stored
 
     def add(self, copy: FoundCopy) -> None:
-        """Take a copy.
+        """Take a copy."""
+        self._copies.add(self._turn(copy.key, copy.place, copy.mod_revision or copy.entry), copy)
 
-        Raises:
-            SourceError: There is no room for it.
-        """
+    def _turn(self, key: bytes, place: int, revision: int) -> bytes:
+        """Return where a row comes: by key, then by place, the newest first, and no two the same."""
         self._number += 1
-        order = copy.mod_revision or copy.entry
-        self._copies.add(_turn(copy.key, copy.place, order, self._number), copy)
+        newest_first = (_LARGEST - revision).to_bytes(8)
+        return turn_of(key) + place.to_bytes(4) + newest_first + self._number.to_bytes(8)
 
     def finish(self) -> None:
         """Sort what was found; nothing can be taken after this."""
@@ -324,8 +288,7 @@ class Gathered:
 
     def objects(self) -> Iterator[ObjectOfCopies]:
         """Yield every object with its copies, which have to be taken before the next object."""
-        for sought, copies in _joined(self.all_sought(), self._found):
-            yield ObjectOfCopies(sought, copies)
+        yield from itertools.starmap(ObjectOfCopies, _joined(self.all_sought(), self._found))
 
 
 _Row = TypeVar("_Row", FoundCopy, _Known)
@@ -352,9 +315,3 @@ def _joined(sought: Iterable[Sought], rows: Iterable[_Row]) -> Iterator[tuple[So
         yield one, its
         for _ in its:  # what was not taken
             pass
-
-
-def _turn(key: bytes, place: int, revision: int, number: int) -> bytes:
-    """Return the place of a row: by key, then by place, the newest first, and no two the same."""
-    newest_first = (_LARGEST - revision).to_bytes(8)
-    return escape_key(key) + _TERMINATOR + place.to_bytes(4) + newest_first + number.to_bytes(8)

@@ -33,9 +33,6 @@ class LogPlace(Closing):
 
     What may help to know what was applied is read beside: ``snap/db``, and older snapshots that were named.
 
-    Attributes:
-        problems: Why not everything was seen.
-
     Raises:
         SourceError: A log cannot be read.
     """
@@ -100,18 +97,16 @@ class LogPlace(Closing):
             for write in reversed(effective):
                 stored = write.stored()
                 if stored is not None:
-                    copy = examined.copy_of(stored, place)
-                    add(
-                        msgspec.structs.replace(
-                            copy,
-                            entry=write.entry_index,
-                            certainty=write.confidence,
-                            doubt=write.doubt,
-                            last=write is last,
-                            later=puts,
-                            path=shown_word(str(self._history.directory_of(write.entry_index))),
-                        )
+                    copy = msgspec.structs.replace(
+                        examined.copy_of(stored, place),
+                        entry=write.entry_index,
+                        certainty=write.confidence,
+                        doubt=write.doubt,
+                        last=write is last,
+                        later=puts,
+                        path=shown_word(str(self._history.directory_of(write.entry_index))),
                     )
+                    add(copy)
                 puts += write.kind is WriteKind.PUT
 
     def _last_before_deletion(self, writes: Sequence[LoggedWrite]) -> LoggedWrite | None:

@@ -7,10 +7,10 @@ nothing is newer. ``rescue`` saves it, and ``heal`` has the server write it anew
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from etcdfix.apiserver.all_servers import AllServers, open_all_servers
-from etcdfix.apiserver.memory import Memory, Remembered
+from etcdfix.apiserver.all_servers import open_all_servers
+from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import EtcdfixError
@@ -18,51 +18,37 @@ from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.ask_memory import Pace, ServerMemory
 from etcdfix.operations.look.copies_gather import FoundCopy, Sought
 from etcdfix.operations.look.rescue import DEFAULT_PER_SECOND
+from etcdfix.operations.look.rescue_targets import NO_OBJECTS
 from etcdfix.report.copies import CopyPlace, Fit, PlaceKind
 from etcdfix.report.origin import shown_word
-from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 
 MOST_ASKED: Final = 1000
 """So many objects are asked for; for more, ``rescue`` asks in any case."""
 
-_NO_OBJECTS: Final = frozenset({StorageCodec.NOT_AN_OBJECT, StorageCodec.UNKNOWN, StorageCodec.ALLOCATOR})
+
+class Held(NamedTuple):
+    """The servers as places, what they hold, and why not every server, or not every object, was asked."""
+
+    places: list[CopyPlace]
+    copies: list[FoundCopy]
+    problems: list[str]
 
 
-class MemorySearch:
-    """Asks each API server for each object; made once for a search.
-
-    Attributes:
-        problems: Why not every server, or not every object, was asked.
-    """
-
-    def __init__(self, api: APIAccess, cluster: ClusterIdentity) -> None:
-        self._api = api
-        self._cluster = cluster
-        self.problems: list[str] = []
-
-    def search(self, sought: Iterable[Sought], first_place: int) -> tuple[list[CopyPlace], list[FoundCopy]]:
-        """Return the servers as places, the first with the number given, and what they hold.
-
-        At most ``MOST_ASKED`` objects are asked for, and so no more than that is returned for each server.
-        """
-        try:
-            all_servers = open_all_servers(self._api, self._cluster)
-        except EtcdfixError as exc:
-            self.problems.append(f"API servers: {exc.message}")
-            where = shown_word(str(self._api.kubeconfig))
-            return [_place(where, searched=False, detail=exc.message)], []
-        with all_servers:
-            return self._ask(all_servers, sought, first_place)
-
-    def _ask(
-        self, all_servers: AllServers, sought: Iterable[Sought], first_place: int
-    ) -> tuple[list[CopyPlace], list[FoundCopy]]:
+def ask_servers(api: APIAccess, cluster: ClusterIdentity, sought: Iterable[Sought], first_place: int) -> Held:
+    """Ask each API server for each object, ``MOST_ASKED`` at most; the first server is the place of that number."""
+    try:
+        all_servers = open_all_servers(api, cluster)
+    except EtcdfixError as exc:
+        where = shown_word(str(api.kubeconfig))
+        return Held([_missed(where, exc.message)], [], [f"API servers: {exc.message}"])
+    with all_servers:
         pace = Pace(DEFAULT_PER_SECOND)
         servers = [
             ServerMemory(all_servers, server, pace, metadata_only=True) for server in all_servers.servers
         ]
         copies: list[FoundCopy] = []
+        problems: list[str] = []
         asked = 0
         for one in sought:
             thing = _asked_for(one)
@@ -70,26 +56,31 @@ class MemorySearch:
                 continue
             asked += 1
             if asked > MOST_ASKED:
-                self.problems.append(
+                problems.append(
                     f"API servers were asked for {MOST_ASKED} objects: etcdfix rescue asks for all of them"
                 )
                 break
             copies += _held(one, thing, servers, first_place)
-        known = self._cluster.is_known
+        history = Fit.SAME if cluster.is_known else Fit.UNKNOWN
         places = [
-            _place(server.address, searched=True, known=known, detail="; ".join(_lost(server)))
+            CopyPlace(
+                kind=PlaceKind.API_SERVER,
+                path=server.address,
+                searched=True,
+                history=history,
+                detail="; ".join(_lost(server)),
+            )
             for server in servers
         ]
-        for absent in all_servers.absent:
-            self.problems.append(f"API server {absent.server}: {absent.why}")
-            places.append(_place(absent.server, searched=False, detail=absent.why))
-        return places, copies
+        places += [_missed(absent.server, absent.why) for absent in all_servers.absent]
+        problems += [f"API server {absent.server}: {absent.why}" for absent in all_servers.absent]
+        return Held(places, copies, problems)
 
 
 def _asked_for(one: Sought) -> APIObject | None:
     """Return what to ask for; None for what no server holds, or reads in the ordinary way."""
     found = one.found
-    if found is None or found.directory.codec in _NO_OBJECTS:
+    if found is None or found.directory.codec in NO_OBJECTS:
         return None
     if found.verdict.outcome not in FAILED and found.verdict.cause not in KMS_DOUBTS:
         return None
@@ -121,20 +112,10 @@ def _held(
 def _lost(server: ServerMemory) -> Iterator[str]:
     """Yield why a server was asked no more."""
     if server.gone is not None:
-        yield _said(server.gone)
+        yield server.gone.detail or server.gone.word
     for resource, said in server.lost.items():
-        yield f"{resource}: {_said(said)}"
+        yield f"{resource}: {said.detail or said.word}"
 
 
-def _said(said: Remembered) -> str:
-    return said.detail or said.word.value
-
-
-def _place(path: str, *, searched: bool, known: bool = False, detail: str = "") -> CopyPlace:
-    return CopyPlace(
-        kind=PlaceKind.API_SERVER,
-        path=path,
-        searched=searched,
-        history=Fit.SAME if known else Fit.UNKNOWN,
-        detail=detail,
-    )
+def _missed(path: str, detail: str) -> CopyPlace:
+    return CopyPlace(kind=PlaceKind.API_SERVER, path=path, searched=False, detail=detail)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,7 +17,7 @@ from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.operations.look.backups import account_of
 from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Gathered, Sought
 from etcdfix.operations.look.copies_log import LogPlace
-from etcdfix.operations.look.copies_memory import MemorySearch
+from etcdfix.operations.look.copies_memory import ask_servers
 from etcdfix.operations.same_history import history_of
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.backup.account import Account
@@ -57,21 +58,12 @@ class Search:
             KMSPending: Only while plugins defer.
         """
         description = self._source.describe()
-        place = self._place(
-            CopyPlace(
-                kind=PlaceKind.REVISION,
-                path="",
-                searched=True,
-                revision=description.revision,
-                history=Fit.SAME,
-            )
-        )
-        old_values = place
+        place = old_values = self._place(PlaceKind.REVISION, "", revision=description.revision)
         if description.type == "kine":
-            old_values = self._place(msgspec.structs.replace(self.places[place], kind=PlaceKind.OLD_VALUE))
+            old_values = self._place(PlaceKind.OLD_VALUE, "", revision=description.revision)
         try:
             if by_history:
-                for sought in self._counted(self._gathered.all_sought()):
+                for sought in self._sought():
                     self._history_of(sought, (place, old_values), description.revision)
                 return
             compacted = self._source.compacted_revision() or 0
@@ -100,19 +92,17 @@ class Search:
 
     def log(self, log: LogPlace) -> None:
         """Look into write-ahead logs."""
-        place = self._place(log.place)
+        self.places.append(log.place)
+        place = len(self.places) - 1
         self.problems += log.problems
         try:
-            sought = self._counted(self._gathered.all_sought())
-            log.search(sought, place, self._examined, self._gathered.add)
+            log.search(self._sought(), place, self._examined, self._gathered.add)
         except SourceError as exc:
             self._lost(place, f"the write-ahead log could not be read to its end: {exc.message}")
 
     def no_log(self, directories: Sequence[Path], problem: str) -> None:
         """Take note of write-ahead logs that could not be opened."""
-        self._missed(
-            PlaceKind.LOG, ", ".join(shown_word(str(directory)) for directory in directories), problem
-        )
+        self._missed(PlaceKind.LOG, ", ".join(shown_word(str(path)) for path in directories), problem)
 
     def older_snapshot(self, path: Path) -> None:
         """Look into an older snapshot: one pass over it, and one look at each object that is sought."""
@@ -124,25 +114,10 @@ class Search:
             self._missed(PlaceKind.SNAPSHOT, shown, exc.message)
 
     def _older_snapshot(self, older: SnapshotSource, path: str) -> None:
-        sought = self._gathered.all_sought()
-        history, why = history_of(
-            self._source,
-            older,
-            self._examiner,
-            uid=self._uid,
-            progress=self._progress,
-        )
-        place = self._place(
-            CopyPlace(
-                kind=PlaceKind.SNAPSHOT,
-                path=path,
-                searched=True,
-                revision=older.describe().revision,
-                history=history,
-                detail=why,
-            )
-        )
-        for one in self._counted(sought):
+        fit, why = history_of(self._source, older, self._examiner, uid=self._uid, progress=self._progress)
+        revision = older.describe().revision
+        place = self._place(PlaceKind.SNAPSHOT, path, revision=revision, history=fit, detail=why)
+        for one in self._sought():
             before: StoredValue | None = None
             for kept in older.history(one.key):
                 if before is not None:
@@ -150,8 +125,7 @@ class Search:
                 before = kept.stored
             if before is not None:
                 self._add(before, place, at=0, newest=True)
-        if older.problems:
-            self.problems += [f"{path}: {problem}" for problem in older.problems]
+        self.problems += [f"{path}: {problem}" for problem in older.problems]
 
     def backups(self, records: RecordPaths, identity: ClusterIdentity) -> None:
         """Look into the directories of backups; a default one that is not there is no place."""
@@ -166,15 +140,8 @@ class Search:
                 self._missed(PlaceKind.BACKUP, shown, exc.message, wanted=named)
                 continue
             account, _state, warnings = account_of(records.log_path, files)
-            place = self._place(
-                CopyPlace(
-                    kind=PlaceKind.BACKUP,
-                    path=shown,
-                    searched=True,
-                    history=Fit.SAME,
-                    detail="; ".join(warnings) if any(file.backup for file in files) else "",
-                )
-            )
+            why = "; ".join(warnings) if any(file.backup for file in files) else ""
+            place = self._place(PlaceKind.BACKUP, shown, detail=why)
             self._backups(files, account, identity, place)
 
     def _backups(
@@ -205,12 +172,8 @@ class Search:
                 except BackupUnreadable as exc:  # it was whole a moment ago
                     self.problems.append(exc.message)
                     continue
-                self._add(
-                    stored,
-                    where,
-                    path=shown_word(str(file.path)),
-                    doubt=_doubt_about(file, account),
-                )
+                path = shown_word(str(file.path))
+                self._add(stored, where, path=path, doubt=_doubt_about(file, account))
 
     def _elsewhere(self, place: int, same: bool | None) -> int:
         """Return the number of a place for those backups in it that are not known to be of this cluster."""
@@ -219,17 +182,14 @@ class Search:
             if same is False
             else (Fit.UNKNOWN, "whether the backup is of this cluster cannot be told")
         )
-        return self._place(msgspec.structs.replace(self.places[place], history=history, detail=why))
+        return self._place(PlaceKind.BACKUP, self.places[place].path, history=history, detail=why)
 
     def api_servers(self, api: APIAccess, identity: ClusterIdentity) -> None:
         """Ask API servers what they hold in memory."""
-        memory = MemorySearch(api, identity)
-        places, copies = memory.search(
-            self._counted(self._gathered.all_sought()), first_place=len(self.places)
-        )
-        self.places += places
-        self.problems += memory.problems
-        for copy in copies:
+        held = ask_servers(api, identity, self._sought(), len(self.places))
+        self.places += held.places
+        self.problems += held.problems
+        for copy in held.copies:
             self._gathered.add(copy)
 
     def rescued(self, directory: Path, records: RecordPaths, identity: ClusterIdentity) -> None:
@@ -241,7 +201,7 @@ class Search:
         except (ConfigurationError, AuditLogUnreadable) as exc:
             self._missed(PlaceKind.RESCUED, shown, exc.message)
             return
-        place = self._place(CopyPlace(kind=PlaceKind.RESCUED, path=shown, searched=True, history=Fit.SAME))
+        place = self._place(PlaceKind.RESCUED, shown)
         for one in self._gathered.all_sought() if index else ():
             for saved in index.get(one.key, ()):
                 try:
@@ -252,18 +212,28 @@ class Search:
                 copy = self._examined.object_of(one.key, raw, place)
                 doubt = _doubt_about_saved(saved, copy, identity, recorded)
                 path = shown_word(str(directory / saved.file))
+                revision = int(saved.resource_version)
                 self._gathered.add(
-                    msgspec.structs.replace(
-                        copy, mod_revision=int(saved.resource_version), path=path, doubt=doubt
-                    )
+                    msgspec.structs.replace(copy, mod_revision=revision, path=path, doubt=doubt)
                 )
 
-    def _place(self, place: CopyPlace) -> int:
-        self.places.append(place)
+    def _place(
+        self,
+        kind: PlaceKind,
+        path: str,
+        *,
+        revision: int | None = None,
+        history: Fit = Fit.SAME,
+        detail: str = "",
+    ) -> int:
+        """Take note of a place that can be looked into, and return its number."""
+        self.places.append(
+            CopyPlace(kind=kind, path=path, searched=True, revision=revision, history=history, detail=detail)
+        )
         return len(self.places) - 1
 
     def _missed(self, kind: PlaceKind, path: str, problem: str, *, wanted: bool = True) -> None:
-        self._place(CopyPlace(kind=kind, path=path, searched=False, detail=problem))
+        self.places.append(CopyPlace(kind=kind, path=path, searched=False, detail=problem))
         if wanted:
             self.problems.append(problem)
 
@@ -271,24 +241,13 @@ class Search:
         self.places[place] = msgspec.structs.replace(self.places[place], detail=problem)
         self.problems.append(problem)
 
-    def _counted(self, sought: Sequence[Sought]) -> Iterator[Sought]:
+    def _sought(self) -> Iterator[Sought]:
+        """Return what is sought, and show how far it is."""
+        sought = self._gathered.all_sought()
         return self._progress(iter(sought), "objects", len(sought))
 
-    def _add(
-        self,
-        stored: StoredValue,
-        place: int,
-        *,
-        at: int = 0,
-        newest: bool = False,
-        last: bool = False,
-        path: str = "",
-        doubt: str = "",
-    ) -> None:
-        copy = self._examined.copy_of(stored, place)
-        self._gathered.add(
-            msgspec.structs.replace(copy, at=at, newest=newest, last=last, path=path, doubt=doubt)
-        )
+    def _add(self, stored: StoredValue, place: int, **more: Any) -> None:
+        self._gathered.add(msgspec.structs.replace(self._examined.copy_of(stored, place), **more))
 
 
 def _doubt_about(file: FoundFile, account: Account | None) -> str:

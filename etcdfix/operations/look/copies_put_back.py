@@ -60,10 +60,8 @@ class PutBack:
         if place.kind is PlaceKind.API_SERVER:
             return self._heal(sought, graded)
         if run.of_kine:
-            return (
-                NO_COMMAND,
-                "etcdfix writes nothing to kine: save it, and put it back through an API server.",
-            )
+            note = "etcdfix writes nothing to kine: save it, and put it back through an API server."
+            return NO_COMMAND, note
         if place.kind is PlaceKind.REVISION:
             return self._put_back_revision(sought, graded)
         if place.kind is PlaceKind.SNAPSHOT and not copy.newest:

@@ -34,11 +34,7 @@ from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind, first_way, other_copies
 from etcdfix.report.copies import Fit
-from etcdfix.report.explain import (
-    ExplainReport,
-    KeptRevisions,
-    Siblings,
-)
+from etcdfix.report.explain import ExplainReport, KeptRevisions, Siblings
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
 from etcdfix.report.origin import report_origin
@@ -62,11 +58,7 @@ _PLAIN_ENOUGH: Final = frozenset({Outcome.READABLE, Outcome.NOT_AN_OBJECT})
 
 
 class ExplainRequest(Reading, frozen=True, kw_only=True):
-    """Everything that decides what is told.
-
-    Attributes:
-        key: Complete etcd key.
-    """
+    """Everything that decides what is told of a complete etcd key."""
 
     key: bytes
 
@@ -79,15 +71,17 @@ class _Beside(msgspec.Struct):
     last: int = 0
     newest_opened: tuple[int, bytes] = (0, b"")
 
+    def add(self, found: Examination) -> None:
+        revision = found.stored.mod_revision
+        self.keys += 1
+        self.first = min(self.first or revision, revision)
+        self.last = max(self.last, revision)
+        if found.opened and found.verdict.outcome not in FAILED and revision > self.newest_opened[0]:
+            self.newest_opened = (revision, found.stored.key)
+
 
 class _Look:
-    """Takes the values of a resource as they pass: the one in question, and what is under its encryption keys.
-
-    Attributes:
-        found: The one in question; None until it was met.
-        seen: What its verdict was made from; None where nothing more was looked at.
-        others_lost: Others of its kind have lost their encryption key.
-    """
+    """Takes the values of a resource as they pass: the one in question, and what is under its encryption keys."""
 
     def __init__(self, examiner: Examiner, first: Examination) -> None:
         self._examiner = examiner
@@ -98,7 +92,7 @@ class _Look:
         self._beside = {name: _Beside() for name in self._names}
         self.found: Examination | None = None
         self.seen: Observation | None = None
-        self.others_lost = False
+        self.others_lost = False  # of its kind, their encryption key
 
     def __call__(self, found: Examination, _view: View) -> None:
         """Take one value."""
@@ -112,7 +106,7 @@ class _Look:
         for name in found.encryption_keys:
             beside = self._beside.get(name)
             if beside is not None:
-                _count(beside, found)
+                beside.add(found)
 
     def siblings(self) -> Iterator[Siblings]:
         """Yield what the values under each of its encryption keys came to; once all were taken."""
@@ -143,15 +137,6 @@ class _Look:
         return min(self.counter.doubts_about(found), default=KeyDoubt.NONE)
 
 
-def _count(beside: _Beside, found: Examination) -> None:
-    revision = found.stored.mod_revision
-    beside.keys += 1
-    beside.first = min(beside.first or revision, revision)
-    beside.last = max(beside.last, revision)
-    if found.opened and found.verdict.outcome not in FAILED and revision > beside.newest_opened[0]:
-        beside.newest_opened = (revision, found.stored.key)
-
-
 def explain_key(
     source: Source,
     request: ExplainRequest,
@@ -165,10 +150,10 @@ def explain_key(
         SourceError: Nothing could be read.
     """
     stored = source.get(request.key)
-    if stored is None:
-        return _gone(source, request, plugins, progress)
     examiner = Examiner.of_cluster(source, request, plugins)
     uid = examiner.kube_system_uid(source)
+    if stored is None:
+        return _gone(source, request, examiner, uid, progress)
     found = examiner.examine(stored)
     look = _Look(examiner, found)
     ended: EndedEarly | None = None
@@ -310,11 +295,9 @@ def _against_deletion(look: _Look, found: Examination) -> str:
 
 
 def _gone(
-    source: Source, request: ExplainRequest, plugins: KMSPlugins | None, progress: Progress
+    source: Source, request: ExplainRequest, examiner: Examiner, uid: str | None, progress: Progress
 ) -> KeyLook[ExplainReport]:
     """Say what is kept of a key that holds nothing."""
-    examiner = Examiner.of_cluster(source, request, plugins)
-    uid = examiner.kube_system_uid(source)
     gathered = Gathered()
     gathered.seek(SoughtObject(key=request.key))
     search = Search(source, examiner, gathered, uid=uid, progress=progress)

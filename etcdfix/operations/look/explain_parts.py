@@ -13,14 +13,7 @@ from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
 from etcdfix.model import Attempt, Confidence, FailureReason, Outcome, Part
 from etcdfix.repair import NO_REPAIR, unasked
-from etcdfix.report.explain import (
-    AttemptResult,
-    KeyAttempt,
-    LayoutPart,
-    NotTheCause,
-    RepairShown,
-    Where,
-)
+from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, NotTheCause, RepairShown, Where
 from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
@@ -51,9 +44,7 @@ def _told(where: Where, parts: Iterable[Part]) -> list[LayoutPart]:
 
 def damage_of(examiner: Examiner, found: Examination) -> tuple[int | None, str]:
     """Return at which byte of the plaintext decoding breaks, and in which field; None and "" where it is not known."""
-    if found.verdict.outcome is not Outcome.DECODE_FAILURE:
-        return None, ""
-    plaintext = examiner.plaintext(found)
+    plaintext = examiner.plaintext(found) if found.verdict.outcome is Outcome.DECODE_FAILURE else None
     if plaintext is None:
         return None, ""
     try:
@@ -104,11 +95,8 @@ def _result(
         silent = failed.reason is FailureReason.KMS_UNREACHABLE
         return AttemptResult.NO_ANSWER if silent else AttemptResult.FAILED, failed.error
     fingerprints = found.key_fingerprints
-    if found.opened and found.transformer == key.transformer:
-        if not fingerprints or key.key_fingerprint in fingerprints:
-            return AttemptResult.OPENED, ""
-        return AttemptResult.FAILED, ""
-    return AttemptResult.FAILED, ""
+    its = found.transformer == key.transformer and (not fingerprints or key.key_fingerprint in fingerprints)
+    return AttemptResult.OPENED if found.opened and its else AttemptResult.FAILED, ""
 
 
 def not_the_cause(seen: Observation | None, found: Examination, *, searched: bool) -> list[NotTheCause]:

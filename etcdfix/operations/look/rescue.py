@@ -9,11 +9,11 @@ for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -24,7 +24,6 @@ from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
 from etcdfix.operations.look.ask_memory import Pace, ServerMemory
 from etcdfix.operations.look.rescue_report import (
     Afterwards,
-    absent_server,
     fit_now,
     next_steps,
     reasons_of,
@@ -50,22 +49,12 @@ _MOST_SAMPLES: Final = 3
 _MOST_REASONS: Final = 3
 
 
-class RescueProgress(Protocol):
-    """Shows how far a rescue is."""
-
-    def __call__(self, items: Iterable[Target], count: int, /) -> Iterable[Target]:
-        """Yield the items."""
+RescueProgress: TypeAlias = Callable[[Iterable[Target], int], Iterable[Target]]
+"""Yields the items, so many, and shows how far it is."""
 
 
 class RescueRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be saved.
-
-    Attributes:
-        targets: The objects.
-        report: That named them; None where keys were named.
-        afterwards: What the commands for afterwards repeat.
-        per_second: Most requests a second, all servers together.
-    """
+    """What is to be saved; ``per_second`` requests at most are sent, to all servers together."""
 
     targets: Targets
     report: SavedReport | None = None
@@ -202,10 +191,8 @@ class _Rescue:
     def rescue(self, progress: RescueProgress, on_record: frozenset[str]) -> None:
         """Ask for each object, and save what is given.
 
-        Args:
-            progress: Shows how far it is.
-            on_record: Digests of what earlier runs have saved and recorded. What is saved and not on record is asked
-                for again: only what a server gives is put on record, never what happens to lie in the directory.
+        What is saved and whose digest is not on record is asked for again: only what a server gives is put on record,
+        never what happens to lie in the directory.
         """
         self._on_record = on_record
         targets = [target for target in self._request.targets.objects if target.key not in self.outcomes]
@@ -261,22 +248,20 @@ class _Rescue:
         ):
             self._unrecorded.append(saved)
             if len(self._unrecorded) >= BATCH:
-                self._put(self._unrecorded)
-                self._unrecorded = []
+                self.put_on_record()
         return saved, new
 
-    def _put(self, objects: Sequence[SavedObject]) -> None:
+    def put_on_record(self) -> None:
+        """Record the digests of what servers gave, and that are not on record yet."""
+        objects = self._unrecorded
+        if not objects:
+            return
         try:
             self._record.saved(objects)
         except EtcdfixError as exc:
             self._problems.append(
                 f"the digests of {counted(len(objects), 'saved object')} are not on record: {exc.message} (run again)"
             )
-
-    def put_on_record(self) -> None:
-        """Record the digests of what servers gave, and that are not on record yet."""
-        if self._unrecorded:
-            self._put(self._unrecorded)
         self._unrecorded = []
 
     def report(self, ended: EndedEarly | None) -> RescueReport:
@@ -289,17 +274,16 @@ class _Rescue:
         saved_report = self._request.report
         reasons = [*([ended.reason] if ended is not None else []), *self._problems, *reasons_of(objects)]
         if reasons:
-            reasons += [
-                f"{absent.server} could not be asked: {absent.why}" for absent in self._all_servers.absent
-            ]
+            reasons += [f"{one.server} could not be asked: {one.why}" for one in self._all_servers.absent]
         if self._unproven:
             reasons.append(
                 f"{counted(self._unproven, 'object')} saved by an earlier run are not on record, and no server gives "
                 "them any more: nothing shows that the files are unchanged"
             )
-        steps = next_steps(
-            self._request.afterwards, by_key, str(self._store.path), all_asked=not self._all_servers.absent
-        )
+        absent = [
+            RescueServer(server=one.server, asked=False, detail=one.why) for one in self._all_servers.absent
+        ]
+        steps = next_steps(self._request.afterwards, by_key, str(self._store.path), all_asked=not absent)
         return RescueReport(
             tool=TOOL,
             generated_at=self._began,
@@ -309,7 +293,7 @@ class _Rescue:
             kube_system_uid=self._all_servers.cluster.uid or None,
             directory=shown_word(str(self._store.path)),
             audit_log=shown_word(str(self._record.log)),
-            servers=[*map(self._server, self._servers), *map(absent_server, self._all_servers.absent)],
+            servers=[*map(self._server, self._servers), *absent],
             objects=objects,
             left_out=self._request.targets.left_out,
             next=[*steps],

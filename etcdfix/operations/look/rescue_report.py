@@ -8,11 +8,10 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.apiserver.all_servers import Absent
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.operations.look.rescue_targets import Target
 from etcdfix.report.model import Remedy
-from etcdfix.report.rescue import SAVED_STATES, Rescued, RescuedObject, RescueServer
+from etcdfix.report.rescue import SAVED_STATES, Rescued, RescuedObject
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.storagekey import display
 from etcdfix.text import commands
@@ -22,13 +21,7 @@ from etcdfix.text.words import counted
 
 
 class Afterwards(msgspec.Struct, frozen=True, kw_only=True):
-    """What the commands for afterwards repeat.
-
-    Attributes:
-        run: Where etcd is, how it is read, which API servers were asked, where it is recorded; as far as that is known.
-        report: The report that named the objects, as given; "" for none.
-        keys: Keys that were named, as words of a command.
-    """
+    """What the commands for afterwards repeat: the options, as far as known, and the report or keys that were named."""
 
     run: RunOptions = RunOptions()
     report: str = ""
@@ -69,11 +62,6 @@ def next_steps(
             "What is in no server's memory may have copies elsewhere",
             commands.copies(*(of_report or map(key_word, missing)), options=(Part.ASKING,)),
         )
-
-
-def absent_server(absent: Absent) -> RescueServer:
-    """Return a server that could not be asked."""
-    return RescueServer(server=absent.server, asked=False, detail=absent.why)
 
 
 def fit_now(saved: SavedObject, target: Target) -> Fit:

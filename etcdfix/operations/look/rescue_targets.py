@@ -15,9 +15,14 @@ from etcdfix.report.saved_report import ReportedFinding, SavedReport
 from etcdfix.storagekey import StorageCodec, StorageLayout, api_path, display
 from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 
-_NO_OBJECTS: Final = frozenset({StorageCodec.NOT_AN_OBJECT, StorageCodec.UNKNOWN, StorageCodec.ALLOCATOR})
+NO_OBJECTS: Final = frozenset({StorageCodec.NOT_AN_OBJECT, StorageCodec.UNKNOWN, StorageCodec.ALLOCATOR})
+"""What keys of these hold, no API server can be asked for."""
 _NO_OBJECT: Final = "no-object-of-the-api"
 _NO_NAME: Final = "no-request-can-name-it"
+_WHY: Final = {
+    _NO_OBJECT: "it holds no object of the API",
+    _NO_NAME: "no request to an API server can name it",
+}
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,12 +63,9 @@ class Targets(msgspec.Struct, frozen=True, kw_only=True):
 def targets_of(report: SavedReport | None, keys: Sequence[bytes], etcd_prefix: str) -> Targets:
     """Return the unreadable objects of a report; where keys are named, those, and the report's of the same kinds.
 
-    One look at an object is all that its kind may have left: so nobody saves a part of a kind by mistake.
+    Of the storage prefixes, that of a report counts.
 
-    Args:
-        report: None without one.
-        keys: Complete etcd keys; empty for all of the report.
-        etcd_prefix: Storage prefix; that of a report counts.
+    One look at an object is all that its kind may have left: so nobody saves a part of a kind by mistake.
 
     Raises:
         ConfigurationError: A key holds no object of the API, or nothing is left to ask for.
@@ -100,17 +102,11 @@ def targets_of(report: SavedReport | None, keys: Sequence[bytes], etcd_prefix: s
     return Targets(objects=tuple(found[key] for key in sorted(found)), left_out=dict(left_out))
 
 
-_WHY: Final = {
-    _NO_OBJECT: "it holds no object of the API",
-    _NO_NAME: "no request to an API server can name it",
-}
-
-
 def _target(layout: StorageLayout, key: bytes, value: ReportedFinding | None) -> tuple[Target | None, str]:
     """Return what to ask for, or the word for why nobody can."""
     directory, shared = layout.locate(key)
     where = layout.split(key, directory, shared, namespaced=directory.namespaced)
-    if directory.codec in _NO_OBJECTS:
+    if directory.codec in NO_OBJECTS:
         return None, _NO_OBJECT
     thing = APIObject(directory.group, directory.version, directory.resource, where.namespace, where.name)
     nameable = api_path(thing.group, thing.version or "v1", thing.resource, thing.namespace, thing.name)

@@ -335,11 +335,11 @@ class _Decisions:
     def add(
         self,
         kind: Decided,
-        where: GroupResource | Sequence[GroupResource] | None,
+        where: GroupResource | Sequence[GroupResource],
         transformer: str,
         message: str,
     ) -> None:
-        names = [] if where is None else [where] if isinstance(where, GroupResource) else list(where)
+        names = [where] if isinstance(where, GroupResource) else list(where)
         resources = self._found.setdefault((kind, transformer, message), [])
         resources += [found for name in names if (found := rule_name(name)) not in resources]
 
@@ -388,7 +388,6 @@ class _Decisions:
 
 
 def _check(merged: Merged, lists: Sequence[_Lists]) -> None:
-    """See that an API server takes the result, and that nothing is missing in it."""
     try:
         read_back = _Lists(parse_configuration(merged_file(merged, (), made_at=""), path="merged"))
     except ConfigurationError as error:
@@ -398,7 +397,8 @@ def _check(merged: Merged, lists: Sequence[_Lists]) -> None:
     for name in names:
         served = read_back.serving(name) or [_IDENTITY]
         wanted = [one.serving(name) or [_IDENTITY] for one in lists]
-        lacking = set().union(*map(_reading, wanted)) - _reading(served)
+        reads = {reader for provider in served for reader in _readers(provider)}
+        lacking = {reader for one in wanted for provider in one for reader in _readers(provider)} - reads
         if lacking or _writer_of(served[0]) != _writer_of(wanted[0][0]):
             raise ConfigurationError(
                 f"these files cannot be one: for {rule_name(name)} the result would not read and write as they do",
@@ -406,20 +406,13 @@ def _check(merged: Merged, lists: Sequence[_Lists]) -> None:
             )
 
 
-def _reading(providers: Sequence[Provider]) -> set[tuple[str, ...]]:
-    found: set[tuple[str, ...]] = set()
-    for provider in providers:
-        if isinstance(provider, KeyedProvider):
-            found |= {(provider.type.value, key.name, key.material.fingerprint) for key in provider.keys}
-        elif isinstance(provider, KMSProvider):
-            found.add((provider.type.value, provider.api_version, provider.name, provider.endpoint))
-        else:
-            found.add((provider.type.value,))
-    return found
+def _readers(provider: Provider) -> list[tuple[str, ...]]:
+    if isinstance(provider, KeyedProvider):
+        return [(provider.type.value, key.name, key.material.fingerprint) for key in provider.keys]
+    if isinstance(provider, KMSProvider):
+        return [(provider.type.value, provider.api_version, provider.name, provider.endpoint)]
+    return [(provider.type.value,)]
 
 
 def _writer_of(provider: Provider) -> tuple[str, ...]:
-    if isinstance(provider, KeyedProvider):
-        return (provider.type.value, provider.keys[0].name, provider.keys[0].material.fingerprint)
-    (writer,) = _reading([provider])
-    return writer
+    return _readers(provider)[0]

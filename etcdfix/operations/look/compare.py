@@ -14,11 +14,7 @@ from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import StoredValue
 from etcdfix.operations.look.comparing.advice import member_advice, time_advice
 from etcdfix.operations.look.comparing.differences import Differences, Side
-from etcdfix.operations.look.comparing.members import (
-    Member,
-    reach_members,
-    reasons_of,
-)
+from etcdfix.operations.look.comparing.members import Member, reach_members
 from etcdfix.operations.look.comparing.streams import Walk
 from etcdfix.operations.look.in_scope import resolved, resolved_among, shown_scope, values_in
 from etcdfix.remediation.preflight.members import AlarmKind, read_alarms
@@ -62,8 +58,6 @@ class CompareResult(msgspec.Struct, frozen=True):
 
 
 class _Walked(msgspec.Struct, frozen=True):
-    """What a walk over all keys came to."""
-
     differences: Differences
     problems: list[str]
     keys: int = 0
@@ -96,7 +90,8 @@ def compare_members(
         scope, ranges = resolved(request.scope, examiner, source)
         request = msgspec.structs.replace(request, scope=scope)
         sides = [Side(member.copy.label, examiner.apart()) for member in reached]
-        walked = _Walked(Differences(sides, in_time=False), list(reasons_of(members)))
+        silent = [member.copy.describe() for member in members if member.source is None]
+        walked = _Walked(Differences(sides, in_time=False), silent)
         sources: list[Source] = [member.source for member in reached if member.source is not None]
         if len(reached) > 1:
             walked = _walk(sources, sides, ranges, progress, in_time=False, problems=walked.problems)

@@ -121,11 +121,7 @@ def diff_reports(earlier: Path, later: Path) -> ReportDiff:
 
 
 def _refuse_unlike_scopes(earlier: _Side, later: _Side) -> None:
-    """Refuse two reports of which one looked where the other did not: what is there is neither new nor gone.
-
-    Raises:
-        ConfigurationError: They are that.
-    """
+    """Refuse two reports of which one looked where the other did not: what is there is neither new nor gone."""
     scopes = [_scope_words(side.head.scope) for side in (earlier, later)]
     if scopes[0] == scopes[1]:
         return
@@ -152,7 +148,6 @@ def _scope_words(scope: Scope) -> str:
 
 
 def _unlike(earlier: _Side, later: _Side) -> list[Unlike]:
-    """Return what is not the same for both scans."""
     sides = [_circumstances(side.head) for side in (earlier, later)]
     return [
         Unlike(what, there, sides[1][what]) for what, there in sides[0].items() if sides[1][what] != there
@@ -217,7 +212,6 @@ class _Comparison:
             self._take(key, found.get(False), found.get(True))
 
     def _take(self, key: bytes, before: _Row | None, after: _Row | None) -> None:
-        """Compare what both reports say of one key; None where one says nothing."""
         changed: list[str] = []
         if before is not None and after is not None:
             fields = {"outcome": "outcome", "cause": "cause", "value_sha256": "value"}
@@ -258,6 +252,4 @@ class _Comparison:
 def _said(row: _Row | None) -> DiffedFinding | None:
     if row is None:
         return None
-    return DiffedFinding(
-        row.outcome, row.cause, row.severity, row.mod_revision, row.value_sha256, row.message
-    )
+    return DiffedFinding(*(getattr(row, name) for name in DiffedFinding.__struct_fields__))

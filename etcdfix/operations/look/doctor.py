@@ -121,8 +121,6 @@ class _CannotLookError(Exception):
 
 @dataclass(slots=True)
 class _Visit:
-    """The checks as they are made."""
-
     request: DoctorRequest
     open_source: Callable[[], Source]
     now: Callable[[], datetime]
@@ -187,11 +185,7 @@ class _Visit:
         return DoctorResult(report, self.ended)
 
     def _make(self, name: str, check: Callable[[], Iterable[Check]]) -> None:
-        """Make one check; one that fails says so in its place.
-
-        Raises:
-            ConfigurationError: Options make no sense: then nothing else does.
-        """
+        """Make one check; one that fails says so in its place."""
         if self.ended is not None:
             self.checks.append(unknown(name, f"not looked at: {self.ended.reason}", _AGAIN))
             return

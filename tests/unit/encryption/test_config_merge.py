@@ -193,16 +193,6 @@ def test_two_endpoints_of_one_kms_provider_are_refused(files: list[EncryptionCon
     assert "one by one" in caught.value.hint
 
 
-def test_identity_that_writes_everywhere_stays_first_beside_kms() -> None:
-    _, found = read_back(
-        config((("secrets", "configmaps"), (IDENTITY, kms()))),
-        only(provider("aescbc", old=KEY_1), path="b.yaml"),
-    )
-    for resource in (SECRETS, GroupResource("", "configmaps")):
-        assert names(found, resource)[0] == "identity"
-        assert "kms/v2/prov" in names(found, resource)
-
-
 def test_kms_settings_are_kept() -> None:
     v1: dict[str, Any] = {
         "kms": {"name": "p", "endpoint": "unix:///@a b", "cachesize": -1, "timeout": "1500ms"}

@@ -109,6 +109,5 @@ def time_advice(differences: Differences, earlier: str, *, live: bool) -> list[R
 
 
 def _save(copy: ComparedCopy, file: str) -> Command:
-    """Return the command that saves a snapshot of one member."""
     words = ("etcdctl", "--endpoints", copy.endpoint, Part.CREDENTIALS, "snapshot", "save", file)
     return Command(words, writes=True)

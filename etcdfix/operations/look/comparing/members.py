@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -53,10 +53,3 @@ def reach_members(
         else:
             members.append(Member(copy, stack.enter_context(opened)))
     return members, survey
-
-
-def reasons_of(members: Sequence[Member]) -> Iterator[str]:
-    """Yield why members were not compared."""
-    for member in members:
-        if member.source is None:
-            yield member.copy.describe()

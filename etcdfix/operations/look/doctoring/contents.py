@@ -183,7 +183,6 @@ def check_revision(source: Source) -> Iterator[Check]:
 
 
 def _kept(source: Source) -> str:
-    """Say how many revisions are kept."""
     revision = source.describe().revision
     try:
         compacted = source.compacted_revision()

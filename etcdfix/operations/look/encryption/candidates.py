@@ -165,8 +165,6 @@ def _examiner(
 
 
 class _Gathering:
-    """Keeps what does not open today."""
-
     def __init__(self, findings: Spool[_Finding]) -> None:
         self._findings = findings
         self._reported = False
@@ -367,7 +365,6 @@ def _is_right_key(found: Examination) -> bool:
 
 
 def _next(request: TryRequest, groups: Sequence[FindingGroup]) -> Step | None:
-    """Return the one thing to do next; None where no candidate opens anything."""
     best = dict.fromkeys(found[0] for group in groups if (found := _best(request, group)) is not None)
     files = [shown_word(one.configuration.path) for one in best if not one.is_key]
     keys = [one.name for one in best if one.is_key]

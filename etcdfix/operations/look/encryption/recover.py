@@ -204,7 +204,6 @@ def _report(
     saved: Saved,
     tried: Looked[EncryptionTryReport] | None,
 ) -> EncryptionRecoverReport:
-    """Return the report without advice."""
     names = {one.file.sha256: one.name for one in found.recovered}
     results = {one.name: one for one in tried.report.candidates} if tried is not None else {}
     reasons = [*found.problems, *(tried.report.incomplete_reasons if tried is not None else source.problems)]

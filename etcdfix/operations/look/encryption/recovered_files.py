@@ -72,11 +72,7 @@ def _open_log(audit_log: Path | None, operator: Operator) -> AuditLog:
 
 
 def _is_there(place: SafeDirectory, name: str, text: bytes) -> bool:
-    """Say whether a file is there already.
-
-    Raises:
-        ConfigurationError: It is, and is another one.
-    """
+    """Say whether a file is there already."""
     try:
         same = place.read(name, limit=len(text)) == text
     except FileNotFoundError:

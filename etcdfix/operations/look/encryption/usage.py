@@ -182,7 +182,6 @@ def _notes(request: UsageRequest, without_backup: Sequence[Path]) -> Iterator[st
 
 
 def _next(request: UsageRequest, uses: KeyUses, keys: Sequence[KeyUsage]) -> Step | None:
-    """Return the one thing to do next; None where there is nothing to do."""
     if request.configuration is None:
         also: list[Part | str] = [
             word for path in request.backup_directories for word in ("--backup-dir", str(path))
@@ -260,7 +259,6 @@ def _judged(
 
 
 def _needs(key: KeyUsage, uses: KeyUses, rule: str) -> Iterator[str]:
-    """Yield what needs a key."""
     if key.write_key:
         yield "API servers write with it"
     unreadable = f" ({key.failing} unreadable)" if key.failing else ""

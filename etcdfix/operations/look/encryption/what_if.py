@@ -67,8 +67,6 @@ class _State(Enum):
 
 
 class _Seen(NamedTuple):
-    """What one configuration makes of a value."""
-
     state: _State
     stale: bool
     opened: bool
@@ -76,13 +74,6 @@ class _Seen(NamedTuple):
     name: KeyName
     cause: Cause | None
     repairable: bool
-
-
-class _Losing(NamedTuple):
-    """A value that loses its way back; one for which a repair is known comes first."""
-
-    without_repair: bool
-    key: bytes
 
 
 def what_if(
@@ -154,7 +145,8 @@ class _Comparing:
         self.objects = 0
         self.enveloped_elsewhere = 0
         self.not_judged_today = 0
-        self.losing: _Losing | None = None
+        # A value that loses its way back: without a known repair or with one, which comes first, and its etcd key.
+        self.losing: tuple[bool, bytes] | None = None
         self.groups: dict[tuple[object, ...], ValueChange] = {}
         self.counts: dict[str, int] = dict.fromkeys(ConfigurationChange, 0)
         self.resources: dict[GroupResource, None] = {}
@@ -180,7 +172,7 @@ class _Comparing:
         if change is ConfigurationChange.BECOMES_UNREADABLE and before.state is _State.UNKNOWN:
             self.not_judged_today += 1
         if change is ConfigurationChange.LOSES_ITS_WAY_BACK:
-            losing = _Losing(not before.repairable, key)
+            losing = (not before.repairable, key)
             self.losing = min(self.losing or losing, losing)
         resource, cause = before.resource, after.cause.value if after.cause else None
         name = before.name
@@ -232,7 +224,6 @@ def _loses_its_way_back(before: _Seen, after: _Seen) -> bool:
 
 
 def _change(before: _Seen, after: _Seen) -> ConfigurationChange | None:
-    """Return what happens to a value; None for nothing."""
     states = before.state, after.state
     if _State.UNKNOWN in states:
         if before.opened and after.opened and before.name[1:] == after.name[1:]:
@@ -268,7 +259,6 @@ def _order(one: ValueChange) -> tuple[int, int, tuple[str, ...]]:
 def _write_keys(
     request: WhatIfRequest, today: Transformers | None, new: Transformers, seen: Iterable[GroupResource]
 ) -> Iterator[WriteKeyChange]:
-    """Yield each resource whose write key changes."""
     named = [
         parse_group_resource(entry)
         for config in (request.configuration, request.new)
@@ -350,7 +340,6 @@ def _next(
     run: RunOptions,
     comparing: _Comparing,
 ) -> Step | None:
-    """Return the one thing to do next; None where there is nothing to do."""
     unread = {(key.group, key.resource) for key in write_keys if not key.new_reads_today}
     lost = [one for one in changes if one.change is ConfigurationChange.BECOMES_UNREADABLE]
     if lost:
@@ -365,10 +354,11 @@ def _next(
             f"{what}; or have an API server write {resources} again with today's write key, and run this again",
             write_again(resources),
         )
-    if (losing := comparing.losing) is not None:
+    if comparing.losing is not None:
+        without_repair, key = comparing.losing
         return Step(
             "Do not deploy this configuration. Repair the unreadable values that need today's key, or keep it",
-            explain(losing.key) if losing.without_repair or run.of_kine else repair(losing.key),
+            explain(key) if without_repair or run.of_kine else repair(key),
         )
     if comparing.counts[ConfigurationChange.UNDETERMINED]:
         return Step("Do not deploy this configuration until no value is undetermined")

@@ -100,14 +100,6 @@ def test_the_first_screen(diff: Diff, two: tuple[Path, Path]) -> None:
     assert len(out.splitlines()) <= 24
 
 
-def test_many_differences_are_counted(diff: Diff, tmp_path: Path) -> None:
-    many = write(tmp_path / "many", [one(f"a{number:03}") for number in range(150)])
-    none = write(tmp_path / "none", [])
-    out = diff(none, many)[1]
-    assert len(out.splitlines()) <= 24
-    assert "and 138 more keys: -o wide lists them" in out
-
-
 @pytest.mark.parametrize("side", [0, 1])
 def test_an_incomplete_one_wins(diff: Diff, two: tuple[Path, Path], tmp_path: Path, side: int) -> None:
     paths = list(two)

@@ -44,12 +44,7 @@ def sealed(name: str, key: bytes = KEY_1) -> bytes:
 
 
 def request(*words: str) -> CompareRequest:
-    return CompareRequest(
-        layout=LAYOUT,
-        configuration=CONFIG,
-        scope=ScopeRequest(words),
-        run=RunOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml")),
-    )
+    return CompareRequest(layout=LAYOUT, configuration=CONFIG, scope=ScopeRequest(words), run=RUN)
 
 
 def compared(earlier: MemorySource, later: MemorySource, *words: str) -> CompareResult:
@@ -176,24 +171,9 @@ def advised(*copies: tuple[Value, ...], whole: bool = True) -> list[str]:
     ]
 
 
-def good(name: str) -> bytes:
-    return secret(name)
-
-
-def also_good(name: str) -> bytes:
-    return sealed(name)
-
-
-def bad(_name: str) -> bytes:
-    return b"k8s\x00\xff"
-
-
-def worse(_name: str) -> bytes:
-    return b"k8s\x00\xfe"
-
-
-def absent(_name: str) -> None:
-    return None
+BAD = b"k8s\x00\xff"
+HELD: tuple[Value, ...] = (secret, sealed, lambda _: BAD, lambda _: b"k8s\x00\xfe", lambda _: None)
+good, also_good, bad, worse, absent = HELD
 
 
 def newer(name: str) -> StoredValue:
@@ -201,7 +181,7 @@ def newer(name: str) -> StoredValue:
 
 
 def newer_bad(name: str) -> StoredValue:
-    return stored(AT + name, bad(name), mod_revision=20, version=2)
+    return stored(AT + name, BAD, mod_revision=20, version=2)
 
 
 def test_a_minority_that_is_damaged_and_nothing_else_is_named() -> None:

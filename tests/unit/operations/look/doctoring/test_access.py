@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -70,14 +71,15 @@ def ask() -> Iterator[Ask]:
                 return None
 
             etcd.script = answer
-            connection = EtcdConnection(endpoints=(etcd.endpoint,), user="ada", password="p")
-            client = EtcdClient(connection, on_notice=lambda _: None)
-            try:
-                return list(check_etcd_user(client, b"/registry/"))
-            finally:
-                client.close()
+            return asked(etcd)
 
         yield found
+
+
+def asked(etcd: ScriptedEtcd) -> list[Check]:
+    connection = EtcdConnection(endpoints=(etcd.endpoint,), user="ada", password="p")
+    with closing(EtcdClient(connection, on_notice=lambda _: None)) as client:
+        return list(check_etcd_user(client, b"/registry/"))
 
 
 def came_to(checks: list[Check]) -> list[str]:
@@ -118,12 +120,7 @@ def test_a_denied_question_is_unknown(ask: Ask) -> None:
 
 def test_a_user_where_there_is_no_authentication() -> None:
     with ScriptedEtcd() as etcd:
-        connection = EtcdConnection(endpoints=(etcd.endpoint,), user="ada", password="p")
-        client = EtcdClient(connection, on_notice=lambda _: None)
-        try:
-            assert came_to(list(check_etcd_user(client, b"/registry/"))) == ["warn"]
-        finally:
-            client.close()
+        assert came_to(asked(etcd)) == ["warn"]
 
 
 # The kubeconfig

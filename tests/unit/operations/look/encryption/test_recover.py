@@ -49,6 +49,22 @@ def report(source: MemorySource) -> EncryptionRecoverReport:
     return try_recovered(source, request(), find_configurations(source, request()))[0]
 
 
+class Kept(MemorySource):
+    """Keeps other values of a bootstrap key too, by the revision of each."""
+
+    def __init__(self, now: bytes, others: dict[int, bytes], **more: bytes) -> None:
+        super().__init__({**KUBE_SYSTEM, path(): now, **more})
+        self._others = others
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        for kept in super().history(key):
+            found = {kept.revision.main: kept} | {
+                main: KeptRevision(kept.revision._replace(main=main), stored(key, value, mod_revision=main))
+                for main, value in self._others.items()
+            }
+            yield from (found[main] for main in sorted(found))
+
+
 class NoHistory(MemorySource):
     """Gives no earlier value of a key."""
 
@@ -78,33 +94,15 @@ def test_the_search_for_keys_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_search_for_values_has_an_end_and_the_newest_is_always_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Many(MemorySource):
-        def history(self, key: bytes) -> Iterator[KeptRevision]:
-            for kept in super().history(key):
-                for main in (2, 3, 4, 5):
-                    yield KeptRevision(
-                        kept.revision._replace(main=main), stored(key, b"old", mod_revision=main)
-                    )
-                yield kept
-
     monkeypatch.setattr(bootstrap_values, "_MOST_VALUES", 3)
-    found = report(Many({**KUBE_SYSTEM, path(): bootstrap(OLD)}))
+    found = report(Kept(bootstrap(OLD), dict.fromkeys((2, 3, 4, 5), b"old")))
     assert found.incomplete_reasons == ["more than 3 values are kept: not all earlier ones were looked at"]
     assert [value.current for value in found.values] == [False, False, False, True]
     assert found.configurations[0].current
 
 
 def test_the_current_one_comes_first_whatever_the_others_claim() -> None:
-    class Later(MemorySource):
-        def history(self, key: bytes) -> Iterator[KeptRevision]:
-            for kept in super().history(key):
-                yield kept
-                assert kept.stored is not None
-                yield KeptRevision(
-                    kept.revision._replace(main=900), stored(key, bootstrap(NEW), mod_revision=900)
-                )
-
-    found = report(Later({**KUBE_SYSTEM, path(): bootstrap(OLD)}))
+    found = report(Kept(bootstrap(OLD), {900: bootstrap(NEW)}))
     assert [(one.current, one.last_mod_revision) for one in found.configurations] == [
         (True, 11),
         (False, 900),
@@ -112,14 +110,7 @@ def test_the_current_one_comes_first_whatever_the_others_claim() -> None:
 
 
 def test_one_file_in_several_stages_is_one_configuration() -> None:
-    class Stages(MemorySource):
-        def history(self, key: bytes) -> Iterator[KeptRevision]:
-            for kept in super().history(key):
-                first = stored(key, bootstrap(OLD, stage="start"), mod_revision=5)
-                yield KeptRevision(kept.revision._replace(main=5), first)
-                yield kept
-
-    found = report(Stages({**KUBE_SYSTEM, path(): bootstrap(OLD, stage="prepare")}))
+    found = report(Kept(bootstrap(OLD, stage="prepare"), {5: bootstrap(OLD, stage="start")}))
     (one,) = found.configurations
     assert (one.first_mod_revision, one.last_mod_revision, one.stage) == (5, 11, "prepare")
     assert any("in the middle of a rotation (prepare)" in note for note in found.notes)
@@ -184,20 +175,12 @@ def test_without_a_configuration_nothing_is_tried() -> None:
 
 
 def test_nodes_that_disagree_are_said_and_a_request_names_nothing() -> None:
-    class Rotated(MemorySource):
-        def history(self, key: bytes) -> Iterator[KeptRevision]:
-            for kept in super().history(key):
-                yield KeptRevision(
-                    kept.revision._replace(main=5), stored(key, bootstrap(OLD), mod_revision=5)
-                )
-                yield kept
-
     nodes = {
         "/registry/minions/a": node("a", stage_line(OLD)),
         "/registry/minions/b": node("b", stage_line(NEW), "rke2.io/encryption-config-hash"),
         "/registry/minions/c": node("c", stage_line(NEW, "reencrypt_request")),
     }
-    found = report(Rotated({**KUBE_SYSTEM, path(): bootstrap(NEW), **nodes}))
+    found = report(Kept(bootstrap(NEW), {5: bootstrap(OLD)}, **nodes))
     assert [(one.named_by_nodes, one.nodes) for one in found.configurations] == [
         ("some", ["b"]),
         ("some", ["a"]),

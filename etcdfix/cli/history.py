@@ -16,7 +16,7 @@ from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.single_key import single_key
 from etcdfix.operations.look.history import HistoryRequest, look_into_history
-from etcdfix.operations.look.history_log import KeyLog
+from etcdfix.operations.look.history_log import same_log
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "every revision that is kept can be read",
@@ -94,7 +94,7 @@ def command(
         with contextlib.ExitStack() as stack:
             log = None
             if logs:
-                log = stack.enter_context(KeyLog(logs, opened.source, request, older, progress=progress))
+                log = stack.enter_context(same_log(logs, opened.source, request, older, progress=progress))
             result = look_into_history(
                 opened.source, request, plugins=opened.plugins, progress=progress, log=log
             )

@@ -30,12 +30,10 @@ class WrittenValue(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     cause: str | None = None
     confidence: Confidence | None = None
-    message: str = ""
     transformer: str = ""
     key_fingerprint: str | None = None
     kms_key_id_sha256: str | None = None
     uid: str = ""
-    value_size: int = 0
     value_sha256: str | None = None
 
     def state(self) -> str:

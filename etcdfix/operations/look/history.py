@@ -17,7 +17,8 @@ from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import KeptRevision, Outcome, StoredValue
-from etcdfix.operations.look.history_log import KeyLog, written
+from etcdfix.operations.judged_log import JudgedLog
+from etcdfix.operations.look.history_log import look_into_log, written
 from etcdfix.readable_revision import reads
 from etcdfix.report.head import stakes_of
 from etcdfix.report.history import Event, HistoryLog, HistoryReport, HistoryRevision
@@ -73,7 +74,7 @@ def look_into_history(
     *,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
-    log: KeyLog | None = None,
+    log: JudgedLog | None = None,
 ) -> KeyLook[HistoryReport]:
     """Examine every kept revision of a key, up to the revision that the source is read at.
 
@@ -83,7 +84,7 @@ def look_into_history(
     examiner = Examiner.of_cluster(source, request, plugins)
     uid = examiner.kube_system_uid(source)
     present = source.get(request.key)
-    gathered = Revisions(examiner, request, present)
+    gathered = _Revisions(examiner, request, present)
     ended: EndedEarly | None = None
     lost: list[str] = []
     try:
@@ -98,7 +99,7 @@ def look_into_history(
         lost.append(f"the history could not be read to its end: {exc.message}")
     logged = None
     if log is not None and ended is None:
-        logged = log.look(request.key, examiner, kept=gathered.kept, most=request.most)
+        logged = look_into_log(log, request.key, examiner, kept=gathered.kept, most=request.most)
     problems = [*source.problems, *lost, *(log.problems if log is not None else ())]
     if not gathered.count and logged is None:
         return KeyLook(None, problems, ended)
@@ -122,7 +123,7 @@ def kept_revisions(source: Source, key: bytes) -> Iterator[KeptRevision]:
 def _report(
     source: Source,
     request: HistoryRequest,
-    gathered: Revisions,
+    gathered: _Revisions,
     uid: str | None,
     problems: list[str],
     logged: HistoryLog | None,
@@ -133,7 +134,6 @@ def _report(
     if gathered.undetermined:
         reasons.append(f"undetermined: {counted(gathered.undetermined, 'revision')}")
     stakes = stakes_of([gathered.now] if gathered.now is not None else [], past=request.run.of_the_past)
-    revisions = gathered.revisions()
     return HistoryReport(
         **report_origin(source.describe(), request.configuration, uid),
         key=display(key),
@@ -145,11 +145,11 @@ def _report(
         readable=gathered.readable,
         unreadable=gathered.failed,
         undetermined=gathered.undetermined,
-        left_out=gathered.count - len(revisions),
+        left_out=gathered.count - len(gathered.entries),
         at_stake=stakes.at_stake,
         do_not_restart=stakes.do_not_restart,
         next=_next(gathered, request.key, logged),
-        revisions=revisions,
+        revisions=[*reversed(gathered.entries)],
         log=logged,
         complete=not reasons,
         incomplete_reasons=reasons,
@@ -164,7 +164,7 @@ def _compacted(source: Source, reasons: list[str]) -> int | None:
         return None
 
 
-def _next(gathered: Revisions, key: bytes, logged: HistoryLog | None) -> Remedy | None:
+def _next(gathered: _Revisions, key: bytes, logged: HistoryLog | None) -> Remedy | None:
     """Return where each copy is told with the command that puts it back; None where the key reads."""
     now = gathered.now
     if now is not None and now.verdict.outcome not in {*FAILED, Outcome.UNDETERMINED, Outcome.INCONSISTENT}:
@@ -177,10 +177,11 @@ def _next(gathered: Revisions, key: bytes, logged: HistoryLog | None) -> Remedy 
     )
 
 
-class Revisions:
-    """Takes revisions as they pass, oldest first, and tells of the newest ones.
+class _Revisions:
+    """Takes revisions as they pass, oldest first.
 
     Attributes:
+        entries: The newest ones, oldest first.
         now: The last value, where it is not deleted.
         last: The newest revision.
         kept: mod revisions of all of them.
@@ -190,7 +191,7 @@ class Revisions:
         self._examiner = examiner.apart()
         self._examiner.kept = examiner.kept  # they are all of one etcd key
         self._present = present
-        self._entries: deque[HistoryRevision] = deque(maxlen=request.most)
+        self.entries: deque[HistoryRevision] = deque(maxlen=request.most)
         self._searched = 0
         self.count = self.readable = self.undetermined = self.failed = 0
         self.older_versions: int | None = None
@@ -207,16 +208,14 @@ class Revisions:
         last = self.last
         if last is not None and last.revision == kept.revision:
             return  # a salvaged file may hold a page twice
-        if self._entries:
-            self._entries[-1] = msgspec.structs.replace(
-                self._entries[-1], stands_until=kept.revision.main - 1
-            )
+        if self.entries:
+            self.entries[-1] = msgspec.structs.replace(self.entries[-1], stands_until=kept.revision.main - 1)
         self.count += 1
         self.kept.add(kept.revision.main)
         self.last = kept
         self.now = None
         if kept.stored is None:
-            self._entries.append(HistoryRevision(mod_revision=kept.revision.main, event=Event.DELETE))
+            self.entries.append(HistoryRevision(mod_revision=kept.revision.main, event=Event.DELETE))
             return
         stored = kept.stored
         self.now = found = self._examine(stored)
@@ -228,7 +227,7 @@ class Revisions:
             self.undetermined += 1
         elif found.verdict.outcome in {*FAILED, Outcome.INCONSISTENT}:
             self.failed += 1
-        self._entries.append(
+        self.entries.append(
             HistoryRevision(
                 **written(found),
                 mod_revision=stored.mod_revision,
@@ -247,7 +246,3 @@ class Revisions:
             return found
         self._searched += 1
         return self._examiner.examine(stored, thorough=True)
-
-    def revisions(self) -> list[HistoryRevision]:
-        """Return the newest revisions, the newest first; once all were added."""
-        return [*reversed(self._entries)]

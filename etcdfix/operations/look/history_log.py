@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from etcdfix.closing import Closing
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.operations.judged_log import JudgedLog
@@ -28,83 +27,63 @@ _EVENTS: Final = {
 }
 
 
-class KeyLog(Closing):
-    """The log, opened to look at one key. Close it, or use it as a context manager.
-
-    Attributes:
-        problems: Why not everything was seen.
+@contextmanager
+def same_log(
+    directories: Sequence[Path],
+    source: Source,
+    reading: Reading,
+    older: Sequence[Path] = (),
+    *,
+    progress: Progress = no_progress,
+) -> Iterator[JudgedLog]:
+    """Give the log, opened: it is of the history of what is stored now.
 
     Raises:
-        OtherHistory: Nothing shows that it is of the history of what is stored now.
+        OtherHistory: Nothing shows that it is.
         SourceError: The log, or a snapshot, cannot be read.
     """
+    for path in older:
+        SnapshotSource(path).close()  # what a person named can be read, or it is no history
+    examiner = Examiner.of_cluster(source, reading)
+    with JudgedLog(directories, source, examiner, older_snapshots=older, progress=progress) as log:
+        log.require_same_history()
+        yield log
 
-    def __init__(
-        self,
-        directories: Sequence[Path],
-        source: Source,
-        reading: Reading,
-        older: Sequence[Path] = (),
-        *,
-        progress: Progress = no_progress,
-    ) -> None:
-        for path in older:
-            SnapshotSource(path).close()  # what a person named can be read, or it is no history
-        examiner = Examiner.of_cluster(source, reading)
-        with ExitStack() as stack:
-            self._judged = stack.enter_context(
-                JudgedLog(directories, source, examiner, older_snapshots=older, progress=progress)
-            )
-            self._judged.require_same_history()
-            self._stack = stack.pop_all()
-        self._history = self._judged.history
-        self.problems = self._judged.problems
 
-    def close(self) -> None:
-        """Let go of the log."""
-        self._stack.close()
+def look_into_log(
+    log: JudgedLog, key: bytes, examiner: Examiner, *, kept: set[int], most: int
+) -> HistoryLog | None:
+    """Tell the newest ``most`` writes of a key; None where the log knows nothing of it.
 
-    def look(
-        self,
-        key: bytes,
-        examiner: Examiner,
-        *,
-        kept: set[int],
-        most: int,
-    ) -> HistoryLog | None:
-        """Tell the writes of a key; None where the log knows nothing of it.
+    Args:
+        log: Of the history of what is stored now.
+        key: Complete etcd key.
+        examiner: Says what each value is.
+        kept: mod revisions that etcd keeps of it.
+        most: So many writes are told.
 
-        Args:
-            key: Complete etcd key.
-            examiner: Says what each value is.
-            kept: mod revisions that etcd keeps of it.
-            most: So many writes are told, the newest.
-
-        Raises:
-            SourceError: The log cannot be read any more.
-        """
-        examiner = examiner.apart()
-        told: deque[LoggedRevision] = deque(maxlen=most)
-        count = 0
-        refused = False
-        for write in self._history.writes(key):
-            if write.refused:
-                refused = True
-                continue
+    Raises:
+        SourceError: The log cannot be read any more.
+    """
+    examiner = examiner.apart()
+    told: deque[LoggedRevision] = deque(maxlen=most)
+    known = False
+    count = 0
+    for write in log.history.writes(key):
+        known = True
+        if not write.refused:
             count += 1
             told.append(_told(write, examiner, kept))
-        if not count and not refused:
-            return None
-        return HistoryLog(
-            directories=[
-                display(bytes(Path(directory))) for directory in self._judged.log.description.directories
-            ],
-            agreement=self._history.agreement.sentence,
-            replayed=self._history.replayed,
-            left_out=count - len(told),
-            writes=[*reversed(told)],
-            notes=self._judged.notes,
-        )
+    if not known:
+        return None
+    return HistoryLog(
+        directories=[display(bytes(Path(directory))) for directory in log.log.description.directories],
+        agreement=log.history.agreement.sentence,
+        replayed=log.history.replayed,
+        left_out=count - len(told),
+        writes=[*reversed(told)],
+        notes=log.notes,
+    )
 
 
 def _told(write: LoggedWrite, examiner: Examiner, kept: set[int]) -> LoggedRevision:
@@ -139,11 +118,9 @@ def written(found: Examination | None) -> dict[str, Any]:
         "outcome": found.verdict.outcome,
         "cause": finding.cause,
         "confidence": found.verdict.confidence if finding.cause is not None else None,
-        "message": finding.message,
         "transformer": finding.transformer,
         "key_fingerprint": finding.key_fingerprint,
         "kms_key_id_sha256": finding.kms_key_id_sha256 or None,
         "uid": bounded(uid.decode("utf-8", "replace")),
-        "value_size": finding.value_size,
         "value_sha256": finding.value_sha256,
     }

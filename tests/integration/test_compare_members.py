@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.testing.places import NoEtcdError, find_tools
+from etcdfix.testing.places import find_tools
 from tests.support import objects
-from tests.support.etcd_members import EtcdMembers, etcd_members
-from tests.support.objects import KUBE_SYSTEM_UID
+from tests.support.etcd_members import EtcdMembers, broken, etcd_members
 
 pytestmark = pytest.mark.etcd
 
@@ -24,28 +23,16 @@ EDITED = "/registry/secrets/shop/edited"
 KEYS = 302
 
 
-def broken(name: str) -> bytes:
-    """Return a value that cannot be read, as long as the readable one."""
-    return objects.secret(name).replace(b"\x12\x06Secret", b"\x12\x7fSecret")
-
-
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
     """Three members, of which the last one came back with one key damaged."""
-    try:
-        with etcd_members(tmp_path_factory.mktemp("compare")) as started:
-            server = started.server("member-0")
-            values = {
-                f"/registry/secrets/shop/s-{n:03}": objects.secret(f"s-{n:03}") for n in range(KEYS - 2)
-            }
-            values[EDITED] = objects.secret("edited")
-            values["/registry/namespaces/kube-system"] = objects.namespace_object(
-                "kube-system", KUBE_SYSTEM_UID
-            )
-            server.put_all([(key.encode(), value) for key, value in values.items()])
-            yield started
-    except NoEtcdError as exc:
-        pytest.skip(str(exc))
+    with etcd_members(tmp_path_factory.mktemp("compare")) as started:
+        server = started.server("member-0")
+        values = {f"/registry/secrets/shop/s-{n:03}": objects.secret(f"s-{n:03}") for n in range(KEYS - 2)}
+        values[EDITED] = objects.secret("edited")
+        values["/registry/namespaces/kube-system"] = objects.namespace_object("kube-system")
+        server.put_all([(key.encode(), value) for key, value in values.items()])
+        yield started
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -14,9 +13,8 @@ from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd import client as client_module
-from etcdfix.testing.places import NoEtcdError
 from tests.support import objects
-from tests.support.etcd_members import EtcdMembers, etcd_members
+from tests.support.etcd_members import EtcdMembers, broken, etcd_members
 from tests.support.remediation_ground import Ground, Recorded, delete, reached, restore, stands
 
 pytestmark = pytest.mark.etcd
@@ -36,12 +34,6 @@ def odd_one(name: str) -> bytes:
     return broken(name).replace(b"never-to-be-shown", b"never-to-be-SHOWN")
 
 
-def broken(name: str) -> bytes:
-    """Return a value that cannot be read, as long as the readable one."""
-    value = objects.secret(name)
-    return value.replace(b"\x12\x06Secret", b"\x12\x7fSecret")
-
-
 def put_all(members: EtcdMembers, ground: Ground) -> None:
     values = {name: broken(name) for name in ("differs", "healthy-copy", "same", "down", "restored")}
     values["broken-copy"] = objects.secret("broken-copy")
@@ -55,11 +47,7 @@ def put_all(members: EtcdMembers, ground: Ground) -> None:
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
     """Three members, of which the last one came back with other data than it had."""
-    with ExitStack() as stack:
-        try:
-            started = stack.enter_context(etcd_members(tmp_path_factory.mktemp("etcd-members")))
-        except NoEtcdError as exc:
-            pytest.skip(str(exc))
+    with etcd_members(tmp_path_factory.mktemp("etcd-members")) as started:
         put_all(started, ground_on(started))
         started.stop(ODD)
         started.tamper(ODD, broken("differs"), odd_one("differs"))

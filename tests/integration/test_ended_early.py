@@ -14,14 +14,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from etcdfix.testing.places import NoEtcdError, Processes, find_tools
-from etcdfix.testing.servers import EtcdServer, EtcdServers
+from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import WATCH, message
 from tests.support.collecting import ALPHA, REPOSITORY
 from tests.support.etcd_proxy import RANGE, EtcdProxy
@@ -38,17 +36,12 @@ LIMITS = ["--command-timeout", "500ms", "--dial-timeout", "1s"]
 
 
 @pytest.fixture(scope="module")
-def full() -> Iterator[EtcdServer]:
+def full(start_local_etcd: Callable[..., EtcdServer]) -> EtcdServer:
     """More keys than the first page holds; a process, which can be stopped."""
-    try:
-        servers = EtcdServers(Processes(), find_tools())
-    except NoEtcdError as exc:
-        pytest.skip(str(exc))
-    with closing(servers):
-        server = servers.start()
-        value = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%04d","namespace":"shop"}}\n'
-        server.put_all((BELOW + b"shop/%04d" % n, value % n) for n in range(MANY))
-        yield server
+    server = start_local_etcd()
+    value = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%04d","namespace":"shop"}}\n'
+    server.put_all((BELOW + b"shop/%04d" % n, value % n) for n in range(MANY))
+    return server
 
 
 @pytest.fixture
@@ -200,23 +193,18 @@ def test_no_room_for_threads(full: EtcdServer, megabytes: int) -> None:
 
 
 @pytest.mark.thorough
-def test_no_room_for_an_answer() -> None:
+def test_no_room_for_an_answer(start_local_etcd: Callable[..., EtcdServer]) -> None:
     """gRPC's thread dies of a MemoryError then, so that nobody is told how the request ended; it hung for ever."""
-    try:
-        servers = EtcdServers(Processes(), find_tools())
-    except NoEtcdError as exc:
-        pytest.skip(str(exc))
     room = 200 << 20
     value = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%02d"},"data":{"x":"%s"}}'
-    with closing(servers):
-        server = servers.start()
-        for n in range(60):
-            server.put_all([(BELOW + b"shop/%02d" % n, value % (n, b"x" * 700_000))])
-        scan = start(
-            "scan", "-o", "name", "--endpoints", server.endpoint, *LIMITS,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (room, room)),
-        )  # fmt: skip
-        code, out, err = finish(scan, 40)
+    server = start_local_etcd()
+    for n in range(60):
+        server.put_all([(BELOW + b"shop/%02d" % n, value % (n, b"x" * 700_000))])
+    scan = start(
+        "scan", "-o", "name", "--endpoints", server.endpoint, *LIMITS,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (room, room)),
+    )  # fmt: skip
+    code, out, err = finish(scan, 40)
     assert code in {0, 3, 5, -signal.SIGABRT}, "what ends itself in gRPC's C code cannot be caught"
     if code in {3, 5}:
         assert out == ""

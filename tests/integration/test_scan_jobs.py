@@ -7,8 +7,8 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,8 +24,7 @@ from etcdfix.sources.etcd import paging
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
-from etcdfix.testing.places import NoEtcdError, Processes, find_tools
-from etcdfix.testing.servers import EtcdServer, EtcdServers
+from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA, CollectingReporter
 from tests.support.thorough import some
 
@@ -98,13 +97,8 @@ def test_where_the_file_has_the_number_of_a_closed_stream(closed: str, tmp_path:
 
 
 @pytest.fixture(scope="module")
-def etcd() -> Iterator[EtcdServer]:
-    try:
-        servers = EtcdServers(Processes(), find_tools())
-    except NoEtcdError as exc:
-        pytest.skip(str(exc))
-    with closing(servers):
-        yield servers.start(snapshot=SNAPSHOT)
+def etcd(start_local_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+    return start_local_etcd(snapshot=SNAPSHOT)
 
 
 def of_etcd(etcd: EtcdServer, jobs: int, revision: int = 0, progress: Any = no_progress) -> Report:

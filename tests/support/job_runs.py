@@ -11,17 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
-import pytest
-
-from etcdfix.testing.places import NoEtcdError, Processes, find_tools
-from etcdfix.testing.servers import EtcdServer, EtcdServers
+from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import REPOSITORY
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import (
@@ -262,17 +259,6 @@ def without_loss(document: dict[str, Any]) -> dict[str, Any]:
         for name, value in without_times(document).items()
         if name not in {"complete", "incomplete_reasons"}
     }
-
-
-@contextmanager
-def local_etcd() -> Iterator[Callable[..., EtcdServer]]:
-    """Start etcds as processes; the test is skipped where there is none."""
-    try:
-        servers = EtcdServers(Processes(), find_tools())
-    except NoEtcdError as exc:
-        pytest.skip(str(exc))
-    with closing(servers):
-        yield servers.start
 
 
 def pairs() -> Iterator[tuple[bytes, bytes]]:

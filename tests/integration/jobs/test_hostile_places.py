@@ -8,19 +8,19 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import REPOSITORY
 from tests.support.job_runs import (
     JOBS,
     Ended,
     Ground,
     adopting,
-    local_etcd,
     pairs,
     without_loss,
     without_times,
@@ -33,9 +33,11 @@ PLAINTEXT = b"never-to-be-shown"
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    with adopting(), local_etcd() as start_etcd:
-        server = start_etcd()
+def ground(
+    start_local_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ground]:
+    with adopting():
+        server = start_local_etcd()
         server.put_all(pairs())
         yield Ground(server.endpoint, tmp_path_factory.mktemp("ground"))
 

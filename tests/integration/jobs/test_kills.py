@@ -21,7 +21,6 @@ from tests.support.job_runs import (
     Ground,
     adopting,
     kms_pairs,
-    local_etcd,
     moments,
     pairs,
     process_of,
@@ -56,9 +55,9 @@ class Timed(Ground):
 
 
 @pytest.fixture(scope="module")
-def start_etcd() -> Iterator[Callable[..., EtcdServer]]:
-    with adopting(), local_etcd() as start:
-        yield start
+def start_etcd(start_local_etcd: Callable[..., EtcdServer]) -> Iterator[Callable[..., EtcdServer]]:
+    with adopting():
+        yield start_local_etcd
 
 
 @pytest.fixture(scope="module")

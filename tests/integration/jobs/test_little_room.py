@@ -16,12 +16,12 @@ from typing import Final
 
 import pytest
 
+from etcdfix.testing.servers import EtcdServer
 from tests.support.job_runs import (
     JOBS,
     Ended,
     Ground,
     adopting,
-    local_etcd,
     without_loss,
     without_times,
 )
@@ -52,11 +52,11 @@ def lost_pairs() -> Iterator[tuple[bytes, bytes]]:
 
 
 @pytest.fixture(scope="module")
-def ground() -> Iterator[Ground]:
+def ground(start_local_etcd: Callable[..., EtcdServer]) -> Iterator[Ground]:
     # Other users must reach it.
-    with adopting(), local_etcd() as start_etcd, tempfile.TemporaryDirectory() as folder:
+    with adopting(), tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        server = start_etcd()
+        server = start_local_etcd()
         server.put_all(lost_pairs())
         found = Ground(server.endpoint, Path(folder))
         assert found.expected["summary"]["decrypt_failures"] == LOST

@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.testing.certificates import CertificateAuthority
-from etcdfix.testing.places import NoEtcdError
 from etcdfix.testing.servers import READER, EtcdServer
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import (
@@ -72,19 +70,10 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_LONGEST_PAUSE_SECONDS", 0.01)
 
 
-@contextmanager
-def _cluster(folder: Path) -> Iterator[EtcdMembers]:
-    try:
-        with etcd_members(folder) as started:
-            yield started
-    except NoEtcdError as exc:
-        pytest.skip(str(exc))
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
     """Three members that stay as they are."""
-    with _cluster(tmp_path_factory.mktemp("etcd-members")) as started:
+    with etcd_members(tmp_path_factory.mktemp("etcd-members")) as started:
         started.server("member-0").put(KEY, VALUE)
         yield started
 
@@ -92,7 +81,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
 @pytest.fixture
 def broken_cluster(tmp_path: Path) -> Iterator[EtcdMembers]:
     """Three members for one test."""
-    with _cluster(tmp_path) as started:
+    with etcd_members(tmp_path) as started:
         started.server("member-0").put(KEY, VALUE)
         yield started
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,16 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import SourceError
+from etcdfix.model import StoredValue
 from etcdfix.operations.look.encryption import recovered_files
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
-from etcdfix.sources.base import SourceDescription
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.commands import RunOptions
 from tests.support.change_runs import Registry
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, path, stage_line
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
 from tests.support.kine import KineWriter
+from tests.support.memory_source import MemorySource
 from tests.support.objects import aescbc, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -370,24 +371,11 @@ def test_a_deletion_names_it_before_anything_is_deleted(
 
 
 def test_nobody_asks_for_it_where_nothing_is_encrypted_or_nobody_may_read_there() -> None:
-    class Denied:
-        def describe(self) -> SourceDescription:
-            return SourceDescription(
-                "etcd",
-                None,
-                (),
-                1,
-                single_revision=True,
-                segments=(),
-                cluster_id=None,
-                sha256=None,
-                etcd_version=None,
-            )
-
-        def current(self, prefix: bytes) -> Any:
+    class Denied(MemorySource):
+        def current(self, prefix: bytes) -> Iterator[StoredValue]:
             raise SourceError(f"{prefix!r}: permission denied")
 
-    denied: Any = Denied()
+    denied = Denied()
     told = RunOptions(reading=("--no-encryption",))
     assert with_what_it_keeps(told, denied) is told
     assert with_what_it_keeps(RunOptions(), denied) == RunOptions()

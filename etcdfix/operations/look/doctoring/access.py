@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 from etcdfix.apiserver.authorization import VERBS, authorize_all, check_cluster
@@ -130,11 +131,9 @@ def check_kubeconfig(api: APIAccess, cluster: ClusterIdentity | None) -> Iterato
         access = open_access(
             str(api.kubeconfig), api.context, timeout_seconds=seconds, request_seconds=seconds / 3
         )
-        try:
+        with closing(access):
             (said,) = run_within([lambda: list(_ask(access, cluster))], seconds)
             yield from require_done(said, seconds)
-        finally:
-            access.close()
     except (KubernetesClientMissing, KubeconfigInvalid, AuthorizationRefused) as exc:
         yield told_by("kubeconfig", State.FAIL, exc, otherwise=_LOOK)
 

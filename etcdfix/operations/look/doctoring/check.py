@@ -36,9 +36,8 @@ def unknown(name: str, what: str, next_step: str, command: Command = NO_COMMAND)
 
 def told_by(name: str, state: State, error: EtcdfixError | CallFailed, *, otherwise: str) -> Check:
     """Return a check in the words of an error."""
-    if isinstance(error, CallFailed):
-        return _check(name, state, error.failure.message, error.failure.hint or otherwise)
-    return _check(name, state, error.message, error.hint or otherwise)
+    said = error.failure if isinstance(error, CallFailed) else error
+    return _check(name, state, said.message, said.hint or otherwise)
 
 
 def _check(name: str, state: State, what: str, next_step: str = "", command: Command = NO_COMMAND) -> Check:

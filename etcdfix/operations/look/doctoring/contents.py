@@ -124,13 +124,8 @@ def _renewed(reader: ObjectReader, plaintext: bytes | None) -> datetime | None:
         spec = reader.builtin(plaintext, "coordination.k8s.io", "Lease").value["spec"]
         found = datetime.fromisoformat(spec["renewTime"])
         return found.astimezone(UTC) if found.tzinfo is not None else None
-    except (
-        DecodeError,
-        KeyError,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ):  # the last at the ends of the calendar
+    # The last at the ends of the calendar.
+    except (DecodeError, KeyError, TypeError, ValueError, OverflowError):
         return None
 
 

@@ -48,11 +48,9 @@ class KeysSeen:
     """What one pass over everything leaves behind.
 
     Attributes:
-        counter: Values under each encryption key.
         examined: How many keys below the storage prefix were looked at.
         enveloped: An etcd key whose value is encrypted; None where none is.
         sample: A few etcd keys, which tell where Kubernetes' keys may be.
-        ending: How the pass came to its end.
     """
 
     def __init__(self, prefix: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -37,13 +38,7 @@ _LOGGING_IN: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One endpoint, asked by itself.
-
-    Attributes:
-        endpoint: As given.
-        status: What the member there says of itself; None where it did not.
-        error: Why it was not reached; None where it was.
-    """
+    """One endpoint, asked by itself: what the member there says, or why it was not reached."""
 
     endpoint: str
     status: MemberStatus | None = None
@@ -72,11 +67,8 @@ def ask_endpoints(connection: EtcdConnection) -> list[Asked]:
 
 def _ask(connection: EtcdConnection) -> Asked:
     (text,) = connection.endpoints
-    client = EtcdClient(connection, on_notice=lambda _notice: None)
-    try:
+    with closing(EtcdClient(connection, on_notice=lambda _notice: None)) as client:
         return Asked(endpoint=text, status=next(iter(client.statuses()), None))
-    finally:
-        client.close()
 
 
 def check_reach(asked: Sequence[Asked]) -> Iterator[Check]:

@@ -47,7 +47,10 @@ def save_configurations(
         records: list[FileRecord] = []
         no_record = ""
         try:
-            log = stack.enter_context(_open_log(audit_log, operator))
+            path = audit_log if audit_log is not None else default_audit_log()
+            log = stack.enter_context(
+                AuditLog.open(path, operator=operator, create_directory=audit_log is None)
+            )
             for one, _ in wanted:
                 link = log.append(_entry(operator, found, one, files[one.name], description))
                 records.append(FileRecord(str(log.path), link.sequence, f"sha256:{link.sha256}"))
@@ -64,11 +67,6 @@ def save_configurations(
 def file_name(one: Recovered) -> str:
     """Return what a file is called: the beginning of the digest by which Nodes name the configuration is in it."""
     return f"encryption-config-{one.file.sha256.removeprefix('sha256:')[:_DIGITS]}.yaml"
-
-
-def _open_log(audit_log: Path | None, operator: Operator) -> AuditLog:
-    path = audit_log if audit_log is not None else default_audit_log()
-    return AuditLog.open(path, operator=operator, create_directory=audit_log is None)
 
 
 def _is_there(place: SafeDirectory, name: str, text: bytes) -> bool:

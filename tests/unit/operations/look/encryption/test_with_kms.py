@@ -13,6 +13,8 @@ from etcdfix.model import key_id_digest
 from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
 from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
+from etcdfix.report.encryption import EncryptionUsageReport, WhatIfReport
+from etcdfix.report.encryption_try import EncryptionTryReport
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
 from tests.support.kms_plugin import KMSPlugin
@@ -52,14 +54,32 @@ def no_snapshot(_path: Path) -> Source:
     raise AssertionError("no other snapshot was named")
 
 
-def test_usage_tells_the_key_ids_apart(plugin: KMSPlugin) -> None:
-    found = values(plugin, ["kek-old", "kek-old", "kek-new"])
+def used(plugin: KMSPlugin, found: dict[str, bytes]) -> EncryptionUsageReport:
     request = UsageRequest(
         layout=StorageLayout(), configuration=config(plugin, provider("aesgcm", local=KEY_1))
     )
     with asked() as plugins:
         source = MemorySource({**BASE, **found})
-        report = encryption_usage(source, request, open_snapshot=no_snapshot, plugins=plugins).report
+        return encryption_usage(source, request, open_snapshot=no_snapshot, plugins=plugins).report
+
+
+def foreseen(
+    today: EncryptionConfiguration, new: EncryptionConfiguration, found: dict[str, bytes]
+) -> WhatIfReport:
+    request = WhatIfRequest(layout=StorageLayout(), configuration=today, new=new)
+    with asked() as plugins:
+        return what_if(MemorySource({**BASE, **found}), request, plugins=plugins).report
+
+
+def tried(plugin: KMSPlugin, found: dict[str, bytes]) -> EncryptionTryReport:
+    candidate = NamedCandidate("kms.yaml", config(plugin))
+    request = TryRequest(layout=StorageLayout(), configuration=LOCAL, candidates=(candidate,))
+    with asked() as plugins:
+        return try_candidates(MemorySource({**BASE, **found}), request, plugins=plugins).report
+
+
+def test_usage_tells_the_key_ids_apart(plugin: KMSPlugin) -> None:
+    report = used(plugin, values(plugin, ["kek-old", "kek-old", "kek-new"]))
     keys = {
         key.kms_key_id_sha256: (key.objects, key.stale, key.write_key, key.safe_to_remove)
         for key in report.keys
@@ -79,21 +99,14 @@ def test_usage_tells_the_key_ids_apart(plugin: KMSPlugin) -> None:
 def test_usage_calls_nothing_safe_while_the_plugin_is_away(plugin: KMSPlugin) -> None:
     found = values(plugin, ["kek-old"])
     plugin.stop()
-    request = UsageRequest(
-        layout=StorageLayout(), configuration=config(plugin, provider("aesgcm", local=KEY_1))
-    )
-    with asked() as plugins:
-        source = MemorySource({**BASE, **found})
-        report = encryption_usage(source, request, open_snapshot=no_snapshot, plugins=plugins).report
+    report = used(plugin, found)
     assert (report.safe_to_remove, report.complete) == (0, False)
 
 
 def test_what_if_asks_a_plugin_of_both_configurations_once(plugin: KMSPlugin) -> None:
     found = values(plugin, ["kek-new"] * 5)
     both = config(plugin, provider("aesgcm", local=KEY_1))
-    request = WhatIfRequest(layout=StorageLayout(), configuration=config(plugin), new=both)
-    with asked() as plugins:
-        report = what_if(MemorySource({**BASE, **found}), request, plugins=plugins).report
+    report = foreseen(config(plugin), both, found)
     assert (report.changes, report.complete) == ([], True)
     assert plugin.count("Decrypt") == 5
 
@@ -106,9 +119,7 @@ def test_what_if_a_plugin_is_away_what_the_new_file_has_nothing_for_is_lost(plug
         (config(plugin), LOCAL, "becomes-unreadable"),
         (LOCAL, config(plugin), "undetermined"),
     ):
-        request = WhatIfRequest(layout=StorageLayout(), configuration=today, new=new)
-        with asked() as plugins:
-            report = what_if(MemorySource({**BASE, **found}), request, plugins=plugins).report
+        report = foreseen(today, new, found)
         assert [(one.change.value, one.count) for one in report.changes] == [(change, 3)]
 
 
@@ -117,10 +128,7 @@ def test_try_asks_the_plugin_of_a_candidate(plugin: KMSPlugin) -> None:
         **values(plugin, ["kek-new"] * 20),
         **{name(n): b"k8s:enc:aesgcm:v1:x:" + b"x" * 60 for n in (50,)},
     }
-    candidate = NamedCandidate("kms.yaml", config(plugin))
-    request = TryRequest(layout=StorageLayout(), configuration=LOCAL, candidates=(candidate,))
-    with asked() as plugins:
-        report = try_candidates(MemorySource({**BASE, **found}), request, plugins=plugins).report
+    report = tried(plugin, found)
     assert (report.findings, report.opened, report.complete) == (21, 20, True)
     assert [(group.transformer, group.findings, group.opened) for group in report.groups] == [
         (f"kms/{plugin.api_version}/prov", 20, 20),
@@ -132,8 +140,5 @@ def test_try_asks_the_plugin_of_a_candidate(plugin: KMSPlugin) -> None:
 def test_try_a_plugin_that_refuses_is_undetermined(plugin: KMSPlugin) -> None:
     found = values(plugin, ["kek-new"] * 3)
     del plugin.keks["kek-new"]
-    candidate = NamedCandidate("kms.yaml", config(plugin))
-    request = TryRequest(layout=StorageLayout(), configuration=LOCAL, candidates=(candidate,))
-    with asked() as plugins:
-        report = try_candidates(MemorySource({**BASE, **found}), request, plugins=plugins).report
+    report = tried(plugin, found)
     assert (report.opened, report.candidates[0].undetermined, report.complete) == (0, 3, False)

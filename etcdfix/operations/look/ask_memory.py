@@ -54,14 +54,7 @@ class Pace:
 
 
 class ServerMemory:
-    """One API server, and what is known of its memory so far.
-
-    Attributes:
-        address: Of the server, as it may be shown.
-        requests: How many were sent for objects.
-        gone: Why it is asked nothing more; None while it is.
-        lost: Why it is asked for nothing more of a kind, by resource.
-    """
+    """One API server; why it is asked nothing more is in ``gone``, and why nothing more of a kind in ``lost``."""
 
     def __init__(
         self, all_servers: AllServers, server: Server, pace: Pace, *, metadata_only: bool = False
@@ -83,11 +76,9 @@ class ServerMemory:
         return self.gone or self.lost.get(resource)
 
     def ask(self, thing: APIObject, kind: str) -> Remembered:
-        """Ask for one object; where it is not given, remember what that says of the others.
+        """Ask for one object, "" for a version or kind that only the server or a CRD can tell.
 
-        Args:
-            thing: The object; without a version where only the server can tell.
-            kind: That it must be; "" where only a CRD can tell.
+        Where it is not given, remember what that says of the others.
         """
         resource = GroupResource(thing.group, thing.resource)
         found = self._ask_in_version(thing, kind, resource)

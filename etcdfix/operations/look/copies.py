@@ -57,13 +57,9 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is looked for, and where.
 
     Attributes:
-        scope: Which objects.
-        report: A scan's report, whose findings are looked for instead; None for none.
+        report: A scan's report, whose findings are looked for instead of the scope; None for none.
         logs: ``member/wal`` of each member whose write-ahead log is looked into.
-        older_snapshots: Files to look into.
-        records: Where backups are, and the audit log that knows them.
-        api: Which API servers to ask, and as whom; None to ask none.
-        rescued: Directories of what was saved from their memory.
+        rescued: Directories of what was saved from the memory of API servers.
     """
 
     scope: ScopeRequest = ScopeRequest()
@@ -76,13 +72,10 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
 
 
 class CopiesResult(NamedTuple):
-    """What came of it.
+    """What was found, and what ended the look early.
 
-    Attributes:
-        report: What was found.
-        ended: What ended the look early; None where nothing did.
-        nothing_there: Nothing lies below the storage prefix, and nothing is known that did.
-        suggested_prefixes: Where Kubernetes' keys seem to be instead, then.
+    ``nothing_there``: nothing lies below the storage prefix, and nothing is known that did. Where Kubernetes' keys seem
+    to be instead, ``suggested_prefixes`` says then.
     """
 
     report: CopiesReport

@@ -32,12 +32,7 @@ from etcdfix.sources.snapshot import SnapshotSource
 
 
 class Search:
-    """One search through all places.
-
-    Attributes:
-        places: What was looked into; copies name them by their number.
-        problems: Why not everything was seen.
-    """
+    """One search through all places; copies name theirs by its number."""
 
     def __init__(
         self, source: Source, examiner: Examiner, gathered: Gathered, *, uid: str | None, progress: Progress

@@ -24,7 +24,6 @@ from etcdfix.operations.look.explain_parts import (
     attempts_on,
     damage_of,
     layout_of,
-    not_the_cause,
     repair_shown,
     with_repair,
 )
@@ -34,7 +33,7 @@ from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind, first_way, other_copies
 from etcdfix.report.copies import Fit
-from etcdfix.report.explain import ExplainReport, KeptRevisions, Siblings
+from etcdfix.report.explain import ExplainReport, KeptRevisions, NotTheCause, Siblings
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
 from etcdfix.report.origin import report_origin
@@ -49,6 +48,7 @@ from etcdfix.verdicts.deletability import FAILED, IDENTITY, Deletability, deleta
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
 from etcdfix.verdicts.observation import Observation
+from etcdfix.verdicts.ruled_out import ruled_out
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -221,6 +221,7 @@ def _report(
     stakes = stakes_of([found], past=run.of_the_past)
     offset, field = damage_of(examiner, found)
     siblings = list(look.siblings()) if look.found is not None else []
+    others = ruled_out(seen, found.verdict, searched=look.found is not None) if seen is not None else ()
     return ExplainReport(
         **_origin(source, request, uid),
         exists=True,
@@ -233,7 +234,7 @@ def _report(
         damage_offset=offset,
         damage_field=field,
         attempts=attempts_on(examiner, found, seen),
-        ruled_out=not_the_cause(seen, found, searched=look.found is not None),
+        ruled_out=[NotTheCause(one.cause.value, one.confidence, one.why) for one in others],
         repair=repair_shown(found),
         no_repair=no_repair,
         siblings=siblings,

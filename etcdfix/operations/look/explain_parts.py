@@ -13,14 +13,13 @@ from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
 from etcdfix.model import Attempt, Confidence, FailureReason, Outcome, Part
 from etcdfix.repair import NO_REPAIR, unasked
-from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, NotTheCause, RepairShown, Where
+from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, RepairShown, Where
 from etcdfix.storagekey import StorageCodec
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.observation import Observation
 from etcdfix.verdicts.plaintext import describe_failure
-from etcdfix.verdicts.ruled_out import ruled_out
 
 _ENCRYPTED = b"k8s:enc:"
 
@@ -97,16 +96,6 @@ def _result(
     fingerprints = found.key_fingerprints
     its = found.transformer == key.transformer and (not fingerprints or key.key_fingerprint in fingerprints)
     return AttemptResult.OPENED if found.opened and its else AttemptResult.FAILED, ""
-
-
-def not_the_cause(seen: Observation | None, found: Examination, *, searched: bool) -> list[NotTheCause]:
-    """Return the causes that were checked and are none."""
-    if seen is None:
-        return []
-    return [
-        NotTheCause(one.cause.value, one.confidence, one.why)
-        for one in ruled_out(seen, found.verdict, searched=searched)
-    ]
 
 
 _ELSEWHERE = "its bytes are whole; it stands under another etcd key than the one it was written under"

@@ -179,14 +179,14 @@ class _Rescue:
 
     def _is_read(self, server: str, target: Target) -> RefusedByRule:
         text = f"the API server at {server} reads {target.thing} from etcd: it needs no rescue"
-        if self._request.report is None:
-            return refuse(Rule.CONFIGURATION_WRONG, text, hint="get it through the API; nothing was saved")
-        return refuse(
-            Rule.CONFIGURATION_WRONG,
-            f"{text}, and the configuration by which it was called unreadable is wrong or old",
-            hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix; then: "
-            f"{commands.scan().line(self._request.afterwards.run)}",
-        )
+        hint = "get it through the API; nothing was saved"
+        if self._request.report is not None:
+            text += ", and the configuration by which it was called unreadable is wrong or old"
+            hint = (
+                "compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix; then: "
+                f"{commands.scan().line(self._request.afterwards.run)}"
+            )
+        return refuse(Rule.CONFIGURATION_WRONG, text, hint=hint)
 
     def rescue(self, progress: RescueProgress, on_record: frozenset[str]) -> None:
         """Ask for each object, and save what is given.

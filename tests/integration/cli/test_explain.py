@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shlex
 from collections.abc import Iterator
@@ -85,13 +84,3 @@ def test_a_deleted_key_and_one_that_never_was(registry: Registry) -> None:
     never = looked(registry, registry.key("shop/never").decode())
     assert (never.code, never.out) == (5, "")
     assert "no revision of it is kept" in never.err
-
-
-def test_a_key_that_cannot_be_typed(registry: Registry) -> None:
-    key = registry.put("shop/\x1b[2J", CUT)
-    encoded = base64.b64encode(key).decode()
-    words = ("explain", f"base64:{encoded}", "-o", "wide")
-    ran = registry.run(*words, *registry.common(places=False, reason=None))
-    assert ran.code == 1
-    assert "\x1b" not in ran.out
-    assert f"base64:{encoded}" in ran.out

@@ -483,22 +483,6 @@ def test_a_full_disk_ends_it_with_what_is_whole(ground: Ground, monkeypatch: pyt
     assert again.states() == {"one": "already-saved", "three": "saved", "two": "saved"}
 
 
-def test_names_of_strangers_lead_nowhere(ground: Ground) -> None:
-    keys = ground.fill("one")
-    ground.lose_key()
-    report = ground.report(keys)
-    document = json.loads(report.read_text())
-    for name in ("..", "a%2fb", "x\u202ey\x1b[31m"):
-        document["findings"].append(document["findings"][0] | {"key": f"/registry/secrets/shop/{name}"})
-    document["findings"].append(document["findings"][0] | {"key": "/registry/secrets/shop/a/b"})
-    report.write_text(json.dumps(document))
-    found = ground.rescue("--from-report", report)
-    assert found.report["left_out"] == {"no-request-can-name-it": 3}
-    assert found.states()["one"] == "saved"
-    assert "\x1b" not in ground.rescue("--from-report", report, output="wide").out
-    assert all(len(name) < 60 for name in ground.files())
-
-
 def test_custom_resources_that_only_one_version_gives(ground: Ground) -> None:
     """The webhook that converts to the other is down: the server answers 500 for it, to a LIST too."""
     versions = [{"version": "v2"}, {"version": "v1"}]

@@ -64,12 +64,6 @@ def test_a_strangers_word_is_shown_safely(capfd: pytest.CaptureFixture[str]) -> 
     assert len(told) < 200
 
 
-def test_a_page_goes_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", "wrong-key", "--output-file", str(tmp_path / "page")]) == 0
-    assert capfd.readouterr().out == ""
-    assert (tmp_path / "page").read_text().startswith("wrong-key: ")
-
-
 def test_an_installation_has_its_own_copy_of_the_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -129,14 +129,6 @@ def test_an_overloaded_server_is_waited_for() -> None:
     assert played.memory.requests == 3
 
 
-@pytest.mark.parametrize(("asked", "waited"), [(None, 1), (0, 1), (3600, 30)])
-def test_a_wait_has_bounds(asked: int | None, waited: int) -> None:
-    left = [Reply(429, b"Too many requests", asked)]
-    played = Played(lambda path: left.pop() if left else held(name_in(path)))
-    assert played.ask("a") is Memory.HELD
-    assert [seconds for seconds in played.slept if seconds >= 1] == [waited]
-
-
 def test_rights_that_are_missing_end_the_kind_after_three_and_an_unknown_user_at_once() -> None:
     played = Played(lambda _path: DENIED)
     for name in "abc":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -21,7 +21,6 @@ from tests.support.objects import (
     KEY_2,
     aescbc,
     aesgcm,
-    config_map,
     configuration,
     namespace_object,
     provider,
@@ -113,12 +112,6 @@ OTHER_KEY = b"x" * 32
     ("value", "cause", "why"),
     [
         (aesgcm(secret("a"), "/registry/secrets/shop/a"), "value-moved", "its bytes are whole"),
-        (
-            aesgcm(secret("web"), KEY.replace("registry", "kubernetes.io")),
-            "storage-prefix-changed",
-            "its bytes are whole",
-        ),
-        (aesgcm(secret("web"), "anything"), "associated-data-unknown", "its bytes are whole"),
         (aesgcm(secret("web"), KEY, name="gone"), "key-renamed", "its bytes are whole"),
         (
             aesgcm(secret("web"), KEY, OTHER_KEY, "gone"),
@@ -212,18 +205,3 @@ def test_values_beside_it_that_may_not_be_read() -> None:
     assert report.finding.cause == "ciphertext-damaged"
     assert report.incomplete_reasons == ["the values beside it could not be read: permission denied"]
     assert report.siblings[0].keys == 1
-
-
-def rows(names: Iterable[str]) -> dict[str, bytes]:
-    return {f"/registry/configmaps/shop/{name}": config_map(name) for name in names}
-
-
-def test_an_inconsistent_object() -> None:
-    report = explained(
-        MemorySource({**rows("ab"), "/registry/configmaps/shop/c": config_map("d")}),
-        "/registry/configmaps/shop/c",
-    )
-    assert report.finding is not None
-    assert report.finding.cause == "identity-mismatch"
-    assert report.document().status.headline.endswith("is inconsistent: identity-mismatch (certain)")
-    assert {"raw-json-invalid", "invalid-utf8"} <= {one.cause for one in report.ruled_out}

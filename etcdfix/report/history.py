@@ -55,15 +55,12 @@ class HistoryRevision(WrittenValue, frozen=True, kw_only=True):
         mod_revision: At which it was written, or deleted.
         stands_until: Newest revision at which it could be read; null where nothing came after it.
         version: 0 where kine does not tell.
-        stale: It is not under today's write key.
         from_old_value: Kept by kine beside the next revision alone: its lease, and mostly its version, are not known.
     """
 
     mod_revision: int
     stands_until: int | None = None
-    create_revision: int = 0
     version: int = 0
-    stale: bool = False
     from_old_value: bool = False
 
     @property

@@ -51,15 +51,13 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 class Dependents(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a removal sets off: the tree, depth first.
 
-    ``caught_up``: what the garbage collector does beside that, since types can be listed again. ``namespaces``: those
-    that are being deleted, and that finish once it is gone.
+    ``caught_up``: what the garbage collector does beside that, since types can be listed again.
     """
 
     counts: dict[Action, int]
     tree: tuple[Decision, ...]
     caught_up: tuple[Decision, ...]
-    namespaces: list[str]
-    warnings: list[str] = []
+    warnings: list[str]
 
 
 class ImpactReport(SourcedReport, frozen=True, kw_only=True):

@@ -232,9 +232,7 @@ class _Revisions:
                 **written(found),
                 mod_revision=stored.mod_revision,
                 event=Event.PUT,
-                create_revision=stored.create_revision,
                 version=stored.version,
-                stale=found.stale,
                 from_old_value=kept.from_old_value,
             )
         )

@@ -94,7 +94,10 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
             "next": first_way(ways),
             "finding": finding,
             "last_known": Identity(**same_fields(found.last_known, Identity)),
-            "dependents": _dependents(index, node, found.collection),
+            "dependents": Dependents(
+                **same_fields(found.collection, Dependents),
+                warnings=[*_warnings(index, node, found.collection)],
+            ),
             "unreadable_elsewhere": elsewhere - undetermined,
             "undetermined_elsewhere": undetermined,
             "remedies": _remedies(
@@ -163,42 +166,22 @@ def _obstacle(cluster: ClusterIndex, node: int, examined: Examination | None) ->
     return _Obstacle(why) if why else None
 
 
-def _dependents(index: ImpactIndex, node: int, collection: Collection) -> Dependents:
-    freed = freed_by(index, node) if index.unreadable(node) else ()
-    return Dependents(
-        **same_fields(collection, Dependents),
-        namespaces=[state.name for state in freed],
-        warnings=[
-            *_catching_up(collection),
-            *(
-                f"namespace {state.name}, which is being deleted, then finishes, and all that is left in it goes: "
-                f"{counted(sum(content.count for content in state.contents), 'object')}"
-                for state in freed
-            ),
-            *_of_managers(collection),
-        ],
-    )
-
-
-def _catching_up(collection: Collection) -> Iterator[str]:
-    """Yield what the collector does although it is no dependent of the object."""
+def _warnings(index: ImpactIndex, node: int, collection: Collection) -> Iterator[str]:
+    """Yield what happens beside what the object owns, and on what it depends whether any of it happens at once."""
     roots = (decision for decision in collection.caught_up if decision.depth == 1)
     going = sum(decision.action is Action.CASCADE_DELETED for decision in roots)
     if going:
-        types = ", ".join(collection.listable) or "its owner's deletion"
-        why = (
-            f"once it is gone, {types} can be listed again"
-            if collection.listable
-            else "its owner waited for it"
-        )
+        listable = ", ".join(collection.listable)
+        why = f"once it is gone, {listable} can be listed again" if listable else "its owner waited for it"
         yield (
             f"{why}, and the garbage collector catches up: it deletes {counted(going, 'object')} beside what this one "
             "owns, whose owners are gone or whose deletion waited"
         )
-
-
-def _of_managers(collection: Collection) -> Iterator[str]:
-    """Yield on what it depends whether any of this happens at once."""
+    for state in freed_by(index, node) if index.unreadable(node) else ():
+        left = counted(sum(content.count for content in state.contents), "object")
+        yield (
+            f"namespace {state.name}, which is being deleted, then finishes, and all that is left in it goes: {left}"
+        )
     if collection.unlistable and collection.tree:
         types = ", ".join(f"{path} ({count})" for path, count in list(collection.unlistable.items())[:5])
         yield (
@@ -215,9 +198,7 @@ def _unserved(cluster: ClusterIndex, node: int) -> str:
     """
     index = cluster.index
     directory = index.place(node)[0]
-    if is_served(index, directory, cluster.aggregated) is not False:
-        return ""
-    if index.crd_unreadable(directory):
+    if is_served(index, directory, cluster.aggregated) is not False or index.crd_unreadable(directory):
         return ""
     return f"{directory.resource}.{directory.group}"
 

@@ -137,6 +137,15 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
         notes = [*self.warnings, *(f"Not everything was compared: {why}" for why in self.incomplete_reasons)]
         if self.mode == _MEMBERS and self.differing:
             notes.insert(0, self.advice[0].action)
+        changes = [
+            (self.changes[change], change.value, _MEANINGS[change])
+            for change in Change
+            if self.changes.get(change)
+        ]
+        keys = [
+            (one.change.value, "; ".join(map(_told, one.copies)), one.key)
+            for one in islice(self.differences, CAP)
+        ]
         return Document(
             status=self._status(),
             about=about(
@@ -144,7 +153,21 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
             ),
             stakes=[*notes[:2], *([] if len(notes) < 3 else [f"{len(notes) - 2} more notes: -o json"])],
             next=Step(first.action, first.command) if first is not None else None,
-            sections=[self._copies(), self._changes(), self._keys(), self._steps()],
+            sections=[
+                self._copies(),
+                Table(columns=_CHANGE_COLUMNS, rows=changes, noun="kind of change"),
+                Table(
+                    title="Keys that differ",
+                    columns=_KEY_COLUMNS,
+                    rows=keys,
+                    total=self.differing,
+                    noun="key",
+                    wide=True,
+                ),
+                Steps(
+                    steps=[Step(one.action, one.command or None, one.note) for one in self.advice], wide=True
+                ),
+            ],
         )
 
     def _status(self) -> Status:
@@ -197,32 +220,6 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
                 )
             )
         return Table(columns=_COPY_COLUMNS, rows=rows, noun="copy", brief=5)
-
-    def _changes(self) -> Table:
-        rows = [
-            (self.changes[change], change.value, _MEANINGS[change])
-            for change in Change
-            if self.changes.get(change)
-        ]
-        return Table(columns=_CHANGE_COLUMNS, rows=rows, noun="kind of change")
-
-    def _keys(self) -> Table:
-        return Table(
-            title="Keys that differ",
-            columns=_KEY_COLUMNS,
-            rows=[
-                (one.change.value, "; ".join(map(_told, one.copies)), one.key)
-                for one in islice(self.differences, CAP)
-            ],
-            total=self.differing,
-            noun="key",
-            wide=True,
-        )
-
-    def _steps(self) -> Steps:
-        return Steps(
-            steps=[Step(one.action, one.command or None, one.note) for one in self.advice], wide=True
-        )
 
 
 _COPY_COLUMNS: Final = (

@@ -37,6 +37,7 @@ class MemorySource(Closing):
         fails_after: Raise ``failure`` once so many records were yielded by one ``current()`` of everything.
         failure: What to raise then.
         compacted: The oldest revision that it says it keeps.
+        limited_to: The one prefix that its etcd user may read; "" for everything.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class MemorySource(Closing):
         fails_after: int | None = None,
         failure: BaseException | None = None,
         compacted: int | None = 0,
+        limited_to: str = "",
     ) -> None:
         if isinstance(records, Mapping):
             records = [stored(k, v, mod_revision=n) for n, (k, v) in enumerate(records.items(), start=10)]
@@ -55,6 +57,7 @@ class MemorySource(Closing):
         self._fails_after = fails_after
         self._failure = failure or SourceError("the connection was lost")
         self._compacted = compacted
+        self._limited_to = limited_to
         self.closed = False
 
     def describe(self) -> SourceDescription:
@@ -70,6 +73,7 @@ class MemorySource(Closing):
             sha256="sha256:" + "0" * 64,
             etcd_version=None,
             integrity="verified",
+            limited_to=self._limited_to,
         )
 
     def pages(self, prefix: bytes) -> Iterator[Page]:

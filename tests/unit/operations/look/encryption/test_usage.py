@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -381,14 +380,6 @@ def test_a_key_that_stands_in_the_file_once_for_two_rules_is_needed_by_both(need
     assert report.safe_to_remove == sum(key.safe_to_remove for key in report.keys)
 
 
-def limited(values: dict[str, bytes]) -> MemorySource:
-    """Return a source that an etcd user reads who may read one prefix alone."""
-    source = MemorySource(values)
-    described = msgspec.structs.replace(source.describe(), limited_to="/registry/")
-    source.describe = lambda: described  # type: ignore[method-assign]
-    return source
-
-
 WHOLE = {**KUBE_SYSTEM, **under("new", KEY_1)}
 LOST = MemorySource([stored(key, value) for key, value in WHOLE.items()], fails_after=1)
 DAMAGED = MemorySource(KUBE_SYSTEM, problems=["page 7 is damaged"])
@@ -400,7 +391,11 @@ DAMAGED = MemorySource(KUBE_SYSTEM, problems=["page 7 is damaged"])
         (LOST, {}, "the source was lost midway"),
         (MemorySource(WHOLE, problems=["page 7 is damaged"]), {}, "page 7 is damaged"),
         (Unkept(WHOLE), {}, "the earlier values that are still kept could not all be read"),
-        (limited(WHOLE), {}, "permission denied: keys outside /registry/ were not looked at"),
+        (
+            MemorySource(WHOLE, limited_to="/registry/"),
+            {},
+            "permission denied: keys outside /registry/ were not looked at",
+        ),
         (
             WHOLE,
             {"run": RunOptions(source=("--snapshot", "x", "--revision", "7"))},

@@ -68,13 +68,8 @@ def encrypted(draw: st.DrawFn) -> tuple[str, str, bytes, bytes, bytes]:
     name, key = NAMES[number], KEYS[number]
     plaintext, etcd_key = draw(plaintexts), draw(etcd_keys)
     provider = draw(st.sampled_from(["aescbc", "aesgcm", "secretbox"]))
-    match provider:
-        case "aescbc":
-            body = encoders.aescbc_body(plaintext, key, draw(st.binary(min_size=16, max_size=16)))
-        case "aesgcm":
-            body = encoders.aesgcm_body(plaintext, key, draw(st.binary(min_size=12, max_size=12)), etcd_key)
-        case _:
-            body = encoders.secretbox_body(plaintext, key, draw(st.binary(min_size=24, max_size=24)))
+    nonce = draw(st.binary(min_size=24, max_size=24))
+    body = encoders.local_body(provider, plaintext, key, nonce, etcd_key)
     return provider, name, plaintext, etcd_key, f"k8s:enc:{provider}:v1:{name}:".encode() + body
 
 

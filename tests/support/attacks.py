@@ -74,14 +74,7 @@ def seal(
     bound = etcd_key.encode() if isinstance(etcd_key, str) else etcd_key
     # Of the object's own name alone: a nonce that looks like more of a key's name must not come and go with the prefix.
     nonce = hashlib.sha256(b"%s %s" % (bound.rpartition(b"/")[2], str(salt).encode())).digest()
-    match kind:
-        case "aesgcm":
-            body = encoders.aesgcm_body(plaintext, key, nonce[:12], bound)
-        case "aescbc":
-            body = encoders.aescbc_body(plaintext, key, nonce[:16])
-        case _:
-            body = encoders.secretbox_body(plaintext, key, nonce[:24])
-    return f"k8s:enc:{kind}:v1:{name}:".encode() + body
+    return f"k8s:enc:{kind}:v1:{name}:".encode() + encoders.local_body(kind, plaintext, key, nonce, bound)
 
 
 def of_one_name(kind: str, *materials: bytes) -> dict[str, Any]:

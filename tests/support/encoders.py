@@ -18,6 +18,16 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cryptography.hazmat.primitives.poly1305 import Poly1305
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+NONCE_SIZES = {"aescbc": 16, "aesgcm": 12, "secretbox": 24}
+
+
+def local_body(kind: str, plaintext: bytes, key: bytes, nonce: bytes, etcd_key: bytes) -> bytes:
+    """Encrypt as a local provider does; a nonce that is too long is cut."""
+    nonce = nonce[: NONCE_SIZES[kind]]
+    if kind == "aesgcm":
+        return aesgcm_body(plaintext, key, nonce, etcd_key)
+    return {"aescbc": aescbc_body, "secretbox": secretbox_body}[kind](plaintext, key, nonce)
+
 
 def aescbc_body(plaintext: bytes, key: bytes, iv: bytes) -> bytes:
     padder = padding.PKCS7(128).padder()

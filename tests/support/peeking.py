@@ -33,13 +33,7 @@ PLAIN = secret()
 
 def sealed(provider: str, plaintext: bytes = PLAIN, key: bytes = ONE, etcd_key: bytes = ETCD_KEY) -> bytes:
     """Return a value under a local key that is named ``key1``."""
-    match provider:
-        case "aescbc":
-            body = encoders.aescbc_body(plaintext, key, NONCE16)
-        case "aesgcm":
-            body = encoders.aesgcm_body(plaintext, key, NONCE12, etcd_key)
-        case _:
-            body = encoders.secretbox_body(plaintext, key, NONCE24)
+    body = encoders.local_body(provider, plaintext, key, NONCE24, etcd_key)
     return f"k8s:enc:{provider}:v1:key1:".encode() + body
 
 

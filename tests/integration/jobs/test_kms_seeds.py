@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -15,13 +16,15 @@ from etcdfix import examine_jobs
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.kms import transformer
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.operations.look.scan import ScanRequest
+from etcdfix.operations.look.scan import ScanRequest, run_scan
+from etcdfix.report.render import SCAN_FORMS
 from etcdfix.sources import pages
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RunOptions
+from tests.support.job_runs import without_times
 from tests.support.kms_plugin import KMSPlugin, Wrapped
 from tests.support.memory_source import MemorySource
 from tests.support.objects import IDENTITY, configuration_of_rules, namespace_object, secret
-from tests.support.scanning import scan_as, without_times
 from tests.support.thorough import THOROUGH, some
 
 KEKS: Final = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
@@ -89,9 +92,11 @@ def said(store: Store, plugin: KMSPlugin, jobs: int) -> dict[str, Any]:
         configuration_of_rules((("secrets",), ({"kms": kms}, IDENTITY))), path="config.yaml"
     )
     request = ScanRequest(layout=StorageLayout(), configuration=configuration)
-    with KMSPlugins(max_rate=0, patience_seconds=5) as plugins:
-        report, _ = scan_as((MemorySource(store.held), plugins), request, jobs=jobs)
-    document: dict[str, Any] = json.loads(without_times(report))
+    stream = io.BytesIO()
+    reporter = SCAN_FORMS["json"](stream, RunOptions(), 100)
+    with KMSPlugins(max_rate=0, patience_seconds=5) as plugins, MemorySource(store.held) as source:
+        run_scan(source, request, reporter, plugins=plugins, jobs=jobs)
+    document = without_times(json.loads(stream.getvalue()))
     for asked in document["summary"]["kms"]["plugins"]:
         for field in ("calls", "unwrapped", "refused", "failed"):
             del asked[field]

@@ -14,12 +14,12 @@ from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storag
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.model import GroupResource
 from tests.support import encoders
+from tests.support.encoders import NONCE_SIZES, local_body
 
 ETCD_KEY = b"/registry/secrets/default/s1"
 SECRETS = GroupResource("", "secrets")
 ONE, TWO = bytes(range(32)), bytes(range(32, 64))
 PLAIN = b"k8s\x00what nobody may see"
-NONCE_SIZES = {"aescbc": 16, "aesgcm": 12, "secretbox": 24}
 IDENTITY = "{identity: {}}"
 KMS = "{kms: {apiVersion: v2, name: prov, endpoint: 'unix:///run/prov.sock'}}"
 
@@ -45,15 +45,6 @@ def sealed(transformers: ResourceTransformers, plaintext: bytes = PLAIN) -> Seal
     return made
 
 
-def encoded(provider: str, plaintext: bytes, key: bytes, nonce: bytes) -> bytes:
-    """Return the body by the other implementation."""
-    if provider == "aescbc":
-        return encoders.aescbc_body(plaintext, key, nonce)
-    if provider == "aesgcm":
-        return encoders.aesgcm_body(plaintext, key, nonce, ETCD_KEY)
-    return encoders.secretbox_body(plaintext, key, nonce)
-
-
 @pytest.mark.parametrize("provider", NONCE_SIZES)
 @settings(max_examples=30)
 @given(
@@ -66,8 +57,7 @@ def test_bytes_are_those_of_another_implementation(provider: str, plaintext: byt
     assert made.transformer == f"{provider}/v1/new"
     assert made.data.startswith(prefix)
     body = made.data[len(prefix) :]
-    nonce = body[: NONCE_SIZES[provider]]
-    assert body == encoded(provider, plaintext, ONE, nonce)
+    assert body == local_body(provider, plaintext, ONE, body, ETCD_KEY)
 
 
 @pytest.mark.parametrize("size", [16, 24, 32])
@@ -75,7 +65,7 @@ def test_bytes_are_those_of_another_implementation(provider: str, plaintext: byt
 def test_every_size_of_key(provider: str, size: int) -> None:
     made = sealed(for_secrets(keyed(provider, ("k", ONE[:size]))))
     body = made.data.removeprefix(f"k8s:enc:{provider}:v1:k:".encode())
-    assert body == encoded(provider, PLAIN, ONE[:size], body[: NONCE_SIZES[provider]])
+    assert body == local_body(provider, PLAIN, ONE[:size], body, ETCD_KEY)
 
 
 @pytest.mark.parametrize("provider", NONCE_SIZES)
@@ -97,7 +87,7 @@ def test_random_bytes_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -
         body = sealed(for_secrets(keyed(provider, ("k", ONE)))).data.removeprefix(
             f"k8s:enc:{provider}:v1:k:".encode()
         )
-        assert body == encoded(provider, PLAIN, ONE, b"n" * size)
+        assert body == local_body(provider, PLAIN, ONE, b"n" * size, ETCD_KEY)
     assert asked == list(NONCE_SIZES.values())
 
 

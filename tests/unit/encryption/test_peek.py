@@ -20,6 +20,7 @@ from etcdfix.encryption.transformer import Transformers, TransformFailed
 from etcdfix.errors import KMSRefused, KMSUnreachable
 from etcdfix.model import GroupResource, Look, Peek, PeekState, Undone
 from tests.support import encoders
+from tests.support.encoders import NONCE_SIZES
 from tests.support.peeking import (
     ETCD_KEY,
     INFO,
@@ -45,7 +46,6 @@ from tests.support.peeking import (
 )
 from tests.support.played_plugins import OneAnswer
 
-NONCE_SIZES = {"aescbc": 16, "aesgcm": 12, "secretbox": 24}
 CONFIGMAPS = GroupResource("", "configmaps")
 OTHER_PREFIX = b"/other/secrets/shop/web"
 
@@ -269,13 +269,7 @@ def test_line_feeds_that_became_two_bytes(provider: str) -> None:
     start = len(f"k8s:enc:{provider}:v1:key1:")
     for seed in range(300):
         nonce = random.Random(seed).randbytes(NONCE_SIZES[provider])
-        match provider:
-            case "aescbc":
-                body = encoders.aescbc_body(PLAIN, ONE, nonce)
-            case "aesgcm":
-                body = encoders.aesgcm_body(PLAIN, ONE, nonce, ETCD_KEY)
-            case _:
-                body = encoders.secretbox_body(PLAIN, ONE, nonce)
+        body = encoders.local_body(provider, PLAIN, ONE, nonce, ETCD_KEY)
         if b"\n" in body[NONCE_SIZES[provider] + 80 :] and b"\n" not in body[:80]:
             break
     data = sealed(provider)[:start] + body

@@ -10,11 +10,9 @@ import msgspec
 
 from etcdfix.model import Confidence, ReadableRevision, RepairKind, RepairProof
 from etcdfix.report.document import (
-    Cell,
     Column,
     Document,
     Facts,
-    Kind,
     Prose,
     Section,
     State,
@@ -118,20 +116,13 @@ class Siblings(msgspec.Struct, frozen=True, kw_only=True):
     newest_opened: str | None
     doubt: str
 
-    def row(self) -> tuple[Cell, ...]:
-        """Return it as a row of the table of its kind."""
-        return (
-            self.transformer,
-            self.key_fingerprint or self.kms_key_id_sha256,
-            self.keys,
-            self.opened,
-            self.failed,
-            self.damaged,
-            self.undetermined,
-            f"{self.first_mod_revision} to {self.last_mod_revision}",
-            _DOUBTS.get(self.doubt),
-            self.newest_opened,
-        )
+    @property
+    def told(self) -> str:
+        """The counts in words, and what they say of the encryption key."""
+        failed = f"{self.failed} failed, {self.damaged} of them damaged"
+        counts = f"{self.opened} opened, {failed}, {self.undetermined} undetermined"
+        doubt = _DOUBTS.get(self.doubt, "")
+        return f"{counted(self.keys, 'value')} of the resource: {counts}; {doubt}".rstrip("; ")
 
 
 class KeptRevisions(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,6 +269,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             ("stored", f"{counted(finding.value_size, 'byte')}, {finding.value_sha256}"),
             ("KMS key id", finding.kms_key_id_sha256 or ""),
             ("kept", self.kept.told if self.kept is not None else ""),
+            *((f"under {one.transformer}", one.told) for one in self.siblings),
         ]
         yield Facts(title="What it is", facts=identity, wide=True)
         for where, title in ((Where.STORED, "The stored value"), (Where.DECRYPTED, "What it decrypts to")):
@@ -309,13 +301,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             else self.no_repair
         )
         yield Prose(title="Its own bytes, put right", paragraphs=[text] if text else [], wide=True)
-        yield Table(
-            title="Values of the resource under its encryption key, this one counted",
-            columns=_SIBLINGS,
-            rows=[one.row() for one in self.siblings],
-            noun="key",
-            wide=True,
-        )
         steps = [Step("See each kept revision", self.kept.command)] if self.kept is not None else []
         if self.cause_page is not None:
             steps.append(Step("Read what the cause means and how to undo a change", self.cause_page))
@@ -342,14 +327,6 @@ _PROOFS: Final = {
 _LAYOUT: Final = tuple(Column(name, folds=name == "WHAT") for name in ("OFFSET", "SIZE", "PART", "WHAT"))
 _ATTEMPTS: Final = tuple(
     Column(name, folds=name in {"WHY", "RULE"}) for name in ("KEY", "FINGERPRINT", "RESULT", "WHY", "RULE")
-)
-_SIBLINGS: Final = (
-    Column("KEY"),
-    Column("FINGERPRINT", folds=True),
-    *(Column(name, Kind.NUMBER) for name in ("VALUES", "OPENED", "FAILED", "DAMAGED", "UNDETERMINED")),
-    Column("MOD REVISIONS"),
-    Column("WHAT IT SAYS", folds=True),
-    Column("NEWEST THAT OPENS", Kind.KEY),
 )
 _DOUBTS: Final = {
     "none-opens": "none opens: look at the key or the configuration",

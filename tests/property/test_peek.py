@@ -18,8 +18,6 @@ from etcdfix.model import PeekState, Undone
 from tests.support.peeking import (
     ETCD_KEY,
     NONCE12,
-    NONCE16,
-    NONCE24,
     ONE,
     SECRETS,
     STRUCTURES,
@@ -30,7 +28,6 @@ from tests.support.peeking import (
 )
 
 LOCAL = ("aescbc", "aesgcm", "secretbox")
-_NONCES = {"aescbc": NONCE16, "aesgcm": NONCE12, "secretbox": NONCE24}
 _WORDS = re.compile(r"bit (\d) of byte (\d+) of the (\w+)")
 
 plaintexts = st.sampled_from(
@@ -60,7 +57,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, bytes, bytes]:
     """Provider, plaintext, and a value whose body was damaged in one way."""
     provider, plaintext = draw(st.sampled_from(LOCAL)), draw(plaintexts)
     value = sealed(provider, plaintext)
-    start = value.index(_NONCES[provider])
+    start = value.index(NONCE12)
     match draw(st.sampled_from(["bit", "byte", "cut", "text", "insert", "none"])):
         case "bit":
             at = draw(st.integers(start, len(value) - 1))
@@ -134,7 +131,7 @@ def test_any_bytes_can_be_looked_at(tail: bytes, thorough: bool) -> None:
 def test_thousands_of_wrong_keys(provider: str) -> None:
     source = random.Random(5)
     value = sealed(provider)
-    body = value[value.index(_NONCES[provider]) :]
+    body = value[value.index(NONCE12) :]
     for _ in range(5_000):
         cipher = cipher_of(ProviderType(provider), source.randbytes(32))
         start = cipher.start(body)

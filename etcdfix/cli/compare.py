@@ -11,7 +11,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, etcd_data_options, reading_options, what_to_read
-from etcdfix.cli.output import say, say_other_prefixes
+from etcdfix.cli.output import say, say_incomplete, say_other_prefixes
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
@@ -93,6 +93,7 @@ def command(
                     progress=progress_of(source),
                 )
         place.show(result.report, request.run)
+    say_incomplete(result.report.incomplete_reasons)
     return _exit_code(result, request)
 
 

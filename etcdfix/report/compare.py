@@ -9,8 +9,9 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from etcdfix.report.document import CAP, Column, Document, Kind, State, Status, Step, Steps, Table
+from etcdfix.report.document import CAP, Column, Document, Kind, State, Status, Step, Steps, Table, stakes
 from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, Scope, about
+from etcdfix.text.commands import etcdctl
 from etcdfix.text.words import counted
 
 
@@ -133,10 +134,18 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """Return whether there is a difference, what to do, what was compared, and the keys that differ."""
-        first = next((one for one in self.advice if one.command), None)
-        notes = [*self.warnings, *(f"Not everything was compared: {why}" for why in self.incomplete_reasons)]
+        found = next((one for one in self.advice if one.command), None)
+        step = Step(found.action, found.command) if found is not None else None
+        notes: Sequence[str] = self.warnings
+        warned: tuple[str, ...] = ()
         if self.mode == _MEMBERS and self.differing:
-            notes.insert(0, self.advice[0].action)
+            warned = (self.advice[0].action,)
+        elif self.mode == _MEMBERS and self._asked > 1:
+            notes = ["Older revisions of the keys were not compared.", *notes]
+            if self.complete:
+                history = etcdctl("endpoint", "hashkv", "--cluster")
+                step = Step("Compare the older revisions that the members keep", history)
+        lines, more = stakes(self.incomplete_reasons, notes, first=warned)
         changes = [
             (self.changes[change], change.value, _MEANINGS[change])
             for change in Change
@@ -151,8 +160,8 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
             about=about(
                 self.tool, self.generated_at, ("more", "-o wide lists the keys" if self.differing else "")
             ),
-            stakes=[*notes[:2], *([] if len(notes) < 3 else [f"{len(notes) - 2} more notes: -o json"])],
-            next=Step(first.action, first.command) if first is not None else None,
+            stakes=lines,
+            next=step,
             sections=[
                 self._copies(),
                 Table(columns=_CHANGE_COLUMNS, rows=changes, noun="kind of change"),
@@ -167,6 +176,7 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
                 Steps(
                     steps=[Step(one.action, one.command or None, one.note) for one in self.advice], wide=True
                 ),
+                *more,
             ],
         )
 
@@ -196,7 +206,8 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
             return Status(State.OK, "There is one member: nothing to compare")
         return Status(
             State.OK,
-            f"MEMBERS AGREE: {counted(self._asked, 'member')}, {counted(self.keys, 'key')} compared"
+            f"MEMBERS AGREE on {counted(self.keys, 'key')} at revision {self.copies[0].revision}: "
+            f"{counted(self._asked, 'member')} compared"
             if self.mode == _MEMBERS
             else f"NO DIFFERENCE in {counted(self.keys, 'key')}",
         )

@@ -15,6 +15,7 @@ from etcdfix.text.commands import Command
 
 CAP: Final = 100
 """So many rows a table holds at most; KEP-3926's cap."""
+_MOST_STAKES: Final = 3
 
 
 class State(StrEnum):
@@ -173,3 +174,16 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     stakes: Sequence[str] = ()
     next: Step | None = None
     sections: Sequence[Section] = ()
+
+
+def stakes(
+    reasons: Sequence[str], notes: Sequence[str], *, first: Sequence[str] = ()
+) -> tuple[list[str], list[Section]]:
+    """Return the first lines, and a section with the rest: what not to do, why it is incomplete, what else to know."""
+    lines = [*first, *(f"INCOMPLETE: {reason}" for reason in reasons), *notes]
+    if len(lines) <= _MOST_STAKES:
+        return lines, []
+    shown, rest = lines[: _MOST_STAKES - 1], lines[_MOST_STAKES - 1 :]
+    return [*shown, f"{len(rest)} more: -o wide lists them"], [
+        Prose(title="More", paragraphs=rest, wide=True)
+    ]

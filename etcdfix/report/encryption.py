@@ -6,7 +6,7 @@ Nothing here holds key material or contents of objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Final
 
@@ -15,13 +15,12 @@ import msgspec
 from etcdfix.model import GroupResource
 from etcdfix.report.cases import Case, CaseState, whole_case
 from etcdfix.report.configurations import ConfiguredKey
-from etcdfix.report.document import Column, Document, Kind, Prose, Section, State, Status, Step, Table
+from etcdfix.report.document import Column, Document, Kind, State, Status, Step, Table, stakes
 from etcdfix.report.model import ReportConfiguration, SourcedReport
 from etcdfix.text.words import counted, transformer_words
 from etcdfix.verdicts.examination import KeyName
 
 _DIGITS: Final = 19
-_MOST_STAKES: Final = 3
 
 
 class EncryptionKey(msgspec.Struct, kw_only=True):
@@ -64,17 +63,6 @@ def key_label(transformer: str, key: str | None) -> str:
     """Return what an encryption key is called: its transformer, and a fingerprint or the start of a digest."""
     shown = f"{key[:_DIGITS]}…" if key is not None and key.startswith("sha256:") else key or ""
     return f"{transformer_words(transformer) or '(unknown)'} {shown}".rstrip()
-
-
-def stakes(reasons: Sequence[str], notes: Sequence[str]) -> tuple[list[str], list[Section]]:
-    """Return why a report is not everything and what else to know: the first lines, and a section with the rest."""
-    lines = [*(f"INCOMPLETE: {reason}" for reason in reasons), *notes]
-    if len(lines) <= _MOST_STAKES:
-        return lines, []
-    shown, rest = lines[: _MOST_STAKES - 1], lines[_MOST_STAKES - 1 :]
-    return [*shown, f"{len(rest)} more: -o wide lists them"], [
-        Prose(title="More", paragraphs=rest, wide=True)
-    ]
 
 
 class KeyUsage(EncryptionKey, kw_only=True):

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.report.document import Column, Document, Kind, Section, State, Status, Step, Steps, Table
-from etcdfix.report.encryption import EncryptionKey, stakes
+from etcdfix.report.document import Column, Document, Kind, Section, State, Status, Step, Steps, Table, stakes
+from etcdfix.report.encryption import EncryptionKey
 from etcdfix.report.model import SourcedReport
 from etcdfix.text.words import counted
 

@@ -11,8 +11,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.report.configurations import MARKED, FileRecord, RuleKeys, not_recorded
-from etcdfix.report.document import Column, Document, Kind, State, Status, Step, Table
-from etcdfix.report.encryption import stakes
+from etcdfix.report.document import Column, Document, Kind, State, Status, Step, Table, stakes
 from etcdfix.report.encryption_try import FindingGroup, Opened, group_tables
 from etcdfix.report.model import ReportConfiguration, SourcedReport
 from etcdfix.text.words import counted

@@ -95,17 +95,22 @@ def what_is_wrong(group: FindingGroup) -> str:
 
 def where(group: FindingGroup) -> str:
     """Return the resources and namespaces of a group."""
-    names = [*group.by_resource]
+    names = {("others" if name == OTHERS else name): count for name, count in group.by_resource.items()}
     if len(names) > 1:
-        return fit(", ".join(f"{name} {group.by_resource[name]}" for name in names), _WHERE, end=True)
-    resource = names[0] if names else ""
+        return fit(", ".join(f"{name} {count}" for name, count in names.items()), _WHERE, end=True)
+    resource = next(iter(group.by_resource), "")
+    if resource == OTHERS:
+        return "resources not counted"
     if group.count == 1:
         resource = f"{resource}/{group.example.rpartition('/')[2]}"
-    if group.namespaces == 1:
-        return fit(f"{resource} in {group.first_namespaces[0]}", _WHERE, end=True)
-    return fit(
-        f"{resource} in {group.namespaces} namespaces" if group.namespaces else resource, _WHERE, end=True
-    )
+    if group.namespaces is None:
+        named = group.first_namespaces[:1]
+        place = f"{named[0]} and others" if named else "some namespaces"
+    elif group.namespaces == 1:
+        place = group.first_namespaces[0]
+    else:
+        place = f"{group.namespaces} namespaces" if group.namespaces else ""
+    return fit(f"{resource} in {place}" if place else resource, _WHERE, end=True)
 
 
 def what_to_do(group: FindingGroup) -> str:

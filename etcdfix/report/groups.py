@@ -51,6 +51,7 @@ class Group:
         self.count = self.known = 0
         self.by_resource: dict[tuple[str, str], int] = {}
         self._namespaces: set[str] = set()
+        self._more_namespaces = False
         self.example, self.member = finding, Member()
         self._place: tuple[Rank, bool, str] | None = None
 
@@ -63,8 +64,11 @@ class Group:
             resource = "", OTHERS
         self.by_resource[resource] = self.by_resource.get(resource, 0) + 1
         namespace = finding.namespace
-        if namespace and namespace not in self._namespaces and self._groups.has_room():
-            self._namespaces.add(namespace)
+        if namespace and namespace not in self._namespaces:
+            if self._groups.has_room():
+                self._namespaces.add(namespace)
+            else:
+                self._more_namespaces = True
         place = member.rank or _LEAST_URGENT, finding.baseline, finding.key
         if self._place is None or place < self._place:
             self._place, self.example, self.member = place, finding, member
@@ -94,7 +98,7 @@ class Group:
             key_fingerprint=None if self.rest else example.key_fingerprint,
             count=self.count,
             by_resource={f"{name}.{group}" if group else name: count for (group, name), count in by_size},
-            namespaces=len(self._namespaces),
+            namespaces=None if self._more_namespaces else len(self._namespaces),
             first_namespaces=sorted(self._namespaces)[:_MOST_SHOWN],
             severity=example.severity,
             example=example.key,

@@ -232,7 +232,8 @@ class LostKey(msgspec.Struct, frozen=True):
 class FindingGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Findings that share cause, outcome, encryption key and way out.
 
-    ``by_resource`` has the largest first. ``namespaces`` says how many there are, ``first_namespaces`` names some.
+    ``by_resource`` has the largest first; ``(others)`` in it counts the objects of resources that were not told apart.
+    ``namespaces`` says how many there are, null where not all were counted; ``first_namespaces`` names some.
     ``example`` is the key of the most urgent finding, whose ``message`` and ``severity`` these are; ``known`` says how
     many of them the baseline knew. The group ``(others)`` counts what found no group of its own.
     """
@@ -244,7 +245,7 @@ class FindingGroup(msgspec.Struct, frozen=True, kw_only=True):
     key_fingerprint: str | None
     count: int
     by_resource: dict[str, int]
-    namespaces: int
+    namespaces: int | None
     first_namespaces: list[str]
     severity: str | None
     example: str

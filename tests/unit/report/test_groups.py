@@ -13,6 +13,7 @@ import pytest
 from etcdfix.model import Outcome
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.finding import finding_from
+from etcdfix.report.group_words import where
 from etcdfix.report.groups import Groups, Member
 from etcdfix.report.model import Finding, LostKey, Remedy, Summary
 from etcdfix.report.render.text import TextWriter, text_lines
@@ -138,6 +139,23 @@ def test_what_finds_no_group_of_its_own_is_counted_all_the_same() -> None:
     found = groups.summed(Summary())[0]
     assert sorted(group.count for group in found) == [1, 1, 5]
     assert next(group for group in found if group.count == 5).cause == OTHERS
+
+
+@pytest.mark.parametrize(
+    ("room", "named", "told"),
+    [(2, ["a"], "secrets in a and others"), (1, [], "secrets in some namespaces"),
+     (0, [], "resources not counted")],
+)  # fmt: skip
+def test_what_was_not_counted_is_never_told_as_none(
+    room: int, named: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etcdfix.report.groups._MOST_NAMES", room)
+    groups = Groups()
+    for namespace in "aabc":
+        groups.add(finding(namespace=namespace), Member(NOW))
+    (group,) = groups.summed(Summary())[0]
+    assert (group.namespaces, group.first_namespaces, sum(group.by_resource.values())) == (None, named, 4)
+    assert where(group) == told
 
 
 def test_memory_is_bounded_by_groups_and_names_not_by_findings() -> None:

@@ -33,7 +33,13 @@ from etcdfix.operations.look.namespace_apis import (
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.advice.change import unsafe_deletion
 from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.advice.ways import WayKind, first_way, recovered_configuration, risks_to_accept
+from etcdfix.report.advice.ways import (
+    WayKind,
+    first_way,
+    is_warning,
+    recovered_configuration,
+    risks_to_accept,
+)
 from etcdfix.report.model import Remedy
 from etcdfix.report.namespace import NamespaceStep
 from etcdfix.rules import Rule, acceptance
@@ -266,7 +272,8 @@ class NamespacePlan:
         ways = self._ways(found)
         first = first_way(ways)
         kept = [way for way in ways if way.verb in _KEEPING and way is not first]
-        options = [way for way in ([first] if first is not None else []) + kept if way.command]
+        every = ([first] if first is not None else []) + kept
+        options = [way for way in every if is_warning(way) or way.command.line(self._run)]
         for way in options:
             action = way.action[:1].lower() + way.action[1:]
             yield step(f"{what}: {action}", way.command, way.note, display(key))

@@ -52,7 +52,10 @@ def steps_for(
     for entry in entries:
         counts.add(entry)
     steps = [*_before(counts, groups, ("--from-report", report), run), *_deletions(counts, run)]
-    return [PlanStep(step.title, step.text, [each.line(run) for each in step.commands]) for step in steps]
+    return [
+        PlanStep(step.title, step.text, [line for each in step.commands if (line := each.line(run))])
+        for step in steps
+    ]
 
 
 class _Step(NamedTuple):

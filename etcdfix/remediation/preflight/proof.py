@@ -94,7 +94,7 @@ def _repairable(found: Examination, run: RunOptions) -> RefusedByRule:
 
 
 def _repair_it(found: Examination, run: RunOptions) -> str:
-    if found.repair is None or not is_repairable(found):
+    if found.repair is None or not is_repairable(found) or run.of_kine:
         return ""
     return f"repair it: {repair(found.stored.key, repair_risks(found, found.repair)).line(run)}; "
 

@@ -41,18 +41,24 @@ _ORDER: Final = [*WayKind]
 
 
 def ranked(ways: Iterable[Remedy]) -> list[Remedy]:
-    """Return ways out in the order in which they are tried: a deletion last, before it what has no command."""
+    """Return ways out in the order in which they are tried; among those of a kind, warnings and commands go first."""
 
-    def place(way: Remedy) -> tuple[bool, bool, int]:
-        verb = way.verb or WayKind.CURE
-        return verb == WayKind.DELETE, not way.command, _ORDER.index(WayKind(verb))
+    def place(way: Remedy) -> tuple[int, bool, bool]:
+        kind = WayKind(way.verb or WayKind.CURE)
+        return _ORDER.index(kind), not is_warning(way), not way.command
 
     return sorted(ways, key=place)
 
 
+def is_warning(way: Remedy) -> bool:
+    """Say whether a way out says first what not to do: it has to be seen even without a command."""
+    return way.action.startswith("Do not ")
+
+
 def first_way(ways: Sequence[Remedy]) -> Remedy | None:
-    """Return the first of ranked ways out; None where there is none but a deletion."""
-    return ways[0] if ways and ways[0].verb != WayKind.DELETE else None
+    """Return the first of ranked ways out that warns or has a command, else the first; None for none but deletions."""
+    kept = [way for way in ways if way.verb != WayKind.DELETE]
+    return next((way for way in kept if way.command or is_warning(way)), kept[0] if kept else None)
 
 
 def risks_to_accept(found: Examination, *, breaking: bool = False) -> list[Rule]:

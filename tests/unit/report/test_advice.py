@@ -23,7 +23,7 @@ from etcdfix.model import (
 )
 from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.advice.ways import WayKind, first_way
+from etcdfix.report.advice.ways import WayKind, first_way, is_warning
 from etcdfix.report.advice.whole import first_step, ways_of_lost_key
 from etcdfix.report.counts import CauseSummary
 from etcdfix.report.model import Remedy, Summary
@@ -92,12 +92,22 @@ def test_the_least_destructive_comes_first_and_deletion_last(
     ways = ways_out(found_with(cause, outcome), run, readable=NOW)
     first = first_way(ways)
     assert first is not None
-    assert first == ways[0]
-    kinds = [way.verb for way in ways if way.command]
+    assert first.verb != WayKind.DELETE
+    assert not any(is_warning(way) or way.command for way in ways[: ways.index(first)])
+    assert all(bool(way.command) is bool(way.command.line(run)) for way in ways)
+    kinds = [way.verb for way in ways]
     assert kinds == sorted(kinds, key=[*WayKind].index)
     deletes = [way.verb == WayKind.DELETE for way in ways]
     assert deletes == sorted(deletes)
     assert len({way.action for way in ways}) == len(ways)
+
+
+@pytest.mark.parametrize("cause", [Cause.ENVELOPE_DAMAGED, Cause.UNKNOWN_ENVELOPE])
+def test_what_not_to_do_is_next_though_it_has_no_command(cause: Cause) -> None:
+    first = first_way(ways_out(found_with(cause, key="/registry/example.org/things/-/a/b"), LIVE))
+    assert first is not None
+    assert is_warning(first)
+    assert not first.command
 
 
 @pytest.mark.parametrize(("cause", "outcome"), CASES)
@@ -168,7 +178,7 @@ def test_a_lost_key_begins_with_the_configuration_and_then_the_memory(cause: Cau
             assert "Do not restart the API servers" in way.action
     same = ways_of_lost_key([cause], "aescbc/v1/key2", ["secrets"], LIVE, kept=(2, Remedy("Save it")))
     assert [way.verb for way in same] == [
-        WayKind.CURE, WayKind.RESCUE, WayKind.HEAL, WayKind.COPIES, WayKind.SAVE,
+        WayKind.CURE, WayKind.SAVE, WayKind.RESCUE, WayKind.HEAL, WayKind.COPIES,
     ]  # fmt: skip
     for way in same:
         if way.command:

@@ -323,6 +323,8 @@ def _next_of(request: TryRequest, group: FindingGroup, example: bytes) -> Step |
         return Step(
             f"Read with {path}: it {opens}", scan(reading=("--encryption-config", path, Part.RELEASE))
         )
+    if request.run.of_kine:
+        return Step(f"Add the key of {path} to the configuration of every API server: it {opens}")
     return Step(
         f"{path} {opens}. You can write one object again under today's write key",
         reencrypt(example, path),

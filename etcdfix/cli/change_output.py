@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -11,7 +12,7 @@ from etcdfix.cli.output_options import TEXT
 from etcdfix.cli.safety import change_exit_code
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.operations.change.batch import Account
-from etcdfix.operations.change.report import outcome_report, refusal_report
+from etcdfix.operations.change.report import follow_ups, outcome_report, refusal_report
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.deletion import Preflight
@@ -70,10 +71,22 @@ class Teller:
             show_change(report, self._output, run)
         except Exception as exc:  # noqa: BLE001 - the change is made: it must be told one way or the other
             say(f"no document could be written ({type(exc).__name__}); what it came to:")
-            result = "DRY RUN" if outcome.result is None else outcome.result.upper()
-            told = [f"{result} {display(self.key)}", *(f"Backup {path}" for path in outcome.backups)]
-            say_lines(map(safe_text, [*told, f"Audit log {outcome.audit_log}, head {outcome.head}"]))
+            say_lines(map(safe_text, _facts(self.key, outcome)))
+            with suppress(Exception):  # what failed may fail again, and the exit code must stay
+                for step in follow_ups(self._verb, self.key, outcome, run, unread=unread):
+                    say_lines(map(safe_text, [f"{step.what}:", f"  {step.command.line(run)}"]))
         return code
+
+
+def _facts(key: bytes, outcome: ChangeOutcome) -> Iterator[str]:
+    """Yield what became of a change and where its record is, a line each."""
+    yield f"{'DRY RUN' if outcome.result is None else outcome.result.upper()} {display(key)}"
+    if outcome.revision:
+        yield f"Revision {outcome.revision}"
+    yield from filter(None, (outcome.detail, *outcome.warnings))
+    yield from (f"Backup {path}" for path in outcome.backups)
+    yield from (f"Its value {digest}" for digest in outcome.values)
+    yield f"Audit log {outcome.audit_log}, head {outcome.head or 'unknown: the outcome is not recorded'}"
 
 
 def tell_run(

@@ -12,7 +12,11 @@ import pytest
 import yaml
 
 from etcdfix.cli import change_output
+from etcdfix.cli.change_output import Teller
+from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.report.schema import SCHEMAS
+from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import Ran, Registry
 
@@ -104,7 +108,31 @@ def test_what_was_done_is_told_whatever_happens(
     assert ran.out == ""
     assert "no document could be written (UnicodeError)" in ran.err
     assert "DELETED " in ran.err
-    assert str(registry.kept()[0].path) in ran.err
+    (kept,) = registry.kept()
+    assert f"Backup {kept.path}\nIts value {kept.content.value_sha256}\n" in ran.err
+    assert f"Undo:\n  etcdfix restore {kept.path} " in ran.err
+
+
+def test_without_a_document_an_unknown_outcome_is_told_whole(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_args: object, **_named: object) -> NoReturn:
+        raise UnicodeError
+
+    monkeypatch.setattr(change_output, "outcome_report", fail)
+    outcome = ChangeOutcome(
+        result=Result.UNKNOWN, detail="etcd did not answer.", backups=("b.json",), values=("sha256:1",),
+        audit_log=Path("audit.jsonl"), warnings=("Wait before you try again.",),
+    )  # fmt: skip
+    teller = Teller(Verb.DELETE, "json", dry_run=False)
+    teller.key = b"/registry/secrets/shop/a"
+    assert teller.tell(outcome, RunOptions(source=("--endpoints", "e:1"))) == 3
+    err = capfd.readouterr().err
+    for told in (
+        "UNKNOWN /registry/secrets/shop/a", outcome.detail, *outcome.warnings, "Backup b.json", "Its value sha256:1",
+        "  etcdfix audit reconcile --endpoints e:1 audit.jsonl", "  etcdfix restore b.json --endpoints e:1",
+    ):  # fmt: skip
+        assert told in err
 
 
 def test_an_error_is_told_whatever_happens(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

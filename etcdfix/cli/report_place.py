@@ -27,6 +27,10 @@ class ReportPlace:
     def show(self, report: Report, run: RunOptions, *, cap: int = CAP) -> None:
         """Write a report in the form that was asked for."""
         write(report, self.form, self.stream, run, cap=cap)
+        self.wrote(report)
+
+    def wrote(self, report: Report) -> None:
+        """Take what is said of a report that somebody has written here."""
         if self._to_file:
             self.sentence = report.document().status.headline
 

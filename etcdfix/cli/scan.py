@@ -124,7 +124,7 @@ def command(
                 progress=progress_of(source),
                 jobs=jobs,
             )
-        place.sentence = result.report.document().status.headline
+        place.wrote(result.report)
     _say_last_words(result, fail_on)
     return int(scan_exit_code(result, fail_on))
 

@@ -17,6 +17,7 @@ from etcdfix.report.counts import COUNTED
 from etcdfix.report.head import lost_midway
 from etcdfix.report.model import Finding
 from etcdfix.report.scan import ScanReport
+from etcdfix.text.commands import RunOptions
 from etcdfix.text.words import counted
 
 WHOLE: Final = "everything in scope was examined"
@@ -25,7 +26,7 @@ FAILING: Final[Collection[str]] = frozenset(COUNTED)
 """Outcomes that make the exit code where nobody says."""
 
 
-def finding_case(finding: Finding, failing: Collection[str] = FAILING) -> Case:
+def finding_case(finding: Finding, run: RunOptions, failing: Collection[str] = FAILING) -> Case:
     """Return the case of one finding."""
     state, why = CaseState.FAILED, ""
     if finding.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}:
@@ -43,11 +44,11 @@ def finding_case(finding: Finding, failing: Collection[str] = FAILING) -> Case:
         state=state,
         type=cause,
         message=f"{why}{cause}: {finding.message}",
-        detail=[*_lines(finding)],
+        detail=[*_lines(finding, run)],
     )
 
 
-def _lines(finding: Finding) -> Iterator[str]:
+def _lines(finding: Finding, run: RunOptions) -> Iterator[str]:
     facts = {
         "key": finding.key,
         "key in base64": finding.key_base64,
@@ -61,6 +62,10 @@ def _lines(finding: Finding) -> Iterator[str]:
     }
     yield from (f"{name}: {value}" for name, value in facts.items() if value)
     yield from (f"evidence: {one.check}: {one.result} {one.detail}".rstrip() for one in finding.evidence)
+    for way in finding.remedies[:1]:
+        yield f"what to do: {way.action}"
+        if line := way.command.line(run):
+            yield f"command: {line}"
 
 
 def scan_cases(report: ScanReport, states: Collection[CaseState] = ()) -> Iterator[Case]:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.decoding.render.text import json_text, yaml_text
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
 from etcdfix.golang import goyaml
 from etcdfix.golang.gojsontext import encode_json
+from etcdfix.golang.yamltext import json_text, yaml_text
 from etcdfix.model import Outcome
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.sources.snapshot import SnapshotSource

@@ -39,7 +39,7 @@ def command(*, file: Path, output: str, output_file: Path | None) -> int:
             raise click.UsageError(f"a {saved.struct.__name__} has no -o {output}; it has {forms}")
         with report_place(output_file, [file], output) as place:
             report = saved.write(lambda run: SCAN_FORMS[output](place.stream, run, CAP))
-            place.sentence = report.document().status.headline
+            place.wrote(report)
     reasons = getattr(report, "incomplete_reasons", [])
     say_incomplete(reasons)
     return int(ExitCode.INCOMPLETE if reasons else ExitCode.NOTHING_WRONG)

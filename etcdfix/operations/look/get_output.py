@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import BinaryIO, Final, Protocol
 
-from etcdfix.decoding.render.text import INDENT, json_text, yaml_text
+from etcdfix.golang.yamltext import INDENT, json_text, yaml_text
 from etcdfix.model import Outcome
 from etcdfix.report.document import CAP, Column, Document, Kind, State, Status, Step, Table
 from etcdfix.report.head import Stakes

@@ -60,18 +60,15 @@ class SavedDocument:
         Raises:
             msgspec.MsgspecError: It is not as its kind has to be.
         """
-        try:
-            if self.struct is ScanReport:
-                return _write_scan(ReportFile(self._raw), make)
-            if len(self._raw) > _MOST_BYTES:
-                raise msgspec.ValidationError(f"it is larger than {_MOST_BYTES} bytes")
-            raw = bytes(self._raw[beginning(self._raw) :])
-            report: Any = msgspec.json.decode(raw, type=self.struct, dec_hook=read_command)
-            make(_run_of(report)).end(report)
-        except (LookupError, ValueError) as exc:  # a word for which nothing stands
-            raise msgspec.ValidationError(f"it has a word that no report has: {exc}") from exc
-        written: Report = report
-        return written
+        if self.struct is ScanReport:
+            return _write_scan(ReportFile(self._raw), make)
+        if len(self._raw) > _MOST_BYTES:
+            raise msgspec.ValidationError(f"it is larger than {_MOST_BYTES} bytes")
+        raw = bytes(self._raw[beginning(self._raw) :])
+        report: Any = msgspec.json.decode(raw, type=self.struct, dec_hook=read_command)
+        checked = _checked(report)
+        make(_run_of(report)).end(checked)
+        return checked
 
 
 def open_saved(path: Path) -> AbstractContextManager[SavedDocument]:
@@ -81,6 +78,15 @@ def open_saved(path: Path) -> AbstractContextManager[SavedDocument]:
         NoReport: It cannot be read, or what is read of it is not as it has to be.
     """
     return reading(path, str(path), SavedDocument)
+
+
+def _checked(report: Report) -> Report:
+    """Return a report of which a document can be made: its types alone do not say that its words are known."""
+    try:
+        report.document()
+    except (LookupError, ValueError) as exc:
+        raise msgspec.ValidationError(f"it has a word or a list that no {type(report).__name__} has") from exc
+    return report
 
 
 def _write_scan(file: ReportFile, make: MakeWriter) -> ScanReport:
@@ -94,6 +100,7 @@ def _write_scan(file: ReportFile, make: MakeWriter) -> ScanReport:
     fields = {name: getattr(end, name) for name in end.__struct_fields__}
     fields |= {name: getattr(head, name) for name in ("tool", "generated_at", "encryption_config", "scope")}
     report = ScanReport(baseline=head.baseline or msgspec.UNSET, findings=[], statuses=statuses, **fields)
+    _checked(report)
     writer = make(_run_of(report))
     writer.begin(head)
     for _at, raw in file.findings():

@@ -17,8 +17,10 @@ import msgspec
 
 from etcdfix.report.cases import Case, CaseState
 from etcdfix.report.document import Document
-from etcdfix.report.render.spool import Spool
+from etcdfix.report.model import SourcedReport
+from etcdfix.report.render.spool import WaitingLines
 from etcdfix.report.render.text import text_lines
+from etcdfix.report.scan import ScanReport
 from etcdfix.report.scan_cases import FAILING, finding_case, scan_cases
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_text
@@ -35,7 +37,7 @@ class JUnitWriter:
 
     def __init__(self, stream: BinaryIO, run: RunOptions, failing: Collection[str] = FAILING) -> None:
         self._stream, self._run, self._failing = stream, run, failing
-        self._spool, self._states = Spool(), Counter[CaseState]()
+        self._spool, self._states = WaitingLines(), Counter[CaseState]()
         self._streamed = False
 
     def begin(self, _header: msgspec.Struct) -> None:
@@ -44,7 +46,7 @@ class JUnitWriter:
 
     def row(self, row: Any) -> None:
         """Take one finding of a scan."""
-        self._add("scan", finding_case(row, self._failing))
+        self._add("scan", finding_case(row, self._run, self._failing))
 
     def end(self, report: Any) -> None:
         """Write the suite."""
@@ -64,7 +66,7 @@ class JUnitWriter:
             suite.set("timestamp", report.generated_at.removesuffix("Z"))
         suite.attrib |= {"id": "0", "time": str(seconds)}
         properties = SubElement(suite, "properties")
-        for fact, value in _properties(report, document).items():
+        for fact, value in _properties(report).items():
             SubElement(properties, "property", {"name": fact, "value": _attribute(value)})
         self._stream.write(b"<?xml version='1.0' encoding='UTF-8'?>\n")
         self._stream.write(_start(Element("testsuites", {**counts, "time": str(seconds)})) + _start(suite))
@@ -78,11 +80,22 @@ class JUnitWriter:
         self._spool.append(_encoded(_element(kind, case)))
 
 
-def _properties(report: Any, document: Document) -> Mapping[str, str]:
-    facts = {name: value for name, value in document.about.facts if value}
+def _properties(report: Any) -> Mapping[str, str]:
+    """Return what a CI system may search for: their names never change; what is not known is left out."""
+    told = {"version": report.tool.version, "generated_at": report.generated_at}
     if hasattr(report, "complete"):
-        facts["complete"] = str(report.complete).lower()
-    return facts
+        told["complete"] = str(report.complete).lower()
+    if isinstance(report, SourcedReport):
+        source, configuration = report.source, report.encryption_config
+        told["source_type"] = source.type
+        told["source"] = source.path if source.path is not None else ",".join(source.endpoints or ())
+        told["kube_system_uid"] = source.kube_system_uid or ""
+        told["encryption_config_sha256"] = configuration.sha256 if configuration is not None else ""
+    if isinstance(report, ScanReport):
+        told["scope"] = " ".join(report.scope.limits) or report.scope.etcd_prefix
+        told["severity"] = report.summary.severity or ""
+        told["baseline_sha256"] = report.baseline.sha256 if report.baseline else ""
+    return {name: value for name, value in told.items() if value}
 
 
 def _element(kind: str, case: Case) -> Element:

@@ -14,7 +14,7 @@ import msgspec
 
 from etcdfix.report.model import API_VERSION
 from etcdfix.report.render.rows import rows_field
-from etcdfix.report.render.spool import Spool
+from etcdfix.report.render.spool import WaitingLines
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_json
 
@@ -44,7 +44,7 @@ class JSONWriter:
     """Writes a report as one JSON document, one row per line."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
-        self._stream, self._encoder, self._spool = stream, Encoder(run), Spool()
+        self._stream, self._encoder, self._spool = stream, Encoder(run), WaitingLines()
 
     def begin(self, header: msgspec.Struct) -> None:
         """Take nothing: the report has it."""
@@ -81,21 +81,13 @@ class JSONWriter:
         self._stream.write(b"\n  ]" if before.startswith(b",") else b"[]")
 
 
-class YAMLWriter:
-    """Writes the same document as :class:`JSONWriter`, as YAML, one row at a time."""
-
-    def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
-        self._stream, self._encoder, self._spool = stream, Encoder(run), Spool()
-
-    def begin(self, header: msgspec.Struct) -> None:
-        """Take nothing: the report has it."""
-
-    def row(self, row: msgspec.Struct) -> None:
-        """Encode one row into the temporary file."""
-        self._spool.append(self._encoder.encode(row))
+class YAMLWriter(JSONWriter):
+    """Writes the same document as YAML, one row at a time."""
 
     def end(self, report: msgspec.Struct) -> None:
         """Write the document."""
+        from etcdfix.golang.yamltext import yaml_text  # noqa: PLC0415 - only this form pays for it
+
         for field, name, value in _fields(report):
             encoded: Iterable[bytes] = ()
             if field == rows_field(report) and self._spool.file is not None:
@@ -104,11 +96,11 @@ class YAMLWriter:
                 encoded = map(self._encoder.encode, value)
             else:
                 plain = msgspec.json.decode(self._encoder.encode(value))
-                self._stream.write(yaml_of({name: plain}).encode())
+                self._stream.write(yaml_text({name: plain}, sort_keys=False).encode())
                 continue
             self._stream.write(f"{name}:\n".encode())
             for item in encoded:
-                self._stream.write(yaml_of([msgspec.json.decode(item)]).encode())
+                self._stream.write(yaml_text([msgspec.json.decode(item)], sort_keys=False).encode())
 
 
 class JSONLinesWriter:
@@ -165,11 +157,3 @@ def _fields(report: msgspec.Struct) -> Iterator[tuple[str, str, Any]]:
 
 def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes, msgspec.Struct))
-
-
-def yaml_of(value: Any) -> str:
-    """Return plain values as YAML."""
-    import yaml  # noqa: PLC0415 - only this form pays for it
-
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return str(yaml.dump(value, Dumper=dumper, sort_keys=False, width=2**31 - 1, default_flow_style=False))

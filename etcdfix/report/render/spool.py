@@ -10,7 +10,7 @@ from etcdfix.temporary import temporary_directory, temporary_file
 _PIECE_BYTES: Final = 1 << 20
 
 
-class Spool:
+class WaitingLines:
     """Encoded rows, one per line, in an unlinked temporary file that is made when the first one comes."""
 
     def __init__(self) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.operations.look.render import open_saved
 from etcdfix.report.render import SCAN_FORMS
+from etcdfix.report.render.machine import JSONLinesWriter
 from etcdfix.report.schema import KINDS
 from tests.support.collecting import ALPHA
 
@@ -91,6 +93,35 @@ def test_of_a_cut_report_nothing_is_shown(
     code, out, err = command("report", "render", path, "-o", "name")
     assert (code, out) == (2, "")
     assert "it is cut" in err
+    path.write_bytes(raw[: raw.rindex(b"\n", 0, -1) + 1])
+    assert "it is cut" in command("report", "render", path, "-o", "name")[2]
+
+
+def test_a_field_that_is_missing_is_named(command: Run, tmp_path: Path, scans: dict[str, Path]) -> None:
+    path = tmp_path / "saved"
+    path.write_bytes(scans["json"].read_bytes().replace(b'"outcome"', b'"income"', 1))
+    err = command("report", "render", path)[2]
+    assert "as a report: Object missing required field `outcome`" in err
+
+
+def test_a_report_without_what_its_kind_always_has_is_refused(command: Run, tmp_path: Path) -> None:
+    path = tmp_path / "saved"
+    report = json.loads(command("doctor", *READ, "-o", "json")[1])
+    path.write_text(json.dumps(report | {"checks": []}))
+    code, out, err = command("report", "render", path)
+    assert (code, out) == (2, "")
+    assert "it has a word or a list that no DoctorReport has" in err
+
+
+def test_a_mistake_of_a_writer_is_not_blamed_on_the_file(
+    scans: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_self: object, _report: object) -> None:
+        raise LookupError
+
+    monkeypatch.setattr(JSONLinesWriter, "end", fail)
+    with open_saved(scans["json"]) as saved, pytest.raises(LookupError):
+        saved.write(lambda run: JSONLinesWriter(io.BytesIO(), run))
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,13 @@ def test_yaml_is_the_same_document() -> None:
     assert list(document(found, "yaml")) == DOCUMENT
 
 
+@pytest.mark.parametrize("text", ["1e3", "12345e67", ".5e3", "0o17"])
+def test_yaml_quotes_what_another_reader_takes_for_a_number(text: str) -> None:
+    assert f'what: "{text}"' in write_form("yaml", [examination(message=text)]).decode().replace(
+        "message", "what"
+    )
+
+
 @pytest.mark.parametrize("output", ["json", "jsonl", "yaml", "status"])
 def test_no_byte_of_the_output_acts_upon_a_terminal(output: str) -> None:
     text = write_form(output, sample()).decode()

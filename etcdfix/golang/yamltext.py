@@ -58,15 +58,16 @@ for _type in (int, float, NumberLiteral):
     _Dumper.add_representer(_type, _number)
 
 
-def yaml_text(value: Any) -> str:
-    """Return one YAML document, ended by a line break; keys sorted.
+def yaml_text(value: Any, *, sort_keys: bool = True) -> str:
+    """Return one YAML document, ended by a line break.
 
     Every character of it is printable, or the line break. A lone surrogate, which stands for a byte that is not UTF-8,
     becomes U+FFFD, as in JSON.
     """
     if _is_deep(value):
         return json_text(value).decode() + "\n"
-    text = yaml.dump(value, Dumper=_Dumper, width=2**31 - 1, allow_unicode=True).removesuffix("...\n")
+    text = yaml.dump(value, Dumper=_Dumper, width=2**31 - 1, allow_unicode=True, sort_keys=sort_keys)
+    text = text.removesuffix("...\n")
     if all(map(str.isprintable, text.split("\n"))):
         return text
     # What is not printable stands in double quotes only.

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etcdfix.decoding.render.text import MAX_DEPTH, json_text, yaml_text
 from etcdfix.golang import goyaml
 from etcdfix.golang.gojsontext import NumberLiteral, encode_json
+from etcdfix.golang.yamltext import MAX_DEPTH, json_text, yaml_text
 
 # Strings that some reader of YAML takes for something else, or that end a scalar early.
 ODD = [

@@ -105,9 +105,11 @@ class RecordedReport(PublishedReport, frozen=True, kw_only=True):
         """Return a document with a headline, the first follow-up as what is next, and where the record is."""
         record = [("Audit log", self.audit_log or ""), ("Head", self.audit_log_head or "")]
         sections: list[Section] = [Facts(facts=[*kept, *record])]
-        steps = [Step(one.what, one.command) for one in self.follow_ups]
-        sections.append(Steps(title="Then", steps=steps[1:]))
-        following = steps[0] if steps else None
+        # What puts the old value back is a way out of a mistake, not what to do next.
+        first = next((one for one in self.follow_ups if one.command.words[:2] != _UNDO), None)
+        following = Step(first.what, first.command) if first is not None else None
+        others = [Step(one.what, one.command) for one in self.follow_ups if one is not first]
+        sections.append(Steps(title="If you need it", steps=others))
         if following is None and self.refusal is not None and self.refusal.next_step:
             following = Step(self.refusal.next_step)
         state = State.WOULD_DO if self.dry_run else State.DONE
@@ -116,6 +118,9 @@ class RecordedReport(PublishedReport, frozen=True, kw_only=True):
         elif self.exit_code:
             state = State.UNKNOWN
         return Document(status=Status(state, headline), stakes=stakes, next=following, sections=sections)
+
+
+_UNDO: Final = ("etcdfix", "restore")
 
 
 class ChangeReport(RecordedReport, frozen=True, kw_only=True):

@@ -246,11 +246,12 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             yield Table(columns=columns, rows=rows, noun="check", brief=2)
         ways = self.finding.remedies if self.finding is not None else self.remedies_when_gone
         others = [way.step() for way in ways if way != self.next]
-        yield Steps(title="Other ways out, the least destructive first", steps=others, brief=2)
+        yield Steps(title="Other ways out, the least destructive first", steps=others, brief=1)
         broken = self.finding is None or self.finding.outcome not in _STATES
         told = broken and self.kept is not None and self.kept.newest_readable is None
+        yield Facts(facts=[("no deletion", self.deletion_withheld)])
         kept = self.kept.told if self.kept is not None and told else ""
-        yield Facts(facts=[("kept", kept), ("no deletion", self.deletion_withheld)])
+        yield Facts(facts=[("kept", kept)], wide=True)
 
     def _wide(self, finding: Finding) -> Iterator[Section]:
         kind, lease = finding.group_version_kind, finding.lease

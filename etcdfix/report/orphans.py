@@ -32,13 +32,12 @@ class OrphansReport(SourcedReport, frozen=True, kw_only=True):
         """Return how much belongs to nobody, the groups, and what to do about each kind of them."""
         found = {group.reason for group in self.groups}
         steps = [step for reason, step in _STEPS.items() if reason in found]
-        lacks = "" if self.complete else "INCOMPLETE: "
         many = f"{counted(self.count, 'key')} ({_size(self.size)}) belong{'s' * (self.count == 1)} to nobody"
         state = State.FINDINGS if self.groups else State.OK
         return Document(
             status=Status(
                 state if self.complete else State.INCOMPLETE,
-                lacks + (many if self.groups else "no orphaned keys were found"),
+                many if self.groups else "no orphaned keys were found",
             ),
             about=self.about(),
             next=steps[0] if steps else None,

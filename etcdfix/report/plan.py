@@ -147,7 +147,7 @@ class DeletionPlan(
         told = f"{counted(number, 'broken object')} to decide about, {left} of the report left out"
         state = State.FINDINGS if number else State.OK
         if not self.complete:
-            state, told = State.INCOMPLETE, f"INCOMPLETE: {told}"
+            state = State.INCOMPLETE
         source = self.source
         where = source.path if source.path is not None else ", ".join(source.endpoints or [])
         about = [

@@ -9,7 +9,7 @@ import msgspec
 
 from etcdfix.report.advice.whole import undetermined_problem
 from etcdfix.report.counts import TransformerSummary
-from etcdfix.report.document import Column, Document, Facts, Kind, Prose, Section, State, Steps, Table
+from etcdfix.report.document import Column, Document, Facts, Kind, Prose, Section, State, Step, Steps, Table
 from etcdfix.report.document import Status as DocumentStatus
 from etcdfix.report.group_words import what_is_wrong, what_to_do, where
 from etcdfix.report.head import counts_as_incomplete, found_line, lost_keys_line
@@ -66,7 +66,7 @@ class ScanReport(SourcedReport, frozen=True, kw_only=True):
             status=DocumentStatus(self._state(), found_line(self)),
             about=self.about(),
             stakes=[line for line in stakes if line],
-            next=following.step() if following else None,
+            next=Step(following.action, following.command) if following else None,
             sections=[*self._sections()],
         )
 
@@ -83,11 +83,17 @@ class ScanReport(SourcedReport, frozen=True, kw_only=True):
         where_from = source.path if source.path is not None else ", ".join(source.endpoints or [])
         seconds = seconds_between(self.generated_at, self.finished_at)
         took = f" in {seconds} s" if seconds >= _LONG else ""
-        more = (
-            [("more", "-o wide lists every key"), ("one key", "etcdfix explain KEY")]
-            if summary.groups
-            else []
-        )
+        more = []
+        if summary.groups:
+            names = summary.doubtful_names
+            warned = f"{summary.warnings} more with a warning" if summary.warnings else ""
+            doubtful = f"{counted(names.count, 'damaged key name')} possible" if names is not None else ""
+            more = [
+                ("warnings", warned),
+                ("key names", doubtful),
+                ("more", "-o wide lists keys"),
+                ("one key", "etcdfix explain KEY"),
+            ]
         return Facts(
             facts=[
                 ("objects", f"{counted(summary.keys - summary.not_objects, 'object')} examined{took}"),

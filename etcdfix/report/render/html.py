@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from etcdfix.report.document import Cell, Document, Facts, Kind, Node, Prose, Section, Steps, Table, Tree
-from etcdfix.report.render.text import document_of
+from etcdfix.report.render.text import document_of, headline_of
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
@@ -55,8 +55,8 @@ def _origin(report: Any) -> Iterator[str]:
     uid = getattr(getattr(report, "source", None), "kube_system_uid", None)
     if uid:
         yield f"kube-system uid {uid}"
-    yield report.generated_at
-    yield f"{report.tool.name} {report.tool.version}"
+    tool = getattr(report, "tool", None)  # a list of records has neither time nor tool
+    yield from (report.generated_at, f"{tool.name} {tool.version}") if tool is not None else ()
 
 
 def page(document: Document, run: RunOptions, origin: Sequence[str] = ()) -> str:
@@ -76,7 +76,7 @@ def page(document: Document, run: RunOptions, origin: Sequence[str] = ()) -> str
         policy=f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'",
         state=document.status.state.value,
-        headline=safe_text(document.status.headline),
+        headline=safe_text(headline_of(document)),
         tone=_TONES.get(document.status.state, "unknown"),
         about=[*dict.fromkeys(safe_text(value) for value in about if value)],
         stakes=[safe_text(line) for line in document.stakes],

@@ -19,6 +19,7 @@ from etcdfix.report.document import (
     Node,
     Prose,
     Section,
+    State,
     Step,
     Steps,
     Table,
@@ -84,12 +85,19 @@ def document_of(report: Any, rows: Sequence[msgspec.Struct]) -> Document:
     return document
 
 
+def headline_of(document: Document) -> str:
+    """Return the headline; it begins with a word in capitals where not everything was seen or could be decided."""
+    state, headline = document.status.state, document.status.headline
+    said = headline.partition(":")[0].isupper() or headline.startswith("NOTHING WAS EXAMINED")
+    return headline if said or state is not State.INCOMPLETE else f"INCOMPLETE: {headline}"
+
+
 def text_lines(
     document: Document, run: RunOptions, width: int, *, cap: int = 100, wide: bool = False
 ) -> Iterator[str]:
     """Yield the lines of a document, safe to print."""
     lines = _Lines(run, width, cap=cap, wide=wide)
-    yield from lines.folded(document.status.headline)
+    yield from lines.folded(headline_of(document))
     for stake in document.stakes:
         yield from lines.folded(stake)
     if document.next is not None:
@@ -100,10 +108,10 @@ def text_lines(
             if block:
                 yield ""
                 yield from block
-    about = " · ".join(value for _, value in document.about.facts if value)
+    about = [value for _, value in document.about.facts if value]
     if about:
         yield ""
-        yield from lines.folded(about)
+        yield from lines.joined(about)
 
 
 class _Lines:
@@ -118,6 +126,17 @@ class _Lines:
             break_long_words=False, break_on_hyphens=False,
         ) or [""]  # fmt: skip
 
+    def joined(self, facts: Sequence[str]) -> Iterator[str]:
+        """Yield facts with dots between them; a line ends behind a fact."""
+        line = facts[0]
+        for fact in facts[1:]:
+            if len(line) + len(fact) + 3 > min(self._width, _WIDEST):
+                yield from self.folded(f"{line} ·")
+                line = f"  {fact}"
+            else:
+                line += f" · {fact}"
+        yield from self.folded(line)
+
     def command(self, command: Command | None) -> str:
         return safe_text(command.line(self._run)) if command is not None else ""
 
@@ -126,6 +145,8 @@ class _Lines:
         yield from self.folded(f"Next: {step.action}")
         if line:
             yield f"  {line}"
+        if step.note:
+            yield from self.folded(step.note, "  ")
 
     def section(self, section: Section) -> Iterator[str]:
         match section:

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-import msgspec
-
 from etcdfix.report.document import Cell, Document, Facts, Kind, Node, Prose, Section, Steps, Table, Tree
-from etcdfix.report.render.text import document_of, headline_of
+from etcdfix.report.render.rows import ShownRows
+from etcdfix.report.render.text import headline_of
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
@@ -29,24 +28,16 @@ _TONES: Final = {"ok": "good", "done": "good", "findings": "bad", "failed": "bad
 _STYLES: Final = {Kind.NUMBER: "number", Kind.KEY: "key", Kind.COMMAND: "run"}
 
 
-class HTMLWriter:
+class HTMLWriter(ShownRows):
     """Writes the document of a report as a page."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
+        super().__init__(MOST_ROWS)
         self._stream, self._run = stream, run
-        self._rows: list[msgspec.Struct] = []
-
-    def begin(self, header: msgspec.Struct) -> None:
-        """Take nothing: a document is made of the whole report."""
-
-    def row(self, row: msgspec.Struct) -> None:
-        """Keep a row, as far as a page may have it."""
-        if len(self._rows) < MOST_ROWS:
-            self._rows.append(row)
 
     def end(self, report: Any) -> None:
         """Write the page."""
-        document = document_of(report, self._rows)
+        document = self.document_of(report)
         self._stream.write(page(document, self._run, [*_origin(report)]).encode("utf-8", "backslashreplace"))
 
 

@@ -7,9 +7,6 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any, BinaryIO, Final
 
-import msgspec
-
-from etcdfix.model import Outcome
 from etcdfix.report.document import (
     Cell,
     Column,
@@ -25,8 +22,7 @@ from etcdfix.report.document import (
     Table,
     Tree,
 )
-from etcdfix.report.model import Finding
-from etcdfix.report.render.rows import rows_field
+from etcdfix.report.render.rows import ShownRows
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
@@ -34,6 +30,8 @@ from etcdfix.text.words import counted
 _WIDEST: Final = 100
 """Lines of prose are no longer, however wide the terminal is."""
 _NARROWEST: Final = 40
+_MOST_DIGITS: Final = 5
+"""Of ``COLUMNS``: a wider line is no different, and Python refuses a number of 5,000 digits."""
 _GAP: Final = 2
 _LEAST: Final = 12
 """So narrow a column may get that folds."""
@@ -44,8 +42,9 @@ _LONGEST_CELL: Final = 2_000
 def width_of(stream: BinaryIO) -> int:
     """Return how many characters fit a line: those of ``COLUMNS``, of the terminal, or else 100."""
     given = os.environ.get("COLUMNS", "")
-    if given.isascii() and given.isdigit() and int(given):
-        return max(int(given), _NARROWEST)
+    digits = given.lstrip("0")[:_MOST_DIGITS] if given.isascii() and given.isdigit() else ""
+    if digits:
+        return max(int(digits), _NARROWEST)
     try:
         width = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except (OSError, ValueError):  # no file behind it, or a terminal that has no size
@@ -53,36 +52,18 @@ def width_of(stream: BinaryIO) -> int:
     return max(width, _NARROWEST) if width else _WIDEST
 
 
-class TextWriter:
+class TextWriter(ShownRows):
     """Writes the document of a report as text."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions, cap: int, *, wide: bool = False) -> None:
+        super().__init__(cap if wide else 0)
         self._stream, self._run, self._cap, self._wide = stream, run, cap, wide
-        self._rows: list[msgspec.Struct] = []
-        self._warned: list[msgspec.Struct] = []  # what is wrong comes before it
-
-    def begin(self, header: msgspec.Struct) -> None:
-        """Take nothing: a document is made of the whole report."""
-
-    def row(self, row: msgspec.Struct) -> None:
-        """Keep a row, up to the cap."""
-        rows = self._warned if isinstance(row, Finding) and row.outcome == Outcome.READABLE else self._rows
-        if self._wide and len(rows) < self._cap:
-            rows.append(row)
 
     def end(self, report: Any) -> None:
         """Write the document."""
-        document = document_of(report, [*self._rows, *self._warned][: self._cap])
+        document = self.document_of(report)
         for line in text_lines(document, self._run, width_of(self._stream), cap=self._cap, wide=self._wide):
             self._stream.write(line.encode("utf-8", "backslashreplace") + b"\n")
-
-
-def document_of(report: Any, rows: Sequence[msgspec.Struct]) -> Document:
-    """Return the document of a report, of which the rows came one by one where there are any."""
-    if rows:
-        report = msgspec.structs.replace(report, **{rows_field(report): rows})
-    document: Document = report.document()
-    return document
 
 
 def headline_of(document: Document) -> str:

@@ -112,3 +112,8 @@ def test_a_key_stays_whole_and_what_may_fold_folds(width: int, monkeypatch: pyte
 def test_json_has_all_rows_and_lines_too() -> None:
     assert json.loads(written("json"))["keys"] == KEYS
     assert [json.loads(line).get("bytes") for line in written("jsonl").splitlines()] == [10, 20, 25, None]
+
+
+def test_a_width_of_very_many_digits_is_a_wide_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "9" * 5_000)
+    assert "because" in written("wide")

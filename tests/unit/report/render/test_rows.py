@@ -8,8 +8,9 @@ import json
 
 import pytest
 
-from etcdfix.model import Outcome
+from etcdfix.model import Evidence, Outcome
 from etcdfix.report.render.csv import COLUMNS
+from etcdfix.report.render.html import MOST_ROWS
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination
 from tests.support.reports import write_form
@@ -68,3 +69,18 @@ def test_a_status_for_each_resource_with_corrupt_objects() -> None:
     lines = write_form("status", [examination(), examination("/registry/pods/a/b")]).decode().splitlines()
     assert [json.loads(line)["details"]["kind"] for line in lines] == ["secrets", "pods"]
     assert write_form("status", []) == b""
+
+
+def test_a_page_has_the_lost_key_that_came_after_ten_thousand_warnings() -> None:
+    warnings = (
+        examination(
+            f"/registry/pods/a/{n}",
+            outcome=Outcome.READABLE,
+            cause=None,
+            evidence=(Evidence("unknown fields", "ignored", "spec.x"),),
+        )
+        for n in range(MOST_ROWS + 1)
+    )
+    page = write_form("html", [*warnings, examination()]).decode()
+    assert page.count("/registry/pods/a/") == MOST_ROWS - 1
+    assert "/registry/secrets/shop/web" in page

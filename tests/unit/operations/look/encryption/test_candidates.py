@@ -103,6 +103,13 @@ def test_each_candidate_is_told_what_it_opens() -> None:
     assert line(report.next).startswith("etcdfix encryption merge")
 
 
+def test_no_rewrite_is_offered_for_kine() -> None:
+    (group,) = tried(sealed(1), RIGHT, run=RunOptions(source=("--kine", "state.db"))).groups
+    assert group.next is not None
+    assert group.next.action.startswith("Add the key of right.yaml")
+    assert group.next.command is None
+
+
 def test_groups_that_several_candidates_open_are_told_apart() -> None:
     values = {
         **sealed(1, 2),

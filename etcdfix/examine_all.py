@@ -306,11 +306,7 @@ def look_last(examiner: Examiner, stored: StoredValue) -> Examination:
 
 
 class _Doubtful:
-    """Examinations that were put aside, in the order in which they came; what many have in common is kept once.
-
-    Attributes:
-        kind: Of the one that :meth:`peek` returned last; None where it was kept whole.
-    """
+    """Examinations that were put aside, in the order in which they came; what many have in common is kept once."""
 
     def __init__(self) -> None:
         self._spool = Spool(Part)
@@ -328,11 +324,7 @@ class _Doubtful:
         self._spool.close()
 
     def append(self, found: Examination) -> None:
-        """Add one.
-
-        Raises:
-            OSError: There is no room for it; those before it are kept.
-        """
+        """Add one."""
         self._spool.append(self._kinds.part(found))
 
     def peek(self) -> Examination:

@@ -214,11 +214,7 @@ def parse_index(stream: BinaryIO, directory: Path) -> RescueIndex:
 
 
 def _check(saved: SavedObject) -> None:
-    """Refuse a line whose words lead elsewhere.
-
-    Raises:
-        ValueError: Its file, digest or resourceVersion is nothing of the kind.
-    """
+    """Refuse a line whose words lead elsewhere."""
     fits = (
         RESCUED_NAME.fullmatch(saved.file) is not None
         and re.fullmatch(r"\d{1,19}", saved.resource_version, re.ASCII) is not None

@@ -181,11 +181,7 @@ def cluster_of(server: Server) -> ClusterIdentity:
 
 
 def _kube_system(server: Server, *, must_answer: bool) -> _Namespace | None:
-    """Return a server's kube-system, from etcd or from its memory; None where it has it in neither.
-
-    Raises:
-        AuthorizationRefused: It gives another answer, or has it in neither and must answer.
-    """
+    """Return a server's kube-system, from etcd or from its memory; None where it has it in neither."""
     what = "the API server's kube-system namespace"
     hint = (
         "the kubeconfig's user needs get on namespaces/kube-system: "

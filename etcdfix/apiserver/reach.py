@@ -71,11 +71,7 @@ def reach(access: Access, url: str, cluster: ClusterIdentity) -> Reached:
 
 
 def _identity_of(server: Server, cluster: ClusterIdentity) -> tuple[AuthorizationRefused | None, str]:
-    """Return why a server did not show that it is of this cluster, None where it did; and a warning about that.
-
-    Raises:
-        AuthorizationRefused: It is of another.
-    """
+    """Return why a server did not show that it is of this cluster, None where it did; and a warning about that."""
     try:
         return None, check_cluster(server, cluster)
     except AuthorizationRefused as exc:

@@ -148,11 +148,7 @@ def command(
 
 
 def _wanted(what: tuple[str, ...], namespace: str | None, *, all_namespaces: bool) -> Wanted:
-    """Make sense of the words of the command line: ``/KEY``, ``po,svc``, ``po web db``, ``po/web svc/web``.
-
-    Raises:
-        ConfigurationError: They make none.
-    """
+    """Make sense of the words of the command line: ``/KEY``, ``po,svc``, ``po web db``, ``po/web svc/web``."""
     keys = [named_key(word) for word in what if is_key(word)]
     words = [word for word in what if not is_key(word)]
     if keys:

@@ -187,11 +187,7 @@ def command(
 
 
 def _keys(words: Sequence[str], namespace: str | None, layout: StorageLayout) -> Iterator[bytes]:
-    """Yield the keys that words name.
-
-    Raises:
-        ConfigurationError: One names no object, or a namespace was typed that is of none.
-    """
+    """Yield the keys that words name."""
     if namespace is not None and all(map(is_key, words)):
         raise ConfigurationError(
             "-n goes with TYPE/NAME: a KEY names its namespace itself, and a report each object's",

@@ -129,11 +129,7 @@ def command(*, backup_or_key: str, **options: Any) -> int:
 
 
 def _source_of(options: dict[str, Any]) -> str:
-    """Return the option that names a source, "" for none.
-
-    Raises:
-        click.UsageError: There are two of them, or an entry without a log.
-    """
+    """Return the option that names a source, "" for none."""
     given = [name for name in _SOURCES if options[name] is not None]
     if given == ["from_snapshot", "from_revision"]:
         given = given[:1]

@@ -126,12 +126,7 @@ def _breadth(name: GroupResource) -> tuple[int, str, str]:
 
 
 def _one_provider_each(lists: Sequence[_Lists], files: Sequence[str]) -> dict[tuple[str, str], KMSProvider]:
-    """Return the one provider that stands for each KMS version and name: the first one.
-
-    Raises:
-        ConfigurationError: There are two endpoints for one. A value names no endpoint, so a file with one of them reads
-            less, and what the first file writes must go on to go where it goes.
-    """
+    """Return the one provider that stands for each KMS version and name: the first one."""
     chosen: dict[tuple[str, str], tuple[KMSProvider, str]] = {}
     for one, file in zip(lists, files, strict=True):
         for provider in (provider for providers in one.entries.values() for provider in providers):

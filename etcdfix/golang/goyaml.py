@@ -249,12 +249,7 @@ def _harmless(quoted: re.Match[str]) -> str:
 
 
 class _Resolver:
-    """Turns nodes into None, bool, int, float, str, list and dict (go-yaml ``decoder.unmarshal``).
-
-    Attributes:
-        repeated: Keys that their mapping already had.
-        bad_key: The first key that JSON cannot have; the server complains of it after everything else.
-    """
+    """Turns nodes into None, bool, int, float, str, list and dict (go-yaml ``decoder.unmarshal``)."""
 
     def __init__(self) -> None:
         self.repeated: list[Field] = []

@@ -28,13 +28,7 @@ _IS_NAMESPACE: Final = re.compile(_LABEL)
 
 
 class _Target(NamedTuple):
-    """What a field points at.
-
-    Attributes:
-        directory: Of the object that it names.
-        role: What for.
-        anywhere: In a namespace that the field's owner does not share: the one of a workload.
-    """
+    """What a field points at."""
 
     directory: str
     role: Role
@@ -42,12 +36,7 @@ class _Target(NamedTuple):
 
 
 class _Beside(NamedTuple):
-    """What the object that holds a field says beside it.
-
-    Attributes:
-        optional: ``optional`` is true.
-        namespaces: Namespaces by the fields that state them, lower-cased.
-    """
+    """What the object that holds a field says beside it."""
 
     optional: bool
     namespaces: Mapping[str, str]

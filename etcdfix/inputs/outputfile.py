@@ -148,12 +148,7 @@ class _Target:
         self._may_replace_plan = may_replace_plan
 
     def check(self) -> os.stat_result | None:
-        """Return the status of the file that stands there, None for none.
-
-        Raises:
-            ConfigurationError: It may not be replaced.
-            OSError: It cannot be looked at.
-        """
+        """Return the status of the file that stands there, None for none."""
         from etcdfix.inputs.ownfiles import (  # noqa: PLC0415 - few reports go to a file
             OwnFile,
             own_file,

@@ -366,12 +366,7 @@ def open_cluster(
 
 
 def _refuse_kine(source: LiveSource, layout: StorageLayout) -> None:
-    """Refuse what answers like etcd, and is none: kine has no members and no cluster id, and compares little.
-
-    Raises:
-        RefusedByRule: It is kine.
-        SourceError: It does not answer.
-    """
+    """Refuse what answers like etcd, and is none: kine has no members and no cluster id, and compares little."""
     if not source.client.cluster_id:
         source.get(layout.prefix_bytes)  # an answer of a server that may not be asked for its status
     if not source.client.cluster_id:
@@ -386,11 +381,7 @@ def _kine(where: str) -> RefusedByRule:
 
 
 def _refuse_marked(configuration: EncryptionConfiguration | None) -> None:
-    """Refuse a configuration that is for reading: no API server may know its keys, and what it opens is no proof.
-
-    Raises:
-        RefusedByRule: etcdfix made it.
-    """
+    """Refuse a configuration that is for reading: no API server may know its keys, and what it opens is no proof."""
     if configuration is not None and configuration.made_by:
         raise refuse(
             Rule.MARKED_CONFIGURATION,

@@ -82,15 +82,7 @@ def may_have_rotted(found: Examination) -> bool:
 def _contradiction(
     here: StoredValue, there: StoredValue | None, revision: int, *, whole: bool, reads: Examiner
 ) -> str:
-    """Return what shows that two values of a key are not of one history; "" for nothing.
-
-    Args:
-        here: What stands there now; created at the snapshot's revision or before.
-        there: What the snapshot holds; None for nothing.
-        revision: Of the snapshot.
-        whole: The snapshot is not damaged: there a value may be missing, or an older one show.
-        reads: Says whether the present value reads: one that does not may have been changed on disk.
-    """
+    """Return what shows that two values of a key are not of one history; "" for nothing."""
     if there is None:
         return "it lacks what was there when it was taken" if whole else ""
     if here.mod_revision > revision:

@@ -446,11 +446,7 @@ class _TxnChannel(ReadOnlyChannel):
     """Adds ``KV/Txn`` to the read methods, on one connection that is never made anew."""
 
     def __init__(self, endpoint: Endpoint, material: TLSMaterial, connection: EtcdConnection) -> None:
-        """Connect.
-
-        Raises:
-            CallFailed: The endpoint cannot be reached.
-        """
+        """Connect."""
         self.relay = Relay(endpoint, timeout_seconds=connection.dial_timeout_seconds)
         try:
             super().__init__(open_transport(endpoint, material, connection, self.relay), endpoint)

@@ -106,12 +106,7 @@ def load_plan(path: Path) -> DeletionPlan:
 
 
 def _read(raw: Readable, where: str) -> DeletionPlan:
-    """Return a plan whose rows are still to be decoded, but for its decisions.
-
-    Raises:
-        ConfigurationError: It is of a version that is not read, or the key of a decision is none.
-        msgspec.MsgspecError: It is no plan.
-    """
+    """Return a plan whose rows are still to be decoded, but for its decisions."""
     spans = members(raw)
     document = {
         name.decode(): [] if name in _ROWS else msgspec.json.decode(piece(raw, span))
@@ -139,9 +134,6 @@ class _FileRows(Rows[R]):
 
     Reading them raises :class:`ConfigurationError` where the key of one is none, and a msgspec error where one is no
     row of its kind.
-
-    Raises:
-        msgspec.MsgspecError: They are no list.
     """
 
     def __init__(self, raw: Readable, span: Span, kind: type[R], where: str) -> None:

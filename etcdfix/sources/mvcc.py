@@ -158,9 +158,6 @@ class RevisionIndex:
         This loop runs once per kept revision and decides the speed of a scan, hence one pass without calls.
         bbolt writes keys and values of a page side by side in the order of the elements
         (``internal/common/inode.go``, ``WriteInodeToPage``), which checks all bounds with one comparison.
-
-        Returns:
-            The first page with something out of the ordinary, of which nothing was added; None after the last page.
         """
         image, in_order, append = self._image, self._in_order, records.append
         last = self._last

@@ -48,9 +48,6 @@ def _seclude() -> int:
     """Hear no signal but SIGKILL, leave no core file, and let nothing but answers reach the pipe.
 
     Where memory runs short, the kernel is to end us rather than an etcd beside us.
-
-    Returns:
-        Descriptor of the pipe for the answers.
     """
     with contextlib.suppress(OSError):
         _OOM_SCORE.write_text(_FIRST_TO_GO)  # before the file belongs to root

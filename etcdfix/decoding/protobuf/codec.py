@@ -44,13 +44,7 @@ _MIN_LENGTH: Final = 8
 
 
 class _FastPath(msgspec.Struct, frozen=True):
-    """What is needed to prove one kind's objects healthy, prepared once per kind.
-
-    Attributes:
-        parse: Bytes of the object's message to protobuf object.
-        check: Whether it holds no fault that parsing does not see.
-        may_roll_back: Whether the rollback annotation takes part in conversion.
-    """
+    """What is needed to prove one kind's objects healthy, prepared once per kind."""
 
     gvk: GroupVersionKind
     readable_until: str

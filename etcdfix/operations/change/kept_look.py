@@ -62,16 +62,7 @@ _Reach = tuple[KeyName, str]
 
 
 class _Shape(NamedTuple):
-    """What counts of a value; many share it.
-
-    Attributes:
-        counted: Under its encryption keys; None for what is no object.
-        place: Rule and transformer, where it opens.
-        reach: The keys that it shows to be right, where a value that does not open may have one of them.
-        similar: Where it is counted among values alike.
-        resource: Display name.
-        unread: It is not known to be read without fault.
-    """
+    """What counts of a value; many share it."""
 
     counted: Counted | None = None
     place: tuple[str, str] | None = None

@@ -269,12 +269,7 @@ class _Work:
     # -- before
 
     def settle(self, identity: ClusterIdentity) -> None:
-        """Find out what earlier runs did, by the audit log: what is not written down, and what never was.
-
-        Raises:
-            RefusedByRule: What became of a key is not known, or the plan says of one what the log does not.
-            SourceError: etcd could not be asked.
-        """
+        """Find out what earlier runs did, by the audit log: what is not written down, and what never was."""
         request = self._request
         decisions = {plan_key(decision): decision for decision in self._run.decisions()}
         path, recorded = request.record_paths.log_path, {}

@@ -231,12 +231,7 @@ def _at_present(sought: Sought, copy: FoundCopy) -> bool:
 
 
 class _Last:
-    """What the copies of one history say of the object that stands at an etcd key, or stood there last.
-
-    Attributes:
-        uids: By create revision; "" where two copies say different ones.
-        newest: The last value before the deletion, where that is known.
-    """
+    """What the copies of one history say of the object that stands at an etcd key, or stood there last."""
 
     def __init__(self) -> None:
         self.uids: dict[int, str] = {}

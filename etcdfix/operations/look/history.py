@@ -178,14 +178,7 @@ def _next(gathered: _Revisions, key: bytes, logged: HistoryLog | None) -> Remedy
 
 
 class _Revisions:
-    """Takes revisions as they pass, oldest first.
-
-    Attributes:
-        entries: The newest ones, oldest first.
-        now: The last value, where it is not deleted.
-        last: The newest revision.
-        kept: mod revisions of all of them.
-    """
+    """Takes revisions as they pass, oldest first."""
 
     def __init__(self, examiner: Examiner, request: HistoryRequest, present: StoredValue | None) -> None:
         self._examiner = examiner.apart()
@@ -200,11 +193,7 @@ class _Revisions:
         self.kept: set[int] = set()
 
     def add(self, kept: KeptRevision) -> None:
-        """Examine one revision, and take note of it.
-
-        Raises:
-            KMSPending: Only while plugins defer.
-        """
+        """Examine one revision, and take note of it."""
         last = self.last
         if last is not None and last.revision == kept.revision:
             return  # a salvaged file may hold a page twice

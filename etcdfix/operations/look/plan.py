@@ -282,11 +282,7 @@ class _Writer(msgspec.Struct, frozen=True):
     terms_of_kind: dict[int, _Terms] = msgspec.field(default_factory=dict)
 
     def draft(self, broken: Broken) -> PlanEntry:
-        """Return the entry of one object, without its turn.
-
-        Raises:
-            SourceError: Its history cannot be read.
-        """
+        """Return the entry of one object, without its turn."""
         found = broken.found
         stored = found.stored
         index = self.index

@@ -69,18 +69,7 @@ def _step(title: str, text: str, *found: Command) -> _Step:
 
 
 class _Counts(msgspec.Struct):
-    """What the entries come to, taken in their order.
-
-    Attributes:
-        makers: How many objects each party makes again, by how they come back.
-        trials: Makers one of whose objects has one of the first turns.
-        used: How many objects that nobody makes again are in use.
-        breaking: How many the cluster may depend on.
-        earlier: How many have a readable revision, also of those that come back.
-        worst_earlier: Of these the one whose loss is the worst.
-        repairable: How many can be had back from their own bytes.
-        first_repairable: The first of these, in their order.
-    """
+    """What the entries come to, taken in their order."""
 
     makers: dict[str, Counter[str]] = msgspec.field(default_factory=dict)
     trials: set[str] = msgspec.field(default_factory=set)

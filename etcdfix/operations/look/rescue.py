@@ -138,11 +138,7 @@ class _Rescue:
         self._began = timestamp()
 
     def look_plainly(self) -> None:
-        """Ask each server for some objects as it reads them from etcd.
-
-        Raises:
-            RefusedByRule: It reads one, as it stood when the report was made.
-        """
+        """Ask each server for some objects as it reads them from etcd."""
         alike: dict[tuple[str, ...], list[Target]] = {}
         for target in self._request.targets.objects:
             alike.setdefault(target.alike, []).append(target)

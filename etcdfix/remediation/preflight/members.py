@@ -415,11 +415,7 @@ class _Asking:
         self._patience_seconds = patience_seconds
 
     def ask_all(self, endpoints: Sequence[Endpoint]) -> list[_Asked]:
-        """Return an answer or a failure for each address, in order.
-
-        Raises:
-            ClusterMismatch: One of them belongs to another cluster.
-        """
+        """Return an answer or a failure for each address, in order."""
         answers: list[_Asked] = []
         calls = [partial(self._ask, endpoint) for endpoint in endpoints]
         for asked in run_within(calls, None, most=_MOST_AT_ONCE):

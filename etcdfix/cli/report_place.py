@@ -32,7 +32,9 @@ class ReportPlace:
     def wrote(self, report: Report) -> None:
         """Take what is said of a report that somebody has written here."""
         if self._to_file:
-            self.sentence = report.document().status.headline
+            from etcdfix.report.render.text import headline_of  # noqa: PLC0415 - only where it is said
+
+            self.sentence = headline_of(report.document())
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def test_each_candidate_is_told_what_it_opens() -> None:
 def test_no_rewrite_is_offered_for_kine() -> None:
     (group,) = tried(sealed(1), RIGHT, run=RunOptions(source=("--kine", "state.db"))).groups
     assert group.next is not None
-    assert group.next.action.startswith("Add the key of right.yaml")
+    assert group.next.action.startswith("Add the key of ")
     assert group.next.command is None
 
 

@@ -117,6 +117,8 @@ def what_to_do(group: FindingGroup) -> str:
     """Return the way out of a group."""
     if group.way is None:
         return "etcdfix explain KEY"
+    if group.way.action.startswith("Compare the encryption configurations"):
+        return "compare configurations"
     return (
         _VERBS.get(group.way.verb or "")
         or _CURES.get(group.cause or "")

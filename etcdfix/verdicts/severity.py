@@ -263,7 +263,8 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past:
         return f"{start}: LIST still works. Only the objects that are wrong are affected."
     conditional = all(stake.conditional for stake in same)
     if past or conditional:
-        return f"{start}{still or ' if API servers use this configuration'}: LIST of {_named(same)} fails."
+        failing = [stake for stake in same if stake.behaviour is ServerBehaviour.CORRUPT] or same
+        return f"{start}{still or ' if API servers use this configuration'}: LIST of {_named(failing)} fails."
     same = [stake for stake in same if not stake.conditional]
     failing = [stake for stake in same if stake.behaviour is ServerBehaviour.CORRUPT]
     if not failing:

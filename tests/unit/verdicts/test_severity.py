@@ -203,3 +203,12 @@ def test_what_is_certain_is_said_of_its_own_types_alone() -> None:
 def test_a_version_that_a_definition_lacks_is_no_matter_of_the_encryption_configuration() -> None:
     custom = stake("/registry/example.com/widgets/shop/w-0", cause=Cause.CRD_VERSION_MISSING)
     assert not custom.conditional
+
+
+@pytest.mark.parametrize("past", [False, True])
+def test_a_snapshot_and_a_live_etcd_name_the_same_types(past: bool) -> None:
+    stakes = [
+        stake("/registry/pods/shop/a"),
+        stake("/registry/secrets/shop/a", BREAKS, Cause.RAW_JSON_INVALID),
+    ]
+    assert "LIST of pods fails" in headline(stakes, past=past)

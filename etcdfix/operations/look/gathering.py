@@ -17,7 +17,7 @@ from etcdfix.examine_all import View
 from etcdfix.model import Evidence, Outcome, ReadableRevision, ServerBehaviour
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.repair import unasked
-from etcdfix.report.advice.change import readable_way
+from etcdfix.report.advice.change import Beside, readable_way
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind, first_way
 from etcdfix.report.compact import CompactFinding, CompactFindings, shown_digest, with_evidence
@@ -90,7 +90,7 @@ class FindingPipeline:
         self._readable = ReadableRevisions.of_many(source, examiner, live=live)
         self.readable_revisions = 0
         self.readable_not_sought = 0
-        self._predecessors_asked = 0
+        self._predecessors_asked = self._homes_asked = 0
         self._trees: dict[bytes, bool] = {}
         namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
         self.tally = Tally(
@@ -295,7 +295,9 @@ class FindingPipeline:
 
     def _held_of(self, found: Examination, readable: ReadableRevision | None, *, baseline: bool) -> _Held:
         """Return a finding with the remedies of its value alone, whoever else fails."""
-        ways, saved = ways_out(found, self._request.run, readable=readable), self._saved(found, readable)
+        beside = Beside(home_taken=self._is_taken(found.verdict.belongs_to))
+        ways = ways_out(found, self._request.run, readable=readable, beside=beside)
+        saved = self._saved(found, readable)
         of_many = [saved if saved is not None and way.verb == WayKind.PUT_BACK else way for way in ways]
         stake = stake_of(found)
         return _Held(
@@ -304,6 +306,17 @@ class FindingPipeline:
             finding_from(found, ways, baseline=baseline),
             Member(stake.rank if stake is not None else None, first_way(ways), first_way(of_many)),
         )
+
+    def _is_taken(self, home: bytes) -> bool:
+        """Say whether the etcd key that a value belongs to holds one; then nothing can be put back there."""
+        if not home or self._request.run.of_a_file:
+            return False
+        self._homes_asked += 1
+        try:
+            with self._source.aside():  # pages further on may have been read already
+                return self._homes_asked > _MOST_PREDECESSORS or self._source.get(home) is not None
+        except SourceError:  # nobody knows: the command itself refuses
+            return False
 
     def _put_right(self, found: Examination) -> Examination:
         """Add the repair of a value that no tag protects: each bit is tried, so of few values, and none large."""

@@ -91,14 +91,9 @@ class AuditVerification(PublishedReport, frozen=True, kw_only=True):
     """What verifying a log came to.
 
     Attributes:
-        audit_log: Which.
         state: ``whole``, ``tampered``, or ``unfinished``: open intents, a torn last line, or no head file.
         records: Complete lines in the file.
-        head: Its last record.
         torn_size: Bytes of a write that was torn; 0 for none.
-        head_missing: Its head file is missing.
-        findings: What is wrong.
-        more_findings: How many more there are.
         open_intents: Sequences of intents without an outcome.
         compared_with: What remembers its records.
         warnings: What to know although nothing is wrong with it.
@@ -171,18 +166,12 @@ class SettledIntent(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         sequence: Of the intent.
-        verb: As in the record.
-        key: Etcd key as it is shown.
         key_base64: The key itself.
-        backups: Paths of its backups.
         outcome: One word of the audit log; "" where ``reason`` says why nothing may be said here.
-        detail: One sentence.
         header_revision: etcd's, when the key was read.
         record: Of the outcome; null where none was made.
-        warnings: One sentence each.
         reason: Why it was refused; "" where it was not.
         next_step: What to do, in a sentence; "" for nothing.
-        follow_ups: Commands for afterwards.
     """
 
     sequence: int
@@ -204,11 +193,7 @@ class AuditReconciliation(PublishedReport, frozen=True, kw_only=True):
     """What became of the open intents of a log.
 
     Attributes:
-        audit_log: Which.
-        dry_run: Nothing was recorded.
-        intents: What became of each.
         refused: Those about which nothing may be said here.
-        exit_code: Of the command.
     """
 
     kind: str = "AuditReconciliation"

@@ -35,11 +35,8 @@ class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
     """One backup file.
 
     Attributes:
-        path: Where it is.
-        key: Etcd key as it is shown.
         key_base64: The key itself, where it is not plain text; else null.
         resource: As far as the key tells, ``deployments.apps``; "" where it does not.
-        secret: It is a Secret.
         stored_as_plaintext: The value is in the file as plaintext, as it was in etcd; else in its envelope.
         made_at: RFC 3339, UTC.
         command: Which command made it: ``delete``, ``restore``, ``reencrypt``, ``repair``; ``anomaly`` for what a
@@ -77,10 +74,8 @@ class OtherFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that is no whole backup.
 
     Attributes:
-        path: Where it is.
         kind: ``damaged``, ``unreadable``, ``link``, ``ours`` (a log, a head file, a plan, what a crash left) or
             ``foreign``.
-        what: For people.
     """
 
     path: str
@@ -92,13 +87,10 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
     """All files of some backup directories.
 
     Attributes:
-        directories: Which.
         audit_log: With which log they were compared.
         audit_log_state: ``whole``, ``unfinished``, ``tampered``, ``missing`` or ``unreadable``.
         backups: Plaintext Secrets first, then other plaintext, then the rest; each oldest first.
-        others: What else lies there.
         size: Bytes of the files of all backups.
-        warnings: One sentence each.
     """
 
     ROWS: ClassVar[str] = "backups"
@@ -181,7 +173,6 @@ class BackupFinding(msgspec.Struct, frozen=True, kw_only=True):
             ``unconfirmed``, ``unreadable``, ``elsewhere`` (in a directory that was not named), ``copy``, ``log``.
         path: Of the file; null where it is about the log.
         intent: Sequence, null for none.
-        message: For people.
     """
 
     reason: str
@@ -194,16 +185,11 @@ class BackupVerification(PublishedReport, frozen=True, kw_only=True):
     """Backups compared with themselves and with their log.
 
     Attributes:
-        directories: Which.
-        audit_log: Which log.
         state: ``whole``; ``tampered`` where something is wrong or missing; ``unfinished`` where something cannot be
             told.
         backups: How many files were compared.
         pruned: How many files the log calls pruned.
-        findings: What is wrong.
-        doubts: What cannot be told.
         head: Of the log, for ``--expect-head``.
-        warnings: One sentence each.
     """
 
     kind: str = "BackupVerification"
@@ -240,11 +226,8 @@ class PrunedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A backup that was removed, or would be.
 
     Attributes:
-        paths: Its files.
         removed: Those of them that are gone now; empty in a dry run.
-        key: Etcd key as it is shown.
         key_base64: The key itself, where it is not plain text; else null.
-        command: Which command made it.
         made_at: RFC 3339, UTC.
         outcome: What became of that change, by the log.
         value_sha256: Digest of the stored bytes.
@@ -278,18 +261,10 @@ class BackupPruning(PublishedReport, frozen=True, kw_only=True):
     """What became of a pruning.
 
     Attributes:
-        directories: Which.
-        audit_log: The log.
-        before: Backups that were made earlier.
-        dry_run: Nothing was to be removed.
         refusal: Why nothing was removed at all; null where something was, or would be, or nothing was old enough.
-        pruned: What was removed, or would be.
-        kept: What a rule keeps.
         younger: How many were not old enough.
         stopped: Why it ended before all were done, "" where it did not.
         audit_log_head: For ``--expect-head``; null in a dry run.
-        warnings: One sentence each.
-        exit_code: Of the command.
     """
 
     kind: str = "BackupPruning"

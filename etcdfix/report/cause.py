@@ -40,11 +40,8 @@ class CauseSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What the catalogue says of one cause.
 
     Attributes:
-        cause: Its code.
-        title: A few words.
         meaning: What happened, for a person who has never seen it.
         proof: What was checked before it was said.
-        outcomes: Outcomes that it can come with.
         severities: How bad a value with it can be; empty where nothing is proven wrong.
         deletability: How a value with it stands towards its deletion, by its cause alone.
         accept: The rules that may have to be accepted before such a value can be deleted.
@@ -84,7 +81,6 @@ class PageSection(msgspec.Struct, frozen=True):
     Attributes:
         title: Of ``What you see``, ``What it means``, ``How to be sure``, ``What to do``, ``How to undo``, ``Fixture``
             and ``Test``.
-        text: Markdown.
     """
 
     title: str
@@ -131,11 +127,7 @@ class CausePage(PublishedReport, frozen=True, kw_only=True):
 
 
 class CauseList(PublishedReport, frozen=True, kw_only=True):
-    """All causes.
-
-    Attributes:
-        causes: In the order of the catalogue.
-    """
+    """All causes."""
 
     kind: str = "CauseList"
     causes: list[CauseSummary]

@@ -34,7 +34,6 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         code: Name of the error; the reference page of errors lists them.
         rule: Where a safety rule refused: which one; else null. The words and the next step may change, this does not.
-        message: For people.
         next_step: The one next step to take, or "".
     """
 
@@ -49,7 +48,6 @@ class FollowUp(msgspec.Struct, frozen=True):
 
     Attributes:
         what: What it is for, as a person reads it: ``Undo``.
-        command: To paste.
     """
 
     what: str
@@ -60,14 +58,10 @@ class ChangedObject(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one object in a run over several.
 
     Attributes:
-        key: Etcd key as it is shown.
         key_base64: The key itself, where it is not plain text; else null.
         result: As in :class:`ChangeReport`.
-        detail: One sentence, or "".
         revision: etcd's revision after it; null where unknown, or where nothing was changed.
-        backups: Paths of the backups.
         value_sha256s: Digests of the values that these hold, each once.
-        warnings: One sentence each.
     """
 
     key: str
@@ -84,12 +78,9 @@ class RecordedReport(PublishedReport, frozen=True, kw_only=True):
     """What every report of a change says of its record.
 
     Attributes:
-        dry_run: Nothing was to be changed.
         refusal: Why it was not made, or why a run stopped; null where nothing was refused.
         audit_log: Path; null where no record was made.
         audit_log_head: For ``--expect-head``; null where the last outcome could not be recorded.
-        follow_ups: Commands for afterwards.
-        exit_code: Of the command.
     """
 
     dry_run: bool
@@ -134,11 +125,8 @@ class ChangeReport(RecordedReport, frozen=True, kw_only=True):
             ``refused`` where a rule forbids it and ``failed`` where something else came in between: then nothing was
             changed, and ``refusal`` says why; ``not-applied``, ``applied-or-gone``, ``unknown`` and ``anomaly`` are
             explained with the exit code 3.
-        detail: One sentence.
         revision: etcd's revision after it; null where unknown, or where nothing was done.
-        backups: Paths of the backups.
         value_sha256s: Digests of the values that these hold, each once: to be written down.
-        warnings: One sentence each.
         afterwards: After a deletion: what comes back by itself, and what stands in the way, one sentence each.
     """
 

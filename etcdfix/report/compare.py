@@ -109,7 +109,6 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
 
     Attributes:
         mode: ``members``, or ``sources``: then ``copies`` are the earlier one and the later one.
-        differing: How many of them differ.
         unknown: How many keys could not be compared, since a copy could not be read whole.
         advice: What to do, in this order.
         differences: The worst first, then in the order of the keys.
@@ -173,9 +172,7 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
                     noun="key",
                     wide=True,
                 ),
-                Steps(
-                    steps=[Step(one.action, one.command or None, one.note) for one in self.advice], wide=True
-                ),
+                Steps(steps=[one.step() for one in self.advice], wide=True),
                 *more,
             ],
         )

@@ -65,7 +65,6 @@ class EncryptionCheckReport(PublishedReport, frozen=True, kw_only=True):
     """What is wrong with some files, and what they do otherwise.
 
     Attributes:
-        files: In the order given.
         compared: There are several, and API servers take each of them.
         findings: The worst first.
     """
@@ -154,11 +153,7 @@ def files_table(files: Sequence[ReportConfiguration], names: Sequence[str], *, w
 
 
 class MergeDecision(msgspec.Struct, frozen=True):
-    """Something that had to be decided.
-
-    Attributes:
-        decision: What kind, one word that does not change.
-    """
+    """Something that had to be decided; ``decision`` says what kind, in one word that does not change."""
 
     decision: str
     resources: list[str]

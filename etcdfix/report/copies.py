@@ -17,11 +17,11 @@ from etcdfix.report.document import (
     Document,
     Facts,
     Kind,
-    Prose,
     Section,
     State,
     Status,
     Table,
+    why_incomplete,
 )
 from etcdfix.report.model import Remedy, Scope, SourcedReport
 from etcdfix.text.commands import Command
@@ -80,9 +80,7 @@ class CopyPlace(msgspec.Struct, frozen=True, kw_only=True):
     """A place that was looked into.
 
     Attributes:
-        kind: What it is.
         path: File, directory or address; "" for the datastore itself.
-        searched: Whether it could be looked into.
         revision: Newest one that it holds; null where it has none, or it is not known.
         history: Whether its revisions are those of the datastore that is read: ``same``, ``other`` or ``unknown``.
         detail: Why that, or why it could not be looked into.
@@ -108,9 +106,7 @@ class SurvivingCopy(msgspec.Struct, frozen=True, kw_only=True):
     """One copy of an object.
 
     Attributes:
-        place: Kind of the place.
         path: Where: a file, a directory, an address; "" for the datastore itself.
-        grade: What it is good for.
         why: What is not certain about it, or why it is unusable; "" for a good one.
         mod_revision: At which it was written; null for unknown.
         confidence: How certain it is that the etcd key held it.
@@ -167,7 +163,6 @@ class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
         good: How many good copies there are.
         doubtful: How many doubtful ones.
         left_out: How many further ones are not among ``copies``: of each place the newest are told.
-        next: What to do first; null where there is nothing to do.
         copies: The best first.
     """
 
@@ -195,21 +190,15 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
     """Every copy that still exists of what cannot be read, or was deleted lately.
 
     Attributes:
-        scope: What was asked for.
-        places: What was looked into.
         count: How many objects there are below.
-        unreadable: How many of them cannot be read.
         undetermined: Of how many that could not be told.
-        deleted: How many of them were deleted.
         with_good_copy: How many have a good copy.
         with_doubtful_copy: How many have doubtful ones alone.
         without_copy: How many have neither.
         expired: How many deleted ones had a lease, so that etcd itself may have let go of them; they are not told.
         at_stake: What the unreadable values mean, in one line; "" for nothing.
         do_not_restart: Why no API server should be restarted; "" where nothing speaks against it.
-        next: What to do first; null where there is nothing to do.
         complete: Everything that was named could be looked into and judged.
-        incomplete_reasons: Why not.
         objects: In the order of their etcd keys.
     """
 
@@ -285,7 +274,7 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
             ("left out", f"{counted(self.expired, 'deleted key')} with a lease" if self.expired else ""),
         ]
         yield Facts(facts=facts)
-        yield Prose(title="Not everything was seen", paragraphs=self.incomplete_reasons, wide=True)
+        yield why_incomplete(self.incomplete_reasons)
 
     def _not_named(self) -> str:
         """Return the places that nobody named, where a copy is missing."""

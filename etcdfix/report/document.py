@@ -176,6 +176,11 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     sections: Sequence[Section] = ()
 
 
+def why_incomplete(reasons: Sequence[str]) -> Prose:
+    """Return the section with all reasons, for a report whose first screen says only that it is incomplete."""
+    return Prose(title="Why this is incomplete", paragraphs=reasons, wide=True)
+
+
 def stakes(
     reasons: Sequence[str], notes: Sequence[str], *, first: Sequence[str] = ()
 ) -> tuple[list[str], list[Section]]:

@@ -101,7 +101,6 @@ class EncryptionUsageReport(SourcedReport, frozen=True, kw_only=True):
     Attributes:
         keys: In the order of the configuration; those that it does not have come last.
         notes: What the answer does not cover, one sentence each.
-        next: What to do first; null where there is nothing to do.
     """
 
     kind: str = "EncryptionUsageReport"
@@ -223,7 +222,6 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
         counts: How many values each change happens to.
         changes: What happens, by resource and encryption key, the worst first.
         warnings: What to know before it is deployed, one sentence each.
-        next: What to do first; null where there is nothing to do.
     """
 
     kind: str = "WhatIfReport"

@@ -87,7 +87,6 @@ class EncryptionTryReport(SourcedReport, frozen=True, kw_only=True):
         changed: So many of a saved report have another value today, which was tried.
         gone: So many of a saved report are not there any more.
         groups: By encryption key, most findings first.
-        next: What to do first; null where there is nothing to do.
     """
 
     kind: str = "EncryptionTryReport"

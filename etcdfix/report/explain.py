@@ -20,6 +20,7 @@ from etcdfix.report.document import (
     Step,
     Steps,
     Table,
+    why_incomplete,
 )
 from etcdfix.report.model import Finding, Remedy, SourcedReport
 from etcdfix.text.commands import Command
@@ -63,7 +64,6 @@ class KeyAttempt(msgspec.Struct, frozen=True, kw_only=True):
         rule: Resources that share the providers.
         transformer: As flags take it.
         key_fingerprint: Null for KMS and identity.
-        result: What became of it.
         detail: The API server's words, or why it was not tried; "" for nothing.
     """
 
@@ -162,7 +162,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         deleted_at: Revision at which it was deleted; null where it was not.
         at_stake: What is wrong means, in one line; "" for nothing.
         do_not_restart: Why no API server should be restarted; "" where nothing speaks against it.
-        next: What to do first; null where there is nothing to do.
         finding: As a scan has it; null where nothing is stored.
         deletion_withheld: Why no deletion is among its ways out, where the values beside it speak against it; else "".
         layout: Parts of the stored value in order, then those of what it decrypts to.
@@ -215,7 +214,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             sections=[
                 *self._brief(),
                 *(self._wide(finding) if finding is not None else ()),
-                Prose(title="Not everything was seen", paragraphs=self.incomplete_reasons, wide=True),
+                why_incomplete(self.incomplete_reasons),
             ],
         )
 

@@ -31,7 +31,6 @@ class LeftAloneKey(msgspec.Struct, frozen=True, kw_only=True):
     """A key of the report that is not healed.
 
     Attributes:
-        key: Etcd key as it is shown.
         key_base64: The key itself, where it is not plain text; else null.
         rule: In one word; ``readable`` where nothing needs to be done.
         why: One sentence.

@@ -111,12 +111,10 @@ class HistoryLog(msgspec.Struct, frozen=True, kw_only=True):
     """etcd's write-ahead log, as far as it tells of the key.
 
     Attributes:
-        directories: Where it was read.
         agreement: What shows that it is of the same history.
         replayed: From which state it was replayed; "" for none, so that nothing is certain.
         left_out: How many of the oldest writes are not among them.
         writes: The newest first.
-        notes: What to know besides.
     """
 
     directories: list[str]
@@ -148,11 +146,9 @@ class HistoryReport(SourcedReport, frozen=True, kw_only=True):
         left_out: How many of the oldest revisions are not among ``revisions``.
         at_stake: What is wrong with the present value means, in one line; "" for nothing.
         do_not_restart: Why no API server should be restarted; "" where nothing speaks against it.
-        next: What to do first; null where there is nothing to do.
         revisions: The newest first.
         log: What a write-ahead log tells besides; null where none was named.
         complete: Everything that is kept was seen and could be judged.
-        incomplete_reasons: Why not.
     """
 
     kind: str = "HistoryReport"

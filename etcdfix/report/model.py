@@ -40,13 +40,6 @@ def read_command(kind: type, value: Any) -> Any:
     raise TypeError(f"no {kind.__name__} in a report")
 
 
-def written_command(value: object) -> str:
-    """Return the line of a command that a saved report has: an ``enc_hook`` of msgspec."""
-    if isinstance(value, Command):
-        return value.text
-    raise TypeError(f"no JSON for {type(value).__name__}")
-
-
 class Tool(msgspec.Struct, frozen=True):
     """Who wrote the report."""
 

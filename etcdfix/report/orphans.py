@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from etcdfix.graph.model import OrphanGroup
-from etcdfix.report.document import Column, Document, Kind, Prose, State, Status, Step, Steps, Table
+from etcdfix.report.document import (
+    Column,
+    Document,
+    Kind,
+    Prose,
+    State,
+    Status,
+    Step,
+    Steps,
+    Table,
+    why_incomplete,
+)
 from etcdfix.report.model import SourcedReport
 from etcdfix.text.commands import look
 from etcdfix.text.words import counted
@@ -45,11 +56,7 @@ class OrphansReport(SourcedReport, frozen=True, kw_only=True):
                 Table(columns=_COLUMNS, rows=[_row(group) for group in self.groups], noun="group", brief=6),
                 Steps(title="What to do about each", steps=steps),
                 Prose(title="Not counted", paragraphs=[*self._uncounted()]),
-                Prose(
-                    title="Not everything could be seen or decided",
-                    paragraphs=self.incomplete_reasons,
-                    wide=True,
-                ),
+                why_incomplete(self.incomplete_reasons),
             ],
         )
 

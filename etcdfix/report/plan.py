@@ -14,13 +14,13 @@ from etcdfix.report.document import (
     Document,
     Facts,
     Kind,
-    Prose,
     Section,
     State,
     Status,
     Step,
     Steps,
     Table,
+    why_incomplete,
 )
 from etcdfix.report.model import ReportConfiguration, Tool
 from etcdfix.report.plan_entry import (
@@ -110,7 +110,6 @@ class DeletionPlan(
         generated_at: When the source was begun to be read; the plan's age counts from here.
         kube_system_uid: Which cluster; null where that namespace cannot be read.
         complete: Everything was seen, by the report and by the plan.
-        incomplete_reasons: Why not.
         not_in_report: Broken values that the source has and the report does not.
         content_sha256: Of the rest but for ``decisions`` and ``audit_log``: shows an edit, not an enemy.
         decisions: One for each entry, in their order.
@@ -224,7 +223,7 @@ class DeletionPlan(
         left = [(one.why, one.detail, one.key) for one in islice(self.left_out, MOST_SHOWN)]
         total = len(self.left_out)
         yield Table(title="Left out", columns=_LEFT, rows=left, total=total, noun="finding", wide=True)
-        yield Prose(title="Not everything was seen", paragraphs=self.incomplete_reasons, wide=True)
+        yield why_incomplete(self.incomplete_reasons)
 
 
 MOST_SHOWN: Final = 10_000

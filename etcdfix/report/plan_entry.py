@@ -104,13 +104,9 @@ class PlanDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What is to be done to the object of one entry, and what came of it: the part of a plan that people may edit.
 
     Attributes:
-        order: Of the entry.
-        key: Etcd key of the entry.
-        key_base64: As in the entry.
         decision: One of ``allowed``. The plan proposes the least destructive one; ``none`` where it has to wait.
         allowed: What may be decided.
         outcome: What came of it in a run, one word of the audit log; "" for nothing yet.
-        detail: One sentence, or "".
         record: Sequence of the record of the outcome in the audit log; 0 for none.
     """
 

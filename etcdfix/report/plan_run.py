@@ -22,7 +22,6 @@ class PlanRunReport(RecordedReport, frozen=True, kw_only=True):
     """What a run over a plan came to.
 
     Attributes:
-        plan: Path of the plan.
         plan_sha256: Digest of its contents and decisions, for ``--expect-plan``; "" where it did not come that far.
         to_delete: How many objects this run was to delete.
         to_restore: How many it was to put back.

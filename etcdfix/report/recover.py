@@ -122,7 +122,6 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
             encrypted, within the scope; null where there was nothing to try them with, or the values could not be read.
         opened: So many are opened by at least one configuration.
         groups: Of these values, by encryption key, most first.
-        next: What to do first; null where there is nothing to do.
     """
 
     kind: str = "EncryptionRecoverReport"

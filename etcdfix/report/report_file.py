@@ -188,11 +188,6 @@ class NoReport(ConfigurationError):
 def reading(path: Path, name: str, make: Callable[[Readable], T]) -> Iterator[T]:
     """Yield what is made of a saved file; it is a copy that nobody else can change.
 
-    Args:
-        path: The file, or ``-`` for standard input.
-        name: What an error calls it.
-        make: Takes all of it.
-
     Raises:
         NoReport: It cannot be read, or what is read of it is not as it has to be.
     """

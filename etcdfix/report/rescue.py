@@ -9,7 +9,18 @@ from typing import ClassVar, Final
 import msgspec
 
 from etcdfix.model import GroupResource
-from etcdfix.report.document import Cell, Column, Document, Kind, Prose, State, Status, Steps, Table
+from etcdfix.report.document import (
+    Cell,
+    Column,
+    Document,
+    Kind,
+    Prose,
+    State,
+    Status,
+    Steps,
+    Table,
+    why_incomplete,
+)
 from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, about
 from etcdfix.rescued import INDEX_NAME, Fit
 from etcdfix.text.words import counted
@@ -42,16 +53,12 @@ class RescuedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         key: Etcd key, as far as it is text.
         key_base64: The same, where it is not plain UTF-8; then this counts.
         group: API group, "" for the core group.
-        resource: Plural resource.
         namespace: "" for an object without one.
-        name: Its name.
         state: What became of it.
         mod_revision: Of its etcd key, by the report; left out where none says it.
         resource_version: Of what is saved; with equal mod_revision, it is the object that the unreadable value holds.
         fit: How the two compare; ``unknown`` where nothing is saved, or no report says the mod revision.
         file: Name of the file in the directory; left out where nothing is saved.
-        sha256: Of the file.
-        server: That gave it.
         detail: Why it is not saved, by server; left out where it is.
     """
 
@@ -88,8 +95,6 @@ class RescueServer(msgspec.Struct, frozen=True, kw_only=True):
     """One API server.
 
     Attributes:
-        server: Its address.
-        asked: It could be asked.
         requests: For objects in its memory.
         given: Objects that it gave.
         detail: Why it could not be asked, or not to the end, and which kinds it has lost from its memory.
@@ -108,15 +113,9 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
     Attributes:
         report: The report that named the objects, and its digest; null where keys were named.
         kube_system_uid: Of the API servers' cluster; null where it cannot be read.
-        directory: Where the files are.
-        audit_log: Where the digests are on record.
-        servers: Each that was found.
-        objects: Each object, by etcd key.
         left_out: How many of the report are no matter for a rescue, by outcome, or by why nobody can ask for them.
         next: What to do next, in this order.
-        warnings: One sentence each.
         complete: Everything is saved as etcd has it, or needs no rescue.
-        incomplete_reasons: Why not, one clause each.
     """
 
     ROWS: ClassVar[str] = "objects"
@@ -174,7 +173,7 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
                 ),
                 Steps(title="Then", steps=[way.step() for way in self.next[1:]]),
                 Prose(title="Warnings", paragraphs=self.warnings, wide=True),
-                Prose(title="Incomplete", paragraphs=self.incomplete_reasons, wide=True),
+                why_incomplete(self.incomplete_reasons),
             ],
         )
 

@@ -133,12 +133,8 @@ class SavedReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a report says.
 
     Attributes:
-        path: Its file, as given.
-        sha256: Of the file.
-        generated_at: As it says.
         source: Where its data came from.
         encryption_config: None where none was given.
-        scope: What was asked for.
         findings: Everything that is not readable, by etcd key.
         problems: Why it is not everything.
     """

@@ -9,7 +9,19 @@ import msgspec
 
 from etcdfix.report.advice.whole import undetermined_problem
 from etcdfix.report.counts import TransformerSummary
-from etcdfix.report.document import Column, Document, Facts, Kind, Prose, Section, State, Step, Steps, Table
+from etcdfix.report.document import (
+    Column,
+    Document,
+    Facts,
+    Kind,
+    Prose,
+    Section,
+    State,
+    Step,
+    Steps,
+    Table,
+    why_incomplete,
+)
 from etcdfix.report.document import Status as DocumentStatus
 from etcdfix.report.group_words import what_is_wrong, what_to_do, where
 from etcdfix.report.head import counts_as_incomplete, found_line, lost_keys_line
@@ -219,8 +231,7 @@ def _wide_sections(report: ScanReport) -> Iterator[Section]:
 
 def _notes(report: ScanReport) -> Iterator[Section]:
     summary, source = report.summary, report.source
-    if report.incomplete_reasons:
-        yield Prose(title="Why this is incomplete", paragraphs=report.incomplete_reasons, wide=True)
+    yield why_incomplete(report.incomplete_reasons)
     if summary.doubtful_names is not None:
         names = summary.doubtful_names
         text = f"{counted(names.count, 'key')} may have a damaged name. The first is {names.first}: {names.detail}."

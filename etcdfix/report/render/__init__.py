@@ -98,13 +98,5 @@ SCAN_FORMS: Final[Forms] = {
 
 
 def write(report: Report, form: str, stream: BinaryIO, run: RunOptions, *, cap: int = 100) -> None:
-    """Write a report.
-
-    Args:
-        report: A published struct.
-        form: A name in :data:`FORMS`, or another form that the report has.
-        stream: Where to.
-        run: Options that commands in it repeat.
-        cap: Most rows of a table with ``wide``.
-    """
+    """Write a report in one of its forms; ``cap`` is the most rows of a table with ``wide``."""
     SCAN_FORMS[form](stream, run, cap).end(report)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import msgspec
 
 from etcdfix.report.model import Finding
+from etcdfix.report.render.rows import EndWriter
 from etcdfix.text.safetext import safe_text
 
 _NO_CELL: Final = frozenset({"breaks_responses", "group_version_kind", "evidence", "remedies", "shared"})
@@ -23,11 +24,8 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 """Some spreadsheets take the wide forms for the narrow ones."""
 
 
-class CSVWriter:
+class CSVWriter(EndWriter):
     """Writes the names of the columns, and a row for each finding."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
 
     def begin(self, _header: msgspec.Struct) -> None:
         """Write the names of the columns."""
@@ -36,9 +34,6 @@ class CSVWriter:
     def row(self, row: Any) -> None:
         """Write one finding."""
         self._row(_cell(getattr(row, name)) for name in COLUMNS)
-
-    def end(self, report: msgspec.Struct) -> None:
-        """Write nothing: what is counted is left out."""
 
     def _row(self, cells: Iterable[str]) -> None:
         text = io.StringIO(newline="")

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from etcdfix.report.document import Cell, Document, Facts, Kind, Node, Prose, Section, Steps, Table, Tree
+from etcdfix.report.document import Document, Facts, Kind, Node, Prose, Section, Steps, Table, Tree
 from etcdfix.report.render.rows import ShownRows
-from etcdfix.report.render.text import headline_of
-from etcdfix.text.commands import Command, RunOptions
+from etcdfix.report.render.text import cell_text, headline_of
+from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted
 
@@ -32,8 +32,8 @@ class HTMLWriter(ShownRows):
     """Writes the document of a report as a page."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
-        super().__init__(MOST_ROWS)
-        self._stream, self._run = stream, run
+        super().__init__(stream, MOST_ROWS)
+        self._run = run
 
     def end(self, report: Any) -> None:
         """Write the page."""
@@ -128,13 +128,11 @@ class _Written:
             "title": title,
             "columns": [(column.name, style) for column, style in zip(columns, styles, strict=True)],
             "rows": [
-                [(style, self._cell(row[at])) for style, at in zip(styles, order, strict=True)]
+                [
+                    (style, cell_text(row[at], self._run, _LONGEST_CELL))
+                    for style, at in zip(styles, order, strict=True)
+                ]
                 for row in rows
             ],
             "more": f"and {counted(left, f'more {table.noun}')}: -o json has all" if left > 0 else "",
         }
-
-    def _cell(self, cell: Cell) -> str:
-        text = cell.line(self._run) if isinstance(cell, Command) else "-" if cell is None else str(cell)
-        text = safe_text(text)
-        return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"

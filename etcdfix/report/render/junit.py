@@ -25,8 +25,10 @@ from etcdfix.report.scan_cases import FAILING, finding_case, scan_cases
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.times import seconds_between
+from etcdfix.text.words import fit
 
 _LONGEST_ATTRIBUTE: Final = 1_000
+"""Parsers take it; an etcd key may have a megabyte."""
 _LONGEST_LINE: Final = 100_000
 _WIDTH: Final = 100
 _TIME: Final = re.compile(r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z")
@@ -112,16 +114,11 @@ def _element(kind: str, case: Case) -> Element:
 
 
 def _attribute(text: str) -> str:
-    return safe_text(_fit(text, _LONGEST_ATTRIBUTE)) or "-"
+    return safe_text(fit(text, _LONGEST_ATTRIBUTE)) or "-"
 
 
 def _text(lines: Iterable[str]) -> str:
-    return "\n".join(safe_text(_fit(line, _LONGEST_LINE)) for line in lines)
-
-
-def _fit(text: str, most: int) -> str:
-    """Return a text that parsers take; an etcd key may have a megabyte."""
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
+    return "\n".join(safe_text(fit(line, _LONGEST_LINE)) for line in lines)
 
 
 def _encoded(element: Element) -> bytes:

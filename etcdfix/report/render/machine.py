@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from etcdfix.report.model import API_VERSION
-from etcdfix.report.render.rows import rows_field
+from etcdfix.report.render.rows import EndWriter, rows_field
 from etcdfix.report.render.spool import WaitingLines
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_json
@@ -40,14 +40,12 @@ class Encoder:
         return safe_json(self._encoder.encode(value))
 
 
-class JSONWriter:
+class JSONWriter(EndWriter):
     """Writes a report as one JSON document, one row per line."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
-        self._stream, self._encoder, self._spool = stream, Encoder(run), WaitingLines()
-
-    def begin(self, header: msgspec.Struct) -> None:
-        """Take nothing: the report has it."""
+        super().__init__(stream)
+        self._encoder, self._spool = Encoder(run), WaitingLines()
 
     def row(self, row: msgspec.Struct) -> None:
         """Encode one row into the temporary file."""

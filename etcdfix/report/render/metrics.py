@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Final
 
-import msgspec
-
 from etcdfix import __version__
 from etcdfix.model import GroupResource, Outcome
 from etcdfix.report.counts import COUNTED
 from etcdfix.report.head import lost_midway
+from etcdfix.report.render.rows import EndWriter
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.safetext import safe_text
@@ -39,15 +38,12 @@ _OF_KEYS: Final = (
 )
 
 
-class MetricsWriter:
+class MetricsWriter(EndWriter):
     """Writes counts, times, and whether everything was examined. ``cluster`` is the uid of kube-system."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._new: Counter[str] = Counter()
-
-    def begin(self, _header: msgspec.Struct) -> None:
-        """Write nothing."""
 
     def row(self, row: Any) -> None:
         """Count a finding that the baseline does not know."""

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO
-
-import msgspec
+from typing import Any
 
 from etcdfix.model import Outcome
+from etcdfix.report.render.rows import EndWriter
 from etcdfix.text.safetext import WITHHELD, key_word
 
 
-class NameWriter:
+class NameWriter(EndWriter):
     """Writes the key of each finding; ``base64:`` and the encoded bytes where a key is not plain text."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-
-    def begin(self, _header: msgspec.Struct) -> None:
-        """Write nothing."""
 
     def row(self, row: Any) -> None:
         """Write one key. Readable objects with a warning are left out: nothing has to be done about them."""
         if row.outcome != Outcome.READABLE:
             self._stream.write(f"{word_of(row)}\n".encode("utf-8", "backslashreplace"))
-
-    def end(self, report: msgspec.Struct) -> None:
-        """Write nothing: each key was written as it came."""
 
 
 def word_of(finding: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -17,16 +17,30 @@ def rows_field(report: object) -> str:
     return rows
 
 
-class ShownRows:
+class EndWriter:
+    """A writer that needs its stream alone, and takes nothing before the end unless its form says more."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def begin(self, header: msgspec.Struct) -> None:
+        """Take nothing."""
+
+    def row(self, row: Any) -> None:
+        """Take nothing."""
+
+    def end(self, report: Any) -> None:
+        """Write nothing."""
+
+
+class ShownRows(EndWriter):
     """Keeps the rows that come one by one, as many as are shown: what is wrong before what reads with a warning."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, stream: BinaryIO, most: int) -> None:
+        super().__init__(stream)
         self._most = most
         self._wrong: list[msgspec.Struct] = []
         self._warned: list[msgspec.Struct] = []
-
-    def begin(self, header: msgspec.Struct) -> None:
-        """Take nothing: a document is made of the whole report."""
 
     def row(self, row: msgspec.Struct) -> None:
         """Keep a row, as far as there is room."""

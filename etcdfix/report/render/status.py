@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
+from etcdfix.report.render.rows import EndWriter
 from etcdfix.text.safetext import safe_json
 
 
-class StatusWriter:
+class StatusWriter(EndWriter):
     """Writes the statuses at the end, and nothing at all where no object is corrupt."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-
-    def begin(self, _header: msgspec.Struct) -> None:
-        """Write nothing."""
-
-    def row(self, row: msgspec.Struct) -> None:
-        """Write nothing: the statuses name the findings."""
 
     def end(self, report: Any) -> None:
         """Write the statuses."""

@@ -25,7 +25,7 @@ from etcdfix.report.document import (
 from etcdfix.report.render.rows import ShownRows
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_text
-from etcdfix.text.words import counted
+from etcdfix.text.words import counted, fit
 
 _WIDEST: Final = 100
 """Lines of prose are no longer, however wide the terminal is."""
@@ -56,8 +56,8 @@ class TextWriter(ShownRows):
     """Writes the document of a report as text."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions, cap: int, *, wide: bool = False) -> None:
-        super().__init__(cap if wide else 0)
-        self._stream, self._run, self._cap, self._wide = stream, run, cap, wide
+        super().__init__(stream, cap if wide else 0)
+        self._run, self._cap, self._wide = run, cap, wide
 
     def end(self, report: Any) -> None:
         """Write the document."""
@@ -93,6 +93,12 @@ def text_lines(
     if about:
         yield ""
         yield from lines.joined(about)
+
+
+def cell_text(cell: Cell, run: RunOptions, most: int) -> str:
+    """Return a cell of a table, safe to show, of at most so many characters."""
+    text = cell.line(run) if isinstance(cell, Command) else "-" if cell is None else str(cell)
+    return fit(safe_text(text), most)
 
 
 class _Lines:
@@ -183,7 +189,7 @@ class _Lines:
         rows = table.rows[:most]
         shown = [number for number, column in enumerate(table.columns) if self._wide or not column.wide]
         columns = [table.columns[number] for number in shown]
-        cells = [[self._cell(row[number]) for number in shown] for row in rows]
+        cells = [[cell_text(row[number], self._run, _LONGEST_CELL) for number in shown] for row in rows]
         if cells:
             text = tabulate(
                 cells,
@@ -195,16 +201,6 @@ class _Lines:
             )
             yield from (line.rstrip() for line in text.split("\n"))
         yield from self._left_out(table, len(rows))
-
-    def _cell(self, cell: Cell) -> str:
-        if cell is None:
-            return "-"
-        text = self.command(cell) if isinstance(cell, Command) else safe_text(str(cell))
-        return (
-            text
-            if len(text) <= _LONGEST_CELL
-            else f"{text[: _LONGEST_CELL // 2]}…{text[-_LONGEST_CELL // 2 :]}"
-        )
 
     def _widths(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[int | None]:
         """Share out the width: the widest column that folds gives way first; no other one is ever cut."""

@@ -25,11 +25,7 @@ A = TypeVar("A", bound=Account[Any])
 
 
 class Teller:
-    """Tells what a change came to. As a context manager it tells an error as well, which then goes on.
-
-    Attributes:
-        key: Which etcd key, as soon as that is known.
-    """
+    """Tells what a change came to. As a context manager it tells an error as well, which then goes on."""
 
     def __init__(self, verb: Verb, output: str, *, dry_run: bool) -> None:
         self._verb = verb

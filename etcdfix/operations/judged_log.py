@@ -42,10 +42,8 @@ class JudgedLog(Closing):
         source: What is stored now.
         examiner: Of the source; what it sees of the files speaks for nothing else.
         older_snapshots: Of the same history, perhaps: a log can be replayed from one.
-        progress: Counts keys for a display, where a file is compared.
 
     Attributes:
-        log: The entries.
         history: What they did. Nothing of it may be offered where ``fit`` is ``other``.
         fit: Whether the log is of the history of what is stored now.
         why: What tells, a clause.

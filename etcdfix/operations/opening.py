@@ -44,7 +44,6 @@ class Inputs(msgspec.Struct, frozen=True):
         snapshot: Snapshot file, or None.
         kine: SQLite file of kine, or None; where both are None, a live etcd is read.
         connection: Keyword arguments for a connection to a live etcd, as given.
-        etcd_prefix: Storage prefix.
         revision: 0 for the newest.
         encryption_config: File, or None.
         kubernetes_minor: Release assumed, or None.
@@ -56,7 +55,6 @@ class Inputs(msgspec.Struct, frozen=True):
         salvage: Read the whole pages of a broken snapshot.
         main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
         main_named: A flag named it, not only a manifest.
-        manifest: The static-pod manifest that was read, or None.
         origins: Where endpoints, certificates and configuration were named, a line each.
         overrides: Resources that have an etcd of their own, to its endpoints; None where nobody says which.
         each_from_its_own: Every resource is read from its own etcd, and not all from one.

@@ -49,7 +49,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         cluster: Which cluster it comes from; None for the very etcd that it is put back into, and where nothing says
             it of an object in a file.
         unnamed: Why it is not known which cluster it comes from, a clause; "" where nothing more is to be said.
-        backup: The file, where it comes from one.
         revision: The revision of this very etcd at which it stood; 0 for a value from elsewhere.
         file: The object that it was made of; None for bytes that are put back as they were stored.
         transformer: What those bytes were sealed with now; "" for any other.
@@ -208,7 +207,6 @@ class RestoreRequest(ChangeRequest, frozen=True, kw_only=True):
     """One restore.
 
     Attributes:
-        candidate: What to put back.
         replace_mod_revision: The present value may be replaced, if it stands at this revision; None: the key must
             be absent.
         value_sha256: ``sha256:<hex>`` that the value to put back must have, "" for any.

@@ -70,7 +70,6 @@ class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
 
     Attributes:
         plan: What a reviewed plan expects, which may add a refusal; None without one.
-        plan_file: Where it was read from, as named.
         rescued: Directory of objects that were saved from API servers; None for none.
         brief: Nobody reads the preview: repairs that nothing proves, which are only told there, are not looked for.
     """

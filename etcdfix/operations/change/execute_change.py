@@ -59,7 +59,6 @@ class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What every change needs.
 
     Attributes:
-        accepted: Expectations and acceptances.
         api: Which API servers to ask; None for none.
         etcd_user: As whom etcd is asked, for the record.
         expected: What a reviewed plan expects of the value that is there, which may add a refusal; None without one.
@@ -83,7 +82,6 @@ class Rewritable(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         reading: The linearizable read on which everything rests.
-        lease: Of the value; None for none.
     """
 
     reading: KeyReading
@@ -99,7 +97,6 @@ class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         found: What the record says the change is about.
-        reading: The linearizable read of the key.
         landmarks: Of the cluster, read before anything else was.
         rests_on: Another key that must stay as it is, as the home of a moved value; None for none.
         replaced: What makes room, and is backed up; None where nothing is there.

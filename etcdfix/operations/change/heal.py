@@ -63,8 +63,6 @@ class HealRequest(ChangeRequest, frozen=True, kw_only=True):
     """One run.
 
     Attributes:
-        keys: Complete etcd keys.
-        saved: Directory of what was rescued.
         many: The keys are those of a report: each that needs no heal is left alone, and the number is typed. Else
             there is one, and it refuses.
         report_cluster_uid: uid of kube-system in the report, "" where it says none.
@@ -81,10 +79,7 @@ class HealPreview(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown before anything is asked.
 
     Attributes:
-        healable: What would be healed.
-        left_alone: What would not.
         unread: For each resource how many of its values do not open.
-        saved: Directory of what was rescued.
     """
 
     healable: tuple[Healable, ...]

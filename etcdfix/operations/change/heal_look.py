@@ -104,11 +104,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         cluster: Where, read with today's configuration.
-        all_servers: Its API servers.
-        saved: Directory of what was rescued.
         copies: What was rescued, by etcd key, the newest resourceVersion first.
-        accepted: Expectations and acceptances.
-        places: Where backups and the audit log are.
         step: Told the name of each step before it is taken.
     """
 

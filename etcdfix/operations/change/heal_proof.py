@@ -27,13 +27,9 @@ def heal_proof(inputs: Inputs) -> WasHealed:
                 hint="--encryption-config FILE: the one that the API servers use today",
             )
         with (
-            open_source(inputs, say=_said_before) as source,
+            open_source(inputs, say=lambda _said_before: None) as source,  # opened a moment ago
             open_examiner(source, inputs, configuration) as examiner,
         ):
             return was_healed_under(examiner, intent, stored)
 
     return was_healed
-
-
-def _said_before(_text: str) -> None:
-    """Say nothing: the same connection was opened a moment ago, with all that there is to say of it."""

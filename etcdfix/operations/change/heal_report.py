@@ -38,7 +38,6 @@ class HealAccount(Account[Healed], kw_only=True):
     """What a run of ``heal`` has told so far.
 
     Attributes:
-        left_alone: Keys that are not healed.
         to_heal: How many are to be, without those that somebody else healed meanwhile; None where it did not come that
             far.
     """

@@ -15,7 +15,7 @@ from etcdfix.apiserver.patience import AGAIN
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.change.field_changes import FieldChange, field_changes
+from etcdfix.operations.change.field_changes import field_changes
 from etcdfix.operations.change.heal_look import SILENT, Ground, Healable
 from etcdfix.remediation.audit.record import Intent, Result
 from etcdfix.remediation.durable import Step
@@ -329,7 +329,9 @@ class HealSender:
         self.changed = tuple(f"{each.path} ({each.change})" for each in changes) + (
             (f"{more} more",) if more else ()
         )
-        self.differs = bool(more) or not all(_is_label(each) for each in changes)
+        self.differs = bool(more) or not all(
+            each.change == "added" and _LABELS.match(each.path) for each in changes
+        )
         if changes and not self.differs:
             notes.append(f"admission changed it: {', '.join(self.changed)}")
         return notes
@@ -339,10 +341,6 @@ class HealSender:
             partial(holder.server.send, "GET", holder.path, longest=LONGEST_ANSWER)
         )
         return _parsed(reply.body) if isinstance(reply, Reply) and reply.status == 200 else None
-
-
-def _is_label(change: FieldChange) -> bool:
-    return change.change == "added" and _LABELS.match(change.path) is not None
 
 
 def _came_to_nothing(reply: Reply | NoReply) -> bool:

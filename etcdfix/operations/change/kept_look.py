@@ -159,7 +159,8 @@ class KeptLook(Closing):
         if not self._source.reads_all:
             self._source.move_to(revision)
             return
-        if self._examiner.plugins is not None and self._is_old():
+        age = time.monotonic() - self._looked_at
+        if self._examiner.plugins is not None and age > _MOST_SECONDS_BEHIND_PLUGINS:
             self._stale = self._stale or "what KMS plugins answer may be another thing by now"
         if not self._stale:
             self._absorb_until(revision)
@@ -192,9 +193,6 @@ class KeptLook(Closing):
         """Take in everything that was written up to now; say whether that is known event by event."""
         self.catch_up(self._source.reached_revision())
         return self._source.reads_all
-
-    def _is_old(self) -> bool:
-        return time.monotonic() - self._looked_at > _MOST_SECONDS_BEHIND_PLUGINS
 
     # -- one look
 
@@ -232,7 +230,9 @@ class KeptLook(Closing):
 
         examine_all(examiner, source.pages(self._prefix), take, progress=self._progress, whole=True)
         if self._cluster.no_encryption:
-            self._find_enveloped()
+            self._enveloped.update(
+                stored.key for stored in self._source.current(b"") if looks_enveloped(stored.value)
+            )
         self._builder.finish(source.problems)
         self._looked_at = time.monotonic()
         self._stale = ""
@@ -307,11 +307,6 @@ class KeptLook(Closing):
         if more > 0:
             self._shape_of.extend([0] * more)
             self._mod_of.extend([0] * more)
-
-    def _find_enveloped(self) -> None:
-        self._enveloped.update(
-            stored.key for stored in self._source.current(b"") if looks_enveloped(stored.value)
-        )
 
     # -- what is written meanwhile
 

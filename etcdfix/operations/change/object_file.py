@@ -37,13 +37,9 @@ class ObjectFile(msgspec.Struct, frozen=True, kw_only=True):
     """One object in a file; its ``repr`` shows none of its contents.
 
     Attributes:
-        path: The file.
         value: The object, without ``metadata.resourceVersion``; numbers keep their text.
-        api_version: As it says itself; so are the next ones.
-        kind: Its kind.
+        api_version: As it says itself; so are its kind, name and uid.
         namespace: "" for none.
-        name: Its name.
-        uid: Its uid.
         resource_version: 0 where there is none, or one that is no mod revision.
         generation: ``metadata.generation``, 0 for none.
         written: The latest time in ``metadata.managedFields``, RFC 3339; "" for none.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -115,8 +114,8 @@ def _report(
     return BackupPruning(
         tool=TOOL,
         generated_at=timestamp(),
-        directories=[_word(path) for path in request.places.directories],
-        audit_log=_word(request.places.log_path),
+        directories=[unicode_text(str(path)) for path in request.places.directories],
+        audit_log=unicode_text(str(request.places.log_path)),
         before=timestamp(request.before),
         dry_run=dry_run,
         pruned=pruned,
@@ -156,8 +155,6 @@ def _pruned(backup: Prunable, done: PrunedBackup | None) -> PrunedFile:
 
 
 def _kept(kept: KeptBackup) -> KeptFile:
-    return KeptFile(path=_word(kept.path), rule=kept.rule.value, message=unicode_text(kept.message))
-
-
-def _word(path: Path) -> str:
-    return unicode_text(str(path))
+    return KeptFile(
+        path=unicode_text(str(kept.path)), rule=kept.rule.value, message=unicode_text(kept.message)
+    )

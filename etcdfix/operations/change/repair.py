@@ -61,7 +61,6 @@ class RepairPreview(Rewritable, frozen=True, kw_only=True):
     """What is shown before a value is repaired.
 
     Attributes:
-        repair: What is undone.
         repaired: What the value is then: readable.
         alike: What the other values came to.
     """
@@ -249,7 +248,7 @@ class _SameStart:
 
     def __init__(self, stored: StoredValue) -> None:
         self._stored = stored
-        self._prefix = _named_part(stored.value)
+        self._prefix = b":".join(stored.value.split(b":", _COLONS)[:_COLONS]) + b":"
         self._failing: bytes | None = None
         self._same_magic: bytes | None = None
 
@@ -287,10 +286,6 @@ class _SameStart:
 
 _COLONS = 5
 _MAGIC_SIZE = 4
-
-
-def _named_part(value: bytes) -> bytes:
-    return b":".join(value.split(b":", _COLONS)[:_COLONS]) + b":"
 
 
 def _check_object(cluster: Cluster, reading: KeyReading, found: Examination, repaired: Examination) -> None:

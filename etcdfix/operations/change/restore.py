@@ -70,7 +70,6 @@ class OwnWrite(Rewritable, frozen=True, kw_only=True):
     """A value that we put there ourselves, and that is to make room for what it replaced.
 
     Attributes:
-        intent: That put it there.
         declared_lost: Never: no key needs to be lost for this.
     """
 
@@ -87,8 +86,6 @@ class RestorePreview(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown before a value is put back.
 
     Attributes:
-        candidate: What, and from where.
-        source: What speaks for it.
         proof: Key of another object that is stored under the key that it was sealed with; b"" where none was needed.
         newer: Whether anything newer than an object in a file is overwritten; "" for any other value.
         replaced: What stands there now: what could be deleted, or what we wrote; None where the key is absent.
@@ -194,6 +191,7 @@ def run_restore(
         warnings=tuple(warnings),
     )
     unreadable = replaced if isinstance(replaced, Preflight) else None
+    unlisted = f" by itself, for {source.by_itself}" if source.by_itself else ""
     return execute_change(
         cluster,
         request,
@@ -212,7 +210,7 @@ def run_restore(
             value=candidate.stored.value,
             value_sha256=digest(candidate.stored.value),
             lease=lease,
-            detail=f"from {candidate.origin}{_unlisted_words(source.by_itself)}, {digest(candidate.stored.value)}",
+            detail=f"from {candidate.origin}{unlisted}, {digest(candidate.stored.value)}",
         ),
         confirmer,
         preview=lambda: preview(shown),
@@ -240,10 +238,6 @@ _CONFLICTS: Final = {
 def _past_state(found: Examination) -> list[str]:
     conflict = _CONFLICTS.get(str(found.directory.group_resource))
     return [f"a past state of {found.directory.group_resource} may conflict: {conflict}"] if conflict else []
-
-
-def _unlisted_words(by_itself: str) -> str:
-    return f" by itself, for {by_itself}" if by_itself else ""
 
 
 def _check_named(request: RestoreRequest, present: StoredValue) -> None:

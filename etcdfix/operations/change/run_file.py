@@ -52,7 +52,6 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What came of one entry.
 
     Attributes:
-        order: Of the entry.
         outcome: One word of the audit log; "" while nothing is settled.
         detail: One sentence, or "".
         record: Sequence of the record of the outcome in the audit log; 0 for none.

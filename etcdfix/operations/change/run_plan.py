@@ -78,7 +78,6 @@ class RunPreview(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         digest: Of the plan with its decisions, for ``--expect-plan``.
-        tasks: What is to be done, in the order of the plan.
         done: How many objects earlier runs dealt with.
         left_alone: To how many nothing is to be done.
         waiting: How many of these could be dealt with, if the plan were decided otherwise.

@@ -32,7 +32,6 @@ class RunAccount(Account[Ran], kw_only=True):
     """What a run over a plan has told so far.
 
     Attributes:
-        plan_file: As named.
         shown: What was shown before anything was asked; None where it did not come that far.
         at: The object that is, or was last, looked at.
         request: What was asked for; None where it did not come that far.

@@ -41,7 +41,6 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
     """One run.
 
     Attributes:
-        plan_file: Where the plan is, as named.
         expect_plan: The digest of the plan with its decisions; None for any.
         key_lost: ``TRANSFORMER[/KEY-ID]`` of each encryption key that is declared lost.
         leave_out: Keys to which nothing is to be done, whatever the plan says.
@@ -95,14 +94,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan comes to for one run.
-
-    Attributes:
-        tasks: What is to be done, in the order of the plan.
-        done: How many objects earlier runs dealt with.
-        left_alone: To how many nothing is to be done.
-        waiting: How many of these could be dealt with, if the plan were decided otherwise.
-    """
+    """What a plan comes to for one run."""
 
     tasks: tuple[Task, ...]
     done: int

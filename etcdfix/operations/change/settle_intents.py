@@ -36,7 +36,6 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the open intents of a log.
 
     Attributes:
-        found: What became of each.
         refused: Those about which nothing may be said here, and why.
     """
 

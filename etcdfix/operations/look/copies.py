@@ -59,7 +59,6 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
     Attributes:
         report: A scan's report, whose findings are looked for instead of the scope; None for none.
         logs: ``member/wal`` of each member whose write-ahead log is looked into.
-        rescued: Directories of what was saved from the memory of API servers.
     """
 
     scope: ScopeRequest = ScopeRequest()

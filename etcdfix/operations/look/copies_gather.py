@@ -46,7 +46,6 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
     """An object whose copies are sought.
 
     Attributes:
-        key: Complete etcd key.
         found: The present value, without its bytes; None where nothing stands there.
         value_sha256: ``sha256:<hex>`` of the present value, "" for none.
         uid: That the present value states, "" where it cannot be read.
@@ -62,8 +61,6 @@ class FoundCopy(msgspec.Struct, frozen=True, kw_only=True):
     """One copy, as it was examined under the etcd key of the object.
 
     Attributes:
-        key: That etcd key.
-        place: Number of the place where it is.
         mod_revision: At which it was written; 0 for unknown. So are the next two.
         at: The newest revision at which it can be read in its place; 0 for none.
         newest: It is what its place holds last.

@@ -148,10 +148,8 @@ def _scope_words(scope: Scope) -> str:
 
 
 def _unlike(earlier: _Side, later: _Side) -> list[Unlike]:
-    sides = [_circumstances(side.head) for side in (earlier, later)]
-    return [
-        Unlike(what, there, sides[1][what]) for what, there in sides[0].items() if sides[1][what] != there
-    ]
+    there, here = (_circumstances(side.head) for side in (earlier, later))
+    return [Unlike(what, was, here[what]) for what, was in there.items() if here[what] != was]
 
 
 def _circumstances(head: Header) -> dict[str, str]:

@@ -76,7 +76,6 @@ class DoctorRequest(Reading, frozen=True, kw_only=True):
     Attributes:
         connection: How to reach a live etcd; None for a file.
         at_revision: An old revision is read, which says nothing of now.
-        newest_known: Minor of the newest release that etcdfix knows.
     """
 
     connection: EtcdConnection | None

@@ -72,13 +72,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GetRequest(Reading, frozen=True, kw_only=True):
-    """Everything that decides what is shown and how.
-
-    Attributes:
-        wanted: Key or resource.
-        reveal: Show the contents of Secrets.
-        omit_managed_fields: Leave ``metadata.managedFields`` out.
-    """
+    """Everything that decides what is shown and how."""
 
     wanted: Wanted
     reveal: bool = False
@@ -92,7 +86,6 @@ class GetResult(msgspec.Struct, kw_only=True):
         seen: Keys that were found and examined.
         findings: How many cannot be read, or are inconsistent.
         undetermined: How many could not be decided, or could not be shown although they opened.
-        masked: Values of Secrets that were masked.
         missing: Resource and name of each object that was named and not found.
         empty: Resources were listed whole, and there is none, in an etcd that has keys of the API servers.
         problems: Why the source could not show everything.
@@ -113,7 +106,6 @@ class RawValue(msgspec.Struct, frozen=True):
     """The bytes of one value; its ``repr`` shows none of them.
 
     Attributes:
-        data: The bytes.
         secret: Contents of a Secret stand, or may stand, in them in plain.
     """
 

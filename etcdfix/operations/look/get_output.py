@@ -31,11 +31,7 @@ _COLUMNS: Final = (
 
 
 class Output(Protocol):
-    """Takes shown objects one after the other.
-
-    Attributes:
-        contents: Whether documents are written; a list needs none.
-    """
+    """Takes shown objects one after the other."""
 
     contents: bool
 

@@ -43,7 +43,6 @@ class HistoryRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is shown.
 
     Attributes:
-        key: Complete etcd key.
         most: So many revisions, the newest, are told one by one.
     """
 

@@ -60,12 +60,6 @@ def resolved_among(
 def key_of(source: Source, reading: Reading, word: ObjectWord, plugins: Plugins | None) -> bytes:
     """Return the etcd key of the one object that ``TYPE/NAME`` names; with a namespace it may be gone.
 
-    Args:
-        source: Where it is.
-        reading: How the cluster's definitions are read.
-        word: What was typed.
-        plugins: The KMS plugins to ask; None to ask none.
-
     Raises:
         ConfigurationError: It names several objects, or its resource does not exist.
         ObjectNotFound: No namespace was given, and none has the object.

@@ -80,7 +80,6 @@ class NamespacePlan:
 
     Args:
         cluster: Made by keeping what :func:`~etcdfix.operations.look.namespace.concerns_namespace` says.
-        state: Of the namespace.
         stuck: Whether it needs a look even where no step is known.
     """
 

@@ -79,7 +79,6 @@ class PlanRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what a plan holds.
 
     Attributes:
-        report: What was found broken.
         newest: The source is read at its newest revision.
         plan_file: Where the plan will be, for its commands; "" where it is only shown.
     """

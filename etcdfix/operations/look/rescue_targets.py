@@ -29,7 +29,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One object to ask for.
 
     Attributes:
-        key: Complete etcd key.
         thing: As a request names it; its version is "" where only the server can tell.
         kind: That it must be; "" where only a CRD can tell.
         mod_revision: Of the etcd key, by the report; 0 where none says it.
@@ -52,7 +51,6 @@ class Targets(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask for.
 
     Attributes:
-        objects: By etcd key.
         left_out: How many of the report are no matter for a rescue, by outcome or by why nobody can ask for them.
     """
 

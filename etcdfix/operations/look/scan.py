@@ -43,7 +43,6 @@ class ScanRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what a scan looks at and how.
 
     Attributes:
-        scope: Resources, prefixes, namespaces.
         max_causes: Cap of each Status.
         baseline: Findings that are known already.
     """
@@ -60,7 +59,6 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         report: The report, without its findings.
         new: Unhealthy and undetermined keys that the baseline does not know, by outcome.
         problems: Why the source could not show everything; empty when it could.
-        prefix: The storage prefix.
         revision: The one that was asked for; "" for the newest.
         denied: Keys outside the storage prefix that were named and may not be read.
         below_prefix: Whether any key at all lies below the storage prefix.

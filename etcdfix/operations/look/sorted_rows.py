@@ -32,11 +32,7 @@ class SortedRows(Generic[V]):
         self._decode = msgspec.msgpack.Decoder(kind).decode
 
     def add(self, turn: bytes, row: V) -> None:
-        """Take one row.
-
-        Args:
-            turn: What decides its place; no turn begins with another one.
-            row: The row.
+        """Take one row. Its turn decides its place; no turn begins with another one.
 
         Raises:
             SourceError: There is no room for it.

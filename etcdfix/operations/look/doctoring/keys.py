@@ -50,7 +50,6 @@ class KeysSeen:
     Attributes:
         examined: How many keys below the storage prefix were looked at.
         enveloped: An etcd key whose value is encrypted; None where none is.
-        sample: A few etcd keys, which tell where Kubernetes' keys may be.
     """
 
     def __init__(self, prefix: bytes) -> None:

@@ -70,7 +70,6 @@ class Found(msgspec.Struct, kw_only=True):
     """What was found before any value was tried.
 
     Attributes:
-        problems: Why that is not everything, one sentence each.
         recovered: The newest configuration first, those that are only ``possible`` last.
         log_notes: What to know of the write-ahead logs, one sentence each.
         cluster: uid of kube-system; None where it cannot be read.
@@ -94,7 +93,6 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
     """What was written.
 
     Attributes:
-        files: By the name of the configuration.
         no_record: Why there is none, else "".
     """
 

@@ -45,12 +45,7 @@ if TYPE_CHECKING:
 
 
 class UsageRequest(DeploymentRequest, frozen=True, kw_only=True):
-    """Everything that decides what is looked at.
-
-    Attributes:
-        backup_directories: Whose backups count too.
-        snapshots: Other snapshots that count too.
-    """
+    """Everything that decides what is looked at."""
 
     backup_directories: tuple[Path, ...] = ()
     snapshots: tuple[Path, ...] = ()

@@ -50,11 +50,7 @@ _TODAY, _NEW = 0, 1
 
 
 class WhatIfRequest(DeploymentRequest, frozen=True, kw_only=True):
-    """Everything that decides what is compared.
-
-    Attributes:
-        no_encryption: Today nothing is encrypted at rest, so that there is no configuration.
-    """
+    """Everything that decides what is compared."""
 
     new: EncryptionConfiguration
     no_encryption: bool = False

@@ -42,11 +42,6 @@ def test_a_syslog_that_cannot_be_reached(registry: Registry, tmp_path: Path, mor
     assert verify(registry.log).state is ChainState.WHOLE
 
 
-def test_what_is_no_address(registry: Registry) -> None:
-    with registry.untouched():
-        assert registry.delete(registry.key("shop/broken"), "--audit-syslog", "journald").code == 2
-
-
 def test_it_is_said_too_where_the_change_fails(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

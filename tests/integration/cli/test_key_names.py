@@ -34,11 +34,6 @@ def test_two_lost_keys_of_one_hour_are_two(registry: Registry) -> None:
     assert "its name may be longer" not in ran.out
 
 
-def test_without_a_configuration_too(registry: Registry) -> None:
-    ran = registry.run("scan", *registry.common(places=False, reason=None, configured=False))
-    assert f"encrypted under aescbc/v1/{ONE}" in ran.out
-
-
 def test_the_whole_name_is_declared_lost(registry: Registry) -> None:
     key = registry.key("shop/rotated-0")
     for name in (OTHER, ONE.partition(":")[0]):

@@ -253,12 +253,6 @@ def test_what_cannot_be(
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("command", ["delete", "restore", "reencrypt", "repair", "compare"])
-def test_it_is_no_option_of_what_changes_something(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([command, "/registry/pods/a/b", "--kine", "state.db"]) == 2
-    assert "No such option" in capsys.readouterr().err
-
-
 def test_it_is_no_target_either(both: Both) -> None:
     from etcdfix.operations.opening import Inputs, open_cluster
 

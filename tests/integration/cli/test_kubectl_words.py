@@ -107,26 +107,6 @@ def test_a_scan_is_of_every_namespace_where_none_is_named(words: Words) -> None:
     assert report["scope"]["resources"] == report["scope"]["namespaces"] == []
 
 
-def test_get_of_one_object(words: Words) -> None:
-    for word in ("deploy/web", "Deployment.apps/web", "deployments.v1.apps/web"):
-        ran = words("get", word, "-n", "shop", "-o", "json")
-        assert (ran.code, ran.err) == (0, "")
-        assert json.loads(ran.out)["metadata"]["uid"] == "uid-of-shop-web"
-    assert json.loads(words("get", "deploy/web", "-o", "json").out)["metadata"]["namespace"] == "default"
-
-
-def test_get_of_many(words: Words) -> None:
-    ran = words("get", "po,svc,wd", "-n", "shop")
-    assert ran.code == 1
-    rows = [line.split()[1:5] for line in ran.out.splitlines() if line.startswith("shop ")]
-    assert rows == [
-        ["broken", "v1/Pod", "decode-failure", "value-truncated"],
-        ["web", "v1/Pod", "readable", "-"],
-        ["web", "v1/Service", "readable", "-"],
-        ["w-0", "example.com/v1/Widget", "readable", "-"],
-    ]
-
-
 @pytest.mark.parametrize("command", ["impact", "history", "explain"])
 def test_one_object_by_its_name(words: Words, command: str) -> None:
     by_key = words(command, "/registry/configmaps/shop/x", "-o", "json")

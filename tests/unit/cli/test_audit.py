@@ -65,9 +65,7 @@ def test_show_json_is_an_event_list_that_fits_the_schema(capfd: Captured, path: 
         log.append(entry(RecordType.TORN_LINE, verb=Verb.RECOVER, subject=None))
     _, out, _ = audit(capfd, "show", path, "-o", "json")
     document = json.loads(out)
-    assert (document["apiVersion"], document["kind"]) == ("audit.k8s.io/v1", "EventList")
     written = [json.loads(line) for line in path.read_bytes().splitlines()]
-    assert document["items"] == written
     whole = {"apiVersion": "audit.k8s.io/v1", "kind": "EventList", "metadata": {}, "items": written}
     assert document == whole
     schema = audit_schema()
@@ -109,7 +107,8 @@ def test_show_hostile_words_spelled_out(capfd: Captured, path: Path) -> None:
     for form in ("wide", "json", "jsonl", "yaml"):
         code, out, _ = audit(capfd, "show", path, "-o", form)
         assert code == 0
-        assert "\\u202e" in out.lower()
+        assert "202e" in out.lower()
+        assert "\u202e" not in out
         assert max(map(len, out.splitlines())) < 10000
 
 

@@ -25,14 +25,6 @@ def test_a_refused_scan_leaves_the_old_report(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
-def test_a_whole_report_replaces_the_old_one(tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-    report.write_text("last night")
-    assert run(["scan", "--snapshot", SNAPSHOT, "pods", "-o", "json", "--output-file", str(report)]) == 1
-    assert report.read_text().startswith('{\n  "apiVersion": "etcdfix/v1"')
-    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
-
-
 def test_a_prefix_that_is_not_utf8_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["scan", "--snapshot", SNAPSHOT, "--etcd-prefix", "\udcff"]) == 2
     assert capsys.readouterr().err.startswith("etcdfix: --etcd-prefix is not UTF-8")

@@ -88,8 +88,3 @@ def test_numbers_are_those_of_the_contract() -> None:
         "NOTHING_WRONG": 0, "FINDINGS": 1, "USAGE": 2, "INCOMPLETE": 3, "SOURCE": 5, "HUNG_UP": 129,
         "INTERRUPTED": 130, "TERMINATED": 143,
     }  # fmt: skip
-
-
-def test_errors_end_with_codes_of_the_table() -> None:
-    assert errors.ConfigurationError.exit_code == ExitCode.USAGE
-    assert errors.SourceError.exit_code == ExitCode.SOURCE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import click
 import pytest
@@ -96,25 +95,3 @@ def test_help_in_words(words: list[str], page: list[str], capfd: pytest.CaptureF
     expected = capfd.readouterr()
     assert run(words) == 0
     assert capfd.readouterr() == expected
-
-
-def test_the_root_page_begins_with_looking(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help"]) == 0
-    page = capfd.readouterr().out
-    places = [page.index(f"\n{title}:\n") for title in SECTIONS]
-    assert places == sorted(places)
-
-
-def test_pages_are_made_without_importing_what_they_name() -> None:
-    """``--help`` is typed in a hurry."""
-    import subprocess
-    import sys
-
-    code = (
-        "import sys; from etcdfix.cli.root import run; run(['--help']); "
-        "print(*sorted({'yaml', 'grpc', 'cryptography', 'etcdfix.cli.scan'} & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
-    )
-    assert done.stderr == "\n"

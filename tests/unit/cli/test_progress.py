@@ -50,15 +50,6 @@ def test_never_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stream.getvalue() == ""
 
 
-def test_nothing_on_standard_output(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    at_terminal(monkeypatch)
-    slow(monkeypatch)
-    list(with_progress(range(2000), estimate=2000, label="keys"))
-    assert capsys.readouterr().out == ""
-
-
 def test_it_says_what_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = at_terminal(monkeypatch)
     slow(monkeypatch)

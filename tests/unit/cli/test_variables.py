@@ -100,17 +100,9 @@ def test_an_unforeseen_end_points_to_the_log_where_something_may_be_changed(
     assert ("etcdfix audit verify" in told, "nothing was changed" in told) == (name != "plan", name == "plan")
 
 
-@pytest.mark.parametrize("name", sorted(CHANGING))
+@pytest.mark.parametrize("name", [*sorted(CHANGING), "plan --run"])
 def test_a_change_listens_to_the_list_alone(name: str) -> None:
-    for long, option in options_of(COMMANDS[name]).items():
-        if long in ALLOWED:
-            assert option.envvar == "ETCDFIX_" + long[2:].replace("-", "_").upper(), long
-        else:
-            assert option.envvar is None, long
-
-
-def test_a_run_over_a_plan_listens_to_the_list_alone() -> None:
-    for long, option in options_of(run_command).items():
+    for long, option in options_of((COMMANDS | {"plan --run": run_command})[name]).items():
         own = "ETCDFIX_" + long[2:].replace("-", "_").upper()
         assert option.envvar == (own if long in ALLOWED else None), long
 

@@ -227,14 +227,6 @@ def test_broken_values_that_the_report_does_not_have_are_counted(tmp_path: Path)
     assert plan.groups[0].pattern
 
 
-def test_a_report_of_another_cluster_is_refused(tmp_path: Path) -> None:
-    cluster, other = base(), base()
-    lose(cluster, cluster.secret("one"))
-    other.namespace("kube-system", uid="another")
-    with pytest.raises(ConfigurationError, match="uid uid-kube-system, and here it is another"):
-        plan_of(cluster, tmp_path, after=other.source())
-
-
 def test_a_report_of_another_configuration_is_refused(tmp_path: Path) -> None:
     cluster = base()
     lose(cluster, cluster.secret("one"))

@@ -197,7 +197,6 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
         without_copy: How many have neither.
         expired: How many deleted ones had a lease, so that etcd itself may have let go of them; they are not told.
         at_stake: What the unreadable values mean, in one line; "" for nothing.
-        do_not_restart: Why no API server should be restarted; "" where nothing speaks against it.
         complete: Everything that was named could be looked into and judged.
         objects: In the order of their etcd keys.
     """
@@ -277,7 +276,6 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
         yield why_incomplete(self.incomplete_reasons)
 
     def _not_named(self) -> str:
-        """Return the places that nobody named, where a copy is missing."""
         if self.with_good_copy == self.count:
             return ""
         named = {place.kind for place in self.places}

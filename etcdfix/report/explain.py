@@ -161,7 +161,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         exists: It holds a value at the revision that was read.
         deleted_at: Revision at which it was deleted; null where it was not.
         at_stake: What is wrong means, in one line; "" for nothing.
-        do_not_restart: Why no API server should be restarted; "" where nothing speaks against it.
         finding: As a scan has it; null where nothing is stored.
         deletion_withheld: Why no deletion is among its ways out, where the values beside it speak against it; else "".
         layout: Parts of the stored value in order, then those of what it decrypts to.
@@ -234,7 +233,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         return f"{self.key} {_STATES.get(finding.outcome, 'cannot be read')}{cause}"
 
     def _brief(self) -> Iterator[Section]:
-        """Yield what was tried, the ways out behind the first one, and what else is known."""
         if self.finding is not None:
             rows = [(one.check, one.result, one.detail or None) for one in self.finding.evidence]
             columns = (

@@ -111,7 +111,6 @@ def found_line(report: ScanReport) -> str:
 
 
 def _with_kinds(text: str, counts: Sequence[tuple[str, str, int]]) -> str:
-    """Add the kinds of the objects to a line, as many as fit."""
     kinds = (objects_by_kind(counts, most) for most in (3, 2, 1))
     return next((f"{text}: {kind}" for kind in kinds if kind and len(text) + len(kind) + 2 <= _WIDTH), text)
 

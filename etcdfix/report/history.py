@@ -145,7 +145,6 @@ class HistoryReport(SourcedReport, frozen=True, kw_only=True):
         undetermined: Of how many that could not be told.
         left_out: How many of the oldest revisions are not among ``revisions``.
         at_stake: What is wrong with the present value means, in one line; "" for nothing.
-        do_not_restart: Why no API server should be restarted; "" where nothing speaks against it.
         revisions: The newest first.
         log: What a write-ahead log tells besides; null where none was named.
         complete: Everything that is kept was seen and could be judged.

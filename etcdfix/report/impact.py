@@ -134,7 +134,6 @@ def _reasons(reasons: Sequence[RiskReason]) -> Section:
 
 
 def _facts(report: ImpactReport) -> list[tuple[str, str]]:
-    """Return what is stored, who it is, and how much hangs on it."""
     known, finding, deletion, secret = report.last_known, report.finding, report.deletion, report.secret
     if finding is None:
         unseen = "not seen, and not everything could be read; others mention it"

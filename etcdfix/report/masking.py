@@ -245,7 +245,6 @@ def _mask_items(item: dict[str, Any]) -> int:
 
 
 def _mask_documents(item: Any) -> int:
-    """Mask strings that are JSON with a Secret in it."""
     masked = 0
     for place, text in list(item.items() if isinstance(item, dict) else enumerate(item)):
         if isinstance(text, str) and _holds_secret(text):

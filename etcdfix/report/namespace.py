@@ -172,7 +172,6 @@ _STAGES: Final = {
 
 
 def _headline(report: NamespaceReport) -> str:
-    """Return its state in one sentence, with the first reason."""
     name = report.name
     why = _why(report)
     because = f": {why[0]}" if why else ""
@@ -208,7 +207,6 @@ def _headline(report: NamespaceReport) -> str:
 
 
 def _why(report: NamespaceReport) -> list[str]:
-    """Return what holds it, with numbers."""
     blockers = [blocker for stage in report.stages for blocker in stage.blockers]
     blocked = sum(content.unreadable for content in report.contents)
     pods = sum(blocker.reason == "node" for blocker in blockers)
@@ -285,7 +283,6 @@ def _alike(blockers: Sequence[Blocker], count: int, where: str) -> Iterator[Sequ
 
 
 def _why_held(blocker: Blocker) -> str:
-    """Return how an object keeps its namespace from ending."""
     if blocker.reason == "node":
         return _on_node(blocker)
     if blocker.reason == "finalizers":
@@ -325,7 +322,6 @@ def _why_webhook(hold: WebhookHold) -> str:
 
 
 def _details(report: NamespaceReport) -> Iterator[Section]:
-    """Yield the tables of ``-o wide`` and of a page."""
     named = [("0. elsewhere", b) for b in report.elsewhere]
     named += [(_STAGES[stage.name], b) for stage in report.stages for b in stage.blockers]
     yield wide_table(

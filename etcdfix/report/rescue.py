@@ -178,7 +178,6 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
         )
 
     def _by_kind(self) -> list[tuple[Cell, ...]]:
-        """Return a row for each resource."""
         kinds: dict[str, Counter[str]] = {}
         for one in self.objects:
             count = kinds.setdefault(one.group_resource, Counter())

@@ -40,18 +40,10 @@ class Writer(Protocol):
 def _writer(form: str, stream: BinaryIO, run: RunOptions, cap: int) -> Writer:
     # ruff: noqa: PLC0415 - each form loads only what it needs
     match form:
-        case "json":
-            from etcdfix.report.render.machine import JSONWriter
+        case "json" | "jsonl" | "yaml":
+            from etcdfix.report.render.machine import WRITERS
 
-            return JSONWriter(stream, run)
-        case "jsonl":
-            from etcdfix.report.render.machine import JSONLinesWriter
-
-            return JSONLinesWriter(stream, run)
-        case "yaml":
-            from etcdfix.report.render.machine import YAMLWriter
-
-            return YAMLWriter(stream, run)
+            return WRITERS[form](stream, run)
         case "html":
             from etcdfix.report.render.html import HTMLWriter
 

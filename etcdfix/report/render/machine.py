@@ -7,7 +7,7 @@ stays flat whatever their number. ``jsonl`` writes each row as it comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -101,7 +101,7 @@ class YAMLWriter(JSONWriter):
                 self._stream.write(yaml_text([msgspec.json.decode(item)], sort_keys=False).encode())
 
 
-class JSONLinesWriter:
+class JSONLinesWriter(EndWriter):
     """Writes one object per line: a header, each row as it comes, and a summary; without that the file was cut.
 
     Their kinds are those of a scan (``ScanHeader``, ``Finding``, ``ScanSummary``); a report whose rows did not come one
@@ -109,7 +109,8 @@ class JSONLinesWriter:
     """
 
     def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
-        self._stream, self._encoder = stream, Encoder(run)
+        super().__init__(stream)
+        self._encoder = Encoder(run)
         self._begun = False
 
     def _line(self, kind: str, value: object) -> None:
@@ -140,6 +141,13 @@ class JSONLinesWriter:
         self._line(
             f"{kind}Summary", {name: value for field, name, value in _fields(report) if field not in left_out}
         )
+
+
+WRITERS: Final[Mapping[str, Callable[[BinaryIO, RunOptions], EndWriter]]] = {
+    "json": JSONWriter,
+    "jsonl": JSONLinesWriter,
+    "yaml": YAMLWriter,
+}
 
 
 def _fields(report: msgspec.Struct) -> Iterator[tuple[str, str, Any]]:

@@ -222,7 +222,6 @@ class _Lines:
         return given
 
     def _left_out(self, table: Table, shown: int) -> Iterator[str]:
-        """Say how much is not shown."""
         total = table.total or len(table.rows)
         if total <= shown:
             return
@@ -238,7 +237,6 @@ class _Lines:
 
 
 def _columns_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
     from wcwidth import wcswidth  # noqa: PLC0415 - as tabulate counts

@@ -9,10 +9,9 @@ import pytest
 
 from etcdfix.report.model import ReportConfiguration, Tool
 from etcdfix.report.plan import DeletionPlan, PlanGroup, PlanMaker, PlanReport, PlanSource, PlanStep
-from etcdfix.report.plan_entry import LeftOut, PlanEntry, declaration, meaning
+from etcdfix.report.plan_entry import LeftOut, PlanEntry, declaration
 from etcdfix.report.render import write
 from etcdfix.report.render.text import text_lines
-from etcdfix.rules import MEANINGS, Rule, acceptance
 from etcdfix.text.commands import RunOptions
 from tests.support.plan_entries import entry
 
@@ -23,14 +22,6 @@ def test_a_declaration_names_the_key_id_of_kms() -> None:
     assert declaration(LOST, "") == f"--declare-key-lost {LOST}"
     assert declaration("kms/v2/prov", "sha256:ab") == "--declare-key-lost kms/v2/prov/sha256:ab"
     assert shlex.split(declaration("aescbc/v1/a b;c", "")) == ["--declare-key-lost", "aescbc/v1/a b;c"]
-
-
-def test_each_flag_says_something_else() -> None:
-    flags = [declaration(LOST, ""), *map(acceptance, MEANINGS)]
-    assert len({meaning(flag) for flag in flags}) == len(flags)
-    assert "gone for ever" in meaning(declaration(LOST, ""))
-    assert "the cluster may depend on it" in meaning("--accept cluster-breaking")
-    assert acceptance(Rule.NEWER_THAN_KNOWN) == "--accept newer-than-known"
 
 
 GROUP = PlanGroup("decrypt-failure", "wrong-key", LOST, "secrets", "", 1, 0, pattern=True, advice="")

@@ -66,6 +66,8 @@ def test_status_field_by_field() -> None:
 
 def test_status_fields_stand_in_kubernetes_order() -> None:
     encoded = json.loads(msgspec.json.encode(only_status(broken(101, "deployments"))))
+    assert encoded["message"] == "failed to read one or more deployments.apps from the storage"
+    assert (encoded["details"]["group"], encoded["details"]["kind"]) == ("apps", "deployments")
     assert list(encoded) == [
         "kind", "apiVersion", "metadata", "status", "message", "reason", "details", "code",
     ]  # fmt: skip
@@ -77,24 +79,13 @@ def test_status_fields_stand_in_kubernetes_order() -> None:
     }
 
 
-def test_status_of_a_grouped_resource() -> None:
-    status = only_status(broken(1, "deployments"))
-    assert status.message == "failed to read one or more deployments.apps from the storage"
-    assert (status.details.group, status.details.kind) == ("apps", "deployments")
-    assert status.details.name == "/registry/deployments/"
-
-
 @pytest.mark.parametrize(
     ("count", "cap", "shown", "truncated"),
     [
         (1, 100, 1, False),
-        (99, 100, 99, False),
         (100, 100, 100, False),
         (101, 100, 100, True),
-        (105, 100, 100, True),
-        (5, 5, 5, False),
         (6, 5, 5, True),
-        (150, 200, 150, False),
         (2, 1, 1, True),
     ],
 )
@@ -261,25 +252,6 @@ def test_known_findings_are_told() -> None:
     tally = tally_of(broken(2))
     tally.known_findings += 1
     assert tally.summary().known_findings == 1
-
-
-def test_nothing_examined() -> None:
-    tally = tally_of([])
-    assert tally.statuses() == []
-    assert tally.summary().keys == 0
-
-
-def test_names_without_end_are_counted_together() -> None:
-    tally = new_tally()
-    for number in range(1500):
-        tally.add(
-            examination(f"/registry/g{number}.example.com/things/x", transformer=f"aescbc/v1/k{number}")
-        )
-    summary = tally.summary()
-    assert len(summary.by_transformer) == 1001
-    assert summary.by_transformer[0].transformer == "(others)"
-    assert (summary.by_transformer[0].keys, summary.keys) == (500, 1500)
-    assert len(summary.by_resource) == 1001
 
 
 def test_resources_by_name_end_somewhere() -> None:

@@ -61,12 +61,6 @@ FINGERPRINT = "fp:e4223718e0cf4e92"
 """Of KEY_1."""
 
 
-@pytest.fixture
-def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
-    with KubernetesAPI(authority, uid=UID) as server:
-        yield server
-
-
 # A deletion.
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from etcdfix.remediation.audit.verify import ChainState, verify
-from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.wire.etcd import ALARM, STATUS, message
 from tests.support.change_runs import BROKEN, UID, Registry, candidate_config, holds, typing
 from tests.support.kms_plugin import KMSPlugin
@@ -40,12 +39,6 @@ def key(registry: Registry) -> bytes:
 @pytest.fixture
 def candidate(registry: Registry) -> Path:
     return candidate_config(registry.folder)
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[KubernetesAPI]:
-    with KubernetesAPI(CertificateAuthority(tmp_path / "ca"), uid=UID) as server:
-        yield server
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,6 @@ import pytest
 
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.backup.file import encode_content, encode_document
-from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import BROKEN, UID, Ran, Registry, holds, typing
 from tests.support.kubernetes_api import KubernetesAPI
@@ -29,12 +28,6 @@ from tests.support.objects import (
 from tests.support.objects import UID as UID_OF_SECRETS
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[KubernetesAPI]:
-    with KubernetesAPI(CertificateAuthority(tmp_path / "ca"), uid=UID) as server:
-        yield server
 
 
 # A backup by itself: its log is lost, broken, or another one.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from etcdfix.remediation.backup.file import digest
-from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import TRUE, seal
 from tests.support.change_runs import BROKEN, Ran, Registry
@@ -20,7 +19,6 @@ from tests.support.object_files import json_secret, managed, saved
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
-    KUBE_SYSTEM_UID,
     aescbc,
     aesgcm,
     config_map,
@@ -37,12 +35,6 @@ pytestmark = pytest.mark.etcd
 NO_SERVER = "--accept=no-api-server"
 UNLISTED = "--accept=unlisted-source"
 UNKNOWN_UID = "--accept=unknown-uid"
-
-
-@pytest.fixture
-def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
-    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as server:
-        yield server
 
 
 def from_object(

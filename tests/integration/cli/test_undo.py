@@ -12,7 +12,7 @@ import pytest
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import ACKNOWLEDGED, BROKEN, UID, Registry, candidate_config, follow_up
+from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Registry, candidate_config, follow_up
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
 from tests.support.syslogs import PlayedSyslog
@@ -37,12 +37,6 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def syslog(tmp_path: Path) -> Iterator[PlayedSyslog]:
     with PlayedSyslog(tmp_path / "socket") as played:
         yield played
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[KubernetesAPI]:
-    with KubernetesAPI(CertificateAuthority(tmp_path / "ca"), uid=UID) as server:
-        yield server
 
 
 def delete(registry: Registry) -> tuple[bytes, list[str]]:

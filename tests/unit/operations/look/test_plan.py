@@ -63,7 +63,7 @@ def plan_of(
     config: EncryptionConfiguration = CONFIGURATION,
 ) -> DeletionPlan:
     """Scan a cluster, and plan it; ``after`` is what it has become meanwhile."""
-    path = scan_to(folder / "report.json", cluster)
+    path = scan_to(folder / "report.json", cluster, config=config)
     source = after if after is not None else cluster.source()
     return build_plan(
         source, examiner_of(cluster, source, config), request_for(path, config), now=lambda: NOON
@@ -151,9 +151,7 @@ def test_a_group_says_what_the_others_under_its_transformer_do(tmp_path: Path) -
     values[keys[5]] = aescbc(values[keys[5]], KEY_2, name="gone")  # these bytes are there, under another name
     values[keys[4]] = aescbc(b"no object", KEY_2, name="key2")
     values["/elsewhere/key"] = b"k8s:enc:aescbc:v1:key1:x"  # below another prefix
-    path = scan_to(tmp_path / "report.json", cluster, config=config)
-    source = cluster.source()
-    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    plan = plan_of(cluster, tmp_path, config=config)
     found = {(group.transformer, group.count, group.opened, group.pattern) for group in plan.groups}
     assert found == {
         ("aescbc/v1/key1", 1, 1, False),
@@ -205,9 +203,7 @@ def test_what_a_deletion_would_refuse_whatever_is_declared_is_left_out(tmp_path:
     cluster.values["/registry/configmaps/shop/called-else"] = cluster.values[
         cluster.add("v1", "ConfigMap", "another-name", "shop")
     ]
-    path = scan_to(tmp_path / "report.json", cluster, config=only)
-    source = cluster.source()
-    plan = build_plan(source, examiner_of(cluster, source, only), request_for(path, only))
+    plan = plan_of(cluster, tmp_path, config=only)
     assert [(entry.name, entry.needs) for entry in plan.entries] == [("newer", ["--accept newer-than-known"])]
     assert {left.key.rpartition("/")[2]: left.why for left in plan.left_out} == {
         "in-the-clear": "curable-by-configuration",
@@ -231,8 +227,10 @@ def test_a_report_of_another_configuration_is_refused(tmp_path: Path) -> None:
     cluster = base()
     lose(cluster, cluster.secret("one"))
     config = configuration(provider("aescbc", key2=KEY_2), IDENTITY)
+    request = request_for(scan_to(tmp_path / "report.json", cluster), config)
+    source = cluster.source()
     with pytest.raises(ConfigurationError, match="made with the encryption configuration sha256:"):
-        plan_of(cluster, tmp_path, config=config)
+        build_plan(source, examiner_of(cluster, source, config), request)
 
 
 def test_a_prefix_out_of_a_report_is_quoted_for_the_shell(tmp_path: Path) -> None:
@@ -516,9 +514,7 @@ def test_a_key_that_is_there_is_not_to_be_declared_lost(tmp_path: Path) -> None:
         cluster.values[key] = aesgcm(cluster.values[key], key, NOWHERE)
     key = cluster.secret("cut")
     cluster.values[key] = aesgcm(cluster.values[key], key)[:-40]
-    path = scan_to(tmp_path / "report.json", cluster, config=config)
-    source = cluster.source()
-    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    plan = plan_of(cluster, tmp_path, config=config)
     groups = {group.cause: group for group in plan.groups}
     assert groups["wrong-key"].declaration == "--declare-key-lost aesgcm/v1/key1"
     assert groups["value-truncated"].declaration == ""
@@ -534,9 +530,7 @@ def test_damage_in_numbers_has_to_be_accepted(tmp_path: Path) -> None:
     for number in range(10):
         key = cluster.secret(f"cut-{number}")
         cluster.values[key] = aesgcm(cluster.values[key], key)[:-40]
-    path = scan_to(tmp_path / "report.json", cluster, config=config)
-    source = cluster.source()
-    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    plan = plan_of(cluster, tmp_path, config=config)
     (group,) = plan.groups
     assert (group.cause, group.pattern, group.declaration) == ("value-truncated", True, "")
     assert {tuple(entry.needs) for entry in plan.entries} == {("--accept mass-damage",)}
@@ -548,9 +542,7 @@ def test_a_key_that_had_other_bytes_for_a_time(tmp_path: Path) -> None:
     for name, written_with in (("before", KEY_1), ("one", NOWHERE), ("two", NOWHERE), ("later", KEY_1)):
         key = cluster.secret(name)
         cluster.values[key] = aesgcm(cluster.values[key], key, written_with)
-    path = scan_to(tmp_path / "report.json", cluster, config=config)
-    source = cluster.source()
-    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    plan = plan_of(cluster, tmp_path, config=config)
     (group,) = plan.groups
     flag = "--declare-key-lost aesgcm/v1/key1"
     assert (group.cause, group.pattern, group.declaration) == ("nonce-damaged", True, flag)
@@ -565,9 +557,7 @@ def test_a_moved_value_is_left_out_for_the_key_that_it_belongs_to(tmp_path: Path
     cluster = base()
     home, moved = cluster.secret("home"), cluster.secret("moved")
     cluster.values[home] = cluster.values[moved] = aesgcm(cluster.values[home], home)
-    path = scan_to(tmp_path / "report.json", cluster, config=config)
-    source = cluster.source()
-    plan = build_plan(source, examiner_of(cluster, source, config), request_for(path, config))
+    plan = plan_of(cluster, tmp_path, config=config)
     assert [(left.key, left.why) for left in plan.left_out] == [(moved, "value-moved")]
     assert plan.left_out[0].detail == f"it belongs to {home}: look at that key first"
 

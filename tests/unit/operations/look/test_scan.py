@@ -191,13 +191,6 @@ def test_a_wrong_prefix_examines_nothing_and_says_where_the_keys_are(
     assert code(result) is ExitCode.SOURCE
 
 
-def test_a_named_prefix_that_holds_nothing_is_never_success() -> None:
-    _reporter, result = scan(HEALTHY, "/registry/secrets/none")
-    assert result.below_prefix
-    assert result.nothing_named_exists
-    assert code(result) is ExitCode.SOURCE
-
-
 @pytest.mark.parametrize(
     ("arguments", "namespaces", "keys", "found"),
     [

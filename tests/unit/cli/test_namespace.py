@@ -297,7 +297,7 @@ def test_a_namespace_object_that_could_not_be_judged_freezes_nothing_for_certain
     cluster.values["/registry/namespaces/shop"] = SEALED
     ran = namespace(cluster, "shop")
     assert ran.code == 3
-    assert ran.out.splitlines()[0] == "Namespace shop COULD NOT BE JUDGED"
+    assert ran.out.splitlines()[0] == "INCOMPLETE: Namespace shop COULD NOT BE JUDGED"
     assert "If no API server can read its object, NO namespace" in ran.out
     report = namespace.report(cluster)
     assert (report["state"], report["judged"], report["certain"]) == ("unreadable", False, False)

@@ -6,6 +6,7 @@ import base64
 import os
 import pty
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -195,6 +196,14 @@ class Registry:
     def delete(self, key: bytes, *arguments: str, yes: bool = True, **common: Any) -> Ran:
         given = [ACKNOWLEDGED, *(["--yes"] if yes else []), *arguments]
         return self.run("delete", *named(key), *given, *self.common(**common))
+
+    def paste(self, command: str) -> Ran:
+        """Run a command as it is printed, a change with records here and without a question."""
+        program, *words = shlex.split(command)
+        assert program == "etcdfix"
+        if words[0] in {"restore", "delete", "repair"}:
+            words += ["--backup-dir", str(self.backups), "--audit-log", str(self.log), "--yes"]
+        return self.run(*words)
 
     def restore(self, *arguments: str, yes: bool = True, **common: Any) -> Ran:
         return self.run("restore", *arguments, *(["--yes"] if yes else []), *self.common(**common))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +26,11 @@ def copies(registry: Registry, *words: str) -> dict[str, Any]:
     return document
 
 
-def paste(registry: Registry, command: str) -> Ran:
-    program, *words = shlex.split(command)
-    assert program == "etcdfix"
-    if words[0] == "restore":
-        words += ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
-    return registry.run(*words)
-
-
 def put_back(registry: Registry, copy: dict[str, Any]) -> None:
     """Run the command of a copy: the dry run, then for good."""
-    ran = paste(registry, copy["put_back"])
+    ran = registry.paste(copy["put_back"])
     assert ran.code == 0, ran.err
-    assert paste(registry, copy["put_back"].replace(" --dry-run", "")).code == 0
+    assert registry.paste(copy["put_back"].replace(" --dry-run", "")).code == 0
 
 
 def test_an_earlier_revision_goes_back_as_pasted(registry: Registry) -> None:

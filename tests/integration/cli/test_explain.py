@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,14 +28,6 @@ def explained(registry: Registry, key: bytes, *words: str, **common: Any) -> dic
     return document
 
 
-def paste(registry: Registry, command: str) -> Ran:
-    program, *words = shlex.split(command)
-    assert program == "etcdfix"
-    if words[0] in {"restore", "delete", "repair"}:
-        words += ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
-    return registry.run(*words)
-
-
 def test_a_cut_value_that_etcd_still_has_whole(registry: Registry) -> None:
     registry.put("shop/web", WHOLE)
     key = registry.put("shop/web", CUT)
@@ -46,12 +37,12 @@ def test_a_cut_value_that_etcd_still_has_whole(registry: Registry) -> None:
     assert len(ran.out.splitlines()) <= 24
     document = explained(registry, key)
     assert document["do_not_restart"]
-    assert paste(registry, document["next"]["command"]).code == 0
+    assert registry.paste(document["next"]["command"]).code == 0
     (beside,) = document["siblings"]
     assert (beside["keys"], beside["opened"], beside["failed"]) == (4, 2, 2)
     assert (document["kept"]["count"], document["kept"]["newest_readable"]["same_object"]) == (2, True)
-    assert paste(registry, document["kept"]["command"]).code == 1
-    assert paste(registry, document["cause_page"]).code == 0
+    assert registry.paste(document["kept"]["command"]).code == 1
+    assert registry.paste(document["cause_page"]).code == 0
 
 
 def test_a_compaction_while_it_looks(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +70,7 @@ def test_a_deleted_key_and_one_that_never_was(registry: Registry) -> None:
     assert ran.code == 1
     assert ran.out.startswith(f"{key.decode()} was deleted at revision ")
     command = explained(registry, key)["next"]["command"]
-    assert paste(registry, command.replace(" --dry-run", "")).code == 0
+    assert registry.paste(command.replace(" --dry-run", "")).code == 0
     assert registry.stored(key) == WHOLE
     never = looked(registry, registry.key("shop/never").decode())
     assert (never.code, never.out) == (5, "")

@@ -12,7 +12,7 @@ import pytest
 from etcdfix.sources.kine import KineSource
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import TOKEN, Request
-from tests.support.healing import OLD, LostKeyKineCluster, beside, lost_key_kine_cluster
+from tests.support.healing import LostKeyKineCluster, lost_key_kine_cluster
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 HEAL = {"metadata": {"annotations": {"etcdfix.io/healed-at": "now"}}}
@@ -95,21 +95,3 @@ def test_the_file_is_read_again_around_a_patch(cluster: LostKeyKineCluster) -> N
             assert new.value.startswith(b"k8s:enc:aescbc:v1:key2:")
             assert after.before(key, new.mod_revision) == old
     assert asked(cluster, "GET", path)["metadata"]["resourceVersion"] == str(new.mod_revision)
-
-
-def test_a_list_names_the_newest_revision_that_the_file_holds(cluster: LostKeyKineCluster) -> None:
-    for query in ("", "?limit=1", "?resourceVersion=0"):
-        cluster.put("one", b"of another program", resource=f"elsewhere{len(query)}")
-        cluster.p1.wait()
-        listed = asked(cluster, "GET", f"/api/v1/configmaps{query}")
-        with cluster.source() as source:
-            assert listed["metadata"]["resourceVersion"] == str(source.describe().revision)
-
-
-def test_two_servers_share_it(cluster: LostKeyKineCluster) -> None:
-    with beside(cluster, OLD) as p2:
-        p2.create("v1", "Secret", "three", "shop", type="Opaque", data={"password": "eA=="})
-        cluster.p1.wait()
-        assert cluster.key("shop/three") in cluster.keys
-        assert cluster.stored_value(cluster.key("shop/three")).value.startswith(b"k8s:enc:aescbc:v1:key1:")
-    assert cluster.mod_revision(cluster.key("shop/three")) == cluster.store.revision()

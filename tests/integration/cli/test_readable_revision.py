@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,6 @@ def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.Capt
     registry.put("shop/broken", WHOLE)
     registry.put("shop/broken", CUT)
     return registry
-
-
-def paste(registry: Registry, command: str, *, dry_run: bool = True) -> Ran:
-    """Run a command as it is shown, with no more than places of its own."""
-    program, *words = shlex.split(command)
-    assert program == "etcdfix"
-    if words[0] == "restore":
-        words += ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log), "--yes"]
-        words = [word for word in words if dry_run or word != "--dry-run"]
-    return registry.run(*words)
 
 
 def looked(registry: Registry, *words: str, **common: Any) -> Ran:
@@ -62,11 +51,11 @@ def test_a_scan(registry: Registry) -> None:
     assert (summary["readable_revisions"], summary["readable_revisions_not_sought"]) == (1, 0)
     (told,) = [one for one in finding["evidence"] if one["check"] == "earlier-revision"]
     assert told["result"] == "readable"
-    ran = paste(registry, finding["remedies"][0]["command"])
+    ran = registry.paste(finding["remedies"][0]["command"])
     assert ran.code == 0, ran.err
     assert registry.stored(registry.key("shop/broken")) == CUT
     (saved,) = [way["command"] for way in finding["remedies"] if way["action"].startswith("Or save it")]
-    document = json.loads(paste(registry, saved).out)
+    document = json.loads(registry.paste(saved).out)
     assert document["metadata"]["name"] == "broken"
 
 
@@ -79,7 +68,7 @@ def test_where_many_fail_the_first_lines_save_what_could_not_be_written_over(reg
     lines = looked(registry, "scan", "configmaps").out.splitlines()
     following = next(number for number, line in enumerate(lines) if line.startswith("Next: "))
     assert lines[following].startswith("Next: Save readable revision ")
-    assert paste(registry, lines[following + 1].strip()).code == 0
+    assert registry.paste(lines[following + 1].strip()).code == 0
 
 
 @pytest.mark.parametrize("command", ["get", "impact", "delete"])
@@ -88,7 +77,7 @@ def test_other_commands(registry: Registry, command: str) -> None:
     changing = command == "delete"
     ran = registry.delete(key, "--dry-run") if changing else looked(registry, command, key.decode())
     (shown,) = set(restores(ran.out + ran.err))
-    ran = paste(registry, shown, dry_run=False)
+    ran = registry.paste(shown.replace(" --dry-run", ""))
     assert ran.code == 0, ran.err
     assert registry.stored(key) == WHOLE
 
@@ -100,7 +89,7 @@ def test_a_namespace(registry: Registry) -> None:
     plan = json.loads(looked(registry, "namespace", "shop", "-o", "json").out)["plan"]
     verbs = [step["command"].split()[1] for step in plan if step["command"].startswith("etcdfix")]
     assert verbs.index("restore") < verbs.index("delete")
-    assert paste(registry, shown).code == 0
+    assert registry.paste(shown).code == 0
 
 
 def test_a_refused_deletion(registry: Registry) -> None:
@@ -111,7 +100,7 @@ def test_a_refused_deletion(registry: Registry) -> None:
     assert ran.code == 4
     (shown,) = restores(ran.err)
     assert "--accept cluster-breaking" in shown
-    assert paste(registry, shown).code == 0
+    assert registry.paste(shown).code == 0
     other = registry.put("shop/other", aescbc(secret("other")))
     registry.etcd.put(other, aescbc(secret("other"), KEY_2))
     ran = registry.delete(other)
@@ -126,7 +115,7 @@ def test_after_our_own_deletion_and_its_undo(registry: Registry) -> None:
     assert registry.restore(str(backup.path)).code == 0
     finding, _ = scanned(registry)
     assert finding["version"] == 1
-    ran = paste(registry, finding["remedies"][0]["command"], dry_run=False)
+    ran = registry.paste(finding["remedies"][0]["command"].replace(" --dry-run", ""))
     assert ran.code == 0, ran.err
     assert registry.stored(key) == WHOLE
 
@@ -149,7 +138,7 @@ def test_a_plan(registry: Registry) -> None:
     again, step = planned(registry)
     assert again["readable_revision"] == found["readable_revision"]
     assert step["title"].startswith("Put back earlier revisions")
-    ran = paste(registry, step["commands"][0], dry_run=False)
+    ran = registry.paste(step["commands"][0].replace(" --dry-run", ""))
     assert ran.code == 0, ran.err
     assert registry.stored(key) == WHOLE
 
@@ -168,7 +157,7 @@ def test_an_object_that_somebody_made_again_is_not_put_back(registry: Registry) 
     finding, _ = scanned(registry)
     way = finding["remedies"][0]
     assert "it may be of another object" in way["action"]
-    document = json.loads(paste(registry, way["command"]).out)
+    document = json.loads(registry.paste(way["command"]).out)
     assert document["metadata"]["name"] == "broken"
 
 
@@ -207,7 +196,7 @@ def test_a_snapshot_shows_it(registry: Registry) -> None:
     (finding,) = document["findings"]
     way = finding["remedies"][0]
     assert way["action"].startswith("Save readable revision")
-    ran = paste(registry, way["command"])
+    ran = registry.paste(way["command"])
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["metadata"]["name"] == "broken"
     assert "restore" not in way["command"]

@@ -132,38 +132,31 @@ def test_another_life_that_etcd_still_keeps(registry: Registry, data: Path, tmp_
     registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
 
 
+def entry_of(registry: Registry, data: Path) -> int:
+    """Return the entry of the log that a restore would take."""
+    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--dry-run")
+    (line,) = (line for line in ran.err.splitlines() if line.startswith("From"))
+    return next(int(word) for word in line.split() if word.isdecimal())
+
+
 def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:
     key = lose(registry)
-    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--dry-run")
-    entry, *_ = [
-        word
-        for line in ran.err.splitlines()
-        if line.startswith("From")
-        for word in line.split()
-        if word.isdecimal()
-    ]
+    entry = entry_of(registry, data)
     with registry.untouched():
-        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(int(entry) + 1))
+        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(entry + 1))
     registry.refused(ran, "is decrypt-failure", hint="only a readable value")
     with registry.untouched():
-        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(int(entry) + 2))
-    registry.refused(ran, f"entry {int(entry) + 2} of the log in", "is no write of", hint=" --wal ")
-    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", entry)
+        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(entry + 2))
+    registry.refused(ran, f"entry {entry + 2} of the log in", "is no write of", hint=" --wal ")
+    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(entry))
     assert ran.code == 0, ran.err
     assert registry.stored(key) == WHOLE
 
 
 def test_a_deletion_is_no_value(registry: Registry, data: Path) -> None:
     lose(registry, deleted=True)
-    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--dry-run")
-    entry, *_ = [
-        word
-        for line in ran.err.splitlines()
-        if line.startswith("From")
-        for word in line.split()
-        if word.isdecimal()
-    ]
-    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(int(entry) + 1))
+    entry = entry_of(registry, data)
+    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(entry + 1))
     registry.refused(ran, "a deletion: it holds no value", hint=" --wal ")
 
 

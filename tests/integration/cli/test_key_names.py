@@ -48,7 +48,7 @@ def test_the_whole_name_is_declared_lost(registry: Registry) -> None:
 def test_a_name_whose_end_nobody_knows_is_said(registry: Registry, *, configured: bool) -> None:
     registry.put("shop/odd", aescbc(secret("odd"), KEY_2, "a:b"))
     common = registry.common(places=False, reason=None, configured=configured)
-    ran = registry.run("scan", registry.key("shop/odd").decode(), *common)
+    ran = registry.run("scan", registry.key("shop/odd").decode(), "-o", "json", *common)
     assert "aescbc/v1/a" in ran.out
     assert "its name may be longer: text and another colon follow" in ran.out
 

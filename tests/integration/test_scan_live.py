@@ -66,10 +66,9 @@ def without_source(document: dict[str, Any], option: str) -> dict[str, Any]:
         finding["evidence"] = [one for one in finding["evidence"] if one["check"] != EARLIER]
         shown = [remedy for remedy in finding["remedies"] if remedy["verb"] in {"put-back", "save"}]
         assert not finding["remedies"] or bool(shown) == any("is kept" in detail for detail in kept)
-        # A moved value is put back into the etcd that was read, not into a file.
-        back = [remedy for remedy in finding["remedies"] if "restore --from-key " in remedy["command"]]
-        assert len(back) == (live and finding["cause"] == "value-moved")
-        finding["remedies"] = [remedy for remedy in finding["remedies"] if remedy not in [*shown, *back]]
+        # What the moved value belongs to is there: nothing can be put back.
+        assert not any("restore --from-key " in remedy["command"] for remedy in finding["remedies"])
+        finding["remedies"] = [remedy for remedy in finding["remedies"] if remedy not in shown]
     # What a file says of the cluster holds if that is still as it was.
     for name in ("at_stake", "do_not_restart"):
         said = summary.pop(name)

@@ -21,7 +21,7 @@ from etcdfix.report.counts import (
     SeveritySummary,
     TransformerSummary,
 )
-from etcdfix.report.document import Document, Facts, Step
+from etcdfix.report.document import Facts, Step
 from etcdfix.sources.base import Segment
 from etcdfix.text.commands import Command
 
@@ -321,10 +321,6 @@ class PublishedReport(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     tool: Tool
     generated_at: str
-
-    def document(self) -> Document:
-        """Return what a person sees of it."""
-        raise NotImplementedError
 
 
 class SourcedReport(PublishedReport, frozen=True, kw_only=True):

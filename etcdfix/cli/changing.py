@@ -62,7 +62,7 @@ class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_fields(options: dict[str, Any], inputs: Inputs, api: APIAccess | None) -> dict[str, Any]:
-    """Return the fields of every :class:`~etcdfix.operations.change.execute_change.ChangeRequest`, and of a run's."""
+    """Return the fields of every :class:`~etcdfix.remediation.change.ChangeRequest`, and of a run's."""
     return {
         "reason": options["reason"],
         "accepted": acceptances(options),

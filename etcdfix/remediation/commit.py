@@ -78,7 +78,7 @@ _NOT_EXAMINED = Verdict(
 )
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class Write(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done to one key.
 
     Attributes:
@@ -101,7 +101,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         # Without the bytes to put: under identity they are plaintext.
         size = "nothing" if self.value is None else f"{len(self.value)} bytes"
-        return f"Change({self.entry.verb}, {shown_key(self.key)!r}, {self.examined!r}, to {size})"
+        return f"Write({self.entry.verb}, {shown_key(self.key)!r}, {self.examined!r}, to {size})"
 
     @property
     def key(self) -> bytes:
@@ -154,7 +154,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def preview_only(
     now: Datastore,
-    change: Change,
+    change: Write,
     places: RecordPaths,
     *,
     operator: Operator,
@@ -209,7 +209,7 @@ def preview_only(
 
 def commit(
     now: Datastore,
-    change: Change,
+    change: Write,
     places: RecordPaths,
     *,
     operator: Operator,
@@ -276,7 +276,7 @@ def open_log(places: RecordPaths, operator: Operator, step: Step = no_step) -> A
 
 
 def _open_directories(
-    stack: ExitStack, places: RecordPaths, change: Change, step: Step
+    stack: ExitStack, places: RecordPaths, change: Write, step: Step
 ) -> list[SafeDirectory]:
     named = bool(places.backup_directories)
     if change.content is None and not named:
@@ -290,7 +290,7 @@ def _open_directories(
 
 
 def _reconcile_first(
-    now: Datastore, log: AuditLog, change: Change, operator: Operator, step: Step
+    now: Datastore, log: AuditLog, change: Write, operator: Operator, step: Step
 ) -> list[str]:
     warnings = []
     for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
@@ -313,7 +313,7 @@ def _reconcile_first(
     return warnings
 
 
-def _predict_first(now: Datastore, log: AuditLog, change: Change) -> list[str]:
+def _predict_first(now: Datastore, log: AuditLog, change: Write) -> list[str]:
     """Say what the change itself would settle first; what would refuse it there refuses here."""
     warnings = []
     for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
@@ -332,7 +332,7 @@ def _predict_first(now: Datastore, log: AuditLog, change: Change) -> list[str]:
     return warnings
 
 
-def _record(log: AuditLog, change: Change, directories: Sequence[SafeDirectory], step: Step) -> Intent:
+def _record(log: AuditLog, change: Write, directories: Sequence[SafeDirectory], step: Step) -> Intent:
     if change.content is not None:
         return record_intent(log, change.entry, change.content, directories, step=step)
     # Nothing is replaced, so there is nothing to back up.
@@ -342,7 +342,7 @@ def _record(log: AuditLog, change: Change, directories: Sequence[SafeDirectory],
 
 def _transact(
     client: EtcdClient,
-    change: Change,
+    change: Write,
     intent: Intent,
     log: AuditLog,
     directories: Sequence[SafeDirectory],
@@ -380,7 +380,7 @@ def _transact(
 
 
 def _have_made(
-    sender: Sender, change: Change, intent: Intent, log: AuditLog, operator: Operator, step: Step
+    sender: Sender, change: Write, intent: Intent, log: AuditLog, operator: Operator, step: Step
 ) -> ChangeOutcome:
     sent = sender.send(change.expected, step=step)
     if sent.refusal is not None:
@@ -437,7 +437,7 @@ def _close(
 
 def _after_silence(
     client: EtcdClient,
-    change: Change,
+    change: Write,
     intent: Intent,
     log: AuditLog,
     operator: Operator,
@@ -474,7 +474,7 @@ def _after_silence(
 
 def _anomaly(
     client: EtcdClient,
-    change: Change,
+    change: Write,
     intent: Intent,
     log: AuditLog,
     directories: Sequence[SafeDirectory],
@@ -505,7 +505,7 @@ def _anomaly(
 
 
 def _second_content(
-    client: EtcdClient, change: Change, answer: TxnAnswer, operator: Operator, other: StoredValue
+    client: EtcdClient, change: Write, answer: TxnAnswer, operator: Operator, other: StoredValue
 ) -> BackupContent:
     # What another cluster gave back would be no undo in this one.
     ours = answer.cluster_id == client.cluster_id

@@ -14,7 +14,6 @@ import msgspec
 from etcdfix.errors import RevisionCompacted
 from etcdfix.examine import Examiner
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
-from etcdfix.operations.change.execute_change import ChangeRequest
 from etcdfix.operations.change.object_file import (
     ObjectFile,
     check_place,
@@ -23,6 +22,7 @@ from etcdfix.operations.change.object_file import (
 )
 from etcdfix.operations.change.sealing import seal
 from etcdfix.remediation.backup.file import Backup, read_backup
+from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.preflight.cluster import Cluster

@@ -19,15 +19,15 @@ from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Repair
-from etcdfix.operations.change.execute_change import (
-    ChangeRequest,
-    CheckedChange,
-    Confirmer,
-    execute_change,
-)
 from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.audit.record import Verb
+from etcdfix.remediation.change import (
+    Change,
+    ChangeRequest,
+    Confirmer,
+    carry_out,
+)
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import place_warnings
@@ -94,7 +94,7 @@ def run_delete(
     """Delete one key, or find out whether it could be deleted.
 
     Raises:
-        EtcdfixError: As of :func:`~etcdfix.operations.change.execute_change.execute_change`; nothing was changed.
+        EtcdfixError: As of :func:`~etcdfix.remediation.change.carry_out`; nothing was changed.
     """
     plan, expected = request.plan, request.expected
     if plan is not None:
@@ -129,10 +129,10 @@ def run_delete(
         warnings=(*checked.warnings, *place_warnings(request.record_paths)),
         candidate=None if request.brief else _unproven_repair(cluster, checked.found),
     )
-    return execute_change(
+    return carry_out(
         cluster,
         request,
-        CheckedChange(
+        Change(
             verb=Verb.DELETE,
             found=checked.found,
             reading=checked.reading,

@@ -1,7 +1,7 @@
 """Has API servers write anew, from their memory, what they can no longer read from etcd: one object after the other.
 
 It is the only change that goes through the API. Each object has its own checks, backup, record of the intent, request
-and record of the outcome, by :func:`~etcdfix.operations.change.execute_change.execute_change` like every change; the
+and record of the outcome, by :func:`~etcdfix.remediation.change.carry_out` like every change; the
 run stops at the first surprise. What is healed before that stays healed, and a second run goes on.
 
 A server's own dry run cannot work here: it reads etcd, and fails. So a dry run is all the checks, and no request.
@@ -20,12 +20,6 @@ from etcdfix.apiserver.all_servers import open_all_servers, require_servers
 from etcdfix.apiserver.memory import identity_in
 from etcdfix.errors import EtcdfixError, NotDurable, RefusedByRule
 from etcdfix.operations.change.batch import Confirmed, ended_by, timer_kept
-from etcdfix.operations.change.execute_change import (
-    ChangeRequest,
-    CheckedChange,
-    Confirmer,
-    execute_change,
-)
 from etcdfix.operations.change.heal_file import check_current
 from etcdfix.operations.change.heal_kind import check_kind
 from etcdfix.operations.change.heal_look import (
@@ -37,6 +31,12 @@ from etcdfix.operations.change.heal_look import (
 )
 from etcdfix.operations.change.heal_sender import HealSender, intent_detail
 from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.change import (
+    Change,
+    ChangeRequest,
+    Confirmer,
+    carry_out,
+)
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.patcher import now_text
@@ -299,10 +299,10 @@ class _Run:
         at = now_text()
         ground, request = self._ground, self._request
         sender = HealSender(ground, healable, at)
-        outcome = execute_change(
+        outcome = carry_out(
             ground.cluster,
             request,
-            CheckedChange(
+            Change(
                 verb=Verb.HEAL,
                 found=healable.found,
                 reading=healable.reading,

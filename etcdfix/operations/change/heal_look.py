@@ -22,7 +22,7 @@ from etcdfix.encryption.config import ProviderType
 from etcdfix.errors import ConfigurationError
 from etcdfix.graph.recreation import values_at
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
-from etcdfix.operations.change.execute_change import Rewritable
+from etcdfix.remediation.change import Rewritable
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.places import RecordPaths

@@ -9,13 +9,6 @@ from collections.abc import Callable
 
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome
-from etcdfix.operations.change.execute_change import (
-    ChangeRequest,
-    CheckedChange,
-    Confirmer,
-    Rewritable,
-    execute_change,
-)
 from etcdfix.operations.change.sealing import (
     find_proof,
     how_to_prove,
@@ -25,6 +18,13 @@ from etcdfix.operations.change.sealing import (
 )
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.change import (
+    Change,
+    ChangeRequest,
+    Confirmer,
+    Rewritable,
+    carry_out,
+)
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import place_warnings
@@ -76,7 +76,7 @@ def run_reencrypt(
     The cluster is read with today's configuration, ``candidate`` with the other one.
 
     Raises:
-        EtcdfixError: As of :func:`~etcdfix.operations.change.execute_change.execute_change`; nothing was changed.
+        EtcdfixError: As of :func:`~etcdfix.remediation.change.carry_out`; nothing was changed.
     """
     key = request.key
     step("check: configuration")
@@ -126,10 +126,10 @@ def run_reencrypt(
         servers=servers,
         warnings=tuple(warnings),
     )
-    return execute_change(
+    return carry_out(
         cluster,
         request,
-        CheckedChange(
+        Change(
             verb=Verb.REENCRYPT,
             found=today,
             reading=reading,

@@ -14,16 +14,16 @@ from etcdfix.errors import EtcdfixError
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.maybe_newer import NOT_THE_OBJECT
 from etcdfix.model import Outcome, Repair, RepairKind, StoredValue
-from etcdfix.operations.change.execute_change import (
-    ChangeRequest,
-    CheckedChange,
-    Confirmer,
-    Rewritable,
-    execute_change,
-)
 from etcdfix.readable_revision import newest_kept, reads
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.change import (
+    Change,
+    ChangeRequest,
+    Confirmer,
+    Rewritable,
+    carry_out,
+)
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import place_warnings
@@ -82,7 +82,7 @@ def run_repair(
     """Repair one value, or find out whether it could be.
 
     Raises:
-        EtcdfixError: As of :func:`~etcdfix.operations.change.execute_change.execute_change`; nothing was changed.
+        EtcdfixError: As of :func:`~etcdfix.remediation.change.carry_out`; nothing was changed.
     """
     key, accepted = request.key, request.accepted
     step("check: configuration")
@@ -132,10 +132,10 @@ def run_repair(
         alike=alike,
         warnings=tuple(warnings),
     )
-    outcome = execute_change(
+    outcome = carry_out(
         cluster,
         request,
-        CheckedChange(
+        Change(
             verb=Verb.REPAIR,
             found=found,
             reading=reading,

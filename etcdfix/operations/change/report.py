@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
-from etcdfix.operations.change.execute_change import DONE
 from etcdfix.remediation.audit.record import Result, Verb, unicode_text
+from etcdfix.remediation.change import DONE
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.report.advice.change import unsafe_deletion

@@ -23,12 +23,6 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
-from etcdfix.operations.change.execute_change import (
-    CheckedChange,
-    Confirmer,
-    Rewritable,
-    execute_change,
-)
 from etcdfix.operations.change.freshness import freshness_at
 from etcdfix.operations.change.source_checks import (
     Source,
@@ -42,6 +36,12 @@ from etcdfix.operations.change.source_checks import (
 from etcdfix.remediation.audit.record import Intent, Verb
 from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.change import (
+    Change,
+    Confirmer,
+    Rewritable,
+    carry_out,
+)
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.landmarks import Landmark
@@ -116,7 +116,7 @@ def run_restore(
     """Put a value back, or find out whether it could be.
 
     Raises:
-        EtcdfixError: As of :func:`~etcdfix.operations.change.execute_change.execute_change`; nothing was changed.
+        EtcdfixError: As of :func:`~etcdfix.remediation.change.carry_out`; nothing was changed.
     """
     candidate, key = request.candidate, request.candidate.stored.key
     require_api(request.api, request.accepted, always="--from-object" if candidate.file is not None else "")
@@ -192,10 +192,10 @@ def run_restore(
     )
     unreadable = replaced if isinstance(replaced, Preflight) else None
     unlisted = f" by itself, for {source.by_itself}" if source.by_itself else ""
-    return execute_change(
+    return carry_out(
         cluster,
         request,
-        CheckedChange(
+        Change(
             verb=Verb.RESTORE,
             found=found,
             reading=reading,

@@ -23,7 +23,6 @@ from etcdfix.model import ClusterIdentity
 from etcdfix.operations.change.batch import Confirmed, ended_by, timer_kept
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
-from etcdfix.operations.change.execute_change import Confirmer, operator_for
 from etcdfix.operations.change.kept_look import KeptLook
 from etcdfix.operations.change.repair import RepairRequest, run_repair
 from etcdfix.operations.change.restore import run_restore
@@ -34,6 +33,7 @@ from etcdfix.remediation.audit.record import CLOSING_TYPES, Link, Operator, Resu
 from etcdfix.remediation.audit.record_line import Event, parse_list
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.change import Confirmer, operator_for
 from etcdfix.remediation.commit import ChangeOutcome, open_log
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import place_warnings

@@ -13,7 +13,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.graph.model import Risk
-from etcdfix.operations.change.execute_change import ChangeRequest
+from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.preflight.expectation import refuse_plan
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import (

@@ -15,7 +15,7 @@ import pytest
 
 from etcdfix.model import StoredValue
 from etcdfix.operations.change import repair as repair_module
-from etcdfix.operations.change.execute_change import execute_change
+from etcdfix.remediation.change import carry_out
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.datastore import EtcdNow
 from etcdfix.remediation.preflight import target
@@ -618,9 +618,9 @@ def test_what_moves_meanwhile_is_left_alone(registry: Attacked, monkeypatch: pyt
 
     def late(*arguments: Any, **named: Any) -> ChangeOutcome:
         registry.etcd.put(key, newer)
-        return execute_change(*arguments, **named)
+        return carry_out(*arguments, **named)
 
-    monkeypatch.setattr(repair_module, "execute_change", late)
+    monkeypatch.setattr(repair_module, "carry_out", late)
     ran = registry.repair(key)
     assert ran.code == 4, ran
     assert registry.stored(key) == newer

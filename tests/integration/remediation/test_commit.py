@@ -23,7 +23,7 @@ from etcdfix.remediation.audit.record import Entry, Link, RecordType, Result, Ve
 from etcdfix.remediation.audit.verify import verify
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.backup.write import intent_of
-from etcdfix.remediation.commit import Change
+from etcdfix.remediation.commit import Write
 from etcdfix.remediation.durable import Filesystem
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.places import RecordPaths
@@ -556,9 +556,9 @@ def test_nothing_is_put_while_etcd_has_no_space(
     assert caught.value.rule == "no-space"
 
 
-def _to_put(registry: Registry) -> Change:
+def _to_put(registry: Registry) -> Write:
     """A change of a key that is not there."""
-    return Change(
+    return Write(
         entry=Entry(
             type=RecordType.INTENT, verb=Verb.RESTORE, operator=OPERATOR,
             subject=subject(registry.key("shop/new"), 0), value_sha256=digest(b"x"),
@@ -653,10 +653,10 @@ def test_place_that_was_named_is_never_made(registry: Registry, place: str, *, d
 def test_bytes_to_put_are_in_no_repr() -> None:
     made = entry(verb=Verb.RESTORE)
     nowhere = Landmarks()
-    change = Change(entry=made, landmarks=nowhere, content=None, value=b"hush", done=Result.RESTORED)
+    change = Write(entry=made, landmarks=nowhere, content=None, value=b"hush", done=Result.RESTORED)
     assert "to 4 bytes" in repr(change)
     assert "hush" not in repr(change)
-    assert "to nothing" in repr(Change(entry=made, landmarks=nowhere, content=None, done=Result.DELETED))
+    assert "to nothing" in repr(Write(entry=made, landmarks=nowhere, content=None, done=Result.DELETED))
 
 
 @pytest.fixture

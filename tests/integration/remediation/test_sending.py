@@ -9,9 +9,9 @@ import pytest
 from etcdfix.errors import EtcdfixError, RefusedByRule, SourceUnreachable
 from etcdfix.operations.change import delete as delete_module
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
-from etcdfix.operations.change.execute_change import execute_change
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.audit.verify import verify
+from etcdfix.remediation.change import carry_out
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.sending import Sent
@@ -41,9 +41,9 @@ def _run(
     """Check a value as for a deletion, and have the sender make the change."""
 
     def with_sender(*arguments: Any, **named: Any) -> ChangeOutcome:
-        return execute_change(*arguments, **named, sender=sender)
+        return carry_out(*arguments, **named, sender=sender)
 
-    monkeypatch.setattr(delete_module, "execute_change", with_sender)
+    monkeypatch.setattr(delete_module, "carry_out", with_sender)
     with registry.cluster() as cluster:
         return run_delete(
             cluster,

@@ -10,9 +10,9 @@ import pytest
 
 from etcdfix.errors import EndedEarly
 from etcdfix.operations.change.batch import Account
-from etcdfix.operations.change.execute_change import DONE
 from etcdfix.operations.change.report import outcome_report
 from etcdfix.remediation.audit.record import Link, Result, Verb
+from etcdfix.remediation.change import DONE
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.report.change import ChangeReport
 from etcdfix.report.render.text import text_lines

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.apiserver.authorization import Authorization
-from etcdfix.operations.change import execute_change
+from etcdfix.remediation import change
 from etcdfix.remediation.preflight.members import LeaseState
 
 
 def test_who_did_it() -> None:
-    nobody = execute_change.operator_for(None, "root")
+    nobody = change.operator_for(None, "root")
     assert (nobody.authorization, nobody.api_user, nobody.etcd_user) == ("none", "", "root")
     allowed = Authorization(user_name="alice", server="https://api", kube_system_uid="u")
-    asked = execute_change.operator_for(allowed, "")
+    asked = change.operator_for(allowed, "")
     assert (asked.authorization, asked.api_user) == ("allowed", "alice")
     assert asked.os_user == nobody.os_user != ""
 
@@ -27,4 +27,4 @@ def test_who_did_it() -> None:
     ],
 )
 def test_what_is_left_of_a_lease(lease: LeaseState | None, left: int | None) -> None:
-    assert execute_change._lease_ttl(lease) == left
+    assert change._lease_ttl(lease) == left

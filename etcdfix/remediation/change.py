@@ -11,7 +11,7 @@ import msgspec
 
 from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
-from etcdfix.remediation.commit import Change, ChangeOutcome, commit, preview_only
+from etcdfix.remediation.commit import ChangeOutcome, Write, commit, preview_only
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import RecordPaths, disk_of_etcd
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, grounds_of
@@ -92,7 +92,7 @@ class Rewritable(msgspec.Struct, frozen=True, kw_only=True):
     lease: LeaseState | None
 
 
-class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """A change that every check has let through.
 
     Attributes:
@@ -125,10 +125,10 @@ class CheckedChange(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def execute_change(
+def carry_out(
     cluster: Cluster,
     request: ChangeRequest,
-    checked: CheckedChange,
+    checked: Change,
     confirmer: Confirmer,
     *,
     preview: Callable[[], None],
@@ -168,11 +168,11 @@ def execute_change(
     return commit(cluster.now, change, paths, operator=operator, by=by, log=request.log, step=step)
 
 
-def _change(cluster: Cluster, request: ChangeRequest, checked: CheckedChange) -> Change:
+def _change(cluster: Cluster, request: ChangeRequest, checked: Change) -> Write:
     operator = operator_for(checked.servers.authorization, request.etcd_user)
     present = checked.reading.stored
     landmarks = checked.landmarks
-    return Change(
+    return Write(
         entry=Entry(
             type=RecordType.INTENT,
             verb=checked.verb,
@@ -223,7 +223,7 @@ def _subject(found: Examination, present: StoredValue | None) -> Subject:
 
 
 def _backup_content(
-    cluster: Cluster, request: ChangeRequest, checked: CheckedChange, operator: Operator
+    cluster: Cluster, request: ChangeRequest, checked: Change, operator: Operator
 ) -> BackupContent:
     """Return what a backup of the value that makes room holds: the stored bytes, nothing that we decrypted."""
     replaced = checked.replaced

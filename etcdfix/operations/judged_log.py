@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from etcdfix.closing import Closing
+from etcdfix.copies.model import Sameness
+from etcdfix.copies.same_history import history_of, may_have_rotted
 from etcdfix.errors import OtherHistory, SourceError, SourceLocked
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import StoredValue
-from etcdfix.operations.same_history import history_of, may_have_rotted
-from etcdfix.report.copies import Fit
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import Source
 from etcdfix.sources.live import LiveSource
@@ -28,9 +28,9 @@ from etcdfix.sources.wal.log import WriteAheadLog, database_beside
 from etcdfix.sources.wal.model import Kinship
 
 _FITS: Final = {
-    Kinship.SAME_HISTORY: Fit.SAME,
-    Kinship.OTHER_HISTORY: Fit.OTHER,
-    Kinship.NOT_COMPARED: Fit.UNKNOWN,
+    Kinship.SAME_HISTORY: Sameness.SAME,
+    Kinship.OTHER_HISTORY: Sameness.OTHER,
+    Kinship.NOT_COMPARED: Sameness.UNKNOWN,
 }
 
 
@@ -82,7 +82,7 @@ class JudgedLog(Closing):
             stack.callback(self.history.close)
             self._stack = stack.pop_all()
         agreement = self.history.agreement
-        self.fit = Fit.OTHER if self._of_other else _FITS[agreement.kinship]
+        self.fit = Sameness.OTHER if self._of_other else _FITS[agreement.kinship]
         self.why = self._of_other or agreement.sentence
         if self.history.overrun:
             self.notes.append(self.history.overrun)
@@ -122,14 +122,14 @@ class JudgedLog(Closing):
                 self.running = self.running or isinstance(exc, SourceLocked)
                 self.notes.append(f"not read beside it: {exc.message}")
                 continue
-            if history is Fit.SAME:
+            if history is Sameness.SAME:
                 self.databases.append(database)
-            elif history is Fit.OTHER:
+            elif history is Sameness.OTHER:
                 self._of_other = f"snap/db beside it is of another history: {why}"
         for path in older:
             try:
                 snapshot = stack.enter_context(SnapshotSource(path))
-                if self._judge(snapshot)[0] is Fit.SAME:
+                if self._judge(snapshot)[0] is Sameness.SAME:
                     found.append(snapshot)
             except SourceError as exc:
                 self.notes.append(f"not read beside it: {exc.message}")
@@ -155,9 +155,9 @@ class JudgedLog(Closing):
     def _reads(self, stored: StoredValue) -> bool:
         return not may_have_rotted(self._examiner.examine(stored))
 
-    def _judge(self, file: SnapshotSource) -> tuple[Fit, str]:
+    def _judge(self, file: SnapshotSource) -> tuple[Sameness, str]:
         uid = self._examiner.kube_system_uid(self._source)
         history, why = history_of(self._source, file, self._examiner, uid=uid, progress=self._progress)
-        if history is not Fit.SAME:
+        if history is not Sameness.SAME:
             self.notes.append(f"not replayed with {shown_word(str(file.describe().path))}: {why}")
         return history, why

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from etcdfix.copies.model import Sameness
 from etcdfix.model import Confidence, Outcome
 from etcdfix.report.document import (
     CAP,
@@ -58,14 +59,6 @@ class Grade(StrEnum):
     """It does not read, or is not of this object: ``why`` says what. No command puts it back."""
 
 
-class Fit(StrEnum):
-    """Whether a copy agrees with the object."""
-
-    SAME = "same"
-    OTHER = "other"
-    UNKNOWN = "unknown"
-
-
 class ObjectState(StrEnum):
     """What stands at the etcd key now."""
 
@@ -90,14 +83,14 @@ class CopyPlace(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     searched: bool
     revision: int | None = None
-    history: Fit = Fit.UNKNOWN
+    history: Sameness = Sameness.UNKNOWN
     detail: str = ""
 
     def words(self) -> str:
         """Return what it is, with its history where that is not the same."""
         return (
             self.kind
-            if self.history is Fit.SAME or not self.path
+            if self.history is Sameness.SAME or not self.path
             else f"{self.kind} (history: {self.history})"
         )
 
@@ -131,9 +124,9 @@ class SurvivingCopy(msgspec.Struct, frozen=True, kw_only=True):
     confidence: Confidence = Confidence.CERTAIN
     outcome: Outcome | None = None
     cause: str | None = None
-    identity: Fit = Fit.UNKNOWN
+    identity: Sameness = Sameness.UNKNOWN
     uid: str = ""
-    uid_fits: Fit = Fit.UNKNOWN
+    uid_fits: Sameness = Sameness.UNKNOWN
     value_sha256: str | None = None
     later_writes: int | None = None
     log_index: int | None = None

@@ -380,6 +380,34 @@ def dry_run(*words: Word, deciding: Part = Part.DECIDING, more: Sequence[Word] =
     return Command(("etcdfix", *words, *how, "--reason", "REASON", *more, "--dry-run"), writes=True)
 
 
+def fix(
+    key: bytes,
+    source: str,
+    accepted: Sequence[str] = (),
+    *,
+    more: Sequence[Word] = (),
+    seals: bool = False,
+) -> Command:
+    """Return the dry run that puts a copy back.
+
+    Args:
+        key: Complete key.
+        source: What ``--from`` takes: ``revision:712``, ``bit``.
+        accepted: The rules to accept.
+        more: Further options.
+        seals: Today's write key has to be known, and API servers may have to write: ``--encryption-config`` is needed.
+    """
+    words = dry_run(
+        "fix", key_word(key), "--from", source, deciding=Part.CONFIGURED if seals else Part.DECIDING
+    ).words
+    return Command((*words, *more, *accepting(accepted)), writes=source != "memory")
+
+
+def undo(backup: str, accepted: Sequence[str] = ()) -> Command:
+    """Return the dry run that undoes the change which made a backup."""
+    return dry_run("undo", backup, *accepting(accepted))
+
+
 def delete(
     key: bytes, accepted: Sequence[str] = (), *, asking: bool = False, rescued: bool = False
 ) -> Command:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from etcdfix.copies.model import Sameness
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.operations.change.candidate import Candidate, identify_file
@@ -18,7 +19,6 @@ from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.same_object import newest_readable, uid_of
-from etcdfix.report.copies import Fit
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
@@ -69,7 +69,7 @@ def of_log(
         stored = chosen.stored()
         assert stored is not None  # it has a value
         named: ClusterIdentity | None = ClusterIdentity()
-        if judged.fit is Fit.SAME:
+        if judged.fit is Sameness.SAME:
             same_id = judged.log.description.cluster_id == cluster.source.describe().cluster_id
             before = chosen.entry_index <= history.agreement.newest_agreed_index
             shared = before or chosen.confidence is not Confidence.POSSIBLE

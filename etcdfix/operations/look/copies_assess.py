@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from etcdfix.copies.model import Sameness
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought
 from etcdfix.operations.look.copies_put_back import Graded, PutBack
 from etcdfix.report.advice.change import repair_way
 from etcdfix.report.copies import (
     CopyPlace,
-    Fit,
     Grade,
     ObjectCopies,
     ObjectState,
@@ -106,9 +106,9 @@ class Assessor:
     def _speaks(self, sought: Sought, copy: FoundCopy) -> bool:
         """Say whether a copy certainly stood at the etcd key, so that it tells which object that was."""
         place = self._places[copy.place]
-        if place.kind not in _OF_HISTORY or place.history is not Fit.SAME:
+        if place.kind not in _OF_HISTORY or place.history is not Sameness.SAME:
             return False
-        if copy.identity is Fit.OTHER or copy.certainty is not Confidence.CERTAIN:
+        if copy.identity is Sameness.OTHER or copy.certainty is not Confidence.CERTAIN:
             return False
         return not _contradicts(sought, copy)
 
@@ -122,27 +122,29 @@ class Assessor:
     def _grade(self, sought: Sought, now: _ObjectNow, copy: FoundCopy, *, told: bool) -> Graded:
         place = self._places[copy.place]
         uid_fits = now.fits(copy, same_history=_of_this_history(place, copy))
-        from_memory = place.kind in _MEMORY and place.history is Fit.SAME and not copy.doubt
+        from_memory = place.kind in _MEMORY and place.history is Sameness.SAME and not copy.doubt
         at_present = _at_present(sought, copy)
-        if from_memory and at_present and uid_fits is Fit.UNKNOWN:
-            uid_fits = Fit.SAME  # the resourceVersion of a cached object is the mod_revision of its etcd key
+        if from_memory and at_present and uid_fits is Sameness.UNKNOWN:
+            uid_fits = (
+                Sameness.SAME
+            )  # the resourceVersion of a cached object is the mod_revision of its etcd key
         wrong = _wrong(place, copy, uid_fits)
         if wrong:
             return Graded(copy, place, Grade.UNUSABLE, wrong, uid_fits, None, proves_uid=False)
         doubt = self._doubt(sought, place, copy, uid_fits)
         later = 0 if from_memory and at_present else None
-        if later is None and place.history is Fit.SAME:
+        if later is None and place.history is Sameness.SAME:
             known = now.later_writes(copy)
             later = copy.later if known is None else known
         grade = Grade.DOUBTFUL if doubt else Grade.GOOD
         proves_uid = grade is Grade.GOOD and not told and not sought.uid
         return Graded(copy, place, grade, doubt, uid_fits, later, proves_uid=proves_uid)
 
-    def _doubt(self, sought: Sought, place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:
+    def _doubt(self, sought: Sought, place: CopyPlace, copy: FoundCopy, uid_fits: Sameness) -> str:
         """Return what is not certain about a copy that reads; "" for nothing."""
-        if copy.identity is not Fit.SAME:
+        if copy.identity is not Sameness.SAME:
             return "nothing in it says whether it is the object that its etcd key names"
-        if place.history is not Fit.SAME:
+        if place.history is not Sameness.SAME:
             return place.detail or "whether it is of the same cluster and history is not known"
         if copy.certainty is not Confidence.CERTAIN:
             why = f": {copy.doubt}" if copy.doubt else ""
@@ -158,7 +160,7 @@ class Assessor:
                 "it has other bytes than the present value, at the same mod_revision: those were changed on disk, or "
                 "it is of a clone of this cluster"
             )
-        if uid_fits is Fit.UNKNOWN:
+        if uid_fits is Sameness.UNKNOWN:
             return "nothing that was found tells whether it is of the object that stood there last"
         return ""
 
@@ -210,7 +212,7 @@ class Assessor:
 
 def _of_this_history(place: CopyPlace, copy: FoundCopy) -> bool:
     """Say whether the revisions of a copy are those of the datastore: of a backup its audit log must say it."""
-    if place.history is not Fit.SAME:
+    if place.history is not Sameness.SAME:
         return False
     return place.kind in _OF_HISTORY or (place.kind is PlaceKind.BACKUP and not copy.doubt)
 
@@ -266,14 +268,14 @@ class _ObjectNow(NamedTuple):
             return cls(0, 0, uid)
         return cls(generation, version, uid or told or "")
 
-    def fits(self, copy: FoundCopy, *, same_history: bool) -> Fit:
+    def fits(self, copy: FoundCopy, *, same_history: bool) -> Sameness:
         """Say whether a copy is one of this object."""
         if self.uid and copy.uid:
-            return Fit.SAME if self.uid == copy.uid else Fit.OTHER
+            return Sameness.SAME if self.uid == copy.uid else Sameness.OTHER
         same_generation = bool(self.generation) and copy.create_revision == self.generation
         if copy.version > self.version > 0:
-            return Fit.UNKNOWN  # it was written more often than what came after it
-        return Fit.SAME if same_history and same_generation else Fit.UNKNOWN
+            return Sameness.UNKNOWN  # it was written more often than what came after it
+        return Sameness.SAME if same_history and same_generation else Sameness.UNKNOWN
 
     def later_writes(self, copy: FoundCopy) -> int | None:
         """Return how many writes of its generation came after a copy; None where that is not known."""
@@ -282,15 +284,15 @@ class _ObjectNow(NamedTuple):
         return max(self.version - copy.version, 0)
 
 
-def _wrong(place: CopyPlace, copy: FoundCopy, uid_fits: Fit) -> str:
+def _wrong(place: CopyPlace, copy: FoundCopy, uid_fits: Sameness) -> str:
     """Return why a copy is unusable; "" where nothing contradicts."""
-    if copy.identity is Fit.OTHER:
+    if copy.identity is Sameness.OTHER:
         return "it is another object than the one that its etcd key names"
-    if place.history is Fit.OTHER:
+    if place.history is Sameness.OTHER:
         return f"other-history: {place.detail}"
     if copy.outcome is not Outcome.READABLE and place.kind is not PlaceKind.API_SERVER:
         return copy.message or "whether it reads could not be told"
-    if uid_fits is Fit.OTHER:
+    if uid_fits is Sameness.OTHER:
         return "it is of another object of that name: its uid is another one"
     return ""
 

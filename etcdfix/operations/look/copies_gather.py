@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from etcdfix.copies.model import Sameness
 from etcdfix.examine import Examiner
 from etcdfix.model import Confidence, Outcome, StoredValue
 from etcdfix.operations.look.sorted_rows import SortedRows, turn_of
-from etcdfix.report.copies import Fit
 from etcdfix.scope import KeyRange
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.verdicts.causes import Cause
@@ -94,7 +94,7 @@ class FoundCopy(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     uid: str = ""
     resource_version: str = ""
-    identity: Fit = Fit.UNKNOWN
+    identity: Sameness = Sameness.UNKNOWN
     value_sha256: str = ""
 
     @property
@@ -168,21 +168,21 @@ def uid_of(found: Examination) -> str:
     return bounded((found.decoded.uid or b"").decode("utf-8", "replace"))
 
 
-def _identity(found: Examination) -> Fit:
+def _identity(found: Examination) -> Sameness:
     """Say whether a value is of the object that its key names; whose owner is unknown the examiner does not compare."""
     if found.verdict.cause in _OTHER_IDENTITY:
-        return Fit.OTHER
+        return Sameness.OTHER
     decoded = found.decoded
     if found.verdict.outcome is not Outcome.READABLE or decoded is None:
-        return Fit.UNKNOWN
+        return Sameness.UNKNOWN
     if found.directory.codec is StorageCodec.ALLOCATOR:
-        return Fit.SAME
+        return Sameness.SAME
     kind = found.directory.kind
     if not decoded.name:
-        return Fit.UNKNOWN
+        return Sameness.UNKNOWN
     if (display(decoded.name), display(decoded.namespace or b"")) != (found.name, found.namespace):
-        return Fit.OTHER
-    return Fit.OTHER if kind and decoded.gvk.kind != kind else Fit.SAME
+        return Sameness.OTHER
+    return Sameness.OTHER if kind and decoded.gvk.kind != kind else Sameness.SAME
 
 
 class _Known(msgspec.Struct, frozen=True):

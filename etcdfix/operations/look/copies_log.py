@@ -13,12 +13,13 @@ from typing import Final
 import msgspec
 
 from etcdfix.closing import Closing
+from etcdfix.copies.model import Sameness
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
 from etcdfix.model import Confidence
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Sought
-from etcdfix.report.copies import CopyPlace, Fit, PlaceKind
+from etcdfix.report.copies import CopyPlace, PlaceKind
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import Source
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
@@ -79,7 +80,7 @@ class LogPlace(Closing):
 
     def deleted(self, prefix: bytes) -> Iterator[bytes]:
         """Yield the etcd keys whose last write in the log may be a deletion."""
-        return iter(()) if self._judged.fit is Fit.OTHER else self._history.deleted(prefix)
+        return iter(()) if self._judged.fit is Sameness.OTHER else self._history.deleted(prefix)
 
     def search(
         self, sought: Iterable[Sought], place: int, examined: ExaminedCopies, add: Callable[[FoundCopy], None]
@@ -89,7 +90,7 @@ class LogPlace(Closing):
         Raises:
             SourceError: The log cannot be read any more.
         """
-        for one in sought if self._judged.fit is not Fit.OTHER else ():
+        for one in sought if self._judged.fit is not Sameness.OTHER else ():
             writes = deque(self._history.writes(one.key), maxlen=_MOST_WRITES)
             effective = [write for write in writes if not write.refused]
             last = self._last_before_deletion(effective)

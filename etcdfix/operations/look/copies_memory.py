@@ -13,13 +13,14 @@ from etcdfix.apiserver.all_servers import open_all_servers
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import APIAccess
+from etcdfix.copies.model import Sameness
 from etcdfix.errors import EtcdfixError
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.look.ask_memory import Pace, ServerMemory
 from etcdfix.operations.look.copies_gather import FoundCopy, Sought
 from etcdfix.operations.look.rescue import DEFAULT_PER_SECOND
 from etcdfix.operations.look.rescue_targets import NO_OBJECTS
-from etcdfix.report.copies import CopyPlace, Fit, PlaceKind
+from etcdfix.report.copies import CopyPlace, PlaceKind
 from etcdfix.report.origin import shown_word
 from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 
@@ -61,7 +62,7 @@ def ask_servers(api: APIAccess, cluster: ClusterIdentity, sought: Iterable[Sough
                 )
                 break
             copies += _held(one, thing, servers, first_place)
-        history = Fit.SAME if cluster.is_known else Fit.UNKNOWN
+        history = Sameness.SAME if cluster.is_known else Sameness.UNKNOWN
         places = [
             CopyPlace(
                 kind=PlaceKind.API_SERVER,
@@ -104,7 +105,7 @@ def _held(
                 place=number,
                 mod_revision=int(identity.resource_version),
                 uid=identity.uid,
-                identity=Fit.SAME,
+                identity=Sameness.SAME,
                 doubt="it is being deleted (deletionTimestamp)" if identity.deleting else "",
             )
 

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 from etcdfix.apiserver.servers import APIAccess
+from etcdfix.copies.model import Sameness
+from etcdfix.copies.same_history import history_of
 from etcdfix.errors import AuditLogUnreadable, BackupUnreadable, ConfigurationError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
@@ -18,13 +20,12 @@ from etcdfix.operations.look.backups import account_of
 from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Gathered, Sought
 from etcdfix.operations.look.copies_log import LogPlace
 from etcdfix.operations.look.copies_memory import ask_servers
-from etcdfix.operations.same_history import history_of
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.backup.account import Account
 from etcdfix.remediation.backup.directory import FileKind, FoundFile, look_into
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.copies import CopyPlace, Fit, PlaceKind
+from etcdfix.report.copies import CopyPlace, PlaceKind
 from etcdfix.report.origin import shown_word
 from etcdfix.rescued import SavedObject, read_index, read_saved
 from etcdfix.sources.base import Source
@@ -173,9 +174,9 @@ class Search:
     def _elsewhere(self, place: int, same: bool | None) -> int:
         """Return the number of a place for those backups in it that are not known to be of this cluster."""
         history, why = (
-            (Fit.OTHER, "the backup is of another cluster")
+            (Sameness.OTHER, "the backup is of another cluster")
             if same is False
-            else (Fit.UNKNOWN, "whether the backup is of this cluster cannot be told")
+            else (Sameness.UNKNOWN, "whether the backup is of this cluster cannot be told")
         )
         return self._place(PlaceKind.BACKUP, self.places[place].path, history=history, detail=why)
 
@@ -218,7 +219,7 @@ class Search:
         path: str,
         *,
         revision: int | None = None,
-        history: Fit = Fit.SAME,
+        history: Sameness = Sameness.SAME,
         detail: str = "",
     ) -> int:
         """Take note of a place that can be looked into, and return its number."""

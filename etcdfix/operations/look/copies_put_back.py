@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from etcdfix.copies.model import Sameness
 from etcdfix.model import ReadableRevision
 from etcdfix.operations.look.copies_gather import FoundCopy, Sought
 from etcdfix.operations.look.replacing import replacing
 from etcdfix.report.advice.change import readable_way, revealed
 from etcdfix.report.advice.ways import WayKind
-from etcdfix.report.copies import CopyPlace, Fit, Grade, PlaceKind
+from etcdfix.report.copies import CopyPlace, Grade, PlaceKind
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text import commands
@@ -29,7 +30,7 @@ class Graded(NamedTuple):
     place: CopyPlace
     grade: Grade
     why: str
-    uid_fits: Fit
+    uid_fits: Sameness
     later_writes: int | None
     proves_uid: bool
     """That it is the same object, it shows itself: nothing shows it where ``restore`` looks."""
@@ -130,7 +131,7 @@ class PutBack:
         if graded.place.kind is not PlaceKind.BACKUP:
             if graded.proves_uid:
                 proof = f"Its revisions show that it is the same object ({acceptance(Rule.UNKNOWN_UID)})."
-            elif graded.uid_fits is Fit.UNKNOWN:
+            elif graded.uid_fits is Sameness.UNKNOWN:
                 proof = f"If it was the same object, add {acceptance(Rule.UNKNOWN_UID)}: nothing shows it."
         parts = (
             "Compare it with what you know of the object before you put it back."

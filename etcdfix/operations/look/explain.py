@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from etcdfix.copies.model import Sameness
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Ending, Examining, Progress, View, examine_all, no_progress
@@ -32,7 +33,6 @@ from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind, first_way, other_copies
-from etcdfix.report.copies import Fit
 from etcdfix.report.explain import ExplainReport, KeptRevisions, NotTheCause, Siblings
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
@@ -318,7 +318,7 @@ def _gone(
         ObjectOfCopies(one.sought, iter(found))
     )
     reads = next((copy for copy in found if copy.reads), None)
-    same = {copy.mod_revision for copy in copies.copies if copy.uid_fits is Fit.SAME}
+    same = {copy.mod_revision for copy in copies.copies if copy.uid_fits is Sameness.SAME}
     readable = (
         ReadableRevision(reads.at, reads.mod_revision, reads.mod_revision in same, bool(reads.lease))
         if reads is not None

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
+from etcdfix.copies.model import Sameness
 from etcdfix.encryption.server_token import BOOTSTRAP_PREFIX, ServerToken
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Confidence
 from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.encryption.bootstrap_values import LoggedValue
-from etcdfix.report.copies import Fit
 from etcdfix.sources.base import Source
 
 
@@ -52,7 +52,7 @@ def read_logs(
     with JudgedLog(directories, source, Examiner.of_cluster(source, reading), progress=progress) as judged:
         judged.require_same_history()
         keys = dict.fromkeys([*judged.history.keys(BOOTSTRAP_PREFIX), *(token.etcd_key for token in tokens)])
-        same = judged.fit is Fit.SAME
+        same = judged.fit is Sameness.SAME
         values = tuple(
             LoggedValue(
                 etcd_key=key,

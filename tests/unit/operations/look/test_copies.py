@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from etcdfix.copies.model import Sameness
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.copies import (
     CopiesReport,
-    Fit,
     Grade,
     ObjectCopies,
     ObjectState,
@@ -124,7 +124,7 @@ def test_a_deleted_object_by_what_etcd_keeps_of_it(words: tuple[str, ...]) -> No
     assert (one.state, one.good) == (ObjectState.DELETED, 2)
     assert one.copies[0].put_back.line(LIVE).startswith("etcdfix restore --from-revision 5")
     assert "--replace-mod-revision" not in one.copies[0].put_back.line(LIVE)
-    assert one.copies[0].uid_fits is Fit.SAME
+    assert one.copies[0].uid_fits is Sameness.SAME
 
 
 def test_of_two_deleted_objects_of_one_name_the_last_one_counts() -> None:
@@ -197,7 +197,7 @@ class TestOlderSnapshots:
         one = only(report)
         assert places(one)[0] == (PlaceKind.SNAPSHOT, Grade.GOOD)
         newest, older = one.copies
-        assert (newest.mod_revision, newest.later_writes, newest.uid_fits) == (5, 1, Fit.SAME)
+        assert (newest.mod_revision, newest.later_writes, newest.uid_fits) == (5, 1, Sameness.SAME)
         assert f"--from-snapshot {old}" in newest.put_back.line(LIVE)
         assert "--accept unlisted-source" in newest.put_back.line(LIVE)
         assert not older.put_back
@@ -227,7 +227,7 @@ class TestOlderSnapshots:
         one = only(report)
         assert {copy.grade for copy in one.copies} == {Grade.UNUSABLE}
         assert all(copy.why.startswith("other-history") and not copy.put_back for copy in one.copies)
-        assert report.places[-1].history is Fit.OTHER
+        assert report.places[-1].history is Sameness.OTHER
         assert report.without_copy == 1
 
     def test_a_clone_in_step_whose_value_alone_differs_is_never_good(self, tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ class TestOlderSnapshots:
         etcd.put(b"/registry/configmaps/shop/other", json_object("v1", "ConfigMap", "other"))
         etcd.put(KEY, CUT)
         report = look(etcd, older_snapshots=(other,))
-        assert report.places[-1].history is Fit.OTHER
+        assert report.places[-1].history is Sameness.OTHER
         assert "other bytes at the same mod_revision" in report.places[-1].detail
 
     def test_another_cluster(self, tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ class TestOlderSnapshots:
         etcd.compact()
         one = only(look(etcd, older_snapshots=(old,)))
         assert places(one) == [(PlaceKind.SNAPSHOT, Grade.UNUSABLE)]
-        assert one.copies[0].identity is Fit.OTHER
+        assert one.copies[0].identity is Sameness.OTHER
 
     def test_a_copy_that_does_not_read_today_is_told(self, tmp_path: Path) -> None:
         etcd = etcd_with(aescbc(secret("web"), KEY_2), CUT)
@@ -323,7 +323,7 @@ def test_the_namespace_of_another_generation_is_another_history(tmp_path: Path) 
     etcd.put(KUBE_SYSTEM, namespace_object("kube-system", "new-uid"))
     etcd.put(KEY, CUT)
     etcd.compact()
-    assert look(etcd, older_snapshots=(old,)).places[-1].history is Fit.OTHER
+    assert look(etcd, older_snapshots=(old,)).places[-1].history is Sameness.OTHER
 
 
 def test_values_without_a_configuration_are_counted_and_not_sought() -> None:

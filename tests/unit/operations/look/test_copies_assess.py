@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix.copies.model import Sameness
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.copies_assess import Assessor
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought, digest_of
-from etcdfix.report.copies import CopyPlace, Fit, Grade, ObjectCopies, PlaceKind
+from etcdfix.report.copies import CopyPlace, Grade, ObjectCopies, PlaceKind
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
@@ -39,7 +40,7 @@ def present(cause: Cause = Cause.VALUE_TRUNCATED, uid: str = "u-1") -> Sought:
 def copy(**changes: Any) -> FoundCopy:
     fields: dict[str, Any] = {
         "key": KEY, "place": 0, "mod_revision": 18, "create_revision": 10, "version": 4, "at": 19,
-        "outcome": Outcome.READABLE, "uid": "u-1", "identity": Fit.SAME, "value_sha256": digest_of(b"whole"),
+        "outcome": Outcome.READABLE, "uid": "u-1", "identity": Sameness.SAME, "value_sha256": digest_of(b"whole"),
     }  # fmt: skip
     return FoundCopy(**(fields | changes))
 
@@ -47,7 +48,7 @@ def copy(**changes: Any) -> FoundCopy:
 def assess(
     *copies: FoundCopy,
     kind: PlaceKind = PlaceKind.SNAPSHOT,
-    history: Fit = Fit.SAME,
+    history: Sameness = Sameness.SAME,
     sought: Sought | None = None,
     again: RunOptions = LIVE,
 ) -> ObjectCopies:
@@ -70,10 +71,10 @@ def grade(one: ObjectCopies) -> Grade:
         ({}, {}, Grade.GOOD),
         ({"certainty": Confidence.LIKELY}, {"kind": PlaceKind.LOG}, Grade.DOUBTFUL),
         ({"certainty": Confidence.POSSIBLE}, {"kind": PlaceKind.LOG}, Grade.DOUBTFUL),
-        ({"identity": Fit.UNKNOWN}, {}, Grade.DOUBTFUL),
-        ({"identity": Fit.OTHER}, {}, Grade.UNUSABLE),
-        ({}, {"history": Fit.UNKNOWN}, Grade.DOUBTFUL),
-        ({}, {"history": Fit.OTHER}, Grade.UNUSABLE),
+        ({"identity": Sameness.UNKNOWN}, {}, Grade.DOUBTFUL),
+        ({"identity": Sameness.OTHER}, {}, Grade.UNUSABLE),
+        ({}, {"history": Sameness.UNKNOWN}, Grade.DOUBTFUL),
+        ({}, {"history": Sameness.OTHER}, Grade.UNUSABLE),
         ({"uid": "u-2"}, {}, Grade.UNUSABLE),
         ({"uid": "u-2", "create_revision": 25}, {}, Grade.UNUSABLE),
         ({"outcome": Outcome.DECRYPT_FAILURE, "message": "no"}, {}, Grade.UNUSABLE),

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
+from etcdfix.copies.model import Sameness
+from etcdfix.copies.same_history import history_of
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import no_progress
 from etcdfix.model import StoredValue
-from etcdfix.operations.same_history import history_of
-from etcdfix.report.copies import Fit
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.objects import config_map
@@ -32,14 +32,14 @@ def stored(name: str, mod: int, create: int) -> StoredValue:
 @pytest.mark.parametrize(
     ("here", "there", "expected"),
     [
-        pytest.param((5, 5), (5, 5), Fit.SAME, id="the same writes"),
-        pytest.param((25, 5), (5, 5), Fit.UNKNOWN, id="an older write than what stood there"),
-        pytest.param((35, 20), (5, 5), Fit.UNKNOWN, id="an older generation"),
-        pytest.param((5, 5), (6, 5), Fit.OTHER, id="a newer write than what stood there"),
+        pytest.param((5, 5), (5, 5), Sameness.SAME, id="the same writes"),
+        pytest.param((25, 5), (5, 5), Sameness.UNKNOWN, id="an older write than what stood there"),
+        pytest.param((35, 20), (5, 5), Sameness.UNKNOWN, id="an older generation"),
+        pytest.param((5, 5), (6, 5), Sameness.OTHER, id="a newer write than what stood there"),
     ],
 )
 def test_what_damage_excuses_is_no_agreement(
-    here: tuple[int, int], there: tuple[int, int], expected: Fit
+    here: tuple[int, int], there: tuple[int, int], expected: Sameness
 ) -> None:
     names = ("a", "b", "c", "d")
     now = StoreNow([stored(name, *here) for name in names], 40)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from etcdfix.copies.model import Sameness
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.report.copies import Fit
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import display
@@ -33,7 +33,7 @@ def history_of(
     *,
     uid: str | None,
     progress: Progress,
-) -> tuple[Fit, str]:
+) -> tuple[Sameness, str]:
     """Say whether the history of a snapshot is that of the source, and why.
 
     Args:
@@ -49,12 +49,12 @@ def history_of(
     theirs = examiner.apart().kube_system_uid(older)
     if uid and theirs and uid != theirs:
         return (
-            Fit.OTHER,
+            Sameness.OTHER,
             f"its kube-system has uid {theirs}, and that of this cluster has {uid}",
         )
     revision, now = older.describe().revision, source.describe().revision
     if now and revision > now:
-        return Fit.UNKNOWN, f"it is of revision {revision}, which is newer than what is read ({now})"
+        return Sameness.UNKNOWN, f"it is of revision {revision}, which is newer than what is read ({now})"
     prefix = examiner.layout.prefix_bytes
     agreed = 0
     kube_system = False
@@ -65,13 +65,13 @@ def history_of(
             continue
         wrong = _contradiction(here, there, revision, whole=not older.problems, reads=reads)
         if wrong:
-            return Fit.OTHER, f"{wrong} (etcd key {_shown(here.key)})"
+            return Sameness.OTHER, f"{wrong} (etcd key {_shown(here.key)})"
         if there is not None and _agrees(here, there, revision):  # and not merely excused by damage
             agreed += 1
             kube_system = kube_system or here.key == prefix + _KUBE_SYSTEM
     if agreed >= _LEAST_AGREEING or kube_system:
-        return Fit.SAME, f"{agreed} keys that stand unchanged, or in the same generation, agree"
-    return Fit.UNKNOWN, "too few keys stand in both to tell whether it is of the same history"
+        return Sameness.SAME, f"{agreed} keys that stand unchanged, or in the same generation, agree"
+    return Sameness.UNKNOWN, "too few keys stand in both to tell whether it is of the same history"
 
 
 def may_have_rotted(found: Examination) -> bool:

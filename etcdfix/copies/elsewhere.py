@@ -1,0 +1,62 @@
+"""The value of another etcd key, where a tag shows that it was written for this one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.model import Copy, Place, Wanted, examined_copy
+from etcdfix.examine import Examiner
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_word
+from etcdfix.verdicts.deletability import IDENTITY
+
+
+class Elsewhere:
+    """Looks at other etcd keys; a :class:`~etcdfix.copies.finder.Finder`.
+
+    Args:
+        source: What is stored now.
+        examiner: Of the source; what it sees here speaks for no other value.
+        others: The keys to look at: one that a person names, or those whose value is said to belong elsewhere.
+    """
+
+    name = "other etcd keys"
+
+    def __init__(self, source: Source, examiner: Examiner, others: Iterable[bytes]) -> None:
+        self._source, self._examiner, self._others = source, examiner.apart(), tuple(others)
+        self.looked: list[LookedInto] = []
+        self.problems: list[str] = []
+
+    def find(self, wanted: Wanted) -> Iterator[Copy]:
+        """Yield the values that open under this key, with a tag, and do not stand here."""
+        for other in self._others:
+            there = self._source.get(other) if other != wanted.key else None
+            if there is None:
+                continue
+            moved = msgspec.structs.replace(there, key=wanted.key)
+            copy = examined_copy(
+                self._examiner.examine(moved),
+                Place.KEY,
+                f"etcd key {display(other)}",
+                f"key:{key_word(other)}",
+            )
+            if copy.outcome is Outcome.READABLE and not self._authenticates(moved):
+                copy = msgspec.structs.replace(
+                    copy,
+                    outcome=Outcome.UNDETERMINED,
+                    message="no tag shows that it was written for this key: its provider has none",
+                )
+            # Its revisions are those of the other key.
+            yield msgspec.structs.replace(copy, create_revision=0, version=0, proof="its tag fits this key")
+
+    def _authenticates(self, stored: StoredValue) -> bool:
+        transformers = self._examiner.readers.reader_for(stored.key).transformers
+        if transformers is None:
+            return False
+        plain = transformers.from_storage(stored.value, stored.key)
+        return plain.authenticated and plain.transformer != IDENTITY

@@ -1,0 +1,112 @@
+"""One judgement of every copy, and one order: the best first.
+
+Within one history a generation of an etcd key (its create revision) has one uid: API servers never change it. So a copy
+is of the object at the key where it has that object's uid, or is of the same generation by etcd's own history or log.
+What is not known is not proven, and whoever puts such a copy back must say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Life, Place, Sameness, Wanted
+from etcdfix.model import Confidence
+
+_PLACES: Final = [*Place]
+_SAMENESS: Final = [*Sameness]
+_SURENESS: Final = [Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE]
+
+
+def ranked(copies: Iterable[Copy], wanted: Wanted) -> list[Copy]:
+    """Judge copies of one object, and return them in order, the best first.
+
+    The same object proven comes before unknown, what reads under what is deployed before what needs a key, newer before
+    older; of equally new ones the value put right comes before a copy of it.
+    """
+    return sorted((judged(copy, wanted) for copy in copies), key=_turn)
+
+
+def judged(copy: Copy, wanted: Wanted) -> Copy:
+    """Return a copy with what is known of it: is it of the same object, and what was written after it?"""
+    same, proof = _same_object(copy, wanted)
+    fresh, later = _freshness(copy, wanted.life)
+    return msgspec.structs.replace(
+        copy,
+        same_object=same,
+        freshness=fresh,
+        later_writes=later,
+        proof=f"{copy.proof}; {proof}" if copy.proof and proof else copy.proof or proof,
+        doubt=copy.doubt or _doubt(copy, wanted),
+    )
+
+
+def alike(one: Copy, other: Copy) -> bool:
+    """Say whether nothing but their contents tells two copies apart: then a person has to choose."""
+    same_turn = _turn(one)[:-1] == _turn(other)[:-1]
+    return same_turn and not (one.value_sha256 and one.value_sha256 == other.value_sha256)
+
+
+def _turn(copy: Copy) -> tuple[int, ...]:
+    return (
+        not copy.reads,
+        _SAMENESS.index(copy.same_object),
+        bool(copy.doubt),
+        _SURENESS.index(copy.sure),
+        copy.place is Place.CANDIDATE,
+        -copy.mod_revision,
+        _PLACES.index(copy.place),
+    )
+
+
+def _same_object(copy: Copy, wanted: Wanted) -> tuple[Sameness, str]:
+    life = wanted.life
+    if copy.history is Sameness.OTHER:
+        return Sameness.OTHER, ""
+    if copy.uid and life.uid:
+        if copy.uid == life.uid:
+            return Sameness.SAME, f"it has the uid of the object at the key ({life.uid_from})"
+        return (
+            Sameness.OTHER,
+            f"its uid is {copy.uid}, and that of the object at the key {life.uid} ({life.uid_from})",
+        )
+    if copy.place in THE_VALUE:
+        return Sameness.SAME, "it is the value that stands there"
+    if copy.place is Place.MEMORY and copy.mod_revision == life.mod_revision:
+        return Sameness.SAME, "it is the write that stands there, read before its key was lost"
+    generation = copy.create_revision if copy.place is Place.REVISION else 0
+    if copy.log is not None:
+        generation = copy.log.create_revision
+        if wanted.found is None and copy.log.deleted_at:
+            return Sameness.SAME, "the log shows its life to its end, and nothing was at the key since"
+    if generation and generation == life.create_revision:
+        return Sameness.SAME, "it is of the same generation of the key"
+    return Sameness.UNKNOWN, ""
+
+
+def _freshness(copy: Copy, life: Life) -> tuple[Freshness, int | None]:
+    if not copy.mod_revision or not life.mod_revision or copy.history is not Sameness.SAME:
+        return Freshness.UNKNOWN, None
+    if copy.mod_revision == life.mod_revision:
+        return Freshness.CURRENT, 0
+    if copy.mod_revision > life.mod_revision:
+        return Freshness.UNKNOWN, None
+    counted = copy.version and life.version and copy.create_revision == life.create_revision
+    return Freshness.OLDER, max(life.version - copy.version, 0) if counted else None
+
+
+def _doubt(copy: Copy, wanted: Wanted) -> str:
+    """Return what else speaks against a copy that reads; "" for nothing."""
+    life = wanted.life
+    if copy.history is Sameness.UNKNOWN:
+        return "whether it is of the same cluster and history is not known"
+    if copy.place in THE_VALUE or copy.place in {Place.MEMORY, Place.KEY}:
+        return ""
+    if life.mod_revision and copy.mod_revision > life.mod_revision:
+        return "it is newer than what stands there, so it may be of another history"
+    same_write = copy.mod_revision and copy.mod_revision == life.mod_revision
+    if same_write and copy.value_sha256 and wanted.value_sha256 and copy.value_sha256 != wanted.value_sha256:
+        return "it has other bytes at the same mod_revision: those were changed on disk, or it is of a clone"
+    return ""

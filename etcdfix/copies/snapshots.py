@@ -1,0 +1,95 @@
+"""The value of a key in an older snapshot, or in a copied ``member/snap/db``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from etcdfix.closing import Closing
+from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.model import Copy, Place, Sameness, Wanted, examined_copy
+from etcdfix.copies.same_history import history_of
+from etcdfix.errors import SourceError
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress, no_progress
+from etcdfix.model import ClusterIdentity
+from etcdfix.sources.base import Source
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.text.safetext import safe_text
+
+
+class Snapshots(Closing):
+    """Looks into one snapshot; a :class:`~etcdfix.copies.finder.Finder`. Close it, or use it as a context manager.
+
+    Of a key it yields the newest value, and where that does not read, the newest that does.
+
+    Args:
+        path: The file.
+        source: What is stored now: the file must be of its history.
+        examiner: Of the source; what it sees here speaks for no other value.
+        uid: Of the source's kube-system; None where it cannot be read.
+        progress: Counts keys for a display.
+    """
+
+    name = "older snapshots"
+
+    def __init__(
+        self,
+        path: Path,
+        source: Source,
+        examiner: Examiner,
+        *,
+        uid: str | None,
+        progress: Progress = no_progress,
+    ) -> None:
+        self._path, self._examiner = path, examiner.apart()
+        self._snapshot: SnapshotSource | None = None
+        self._history, detail, searched = Sameness.UNKNOWN, "", True
+        self._theirs: str | None = None
+        self.problems: list[str] = []
+        try:
+            self._snapshot = SnapshotSource(path)
+            self._theirs = self._examiner.kube_system_uid(self._snapshot)
+            self._history, detail = history_of(source, self._snapshot, examiner, uid=uid, progress=progress)
+        except SourceError as exc:
+            searched, detail = False, exc.message
+            self.problems.append(exc.message)
+        self.looked = [
+            LookedInto(
+                place=Place.SNAPSHOT,
+                path=safe_text(str(path)),
+                searched=searched,
+                history=self._history,
+                detail=detail,
+            )
+        ]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._snapshot is not None:
+            self._snapshot.close()
+
+    def find(self, wanted: Wanted) -> Iterator[Copy]:
+        """Yield the newest value of a key, and the newest that reads."""
+        if self._snapshot is None or self._history is Sameness.OTHER:
+            return
+        newest: Copy | None = None
+        reading: Copy | None = None
+        try:
+            for kept in self._snapshot.history(wanted.key):
+                if kept.stored is not None:
+                    newest = examined_copy(
+                        self._examiner.examine(kept.stored),
+                        Place.SNAPSHOT,
+                        f"revision {kept.stored.mod_revision} in snapshot {safe_text(str(self._path))}",
+                        f"snapshot:{self._path}",
+                    )
+                    reading = newest if newest.reads else reading
+        except SourceError as exc:
+            self.problems.append(f"{safe_text(str(self._path))}: {exc.message}")
+        for copy in dict.fromkeys(filter(None, (newest, reading)), None):
+            if copy.value_sha256 != wanted.value_sha256:
+                cluster = ClusterIdentity.by_uid(self._theirs or "")
+                yield msgspec.structs.replace(copy, history=self._history, cluster=cluster)

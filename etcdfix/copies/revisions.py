@@ -39,7 +39,7 @@ class Revisions:
         self.problems: list[str] = []
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
-        """Yield the newest earlier values of a key, and the newest that read."""
+        """Yield the newest earlier values of a key, and the newest that read; every one where that is wanted."""
         newest: deque[Copy] = deque(maxlen=MOST_EACH)
         reading: deque[Copy] = deque(maxlen=MOST_THAT_READ)
         present = wanted.found.stored.mod_revision if wanted.found is not None else 0
@@ -53,6 +53,9 @@ class Revisions:
                 if kept.stored is None or kept.stored.mod_revision == present:
                     continue
                 copy = self._copy_of(kept.stored)
+                if wanted.every:
+                    yield copy
+                    continue
                 newest.append(copy)
                 if copy.reads:
                     reading.append(copy)

@@ -72,24 +72,32 @@ class Snapshots(Closing):
             self._snapshot.close()
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
-        """Yield the newest value of a key, and the newest that reads."""
+        """Yield the newest value of a key, and the newest that reads; every one where that is wanted."""
         if self._snapshot is None or self._history is Sameness.OTHER:
             return
         newest: Copy | None = None
         reading: Copy | None = None
         try:
-            for kept in self._snapshot.history(wanted.key):
-                if kept.stored is not None:
-                    newest = examined_copy(
-                        self._examiner.examine(kept.stored),
-                        Place.SNAPSHOT,
-                        f"revision {kept.stored.mod_revision} in snapshot {safe_text(str(self._path))}",
-                        f"snapshot:{self._path}",
-                    )
-                    reading = newest if newest.reads else reading
+            for copy in self._copies_of(wanted.key):
+                newest, reading = copy, copy if copy.reads else reading
+                if wanted.every:
+                    yield copy
         except SourceError as exc:
             self.problems.append(f"{safe_text(str(self._path))}: {exc.message}")
-        for copy in dict.fromkeys(filter(None, (newest, reading)), None):
-            if copy.value_sha256 != wanted.value_sha256:
-                cluster = ClusterIdentity.by_uid(self._theirs or "")
+        if not wanted.every:
+            found = dict.fromkeys(filter(None, (newest, reading)))
+            yield from (copy for copy in found if copy.value_sha256 != wanted.value_sha256)
+
+    def _copies_of(self, key: bytes) -> Iterator[Copy]:
+        assert self._snapshot is not None  # else nothing is looked for
+        cluster = ClusterIdentity.by_uid(self._theirs or "")
+        where = f"in snapshot {safe_text(str(self._path))}"
+        for kept in self._snapshot.history(key):
+            if kept.stored is not None:
+                copy = examined_copy(
+                    self._examiner.examine(kept.stored),
+                    Place.SNAPSHOT,
+                    f"revision {kept.stored.mod_revision} {where}",
+                    f"snapshot:{self._path}",
+                )
                 yield msgspec.structs.replace(copy, history=self._history, cluster=cluster)

@@ -8,14 +8,14 @@ cannot share it: so it is after a deletion and its undo. Of anything else nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from enum import Enum
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
-from etcdfix.model import Outcome, ReadableRevision, StoredValue
+from etcdfix.model import KeptRevision, Outcome, ReadableRevision, StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
@@ -33,6 +33,14 @@ _LEAST_PLAIN: Final = 128
 _LEAST_DISTINCT: Final = 16
 
 Fits = Callable[[Examination], bool]
+
+
+class Keeps(Protocol):
+    """Tells what is kept of an etcd key: a source, or what was read of it before."""
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        """Yield every revision of a key that is still kept, oldest first."""
+        ...
 
 
 class Kept(NamedTuple):
@@ -133,7 +141,7 @@ def _step_back(
 
 
 def kept_of_history(
-    source: Source,
+    source: Keeps,
     examiner: Examiner,
     key: bytes,
     fits: Fits,

@@ -13,7 +13,7 @@ from etcdfix.copies.model import Copy, Life, Place, Wanted, examined_copy, uid_o
 from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import StoredValue
-from etcdfix.readable_revision import kept_of_history, newest_kept, reads
+from etcdfix.readable_revision import Keeps, kept_of_history, reads
 from etcdfix.sources.base import Source
 
 MOST_EACH: Final = 5
@@ -29,12 +29,16 @@ class Revisions:
         source: Read at the revision of the present value, or a later one.
         examiner: Of the source; what it sees here speaks for no other value.
         revision: Only the value that the key had then is wanted; 0 for any.
+        kept: Tells what the source keeps; None to ask it.
     """
 
     name = "earlier revisions"
 
-    def __init__(self, source: Source, examiner: Examiner, *, revision: int = 0) -> None:
+    def __init__(
+        self, source: Source, examiner: Examiner, *, revision: int = 0, kept: Keeps | None = None
+    ) -> None:
         self._source, self._examiner, self._revision = source, examiner.apart(), revision
+        self._kept = kept or source
         self.looked = [LookedInto(place=Place.REVISION)]
         self.problems: list[str] = []
 
@@ -45,7 +49,7 @@ class Revisions:
         present = wanted.found.stored.mod_revision if wanted.found is not None else 0
         last = self._source.describe().revision
         try:
-            for kept in self._source.history(wanted.key):
+            for kept in self._kept.history(wanted.key):
                 if (last and kept.revision.main > last) or (
                     self._revision and kept.revision.main > self._revision
                 ):
@@ -74,31 +78,30 @@ class Revisions:
         )
 
 
-def life_of(source: Source, examiner: Examiner, key: bytes, present: StoredValue | None) -> Life:
+def life_of(
+    source: Source, examiner: Examiner, key: bytes, present: StoredValue | None, *, kept: Keeps | None = None
+) -> Life:
     """Return what etcd's own history tells of the object at a key, or of the last one there.
 
     Args:
         source: Read at the revision of the present value, or a later one.
         examiner: Of the source.
         key: Complete etcd key.
-        present: What stands there; None where nothing does.
+        present: What stands there; None where nothing does. Its bytes are not needed.
+        kept: Tells what the source keeps; None to ask it.
 
     Raises:
         SourceError: The history cannot be read.
     """
-    apart = examiner.apart()
-    if present is not None:
-        last: StoredValue | None = present
-        newest = newest_kept(source, apart, present, reads)
-    else:
-        last = next(
-            iter(deque((kept.stored for kept in source.history(key) if kept.stored is not None), maxlen=1)),
-            None,
-        )
-        newest = kept_of_history(source, apart, key, reads, newest=None)
+    history = kept or source
+    last = present
+    if last is None:
+        values = (one.stored for one in history.history(key) if one.stored is not None)
+        last = next(iter(deque(values, maxlen=1)), None)
     if last is None:
         return Life()
     life = Life(create_revision=last.create_revision, mod_revision=last.mod_revision, version=last.version)
+    newest = kept_of_history(history, examiner.apart(), key, reads, newest=present)
     if newest is None or not newest.same_object:
         return life
     stored, uid = newest.examination.stored, uid_of(newest.examination)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -36,6 +36,10 @@ class StorageCodec(StrEnum):
     NOT_AN_OBJECT = "not-an-object"
     UNKNOWN = "unknown"
     """No type that etcdfix knows. With a group: its resource is known, and an API server of its own writes it."""
+
+
+NO_OBJECTS: Final = frozenset({StorageCodec.NOT_AN_OBJECT, StorageCodec.UNKNOWN, StorageCodec.ALLOCATOR})
+"""No API server can be asked for what keys of these hold."""
 
 
 class ResourcePrefix(msgspec.Struct, frozen=True, cache_hash=True):

@@ -10,18 +10,17 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from etcdfix.apiserver.all_servers import open_all_servers
+from etcdfix.apiserver.ask_memory import Pace, ServerMemory
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.copies.model import Sameness
 from etcdfix.errors import EtcdfixError
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.look.ask_memory import Pace, ServerMemory
 from etcdfix.operations.look.copies_gather import FoundCopy, Sought
-from etcdfix.operations.look.rescue import DEFAULT_PER_SECOND
-from etcdfix.operations.look.rescue_targets import NO_OBJECTS
 from etcdfix.report.copies import CopyPlace, PlaceKind
 from etcdfix.report.origin import shown_word
+from etcdfix.storagekey import NO_OBJECTS
 from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 
 MOST_ASKED: Final = 1000
@@ -44,7 +43,7 @@ def ask_servers(api: APIAccess, cluster: ClusterIdentity, sought: Iterable[Sough
         where = shown_word(str(api.kubeconfig))
         return Held([_missed(where, exc.message)], [], [f"API servers: {exc.message}"])
     with all_servers:
-        pace = Pace(DEFAULT_PER_SECOND)
+        pace = Pace()
         servers = [
             ServerMemory(all_servers, server, pace, metadata_only=True) for server in all_servers.servers
         ]

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from etcdfix.apiserver.all_servers import AllServers
+from etcdfix.apiserver.ask_memory import Pace, ServerMemory
 from etcdfix.apiserver.memory import Remembered
 from etcdfix.apiserver.objects import Answer, Said, look_for
 from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
-from etcdfix.operations.look.ask_memory import Pace, ServerMemory
 from etcdfix.operations.look.rescue_report import (
     Afterwards,
     fit_now,

@@ -12,11 +12,9 @@ from etcdfix.apiserver.objects import APIObject
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
 from etcdfix.report.saved_report import ReportedFinding, SavedReport
-from etcdfix.storagekey import StorageCodec, StorageLayout, api_path, display
+from etcdfix.storagekey import NO_OBJECTS, StorageLayout, api_path, display
 from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 
-NO_OBJECTS: Final = frozenset({StorageCodec.NOT_AN_OBJECT, StorageCodec.UNKNOWN, StorageCodec.ALLOCATOR})
-"""What keys of these hold, no API server can be asked for."""
 _NO_OBJECT: Final = "no-object-of-the-api"
 _NO_NAME: Final = "no-request-can-name-it"
 _WHY: Final = {

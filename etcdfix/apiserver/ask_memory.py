@@ -20,6 +20,8 @@ from etcdfix.apiserver.objects import APIObject, Said
 from etcdfix.apiserver.patience import pause_seconds
 from etcdfix.model import GroupResource
 
+PER_SECOND: Final = 10.0
+"""Requests of one search."""
 _MOST_WAITS: Final = 8
 """So often a server that has too much to do is asked again for the same object."""
 _IN_A_ROW: Final = 3
@@ -35,7 +37,7 @@ class Pace:
 
     def __init__(
         self,
-        per_second: float,
+        per_second: float = PER_SECOND,
         *,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
@@ -74,6 +76,11 @@ class ServerMemory:
     def why_not(self, resource: GroupResource) -> Remembered | None:
         """Return what it said when it was last asked for a kind; None where it is still asked."""
         return self.gone or self.lost.get(resource)
+
+    def lost_words(self) -> str:
+        """Return why it is asked nothing more, or nothing more of some kinds; "" where it is still asked."""
+        gone = [] if self.gone is None else [self.gone.detail or self.gone.word]
+        return "; ".join([*gone, *(f"{kind}: {why.detail or why.word}" for kind, why in self.lost.items())])
 
     def ask(self, thing: APIObject, kind: str) -> Remembered:
         """Ask for one object, "" for a version or kind that only the server or a CRD can tell.

@@ -14,6 +14,7 @@ from etcdfix.copies.bit import Bit
 from etcdfix.copies.candidate import Candidate
 from etcdfix.copies.elsewhere import Elsewhere
 from etcdfix.copies.finder import Finder, LookedInto, Named
+from etcdfix.copies.memory import Memory, Rescued
 from etcdfix.copies.model import Copy, Place, Wanted
 from etcdfix.copies.rank import ranked
 from etcdfix.copies.revisions import Revisions
@@ -34,6 +35,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         only: Look at what is named, and nowhere else.
         api: API servers that may still hold the object in memory; None for none.
         rescued: Directories to which ``rescue`` saved.
+        recorded: Digests of what it saved, by the audit log.
         backups: Reads what etcdfix saved; None for nothing.
         others: Etcd keys at which the value may stand instead.
         kept: Tells what the datastore keeps, where it was read before; None to ask it key by key.
@@ -44,6 +46,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     only: bool = False
     api: APIAccess | None = None
     rescued: tuple[Path, ...] = ()
+    recorded: frozenset[str] = frozenset()
     backups: BackupRows | None = None
     others: tuple[bytes, ...] = ()
     kept: Keeps | None = None
@@ -85,8 +88,7 @@ def open_finders(
             finders.append(Revisions(source, examiner, revision=revision, kept=places.kept))
         if places.asks(Place.BIT):
             finders.append(Bit(examiner))
-        for path, other in (candidates or {}).items():
-            finders.append(Candidate(path, other))
+        finders += [Candidate(path, other) for path, other in (candidates or {}).items()]
         if places.others:
             finders.append(Elsewhere(source, examiner, places.others))
         for named in places.of(Place.SNAPSHOT):
@@ -94,6 +96,9 @@ def open_finders(
             finders.append(stack.enter_context(older))
         if places.backups is not None and places.asks(Place.BACKUP):
             finders.append(Backups(places.backups, examiner, identity))
+        finders += [Rescued(saved, examiner, identity, places.recorded) for saved in places.rescued]
+        if places.api is not None and places.asks(Place.MEMORY):
+            finders.append(stack.enter_context(Memory(places.api, identity)))
         yield finders
 
 

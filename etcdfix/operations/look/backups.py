@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from etcdfix.errors import AuditLogUnreadable, BackupUnreadable, NotDurable
+from etcdfix.errors import BackupUnreadable, NotDurable
 from etcdfix.remediation.audit.record import unicode_text
-from etcdfix.remediation.audit.search import is_there
 from etcdfix.remediation.audit.verify import (
     NO_HEAD_FILE,
     ChainState,
@@ -26,6 +25,7 @@ from etcdfix.remediation.backup.directory import (
     look_into,
     names_log,
 )
+from etcdfix.remediation.backup.rows import account_of
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.backups import (
@@ -54,7 +54,8 @@ def list_backups(places: RecordPaths) -> BackupList:
         BackupUnreadable: A directory cannot be listed.
     """
     directories, files = _look(places)
-    account, state, warnings = account_of(places.log_path, files)
+    account, chain, there, warnings = account_of(places.log_path, files)
+    state = chain.value if chain is not None else _UNREADABLE if there else _MISSING
     rows = [_row(file, account, places.log_path) for file in files if file.backup is not None]
     rows.sort(
         key=lambda row: (
@@ -105,23 +106,6 @@ def _look(places: RecordPaths) -> tuple[list[Path], list[FoundFile]]:
 def _place(path: Path) -> str:
     """Return where a file is, the links above it resolved and itself not, as audit logs have it."""
     return unicode_text(os.path.join(os.path.realpath(path.parent), path.name))  # noqa: PTH118 - bytes of any kind
-
-
-def account_of(log: Path, files: Sequence[FoundFile]) -> tuple[Account | None, str, list[str]]:
-    """Return what a log says of backups, None where it cannot be read; its state, and what to know of that."""
-    try:
-        if not is_there(log):
-            return (
-                None,
-                _MISSING,
-                [f"there is no audit log {log}: whether it knows these backups cannot be told"],
-            )
-        found = verify(log, anchors=anchors_in(files, log))
-        account = Account.of(log, read_records(log))
-    except AuditLogUnreadable as exc:
-        return None, _UNREADABLE, [exc.message]
-    warnings = [f"audit log {log}: {found.findings[0].message}"] if found.findings else []
-    return account, found.state.value, warnings
 
 
 def _row(file: FoundFile, account: Account | None, log: Path) -> ListedBackup:

@@ -16,7 +16,6 @@ from etcdfix.errors import AuditLogUnreadable, BackupUnreadable, ConfigurationEr
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
 from etcdfix.model import ClusterIdentity, StoredValue
-from etcdfix.operations.look.backups import account_of
 from etcdfix.operations.look.copies_gather import ExaminedCopies, FoundCopy, Gathered, Sought
 from etcdfix.operations.look.copies_log import LogPlace
 from etcdfix.operations.look.copies_memory import ask_servers
@@ -24,6 +23,7 @@ from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.backup.account import Account
 from etcdfix.remediation.backup.directory import FileKind, FoundFile, look_into
 from etcdfix.remediation.backup.file import read_backup
+from etcdfix.remediation.backup.rows import account_of
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.copies import CopyPlace, PlaceKind
 from etcdfix.report.origin import shown_word
@@ -135,7 +135,7 @@ class Search:
             except BackupUnreadable as exc:
                 self._missed(PlaceKind.BACKUP, shown, exc.message, wanted=named)
                 continue
-            account, _state, warnings = account_of(records.log_path, files)
+            account, _state, _there, warnings = account_of(records.log_path, files)
             why = "; ".join(warnings) if any(file.backup for file in files) else ""
             place = self._place(PlaceKind.BACKUP, shown, detail=why)
             self._backups(files, account, identity, place)

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Life, Place, Sameness, Wanted
+from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Place, Sameness, Wanted
 from etcdfix.model import Confidence
 
 _PLACES: Final = [*Place]
@@ -32,7 +32,7 @@ def ranked(copies: Iterable[Copy], wanted: Wanted) -> list[Copy]:
 def judged(copy: Copy, wanted: Wanted) -> Copy:
     """Return a copy with what is known of it: is it of the same object, and what was written after it?"""
     same, proof = _same_object(copy, wanted)
-    fresh, later = _freshness(copy, wanted.life)
+    fresh, later = _freshness(copy, wanted)
     return msgspec.structs.replace(
         copy,
         same_object=same,
@@ -88,15 +88,18 @@ def _same_object(copy: Copy, wanted: Wanted) -> tuple[Sameness, str]:
     return Sameness.UNKNOWN, ""
 
 
-def _freshness(copy: Copy, life: Life) -> tuple[Freshness, int | None]:
+def _freshness(copy: Copy, wanted: Wanted) -> tuple[Freshness, int | None]:
+    life, logged = wanted.life, copy.later_writes
+    if wanted.found is None and copy.log is not None and copy.log.deleted_at:
+        return (Freshness.OLDER if logged else Freshness.CURRENT), logged
     if not copy.mod_revision or not life.mod_revision or copy.history is not Sameness.SAME:
-        return Freshness.UNKNOWN, None
+        return Freshness.UNKNOWN, logged
     if copy.mod_revision == life.mod_revision:
         return Freshness.CURRENT, 0
     if copy.mod_revision > life.mod_revision:
-        return Freshness.UNKNOWN, None
+        return Freshness.UNKNOWN, logged
     counted = copy.version and life.version and copy.create_revision == life.create_revision
-    return Freshness.OLDER, max(life.version - copy.version, 0) if counted else None
+    return Freshness.OLDER, max(life.version - copy.version, 0) if counted else logged
 
 
 def _doubt(copy: Copy, wanted: Wanted) -> str:

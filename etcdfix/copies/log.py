@@ -1,0 +1,342 @@
+"""etcd's write-ahead log: what was written lately, compacted or not.
+
+Committed is not applied: etcd may have refused what stands in its log. So the log says how sure each write is. It also
+always agrees with the ``snap/db`` beside it, of whatever cluster both are. So that file, and each older snapshot, is
+held against the datastore before anything is replayed from it; where the file beside a log is of another history, so is
+the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.closing import Closing
+from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.model import Copy, LogProof, Place, Sameness, Wanted, examined_copy
+from etcdfix.copies.same_history import history_of, may_have_rotted
+from etcdfix.errors import OtherHistory, SourceError, SourceLocked
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress, no_progress
+from etcdfix.model import ClusterIdentity, Confidence, StoredValue
+from etcdfix.sources.base import Source
+from etcdfix.sources.live import LiveSource
+from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.sources.wal.history import LogHistory
+from etcdfix.sources.wal.log import WriteAheadLog, database_beside
+from etcdfix.sources.wal.model import Kinship, LoggedWrite, WriteKind
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import safe_text
+
+MOST_WRITES: Final = 64
+"""So many of the newest writes of a key are looked at; all of them are in memory at once."""
+
+_FITS: Final = {
+    Kinship.SAME_HISTORY: Sameness.SAME,
+    Kinship.OTHER_HISTORY: Sameness.OTHER,
+    Kinship.NOT_COMPARED: Sameness.UNKNOWN,
+}
+_NOT_A_VALUE: Final = {
+    WriteKind.PUT: "a write that keeps the value before it",
+    WriteKind.DELETE: "a deletion",
+    WriteKind.LEASE_REVOCATION: "the end of a lease, which deleted the key",
+}
+
+
+class Log(Closing):
+    """Looks into the logs of one or several members; a :class:`~etcdfix.copies.finder.Finder`. Close it.
+
+    Args:
+        directories: ``member/wal``, of each member whose log is to be joined.
+        source: What is stored now: the log must be of its history.
+        examiner: Of the source; what it sees of the files speaks for nothing else.
+        entry: Raft index: only this write is wanted; 0 for any.
+        older: Snapshots of the same history, perhaps: a log can be replayed from one.
+        progress: Counts keys for a display.
+
+    Attributes:
+        history: Whether the log is of the history of what is stored now; of another one it yields nothing.
+        about: How it compares with what is stored now, one sentence; "" where it could not be read.
+        replayed: From where it was replayed, one clause; "" where no write is certain.
+        notes: What else to know of it: which files it was not replayed with, and why.
+        why_not: Why the named entry is no copy, once it was looked for; "" where it is one.
+    """
+
+    name = "write-ahead logs"
+
+    def __init__(
+        self,
+        directories: Path | Sequence[Path],
+        source: Source,
+        examiner: Examiner,
+        *,
+        entry: int = 0,
+        older: Sequence[Path] = (),
+        progress: Progress = no_progress,
+    ) -> None:
+        self.directories = (directories,) if isinstance(directories, Path) else tuple(directories)
+        self._source, self._examiner, self._entry = source, examiner.apart(), entry
+        self._progress = progress
+        self._uid: str | None = None
+        self._cluster = ClusterIdentity()
+        self._running = False
+        self._played: LogHistory | None = None
+        self._failure: SourceError | None = None
+        self._stack = ExitStack()
+        self.history = Sameness.UNKNOWN
+        self.about = self.replayed = self.why_not = self._of_other = ""
+        self.notes: list[str] = []
+        self.problems: list[str] = []
+        try:
+            with self._stack as stack:
+                self._open(stack, older)
+                self._stack = stack.pop_all()
+        except SourceError as exc:
+            self._failure = exc
+            self.problems.append(exc.message)
+        self.looked = [
+            LookedInto(
+                place=Place.LOG,
+                path=safe_text(", ".join(map(str, self.directories))),
+                searched=self._failure is None,
+                history=self.history,
+                detail=self._failure.message if self._failure is not None else self._detail(),
+            )
+        ]
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._stack.close()
+
+    def require(self) -> None:
+        """Refuse a log of which nothing can be told.
+
+        Raises:
+            OtherHistory: Nothing shows that it is of the history of what is stored, or the file beside it is not.
+            SourceError: It could not be read.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self.history is Sameness.OTHER:
+            raise OtherHistory(
+                f"{', '.join(map(str, self.directories))}: nothing shows that this log is of the history of what is"
+                f" stored now: {self._of_other or self.about}",
+                hint="name the log of a member of this very cluster, not of a restored copy or of a clone; as long as"
+                " etcd refuses writes (NOSPACE), its newest writes show nothing",
+            )
+
+    def find(self, wanted: Wanted) -> Iterator[Copy]:
+        """Yield the newest writes of a key, the newest first; or the one that was named.
+
+        Where a write reads that etcd perhaps never applied, those before it are doubtful: a person has to choose.
+
+        Raises:
+            SourceError: The log cannot be read any more.
+        """
+        writes = deque(self._looked_at(wanted.key), maxlen=None if self._entry else MOST_WRITES)
+        if self._entry:
+            self.why_not = self._no_value(wanted.key, writes)
+        later = perhaps = 0
+        every = wanted.every or self._entry
+        for write in reversed(writes):
+            if write.refused:
+                continue
+            stored = write.stored()
+            copy = self._copy_of(write, stored, writes, wanted) if stored is not None else None
+            if copy is not None and (every or copy.value_sha256 != wanted.value_sha256):
+                if perhaps:
+                    why = f"entry {perhaps} may be a later write, and nothing shows whether etcd applied that one"
+                    copy = msgspec.structs.replace(copy, doubt="; ".join(filter(None, (copy.doubt, why))))
+                elif copy.reads and copy.sure is Confidence.POSSIBLE:
+                    perhaps = write.entry_index
+                yield msgspec.structs.replace(copy, later_writes=later)
+                if self._entry:
+                    return
+            later += write.kind is WriteKind.PUT
+
+    def _looked_at(self, key: bytes) -> Iterator[LoggedWrite]:
+        """Yield the writes of a key; where an entry is named, the others without their values."""
+        for write in self.writes(key):
+            named = self._entry in {0, write.entry_index}
+            yield write if named else msgspec.structs.replace(write, value=None)
+
+    def writes(self, key: bytes) -> Iterator[LoggedWrite]:
+        """Yield every write of a key, the oldest first, also deletions, and what etcd refused.
+
+        Nothing of a log of another history; of one that could not be compared nothing is more than possible.
+
+        Raises:
+            SourceError: The log cannot be read any more.
+        """
+        if self._played is None or self.history is Sameness.OTHER:
+            return
+        for write in self._played.writes(key):
+            if self.history is Sameness.SAME:
+                yield write
+            else:
+                yield msgspec.structs.replace(write, confidence=Confidence.POSSIBLE, doubt=self.about)
+
+    def keys(self, prefix: bytes) -> Iterator[bytes]:
+        """Yield the etcd keys that the log names, in byte order."""
+        if self._played is not None and self.history is not Sameness.OTHER:
+            yield from self._played.keys(prefix)
+
+    def deleted(self, prefix: bytes) -> Iterator[bytes]:
+        """Yield the etcd keys whose last write in the log may be a deletion."""
+        if self._played is not None and self.history is not Sameness.OTHER:
+            yield from self._played.deleted(prefix)
+
+    # --- one write
+
+    def _no_value(self, key: bytes, writes: Iterable[LoggedWrite]) -> str:
+        named = [write for write in writes if write.entry_index == self._entry]
+        where = f"entry {self._entry} of the log in {safe_text(', '.join(map(str, self.directories)))}"
+        if not named:
+            return f"{where} is no write of {display(key)}"
+        if any(write.value is not None and not write.refused for write in named):
+            return ""
+        what = "refused by etcd" if named[-1].refused else _NOT_A_VALUE[named[-1].kind]
+        return f"{where} is {what}: it holds no value of {display(key)}"
+
+    def _copy_of(
+        self, write: LoggedWrite, stored: StoredValue, writes: Sequence[LoggedWrite], wanted: Wanted
+    ) -> Copy:
+        assert self._played is not None
+        directory = self._played.directory_of(write.entry_index)
+        copy = examined_copy(
+            self._examiner.examine(stored),
+            Place.LOG,
+            f"entry {write.entry_index} of the write-ahead log in {safe_text(str(directory))}",
+            f"log:{directory}#{write.entry_index}",
+        )
+        certain = write.confidence is Confidence.CERTAIN
+        until = self._played.agreed_until(write.entry_index)
+        deleted_at = _deleted_at(writes, write) if certain and wanted.found is None else 0
+        kept_lease = "it kept the lease that the key had, which is not in it" if write.lease is None else ""
+        return msgspec.structs.replace(
+            copy,
+            sure=write.confidence,
+            doubt="; ".join(filter(None, (write.doubt, kept_lease))),
+            history=self.history,
+            cluster=self._cluster_of(write),
+            log=LogProof(
+                entry=write.entry_index,
+                # What is certain was replayed from a known state of this very history.
+                create_revision=write.create_revision or 0 if certain else 0,
+                deleted_at=deleted_at if deleted_at and self._was_last(wanted.key, deleted_at, until) else 0,
+                agreed_until=until,
+            ),
+        )
+
+    def _was_last(self, key: bytes, deleted_at: int, until: int) -> bool:
+        """Say whether nothing was at a key since its log has it deleted: up to a revision the log tells, then etcd."""
+        try:
+            if any(kept.revision.main > deleted_at for kept in self._source.history(key)):
+                return False
+            kept_from = self._source.compacted_revision()  # asked last: etcd may compact in between
+        except SourceError as exc:
+            self.problems.append(f"what is kept of {display(key)} could not be read: {exc.message}")
+            return False
+        return kept_from is not None and kept_from <= until
+
+    def _cluster_of(self, write: LoggedWrite) -> ClusterIdentity | None:
+        assert self._played is not None
+        if self.history is not Sameness.SAME or self._cluster.is_known:
+            return self._cluster
+        same_id = self._log.description.cluster_id == self._source.describe().cluster_id
+        before = write.entry_index <= self._played.agreement.newest_agreed_index
+        if self._running and same_id and (before or write.confidence is not Confidence.POSSIBLE):
+            return None  # what is stored now was written after it; behind that, a clone may have written it
+        return ClusterIdentity()
+
+    # --- of which history the log is
+
+    def _open(self, stack: ExitStack, older: Sequence[Path]) -> None:
+        self._log = stack.enter_context(WriteAheadLog.open(*self.directories))
+        self._uid = self._examiner.kube_system_uid(self._source)
+        beside = [path for path in map(database_beside, self.directories) if path is not None]
+        databases = self._fitting(stack, beside, beside=True)
+        others = [*databases, *self._fitting(stack, older, beside=False)]
+        played = self._log.history(
+            self._source,
+            others=others,
+            reads=lambda stored: not may_have_rotted(self._examiner.examine(stored)),
+            reached=self._reached(),
+        )
+        stack.callback(played.close)
+        self._played = played
+        self.history = Sameness.OTHER if self._of_other else _FITS[played.agreement.kinship]
+        self.about, self.replayed = self._of_other or played.agreement.sentence, played.replayed
+        if self.history is Sameness.SAME and databases:
+            self._cluster = ClusterIdentity.by_uid(self._examiner.kube_system_uid(databases[0]) or "")
+        if played.overrun:
+            self.notes.append(played.overrun)
+        self.problems += [f"write-ahead log: {each}" for each in (*self._log.problems, *played.problems)]
+
+    def _fitting(self, stack: ExitStack, paths: Sequence[Path], *, beside: bool) -> list[SnapshotSource]:
+        """Return the files that are of the history of what is stored; take note of the others."""
+        found: list[SnapshotSource] = []
+        for path in paths:
+            try:
+                file = stack.enter_context(SnapshotSource(path))
+                history, why = history_of(
+                    self._source, file, self._examiner, uid=self._uid, progress=self._progress
+                )
+            except SourceError as exc:
+                self._running = self._running or (beside and isinstance(exc, SourceLocked))
+                self.notes.append(f"not read beside it: {exc.message}")
+                continue
+            if history is Sameness.SAME:
+                found.append(file)
+                continue
+            self.notes.append(f"not replayed with {safe_text(str(path))}: {why}")
+            if beside and history is Sameness.OTHER:
+                self._of_other = f"snap/db beside it is of another history: {why}"
+        return found
+
+    def _reached(self) -> int:
+        """Return the revision to which the live etcd has come; asked when the log is open: nothing in it can be newer.
+
+        0 where a file is read, which may be older than the log.
+        """
+        if not isinstance(self._source, LiveSource):
+            return 0
+        reached = self._source.reached_revision()
+        here, wrote = self._source.describe(), self._log.description.cluster_id
+        if not wrote or not here.cluster_id or wrote == here.cluster_id:
+            return reached
+        self.notes.append(
+            f"a member of cluster {wrote} wrote it, and this etcd is cluster {here.cluster_id}: no more than what came "
+            "before a restore can be of both"
+        )
+        return here.revision or reached  # that was before this look began
+
+    def _detail(self) -> str:
+        about = self._log.description
+        parts = [
+            f"{about.entries} {'entry' if about.entries == 1 else 'entries'} up to index {about.last_index}",
+            self.about,
+            f"replayed from {self.replayed}"
+            if self.replayed
+            else "nothing to replay from, so that no write is certain",
+            *self.notes,
+        ]
+        return "; ".join(parts)
+
+
+def _deleted_at(writes: Sequence[LoggedWrite], chosen: LoggedWrite) -> int:
+    """Return the revision of the deletion that ended a write's generation, where all since is certain; else 0."""
+    place = (chosen.entry_index, chosen.operation)
+    later = [write for write in writes if (write.entry_index, write.operation) > place]
+    if not later or any(write.confidence is not Confidence.CERTAIN for write in later):
+        return 0
+    *puts, last = later
+    of_it = all(
+        write.kind is WriteKind.PUT and write.create_revision == chosen.create_revision for write in puts
+    )
+    return last.mod_revision or 0 if of_it and last.kind is not WriteKind.PUT else 0

@@ -1,0 +1,266 @@
+"""What a write-ahead log gives: every write that may be a copy, how sure it is, and what the log proves of it."""
+
+from __future__ import annotations
+
+import copy as copying
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.copies.log import MOST_WRITES, Log
+from etcdfix.copies.model import Copy, Freshness, LogProof, Sameness, Wanted
+from etcdfix.copies.rank import ranked
+from etcdfix.errors import NotALog, OtherHistory, SourceDenied
+from etcdfix.examine import Examiner, Reading
+from etcdfix.model import Confidence, KeptRevision, Outcome, Revision, StoredValue
+from etcdfix.sources.wal.model import Agreement, Kinship, LoggedWrite, WriteKind
+from etcdfix.storagekey import StorageLayout
+from tests.support.memory_source import MemorySource
+from tests.support.objects import config_map
+from tests.support.wal_writer import ModelEtcd, StoreNow
+
+KEY = b"/registry/configmaps/shop/settings"
+LAYOUT = StorageLayout()
+EXAMINER = Examiner.of(Reading(layout=LAYOUT))
+WHOLE = config_map()
+POSSIBLE, LIKELY, CERTAIN = Confidence.POSSIBLE, Confidence.LIKELY, Confidence.CERTAIN
+GONE = Wanted.gone(KEY, LAYOUT)
+
+
+def wanted(value: bytes) -> Wanted:
+    return Wanted.of(EXAMINER.examine(StoredValue(KEY, value, 1000, 100, 9, 0)))
+
+
+def story(last: bytes | None = WHOLE[:-5]) -> ModelEtcd:
+    """Return a cluster that overwrote a value, or deleted it, and wrote on."""
+    etcd = ModelEtcd()
+    for value in (config_map("settings"), WHOLE, last):
+        etcd.update(KEY, value)
+    for number in range(6):
+        etcd.update(f"/registry/leases/n/{number}".encode(), b"after")
+    etcd.log.commit()
+    return etcd
+
+
+def found(etcd: ModelEtcd, folder: Path, what: Wanted = GONE) -> list[Copy]:
+    with Log(etcd.log.write(folder / "wal"), etcd.store(), EXAMINER) as log:
+        assert (log.history, log.problems) == (Sameness.SAME, [])
+        return [*log.find(what)]
+
+
+def test_every_write_but_the_one_that_stands_there(tmp_path: Path) -> None:
+    etcd = story()
+    copies = found(etcd, tmp_path, wanted(WHOLE[:-5]))
+    assert [(one.mod_revision, one.sure, one.later_writes, one.outcome) for one in copies] == [
+        (3, CERTAIN, 1, Outcome.READABLE),
+        (2, CERTAIN, 2, Outcome.READABLE),
+    ]
+    assert copies[0].source == f"log:{tmp_path / 'wal'}#2"
+    assert copies[0].log == LogProof(entry=2, create_revision=2, agreed_until=10)
+
+
+def test_a_log_shows_the_life_of_what_was_deleted_and_etcd_what_came_after_it(tmp_path: Path) -> None:
+    etcd = story(None)
+    best, older = ranked(found(etcd, tmp_path), GONE)
+    assert (best.same_object, best.freshness, best.later_writes) == (Sameness.SAME, Freshness.CURRENT, 0)
+    assert (older.same_object, older.freshness, older.later_writes) == (Sameness.SAME, Freshness.OLDER, 1)
+
+
+class Kept(StoreNow):
+    """An etcd that still keeps another life of the key, has compacted more than the log has, or hides both."""
+
+    def __init__(self, later: int = 0, compacted: int | None = 0, *, denied: bool = False) -> None:
+        etcd = story(None)
+        super().__init__([held.stored(key) for key, held in etcd.keys.items()], etcd.revision)
+        self._later, self._compacted, self._denied = later, compacted, denied
+
+    def history(self, _key: bytes) -> Iterator[KeptRevision]:
+        if self._denied:
+            raise SourceDenied("no permission")
+        if self._later:
+            yield KeptRevision(Revision(self._later, 0), None)
+
+
+@pytest.mark.parametrize(
+    "source", [Kept(later=9), Kept(compacted=11), Kept(compacted=None), Kept(denied=True)]
+)
+def test_what_stood_there_since_is_not_known(tmp_path: Path, source: Kept) -> None:
+    with Log(story(None).log.write(tmp_path / "wal"), source, EXAMINER) as log:
+        proofs = [one.log for one in log.find(GONE)]
+    assert [proof and (proof.deleted_at, proof.create_revision) for proof in proofs] == [(0, 2), (0, 2)]
+
+
+def test_a_log_that_is_no_log_and_one_of_another_history_give_nothing(tmp_path: Path) -> None:
+    with Log(tmp_path, MemorySource(), EXAMINER) as none:
+        assert ([*none.find(GONE)], none.looked[0].searched) == ([], False)
+        assert none.problems == [none.looked[0].detail]
+        with pytest.raises(NotALog):
+            none.require()
+    other = ModelEtcd()
+    for number in range(8):
+        other.update(f"/registry/leases/n/{number}".encode(), b"elsewhere")
+    with Log(story().log.write(tmp_path / "wal"), other.store(), EXAMINER) as log:
+        assert ([*log.find(GONE)], [*log.keys(b"")], [*log.deleted(b"")]) == ([], [], [])
+        assert log.looked[0].history is Sameness.OTHER
+        with pytest.raises(OtherHistory, match="nothing shows that this log is of the history"):
+            log.require()
+
+
+def test_what_a_clone_wrote_is_only_possible(tmp_path: Path) -> None:
+    here = story()
+    there = copying.deepcopy(here)
+    there.update(KEY, config_map("of-the-clone"))
+    here.update(b"/registry/leases/n/0", b"mine")
+    for etcd in (here, there):
+        etcd.log.commit()
+    with Log(there.log.write(tmp_path / "wal"), here.store(), EXAMINER) as log:
+        newest, *_ = log.find(GONE)
+    assert (newest.sure, newest.mod_revision, bool(newest.doubt)) == (POSSIBLE, 0, True)
+
+
+# --- which of them may be taken
+
+
+def write(entry: int, value: bytes | None, confidence: Confidence = CERTAIN, **changes: Any) -> LoggedWrite:
+    given: dict[str, Any] = {
+        "key": KEY, "kind": WriteKind.PUT if value is not None else WriteKind.DELETE, "entry_index": entry,
+        "operation": 0, "term": 1, "value": value, "keeps_value": False, "lease": 0, "mod_revision": entry + 100,
+        "create_revision": 100, "version": 1, "confidence": confidence,
+        "doubt": "" if confidence is CERTAIN else "it may have been refused",
+        "after_revision": None, "before_revision": None,
+    }  # fmt: skip
+    return LoggedWrite(**(given | changes))
+
+
+class Played:
+    """A history with these writes."""
+
+    agreement = Agreement(
+        kinship=Kinship.SAME_HISTORY, agreed=3, contradicted=0, newest_agreed_index=9, sentence="3 keys agree"
+    )
+
+    def __init__(self, *writes: LoggedWrite) -> None:
+        self._writes = writes
+
+    def writes(self, _key: bytes) -> Iterator[LoggedWrite]:
+        yield from self._writes
+
+    def directory_of(self, _entry: int) -> Path:
+        return Path("/log")
+
+    def agreed_until(self, _entry: int) -> int:
+        return 1000
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> Iterator[Any]:
+    """Give what looks into a log with these writes."""
+    opened: list[Log] = []
+
+    def look(*writes: LoggedWrite, entry: int = 0, what: Wanted = GONE) -> tuple[list[Copy], Log]:
+        log = Log(story().log.write(tmp_path / "wal"), story().store(), EXAMINER, entry=entry)
+        opened.append(log)
+        log._played = Played(*writes)  # type: ignore[assignment]
+        return [*log.find(what)], log
+
+    yield look
+    for log in opened:
+        log.close()
+
+
+def entries(copies: list[Copy]) -> list[int]:
+    return [one.log.entry for one in copies if one.log is not None]
+
+
+def test_what_etcd_refused_and_what_has_no_value_is_no_copy(look: Any) -> None:
+    copies, _ = look(
+        write(3, WHOLE), write(4, WHOLE), write(5, WHOLE[:-5]), write(6, None),
+        write(7, WHOLE, refused=True, confidence=POSSIBLE),
+        write(8, None, kind=WriteKind.PUT, keeps_value=True),
+    )  # fmt: skip
+    assert entries(copies) == [5, 4, 3]
+    assert [one.later_writes for one in copies] == [1, 2, 3]
+    assert [one.reads for one in copies] == [False, True, True]
+
+
+def test_so_many_writes_are_looked_at_and_a_named_one_wherever_it_is(look: Any) -> None:
+    many = [write(number, WHOLE) for number in range(1, MOST_WRITES + 3)]
+    assert len(look(*many)[0]) == MOST_WRITES
+    (one,), log = look(*many, entry=1)
+    assert (one.log.entry, one.later_writes, log.why_not) == (1, MOST_WRITES + 1, "")
+
+
+def test_what_is_only_possible_is_not_passed_over_for_an_older_one(look: Any) -> None:
+    """Which of them is right, a person decides."""
+    newer, older = look(write(3, WHOLE), write(4, WHOLE, POSSIBLE, mod_revision=None))[0]
+    assert (newer.sure, newer.doubt) == (POSSIBLE, "it may have been refused")
+    assert (older.sure, older.doubt.split(" ")[:2]) == (CERTAIN, ["entry", "4"])
+    # One that does not read is no rival, and a named one has none.
+    assert look(write(3, WHOLE), write(4, WHOLE[:-5], POSSIBLE))[0][1].doubt == ""
+    ((named,), _) = look(write(3, WHOLE), write(4, WHOLE, POSSIBLE), entry=3)
+    assert (named.log.entry, named.doubt) == (3, "")
+
+
+def test_nothing_of_a_log_that_was_not_compared_is_more_than_possible(look: Any) -> None:
+    _, log = look()
+    log.history, log.about = Sameness.UNKNOWN, "nothing that is stored was compared"
+    log._played = Played(write(3, WHOLE))
+    (one,) = log.find(GONE)
+    assert (one.sure, one.doubt, one.log.create_revision) == (POSSIBLE, log.about, 0)
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        (9, "is no write of"),
+        (4, "is a deletion: it holds no value"),
+        (5, "is the end of a lease, which deleted the key: it holds no value"),
+        (6, "is a write that keeps the value before it: it holds no value"),
+        (7, "is refused by etcd: it holds no value"),
+    ],
+)
+def test_an_entry_that_holds_no_value(look: Any, named: int, words: str) -> None:
+    copies, log = look(
+        write(3, WHOLE), write(4, None), write(5, None, kind=WriteKind.LEASE_REVOCATION),
+        write(6, None, kind=WriteKind.PUT, keeps_value=True), write(7, WHOLE, LIKELY, refused=True),
+        entry=named,
+    )  # fmt: skip
+    assert copies == []
+    assert words in log.why_not
+
+
+def test_a_lease_that_the_log_does_not_say_is_a_doubt(look: Any) -> None:
+    assert "lease" in look(write(4, WHOLE, lease=None))[0][0].doubt
+    assert look(write(4, WHOLE, lease=7))[0][0].doubt == ""
+
+
+def test_the_last_of_one_entry(look: Any) -> None:
+    """One transaction may write a key twice; what is stored then is the later one."""
+    other = config_map("other")
+    ((one,), _) = look(write(4, WHOLE), write(4, other, operation=1), entry=4)
+    assert one.stored.value == other
+
+
+@pytest.mark.parametrize(
+    ("later", "deleted_at"),
+    [
+        ([write(6, None)], 106),
+        ([write(6, b"damaged"), write(7, None)], 107),
+        ([write(6, None, kind=WriteKind.LEASE_REVOCATION)], 106),
+        ([], 0),  # the log ends before the deletion
+        ([write(6, b"newer")], 0),
+        ([write(6, None, LIKELY, mod_revision=106)], 0),
+        ([write(6, b"perhaps", LIKELY), write(7, None)], 0),
+        ([write(6, None), write(7, b"another life", create_revision=107), write(8, None)], 0),
+        ([write(6, None), write(7, b"perhaps another life", POSSIBLE)], 0),
+        ([write(6, b"another life", create_revision=106), write(7, None)], 0),
+    ],
+)
+def test_the_end_of_the_last_life(look: Any, later: list[LoggedWrite], deleted_at: int) -> None:
+    for sure, expected in ((CERTAIN, deleted_at), (LIKELY, 0)):
+        copies, _ = look(write(4, b"before"), write(5, b"whole", sure), *later, entry=5)
+        assert copies[0].log.deleted_at == expected
+    # Where something stands at the key, no deletion proves anything.
+    assert look(write(5, b"whole"), *later, entry=5, what=wanted(WHOLE))[0][0].log.deleted_at == 0

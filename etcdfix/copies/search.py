@@ -14,6 +14,7 @@ from etcdfix.copies.bit import Bit
 from etcdfix.copies.candidate import Candidate
 from etcdfix.copies.elsewhere import Elsewhere
 from etcdfix.copies.finder import Finder, LookedInto, Named
+from etcdfix.copies.log import Log
 from etcdfix.copies.memory import Memory, Rescued
 from etcdfix.copies.model import Copy, Place, Wanted
 from etcdfix.copies.rank import ranked
@@ -94,12 +95,27 @@ def open_finders(
         for named in places.of(Place.SNAPSHOT):
             older = Snapshots(named.path, source, examiner, uid=uid, progress=places.progress)
             finders.append(stack.enter_context(older))
+        for directories, entry in _logs(places):
+            snapshots = [named.path for named in places.of(Place.SNAPSHOT)]
+            log = Log(directories, source, examiner, entry=entry, older=snapshots, progress=places.progress)
+            finders.append(stack.enter_context(log))
         if places.backups is not None and places.asks(Place.BACKUP):
             finders.append(Backups(places.backups, examiner, identity))
         finders += [Rescued(saved, examiner, identity, places.recorded) for saved in places.rescued]
         if places.api is not None and places.asks(Place.MEMORY):
             finders.append(stack.enter_context(Memory(places.api, identity)))
         yield finders
+
+
+def _logs(places: Places) -> Iterator[tuple[tuple[Path, ...], int]]:
+    """Yield the logs to open: those of several members make one; and each that is named with an entry, alone."""
+    named = places.of(Place.LOG)
+    members = tuple(one.path for one in named if not one.entry)
+    if members:
+        yield members, 0
+    for one in named:
+        if one.entry:
+            yield (one.path,), one.entry
 
 
 def copies_of(wanted: Wanted, finders: Iterable[Finder]) -> list[Copy]:

@@ -18,8 +18,7 @@ from hypothesis import settings
 from etcdfix import machine
 from etcdfix.sources.etcd import threads
 from etcdfix.testing.certificates import CertificateAuthority
-from etcdfix.testing.providing import started_or_missing, starter
-from etcdfix.testing.servers import EtcdServer, EtcdServers, disposable_etcd
+from etcdfix.testing.servers import EtcdServer, EtcdServers, started_or_missing
 from tests.support.change_runs import Registry
 from tests.support.empty_machine import forget_machine
 from tests.support.thorough import THOROUGH
@@ -66,12 +65,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers for each core, as many tests wait; none for few files, and for timing.
-
-    None either on an etcd that was given: its keys are numbered by one process.
-    """
-    if "ETCDFIX_TEST_ENDPOINTS" in os.environ:
-        return 0
+    """Two workers for each core, as many tests wait; none for few files, and for timing."""
     folders = any(Path(argument).is_dir() for argument in config.args)
     if not folders or config.option.markexpr == "benchmark":
         return 0
@@ -108,17 +102,6 @@ def etcd_containers(pytestconfig: pytest.Config) -> Iterator[EtcdServers]:
     """Starts etcd servers in containers, and nowhere else."""
     with closing(started_or_missing(pytestconfig, EtcdServers.in_containers)) as servers:
         yield servers
-
-
-@pytest.fixture(scope="session")
-def etcd(request: pytest.FixtureRequest) -> Iterator[EtcdServer]:
-    """The plugin's own, or what ``ETCDFIX_TEST_ENDPOINTS`` names: one that has nothing to lose."""
-    endpoints = os.environ.get("ETCDFIX_TEST_ENDPOINTS")
-    if endpoints is None:
-        yield request.getfixturevalue("etcd")
-        return
-    with disposable_etcd(endpoints.partition(",")[0]) as server:
-        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -179,7 +162,7 @@ def _empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Tem
 def start_local_etcd(pytestconfig: pytest.Config) -> Iterator[Callable[..., EtcdServer]]:
     """As ``start_etcd``, always as processes: their write-ahead logs are at hand, which those in containers are not."""
     made = started_or_missing(pytestconfig, EtcdServers.as_processes)
-    with closing(made) as servers, starter(servers) as start:
+    with closing(made) as servers, servers.starter() as start:
         yield start
 
 

@@ -13,7 +13,7 @@ from etcdfix.testing.places import NoEtcdError
 from etcdfix.testing.plant import Planted, plant, store
 from etcdfix.testing.readable import NotAllReadable, assert_all_readable
 from etcdfix.testing.sealing import DoesNotFit
-from etcdfix.testing.servers import EtcdServer, EtcdServers, NotDisposable, disposable_etcd
+from etcdfix.testing.servers import EtcdServer, EtcdServers
 from etcdfix.testing.writes import ClientFiles
 
 __all__ = [
@@ -26,12 +26,10 @@ __all__ = [
     "EtcdServers",
     "NoEtcdError",
     "NotAllReadable",
-    "NotDisposable",
     "Planted",
     "Way",
     "assert_all_readable",
     "config_map",
-    "disposable_etcd",
     "json_object",
     "plant",
     "pod",

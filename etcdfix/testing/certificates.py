@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _DAY = dt.timedelta(days=1)
+_PEM = serialization.Encoding.PEM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +33,10 @@ class CertificateAuthority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         now = dt.datetime.now(dt.UTC)
-        self._certificate = (
-            x509.CertificateBuilder()
-            .subject_name(self._name)
-            .issuer_name(self._name)
-            .public_key(self._key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - 30 * _DAY)
-            .not_valid_after(now + 30 * _DAY)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
+        builder = self._begun(self._name, self._key, now - 30 * _DAY, now + 30 * _DAY)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         self.cert = folder / "ca.crt"
-        self.cert.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
+        self.cert.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
 
     def issue(
         self,
@@ -57,34 +49,26 @@ class CertificateAuthority:
         now = dt.datetime.now(dt.UTC)
         until = now - _DAY if expired else now + 10 * _DAY
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - 20 * _DAY)
-            .not_valid_after(until)
-            .add_extension(
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
-                critical=False,
-            )
-        )
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+        builder = self._begun(subject, key, now - 20 * _DAY, until).add_extension(usage, critical=False)
         if hosts:
-            builder = builder.add_extension(
-                x509.SubjectAlternativeName([_general_name(h) for h in hosts]), critical=False
-            )
+            names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+            builder = builder.add_extension(names, critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         files = CertificateFiles(cert=self.folder / f"{name}.crt", key=self.folder / f"{name}.key")
-        files.cert.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        files.cert.write_bytes(certificate.public_bytes(_PEM))
         files.key.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
+            key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         )
         return files
+
+    def _begun(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, start: dt.datetime, end: dt.datetime
+    ) -> x509.CertificateBuilder:
+        builder = x509.CertificateBuilder().subject_name(subject).issuer_name(self._name)
+        builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
+        return builder.not_valid_before(start).not_valid_after(end)
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -16,7 +16,7 @@ from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.storagekey import under_other_prefixes
 from etcdfix.testing.objects import MAGIC, Stored, taken_apart
 from etcdfix.testing.protobytes import block, number
-from etcdfix.testing.sealing import DoesNotFit, Seals, flipped, goes_on_as_a_name, name_of
+from etcdfix.testing.sealing import DoesNotFit, Seals, goes_on_as_a_name
 
 _NONCE: Final = {ProviderType.AESGCM: 12, ProviderType.SECRETBOX: 24, ProviderType.AESCBC: 16}
 _TAG: Final = 16
@@ -42,6 +42,10 @@ def _body(seals: Seals, stored: bytes, *providers: ProviderType) -> tuple[int, i
     return start, start + _NONCE[key.provider]
 
 
+def _need_encrypted(stored: bytes) -> None:
+    _need(stored.startswith(ENCRYPTED_PREFIX), "it wants an encrypted value")
+
+
 def _document(plaintext: bytes) -> dict[str, Any]:
     try:
         document = json.loads(plaintext)
@@ -55,36 +59,36 @@ def _written(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
+def flipped(data: bytes, at: int, bit: int = 0) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+
+
 def wrong_key(seals: Seals, stored: bytes) -> bytes:
-    key = seals.local_key()
-    return seals.seal_with(seals.open(stored), provider=key.provider, name=name_of(key), material=None)
+    name = seals.local_key().prefix.split(b":", 4)[4][:-1].decode()
+    return seals.seal_with(seals.open(stored), name)
 
 
 def key_name_unknown(seals: Seals, stored: bytes) -> bytes:
-    key = seals.local_key()
-    return seals.seal_with(
-        seals.open(stored), provider=key.provider, name=f"not-{secrets.token_hex(4)}", material=None
-    )
+    return seals.seal_with(seals.open(stored), f"not-{secrets.token_hex(4)}")
 
 
 def key_renamed(seals: Seals, stored: bytes) -> bytes:
-    key = seals.local_key()
-    name = f"was-{secrets.token_hex(4)}"
-    return seals.seal_with(seals.open(stored), provider=key.provider, name=name, material=key.material)
+    material = seals.local_key().material
+    return seals.seal_with(seals.open(stored), f"was-{secrets.token_hex(4)}", key=material)
 
 
 def provider_unknown(seals: Seals, stored: bytes) -> bytes:
     seals.local_key()
-    return seals.seal_with(seals.open(stored), provider=seals.other_provider(), name="key1", material=None)
+    return seals.seal_with(seals.open(stored), "key1", provider=seals.other_provider())
 
 
 def no_rule(seals: Seals, stored: bytes) -> bytes:
-    _need(not seals.covered, "it wants a resource that the configuration does not name")
-    return seals.seal_with(stored, provider=ProviderType.AESGCM, name="key1", material=None)
+    _need(seals.transformers.rule is None, "it wants a resource that the configuration does not name")
+    return seals.seal_with(stored, "key1", provider=ProviderType.AESGCM)
 
 
 def not_encrypted(seals: Seals, stored: bytes) -> bytes:
-    _need(not seals.plain_allowed, "it wants a configuration without identity for this resource")
+    _need(not seals.transformers.has_identity, "it wants a configuration without identity for this resource")
     return seals.open(stored)
 
 
@@ -104,12 +108,12 @@ def as_it_is(_seals: Seals, stored: bytes) -> bytes:
 
 
 def envelope_bit(_seals: Seals, stored: bytes) -> bytes:
-    _need(stored.startswith(ENCRYPTED_PREFIX), "it wants an encrypted value")
+    _need_encrypted(stored)
     return flipped(stored, 5)
 
 
 def envelope_unknown(_seals: Seals, stored: bytes) -> bytes:
-    _need(stored.startswith(ENCRYPTED_PREFIX), "it wants an encrypted value")
+    _need_encrypted(stored)
     return ENCRYPTED_PREFIX + b"chacha" + stored[stored.index(b":", len(ENCRYPTED_PREFIX)) :]
 
 
@@ -128,9 +132,8 @@ def bit(part: str) -> Callable[[Seals, bytes], bytes]:
 
 def iv_overwritten(seals: Seals, stored: bytes) -> bytes:
     start, end = _body(seals, stored, ProviderType.AESCBC)
-    other = secrets.token_bytes(end - start)
-    while goes_on_as_a_name(other):
-        other = secrets.token_bytes(end - start)
+    while goes_on_as_a_name(other := secrets.token_bytes(end - start)):
+        pass
     return stored[:start] + other + stored[end:]
 
 

@@ -11,10 +11,7 @@ _Result = TypeVar("_Result")
 
 
 def without_frames(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Have what a function raises come without the frames below it, of which pytest shows arguments and variables.
-
-    Its ``__wrapped__`` has them, for who looks for an error in it.
-    """
+    """Drop the frames below a call from what it raises: pytest shows their arguments and variables."""
 
     @functools.wraps(function)
     def call(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:

@@ -37,38 +37,30 @@ def secret(
     uid: str | None = None,
 ) -> bytes:
     """Return a v1 Secret; without ``uid`` it has one that is made from its name."""
-    entries = b"".join(entry(2, key.encode(), value) for key, value in (data or {}).items())
     kind = block(3, type.encode()) if type else b""
-    return unknown(b"v1", b"Secret", block(1, _meta(name, namespace, uid)) + entries + kind)
+    return _encoded(b"Secret", name, namespace, uid, _entries(data) + kind)
 
 
 def config_map(
-    name: str,
-    namespace: str = "default",
-    data: Mapping[str, str] | None = None,
-    *,
-    uid: str | None = None,
+    name: str, namespace: str = "default", data: Mapping[str, str] | None = None, *, uid: str | None = None
 ) -> bytes:
     """Return a v1 ConfigMap; ``uid`` as for :func:`secret`."""
-    entries = b"".join(entry(2, key.encode(), value.encode()) for key, value in (data or {}).items())
-    return unknown(b"v1", b"ConfigMap", block(1, _meta(name, namespace, uid)) + entries)
+    texts = {key: value.encode() for key, value in (data or {}).items()}
+    return _encoded(b"ConfigMap", name, namespace, uid, _entries(texts))
 
 
 def pod(name: str, namespace: str = "default", *, uid: str | None = None) -> bytes:
     """Return a v1 Pod with one container; ``uid`` as for :func:`secret`."""
     container = block(1, b"main") + block(2, b"registry.example/main:1")
-    return unknown(b"v1", b"Pod", block(1, _meta(name, namespace, uid)) + block(2, block(2, container)))
+    return _encoded(b"Pod", name, namespace, uid, block(2, block(2, container)))
 
 
 def json_object(
     api_version: str, kind: str, name: str, namespace: str = "", *, uid: str | None = None, **fields: Any
 ) -> bytes:
     """Return an object as JSON, as custom resources are stored; ``uid`` as for :func:`secret`."""
-    metadata = {
-        "name": name,
-        **({"namespace": namespace} if namespace else {}),
-        "uid": _uid(name, namespace, uid),
-    }
+    place = {"namespace": namespace} if namespace else {}
+    metadata = {"name": name, **place, "uid": _uid(name, namespace, uid)}
     document = {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
@@ -77,8 +69,13 @@ def _uid(name: str, namespace: str, uid: str | None) -> str:
     return uid if uid is not None else str(uuid.uuid5(uuid.NAMESPACE_URL, f"{namespace}/{name}"))
 
 
-def _meta(name: str, namespace: str, uid: str | None) -> bytes:
-    return object_meta(name.encode(), namespace.encode(), _uid(name, namespace, uid).encode())
+def _entries(data: Mapping[str, bytes] | None) -> bytes:
+    return b"".join(entry(2, key.encode(), value) for key, value in (data or {}).items())
+
+
+def _encoded(kind: bytes, name: str, namespace: str, uid: str | None, fields: bytes) -> bytes:
+    meta = object_meta(name.encode(), namespace.encode(), _uid(name, namespace, uid).encode())
+    return unknown(b"v1", kind, block(1, meta) + fields)
 
 
 class Stored(NamedTuple):

@@ -21,16 +21,16 @@ import tarfile
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 READY = "ready to serve client requests"
-
 _START_SECONDS = 60
 _IN_CONTAINER = "/server"
 _TAKEN_PORT = "address already in use"
+_PEER = "127.0.0.1:2380"
 # Each test worker has ports of its own, and gives none out twice in a row: who asked first may not listen yet.
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 8
 _PORTS = range(20_000 + 1_500 * _WORKER, 21_500 + 1_500 * _WORKER)
@@ -85,17 +85,13 @@ def find_tools() -> Tools:
         )
     if not os.access(etcd, os.X_OK):
         raise NoEtcdError(f"ETCDFIX_TEST_ETCD: {etcd} cannot be executed")
-    beside = Path(etcd).parent
-    ctl = shutil.which("etcdctl", path=f"{beside}{os.pathsep}{os.environ['PATH']}")
+    ctl = shutil.which("etcdctl", path=f"{Path(etcd).parent}{os.pathsep}{os.environ['PATH']}")
     if ctl is None and packaged is not None:
         ctl = str(packaged.ctl)
     if ctl is None:
         raise NoEtcdError(f"there is no etcdctl beside {etcd}, and none on the PATH")
     utl = shutil.which("etcdutl", path=str(Path(ctl).parent))
     return Tools(etcd=Path(etcd), ctl=Path(ctl), utl=Path(utl) if utl is not None else None)
-
-
-_PEER = "127.0.0.1:2380"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +115,7 @@ class Wanted:
             f"--listen-client-urls={scheme}://{listen}",
             f"--advertise-client-urls={scheme}://{advertise}",
             f"--listen-peer-urls=http://{peer}",
-            *self.membership(),
+            *self._membership(),
         ]
         if self.certify:
             arguments += [f"--cert-file={folder}/server.crt", f"--key-file={folder}/server.key"]
@@ -127,9 +123,8 @@ class Wanted:
             arguments += ["--client-cert-auth", f"--trusted-ca-file={folder}/ca.crt"]
         return [*arguments, *self.tools.no_fsync, *self.flags]
 
-    def membership(self) -> list[str]:
-        """The arguments that a restored snapshot must be given too; ids are made of them."""
-        # An only member: nobody ever calls there.
+    def _membership(self) -> list[str]:
+        # A restored snapshot must be given these too: ids are made of them. An only member: nobody calls there.
         return [
             f"--initial-advertise-peer-urls=http://{_PEER}",
             f"--name={self.name}",
@@ -143,8 +138,8 @@ class Wanted:
             return
         data = data or self.folder / "data"
         shutil.rmtree(data, ignore_errors=True)
+        words = ["snapshot", "restore", str(self.snapshot), f"--data-dir={data}", *self._membership()]
         program = self.tools.utl or self.tools.ctl
-        words = ["snapshot", "restore", str(self.snapshot), f"--data-dir={data}", *self.membership()]
         subprocess.run([program, *words], check=True, capture_output=True, env=clean_environment())
 
 
@@ -162,7 +157,7 @@ class Processes:
             wanted.restore()
             arguments = wanted.arguments(str(wanted.folder), listen=client, advertise=client, peer=peer)
             try:
-                return client, start_process(wanted.tools, wanted.folder, arguments)
+                return client, _start_process(wanted.tools.etcd, wanted.folder, arguments)
             except NoEtcdError as exc:
                 if _TAKEN_PORT not in str(exc):
                     raise
@@ -170,16 +165,9 @@ class Processes:
                 shutil.rmtree(wanted.folder / "data", ignore_errors=True)
 
 
-def start_process(tools: Tools, folder: Path, arguments: Sequence[str]) -> Callable[[], None]:
-    """Start one etcd that logs into ``folder`` and return what ends it.
-
-    Raises:
-        NoEtcdError: It ended before it was ready.
-    """
+def _start_process(etcd: Path, folder: Path, arguments: list[str]) -> Callable[[], None]:
     with (folder / "log").open("wb") as output:
-        process = subprocess.Popen(
-            [tools.etcd, *arguments], stdout=output, stderr=output, env=clean_environment()
-        )
+        process = subprocess.Popen([etcd, *arguments], stdout=output, stderr=output, env=clean_environment())
 
     def end() -> None:
         process.terminate()
@@ -248,7 +236,8 @@ class Containers:
 
     def launch(self, wanted: Wanted) -> tuple[str, Callable[[], None]]:
         """Start, wait until it serves; return its endpoint and what ends it."""
-        from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - slow, and of the extra
+        from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - slow, and of the extra
+        from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - same
         from testcontainers.core.wait_strategies import LogMessageWaitStrategy  # noqa: PLC0415 - same
 
         wanted.restore()
@@ -265,8 +254,13 @@ class Containers:
             container.with_copy_into_container(path, target)
         with contextlib.ExitStack() as stack:
             stack.callback(container.stop)
-            with _no_watchdog():
+            # No watchdog beside it, which would be pulled from a registry: we end what we start. What others start in
+            # this process keeps its own.
+            before, testcontainers_config.ryuk_disabled = testcontainers_config.ryuk_disabled, True
+            try:
                 container.start()
+            finally:
+                testcontainers_config.ryuk_disabled = before
             host = container.get_container_host_ip()
             if wanted.certify:
                 # Which address leads to it is known only now; etcd reads these files again for each connection.
@@ -275,22 +269,6 @@ class Containers:
                     container.copy_into_container(wanted.folder / name, f"{_IN_CONTAINER}/{name}")
             return f"{host}:{container.get_exposed_port(2379)}", stack.pop_all().close
         raise AssertionError("unreachable")
-
-
-@contextlib.contextmanager
-def _no_watchdog() -> Iterator[None]:
-    """Start nothing beside a container; what others start in this process keeps its watchdog.
-
-    That container would have to be pulled from a registry, and we end what we start.
-    """
-    from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - slow, and of the extra
-
-    before = testcontainers_config.ryuk_disabled
-    testcontainers_config.ryuk_disabled = True
-    try:
-        yield
-    finally:
-        testcontainers_config.ryuk_disabled = before
 
 
 def _image(client: Any, etcd: Path) -> str:
@@ -317,13 +295,10 @@ def _image(client: Any, etcd: Path) -> str:
 def free_port() -> int:
     """A port of loopback that nobody listens on, below those that systems hand out to outgoing connections."""
     for port in random.SystemRandom().sample([port for port in _PORTS if port not in _given], 50):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        _given.append(port)
-        return port
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            _given.append(port)
+            return port
     raise NoEtcdError("no free port")
 
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from os import PathLike
 
-from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, display, word_bytes
 from etcdfix.testing.damage import Damage
 from etcdfix.testing.failures import without_frames
-from etcdfix.testing.sealing import DoesNotFit, Seals
+from etcdfix.testing.sealing import Config, DoesNotFit, Seals
 from etcdfix.testing.servers import EtcdServer
-
-Config = EncryptionConfiguration | str | PathLike[str] | None
-"""A configuration, the path of its file, or None where nothing is encrypted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +39,17 @@ def store(
     config: Config = None,
     etcd_prefix: str = DEFAULT_PREFIX,
 ) -> bytes:
-    """Put an object as an API server would store it, and return the stored bytes.
-
-    Args:
-        etcd: A server of this package; nothing else is written to.
-        key: The complete etcd key.
-        plaintext: The object's bytes before encryption (:mod:`etcdfix.testing.objects`).
-        config: The EncryptionConfiguration of the API servers.
-        etcd_prefix: Their storage prefix.
+    """Put an object (:mod:`etcdfix.testing.objects`) as an API server would store it, and return the stored bytes.
 
     Raises:
         DoesNotFit: Today's values of this resource are written with KMS.
-        NotDisposable: See :func:`~etcdfix.testing.servers.disposable_etcd`.
     """
-    server = _writable(etcd)
-    at = _etcd_key(key)
+    at = _writable(etcd, key)
     try:
         stored = Seals(config, at, StorageLayout(etcd_prefix)).seal(plaintext)
     except DoesNotFit as exc:
         raise DoesNotFit(f"{display(at)}: {exc}") from exc
-    server.put(at, stored)
+    etcd.put(at, stored)
     return stored
 
 
@@ -89,37 +75,29 @@ def plant(
 
     Raises:
         DoesNotFit: This damage cannot be done to this value, and why. Nothing was written.
-        NotDisposable: See :func:`~etcdfix.testing.servers.disposable_etcd`.
     """
-    server = _writable(etcd)
-    at = _etcd_key(key)
-    stored = server.get(at)
-    if stored is None:
-        raise DoesNotFit(f"{display(at)}: there is nothing to damage")
-    way, layout = damage.value, StorageLayout(etcd_prefix)
-    if at.startswith(layout.prefix_bytes + b"ranges/") is not (damage is Damage.ALLOCATOR_CUT):
-        raise DoesNotFit(
-            f"{display(at)}, {damage}: below ranges/ it is {Damage.ALLOCATOR_CUT}, and nowhere else"
-        )
+    at = _writable(etcd, key)
+    before = etcd.get(at)
     try:
-        after = way.do(Seals(config, at, layout), stored)
+        after = _damaged(Seals(config, at, StorageLayout(etcd_prefix)), damage, before)
     except DoesNotFit as exc:
         raise DoesNotFit(f"{display(at)}, {damage}: {exc}") from exc
-    before: bytes | None = stored
     if damage is Damage.MOVED:
         at += b"-copy"
-        before = server.get(at)
-    server.put(at, after)
-    return Planted(at, damage, way.causes, before, after)
+        before = etcd.get(at)
+    etcd.put(at, after)
+    return Planted(at, damage, damage.value.causes, before, after)
 
 
-def _writable(etcd: EtcdServer) -> EtcdServer:
+def _damaged(seals: Seals, damage: Damage, stored: bytes | None) -> bytes:
+    if stored is None:
+        raise DoesNotFit("there is nothing to damage")
+    if seals.key.startswith(seals.layout.prefix_bytes + b"ranges/") is not (damage is Damage.ALLOCATOR_CUT):
+        raise DoesNotFit(f"below ranges/ it is {Damage.ALLOCATOR_CUT}, and nowhere else")
+    return damage.value.do(seals, stored)
+
+
+def _writable(etcd: EtcdServer, key: str | bytes) -> bytes:
     if not isinstance(etcd, EtcdServer):
-        raise TypeError(
-            "only an etcd that etcdfix.testing started, or disposable_etcd(ENDPOINT), is written to: no address"
-        )
-    return etcd
-
-
-def _etcd_key(key: str | bytes) -> bytes:
+        raise TypeError("only an etcd that etcdfix.testing started is written to: no address")
     return word_bytes(key) if isinstance(key, str) else key

@@ -16,8 +16,7 @@ from contextlib import closing
 
 import pytest
 
-from etcdfix.testing.providing import MISSING, started_or_missing, starter
-from etcdfix.testing.servers import EtcdServer, EtcdServers
+from etcdfix.testing.servers import EtcdServer, EtcdServers, started_or_missing
 
 _numbers = itertools.count(1)
 
@@ -25,7 +24,7 @@ _numbers = itertools.count(1)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take ``etcd_missing`` from the project's configuration."""
     parser.addini(
-        MISSING, 'Where no etcd can be started, tests that want one "fail" or "skip".', default="fail"
+        "etcd_missing", 'Where no etcd can be started, tests that want one "fail" or "skip".', default="fail"
     )
 
 
@@ -37,11 +36,9 @@ def etcd_servers(pytestconfig: pytest.Config) -> Iterator[EtcdServers]:
 
 
 @pytest.fixture(scope="session")
-def etcd(etcd_servers: EtcdServers) -> Iterator[EtcdServer]:
+def etcd(etcd_servers: EtcdServers) -> EtcdServer:
     """One plain server that tests share; each keeps to the keys under its own ``etcd_prefix``."""
-    server = etcd_servers.start()
-    yield server
-    server.stop()
+    return etcd_servers.start()
 
 
 @pytest.fixture
@@ -54,13 +51,12 @@ def etcd_prefix() -> str:
 @pytest.fixture
 def fresh_etcd(etcd_servers: EtcdServers) -> Iterator[EtcdServer]:
     """A plain server of the test's own, with nothing in it."""
-    server = etcd_servers.start()
-    yield server
-    server.stop()
+    with etcd_servers.starter() as start:
+        yield start()
 
 
 @pytest.fixture(scope="module")
 def start_etcd(etcd_servers: EtcdServers) -> Iterator[Callable[..., EtcdServer]]:
     """Start a server of one's own, in the variants of ``EtcdServers.start``; it ends with the module."""
-    with starter(etcd_servers) as start:
+    with etcd_servers.starter() as start:
         yield start

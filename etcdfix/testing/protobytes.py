@@ -40,17 +40,5 @@ def unknown(api_version: bytes, kind: bytes, raw: bytes) -> bytes:
 
 def object_meta(name: bytes, namespace: bytes = b"", uid: bytes = b"", *more: bytes) -> bytes:
     """An ObjectMeta with the fields that the API server always writes."""
-    empty_time = block(8, b"")
-    return b"".join(
-        (
-            block(1, name),
-            block(2, b""),
-            block(3, namespace),
-            block(4, b""),
-            block(5, uid),
-            block(6, b""),
-            number(7, 0),
-            empty_time,
-            *more,
-        )
-    )
+    named = block(1, name) + block(2, b"") + block(3, namespace) + block(4, b"")
+    return named + block(5, uid) + block(6, b"") + number(7, 0) + block(8, b"") + b"".join(more)

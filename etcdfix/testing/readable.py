@@ -21,9 +21,8 @@ from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.safetext import safe_text
 
 MOST_SHOWN: Final = 20
-"""So many findings stand in a message; all of them are counted."""
-MOST_KEPT: Final = 1000
-"""So many are kept for a test to look at."""
+"""Findings in a message."""
+_MOST_KEPT: Final = 1000
 _WIDTH: Final = 100
 
 
@@ -31,7 +30,7 @@ class NotAllReadable(AssertionError):
     """Something cannot be read, or not everything could be seen.
 
     Attributes:
-        findings: What counts, in the order of the keys; the first :data:`MOST_KEPT`.
+        findings: What counts, in the order of the keys; the first 1000.
         incomplete: Why not everything was seen; empty where it was.
     """
 
@@ -73,10 +72,10 @@ def assert_all_readable(
             reason to fail.
         kubernetes_version: Release whose kinds count, as ``1.36``; else every one that is known.
         ask_kms: Ask the KMS plugins that the configuration names.
-        cacert: CA certificate of etcd, where it is given by addresses.
-        cert: Client certificate, likewise.
-        key: Its private key, likewise.
-        user: ``NAME:PASSWORD``, likewise.
+        cacert: CA certificate of etcd, where it is given by addresses; so are ``cert``, ``key`` and ``user``.
+        cert: Client certificate.
+        key: Its private key.
+        user: ``NAME:PASSWORD``.
 
     Raises:
         NotAllReadable: A value cannot be read, is wrong inside or could not be decided; or not everything was seen; or
@@ -153,7 +152,7 @@ class _Found:
         if finding.baseline or finding.outcome not in FAILING:
             return
         self.count += 1
-        if len(self.kept) < MOST_KEPT:
+        if len(self.kept) < _MOST_KEPT:
             self.kept.append(finding)
 
 

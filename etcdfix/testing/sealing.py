@@ -17,17 +17,13 @@ from etcdfix.encryption.config import (
 )
 from etcdfix.encryption.encrypt import NotSealed, to_storage
 from etcdfix.encryption.keyring import KeyMaterial
-from etcdfix.encryption.transformer import (
-    ConfiguredKey,
-    ResourceTransformers,
-    Transformers,
-    TransformFailed,
-)
+from etcdfix.encryption.transformer import ConfiguredKey, ResourceTransformers, Transformers, TransformFailed
 from etcdfix.storagekey import StorageLayout
 
-LOCAL: Final = (ProviderType.AESGCM, ProviderType.SECRETBOX, ProviderType.AESCBC)
-"""Providers that need nobody else."""
-_ANY = "*.*"
+Config = EncryptionConfiguration | str | PathLike[str] | None
+"""A configuration, the path of its file, or None where nothing is encrypted."""
+_NONE: Final = EncryptionConfiguration("", "", ())
+_LOCAL: Final = (ProviderType.AESGCM, ProviderType.SECRETBOX, ProviderType.AESCBC)
 
 
 class DoesNotFit(Exception):
@@ -35,33 +31,27 @@ class DoesNotFit(Exception):
 
 
 class Seals:
-    """How values of one etcd key are opened and sealed."""
+    """How values of one etcd key are opened and sealed.
 
-    def __init__(
-        self, config: EncryptionConfiguration | str | PathLike[str] | None, key: bytes, layout: StorageLayout
-    ) -> None:
-        """Read the configuration.
+    Raises:
+        ConfigurationError: An API server would refuse the configuration.
+    """
 
-        Raises:
-            ConfigurationError: An API server would refuse it.
-        """
+    def __init__(self, config: Config, key: bytes, layout: StorageLayout) -> None:
         if isinstance(config, str | PathLike):
             config = load_configuration(Path(config))
         self.key, self.layout = key, layout
-        self._transformers = _transformers_of(config, key, layout)
-        self.covered = self._transformers.rule is not None
-        self.plain_allowed = self._transformers.has_identity
-        self.write: ConfiguredKey = self._transformers.keys[0]
-        self.configured = {key.provider for key in self._transformers.keys}
+        self.transformers = self._transformers(config or _NONE)
+        self._write = self.transformers.keys[0]
+
+    def _transformers(self, config: EncryptionConfiguration) -> ResourceTransformers:
+        directory, _shared = self.layout.locate(self.key)
+        return Transformers.from_configuration(config).for_resource(directory.group_resource)
 
     def open(self, stored: bytes) -> bytes:
-        """Return the plaintext of a value.
-
-        Raises:
-            DoesNotFit: No local key of the configuration opens it.
-        """
+        """Return the plaintext of a value; raises DoesNotFit where no local key opens it."""
         try:
-            return self._transformers.from_storage(stored, self.key).data
+            return self.transformers.from_storage(stored, self.key).data
         except TransformFailed as exc:
             raise DoesNotFit("no key of the configuration opens it; KMS is not asked") from exc
 
@@ -71,16 +61,22 @@ class Seals:
         Raises:
             DoesNotFit: Today's values are written with KMS.
         """
-        return self._sealed(self._transformers, plaintext, bound_to)
+        return self._sealed(self.transformers, plaintext, bound_to or self.key)
 
     def seal_with(
-        self, plaintext: bytes, *, provider: ProviderType, name: str, material: KeyMaterial | None
+        self,
+        plaintext: bytes,
+        name: str,
+        *,
+        provider: ProviderType | None = None,
+        key: KeyMaterial | None = None,
     ) -> bytes:
-        """Return a value under a key of that name; ``material`` None for new random bytes."""
-        material = material or KeyMaterial(secrets.token_bytes(32))
-        rule = ResourceRule((_ANY,), (KeyedProvider(provider, (NamedKey(name, material),)),))
-        configuration = EncryptionConfiguration("", "", (rule,))
-        return self._sealed(_transformers_of(configuration, self.key, self.layout), plaintext, None)
+        """Return a value under a key of that name: of today's provider, with new random bytes, unless named."""
+        provider = provider or self.local_key().provider
+        named = NamedKey(name, key or KeyMaterial(secrets.token_bytes(32)))
+        rule = ResourceRule(("*.*",), (KeyedProvider(provider, (named,)),))
+        transformers = self._transformers(EncryptionConfiguration("", "", (rule,)))
+        return self._sealed(transformers, plaintext, self.key)
 
     def local_key(self) -> ConfiguredKey:
         """Return the key that today's values are written with, where it is in the configuration itself.
@@ -88,44 +84,30 @@ class Seals:
         Raises:
             DoesNotFit: Today's values are not encrypted, or with KMS.
         """
-        if self.write.provider not in LOCAL:
+        if self._write.provider not in _LOCAL:
+            written = self._write.transformer
             raise DoesNotFit(
-                f"it wants a key of aesgcm, aescbc or secretbox; values are written with {self.write.transformer}"
+                f"it wants a key of aesgcm, aescbc or secretbox; values are written with {written}"
             )
-        return self.write
+        return self._write
 
     def other_provider(self) -> ProviderType:
-        """Return a provider that the configuration does not have for this resource.
-
-        Raises:
-            DoesNotFit: It has all of them.
-        """
-        for provider in LOCAL:
-            if provider not in self.configured:
+        """Return a provider that the configuration does not have; raises DoesNotFit where it has all of them."""
+        configured = {key.provider for key in self.transformers.keys}
+        for provider in _LOCAL:
+            if provider not in configured:
                 return provider
         raise DoesNotFit("the configuration has every provider")
 
-    def _sealed(self, transformers: ResourceTransformers, plaintext: bytes, bound_to: bytes | None) -> bytes:
+    @staticmethod
+    def _sealed(transformers: ResourceTransformers, plaintext: bytes, bound_to: bytes) -> bytes:
         while True:
-            sealed = to_storage(transformers, plaintext, bound_to or self.key)
+            sealed = to_storage(transformers, plaintext, bound_to)
             if isinstance(sealed, NotSealed):
                 raise DoesNotFit(f"{sealed.transformer} cannot write it ({sealed.reason})")
             prefix = transformers.keys[0].prefix
             if not prefix or not goes_on_as_a_name(sealed.data[len(prefix) :]):
                 return sealed.data
-
-
-def _transformers_of(
-    config: EncryptionConfiguration | None, key: bytes, layout: StorageLayout
-) -> ResourceTransformers:
-    directory, _shared = layout.locate(key)
-    whole = config if config is not None else EncryptionConfiguration("", "", ())
-    return Transformers.from_configuration(whole).for_resource(directory.group_resource)
-
-
-def name_of(key: ConfiguredKey) -> str:
-    """Return the name of a local key."""
-    return key.prefix.split(b":", 4)[4][:-1].decode()
 
 
 def goes_on_as_a_name(body: bytes) -> bool:
@@ -138,8 +120,3 @@ def goes_on_as_a_name(body: bytes) -> bool:
         return bool(colon) and start.decode().isprintable()
     except UnicodeDecodeError:
         return False
-
-
-def flipped(data: bytes, at: int, bit: int = 0) -> bytes:
-    """Return the bytes with one bit changed."""
-    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]

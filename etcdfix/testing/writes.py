@@ -1,12 +1,11 @@
-"""Changing what is in a test's etcd.
+"""A client that changes what is in a test's etcd. No command and nothing else of the package imports it.
 
-What etcdfix itself changes goes through ``remediation/writer.py``, one etcd key at a time and never by force. This is
-another client, for tests alone: no command and nothing else of the package imports it.
+What etcdfix itself changes goes through ``remediation/writer.py``, one etcd key at a time and never by force.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,32 +14,15 @@ from etcdfix.wire.descriptors import build_pool, parse_table
 # etcd refuses more operations (--max-txn-ops, 128) and larger requests (--max-request-bytes, 1.5 MB).
 _MOST_OPERATIONS = 100
 _MOST_BYTES = 1 << 20
-
-# Of a Compare, result 0 is EQUAL, target 1 is CREATE and 3 is VALUE; the create revision is 0 where nothing is said.
 _TABLE: Final = """
 PutRequest: 1 key bytes, 2 value bytes
-DeleteRangeRequest: 1 key bytes, 2 range_end bytes
+DeleteRangeRequest: 1 key bytes
 RequestOp: 2 request_put PutRequest, 3 request_delete_range DeleteRangeRequest
-Compare: 1 result int32, 2 target int32, 3 key bytes, 7 value bytes, 64 range_end bytes
-TxnRequest: 1 compare *Compare, 2 success *RequestOp
+TxnRequest: 2 success *RequestOp
 ResponseHeader: 3 revision int64
-TxnResponse: 1 header ResponseHeader, 2 succeeded bool
+TxnResponse: 1 header ResponseHeader
 """
 _MESSAGES = build_pool(parse_table(_TABLE), "etcdfix.testing.writes")
-_ALL_KEYS = (b"\0", b"\0")
-Condition = Mapping[str, Any]
-"""What must hold in the very moment of a change."""
-HOLDS_NOTHING: Final[Condition] = {"target": 1, "key": _ALL_KEYS[0], "range_end": _ALL_KEYS[1]}
-"""There is no etcd key at all."""
-
-
-def holds(key: bytes, value: bytes) -> Condition:
-    """Return the condition that an etcd key has a value."""
-    return {"target": 3, "key": key, "value": value}
-
-
-class ChangeRefused(Exception):
-    """What had to be so in etcd is not; nothing was changed."""
 
 
 class ClientFiles(NamedTuple):
@@ -70,49 +52,27 @@ class EtcdWriter:
             response_deserializer=_MESSAGES["TxnResponse"].FromString,
         )
 
-    def put_all(self, pairs: Iterable[tuple[bytes, bytes]], *, only_if: Condition | None = None) -> int:
-        """Put pairs, up to a hundred in one transaction; return the last revision, 0 without pairs.
-
-        Raises:
-            ChangeRefused: The condition does not hold.
-        """
-        revision = 0
-        for batch in _batches(pairs):
-            puts = [{"request_put": {"key": key, "value": value}} for key, value in batch]
-            revision = self._change(puts, only_if)
+    def put_all(self, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+        """Put pairs, up to a hundred in one transaction; return the last revision, 0 without pairs."""
+        revision, size = 0, 0
+        puts: list[Mapping[str, Any]] = []
+        for key, value in pairs:
+            if puts and (len(puts) == _MOST_OPERATIONS or size + len(value) > _MOST_BYTES):
+                self._change(puts)
+                puts, size = [], 0
+            puts.append({"request_put": {"key": key, "value": value}})
+            size += len(value)
+        if puts:
+            revision = self._change(puts)
         return revision
 
-    def delete_all(self, ranges: Iterable[tuple[bytes, bytes]], *, only_if: Condition | None = None) -> None:
-        """Delete ranges, each from an etcd key up to another, or one key alone up to nothing; in one transaction.
+    def delete(self, key: bytes) -> None:
+        """Delete one etcd key."""
+        self._change([{"request_delete_range": {"key": key}}])
 
-        Raises:
-            ChangeRefused: The condition does not hold.
-        """
-        self._change(
-            [{"request_delete_range": {"key": first, "range_end": end}} for first, end in ranges], only_if
-        )
-
-    def _change(self, operations: Sequence[Mapping[str, Any]], only_if: Condition | None) -> int:
-        request: Any = _MESSAGES["TxnRequest"](
-            compare=[] if only_if is None else [only_if], success=operations
-        )
-        answer = self._txn(request, timeout=30, wait_for_ready=True)
-        if not answer.succeeded:
-            raise ChangeRefused
-        return int(answer.header.revision)
+    def _change(self, operations: list[Mapping[str, Any]]) -> int:
+        request: Any = _MESSAGES["TxnRequest"](success=operations)
+        return int(self._txn(request, timeout=30, wait_for_ready=True).header.revision)
 
     def close(self) -> None:
         self._channel.close()
-
-
-def _batches(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    batch: list[tuple[bytes, bytes]] = []
-    size = 0
-    for key, value in pairs:
-        if batch and (len(batch) == _MOST_OPERATIONS or size + len(value) > _MOST_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append((key, value))
-        size += len(value)
-    if batch:
-        yield batch

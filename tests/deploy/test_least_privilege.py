@@ -114,7 +114,7 @@ REFUSED = (
 @pytest.fixture
 def by_hand(guarded: EtcdServer, files: ClientFiles) -> EtcdServer:
     """Whoever took the certificate out of the Secret, with etcdctl."""
-    return EtcdServer(guarded.endpoint, guarded.kind, guarded._ctl, tls=files, guarded=False)
+    return EtcdServer(guarded.endpoint, guarded.kind, guarded._ctl, tls=files)
 
 
 @pytest.mark.parametrize("words", REFUSED)

@@ -44,7 +44,7 @@ class EtcdMembers:
         return tuple(self._clients[name] for name in self.names)
 
     def server(self, name: str) -> EtcdServer:
-        return EtcdServer(self._clients[name], "process", self._tools.ctl, guarded=False)
+        return EtcdServer(self._clients[name], "process", self._tools.ctl)
 
     def member_id(self, name: str) -> int:
         for line in self.server(self.names[0]).etcdctl("member", "list").decode().splitlines():

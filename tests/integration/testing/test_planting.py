@@ -176,6 +176,31 @@ def test_a_value_of_kms(etcd: EtcdServer, etcd_prefix: str, tmp_path: Path) -> N
         plant(etcd, key, Damage.EMPTY, config=config, etcd_prefix=etcd_prefix)
 
 
+@pytest.mark.parametrize("where", ["127.0.0.1:2379", b"127.0.0.1:2379", ["https://etcd-0:2379"]])
+def test_no_address_is_written_to(where: object) -> None:
+    with pytest.raises(TypeError, match="no address"):
+        plant(where, "/registry/configmaps/shop/a", Damage.EMPTY)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="no address"):
+        store(where, "/registry/configmaps/shop/a", b"")  # type: ignore[arg-type]
+
+
+def test_no_variable_leads_elsewhere(
+    etcd: EtcdServer, etcd_prefix: str, fresh_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "ETCDCTL_ENDPOINTS",
+        "ETCDFIX_ENDPOINTS",
+        "ETCD_LISTEN_CLIENT_URLS",
+    ):
+        monkeypatch.setenv(name, fresh_etcd.endpoint)
+    monkeypatch.setenv("http_proxy", f"http://{fresh_etcd.endpoint}")
+    key = f"{etcd_prefix}/configmaps/shop/a"
+    store(etcd, key, config_map("a", "shop"), etcd_prefix=etcd_prefix)
+    plant(etcd, key, Damage.EMPTY, etcd_prefix=etcd_prefix)
+    etcd.delete(key.encode())
+    assert fresh_etcd.revision() == 1
+
+
 def test_all_that_a_value_can_have_is_there() -> None:
     planted = {damage.value.cause for damage in Damage}
     assert not planted & NOT_PLANTED

@@ -17,6 +17,7 @@ from etcdfix.model import Confidence, Outcome
 from etcdfix.report.advice.change import NOT_TO_KINE, repair_risks, revealed
 from etcdfix.report.advice.ways import WayKind, risks_to_accept
 from etcdfix.report.model import Remedy
+from etcdfix.report.shown_copy import ShownCopy
 from etcdfix.rules import MEANINGS, Rule
 from etcdfix.storagekey import display
 from etcdfix.text import commands
@@ -94,6 +95,34 @@ def remedy_of(offer: Offer) -> Remedy:
             WayKind.SAVE,
         )
     return Remedy(f"{_action(copy)}: a dry run first", offer.command, note, WayKind.PUT_BACK)
+
+
+def shown_of(offer: Offer) -> ShownCopy:
+    """Return an offer as reports show it."""
+    copy, refusal = offer.copy, offer.refusal
+    return ShownCopy(
+        place=copy.place,
+        where=copy.where,
+        source=copy.source,
+        way=copy.way,
+        mod_revision=copy.mod_revision or None,
+        confidence=copy.sure,
+        doubt=copy.doubt,
+        outcome=copy.outcome,
+        cause=copy.cause if not copy.reads else None,
+        uid=copy.uid,
+        same_object=copy.same_object,
+        freshness=copy.freshness,
+        later_writes=copy.later_writes,
+        proof=copy.proof,
+        value_sha256=copy.value_sha256,
+        proven=offer.proven,
+        refused=refusal.rule.value if refusal is not None else "",
+        why=refusal.why if refusal is not None else "",
+        needs=[rule.value for rule in offer.needs],
+        fix=offer.command,
+        save=offer.save,
+    )
 
 
 _ACTIONS: Final = {

@@ -1,0 +1,106 @@
+"""The published shape of a copy of an object, and its table: for every command that lists copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from etcdfix.copies.model import Freshness, Place, Sameness, Way
+from etcdfix.model import Confidence, Outcome
+from etcdfix.report.document import Cell, Column, Kind, Table
+from etcdfix.text.commands import NO_COMMAND, Command
+
+
+class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """One copy of an object, and what stands between it and its etcd key.
+
+    Attributes:
+        where: For people: ``revision 712``, ``memory of https://…``.
+        source: What ``fix --from`` takes; "" where no command can name it.
+        way: How it would be written.
+        mod_revision: At which it was written; null for unknown.
+        confidence: How certain it is that the etcd key held it.
+        doubt: What else is not certain about it; "" for nothing.
+        outcome: Under today's configuration; null where only an API server can tell.
+        cause: Why it does not read; null where it does.
+        uid: That it says, "" for none.
+        same_object: Whether it is of the object that stands at the etcd key, or stood there last.
+        later_writes: How many later writes of the object are lost with it; null for unknown.
+        proof: What shows that it is of the object and right; "" for nothing.
+        value_sha256: Of its stored bytes; "" where only the object is there.
+        proven: No rule refuses it, and nothing is doubtful about it.
+        refused: The rule that refuses it; "" for none.
+        why: What that rule says, one sentence.
+        needs: Rules that have to be accepted.
+        fix: The dry run that puts it back; "" where a rule refuses.
+        save: Command that saves it whole; "" where it is a file already.
+    """
+
+    place: Place
+    where: str
+    source: str
+    way: Way
+    mod_revision: int | None
+    confidence: Confidence
+    doubt: str
+    outcome: Outcome | None
+    cause: str | None
+    uid: str
+    same_object: Sameness
+    freshness: Freshness
+    later_writes: int | None
+    proof: str
+    value_sha256: str
+    proven: bool
+    refused: str = ""
+    why: str = ""
+    needs: list[str] = msgspec.field(default_factory=list)
+    fix: Command = NO_COMMAND
+    save: Command = NO_COMMAND
+
+    @property
+    def told(self) -> str:
+        """What it is good for, in a word, and why that."""
+        if self.proven:
+            return "good"
+        if self.cause is not None or self.same_object is Sameness.OTHER:
+            return f"no use: {self.cause or 'of another object'}"
+        doubts = [self.doubt] if self.doubt else []
+        if self.confidence is not Confidence.CERTAIN and not doubts:
+            doubts = [f"only {self.confidence}"]
+        if self.same_object is Sameness.UNKNOWN:
+            doubts.append("perhaps of another object")
+        if doubts:
+            return f"doubtful: {'; '.join(doubts)}"
+        return f"good, but it cannot be put back ({self.refused})"
+
+    def row(self) -> tuple[Cell, ...]:
+        """Return it as a row of the table."""
+        lost = "unknown" if self.later_writes is None else self.later_writes
+        return (
+            self.where,
+            self.told,
+            lost,
+            self.why or self.proof or None,
+            self.mod_revision,
+            self.fix or self.save,
+        )
+
+
+def copies_table(copies: Iterable[ShownCopy], *, brief: int = 4, wide: bool = False) -> Table:
+    """Return copies as a table, in their order."""
+    rows = [copy.row() for copy in copies]
+    title = "Copies, the best first"
+    return Table(title=title, columns=_COLUMNS, rows=rows, noun="copy", brief=brief, wide=wide)
+
+
+_COLUMNS: Final = (
+    Column("WHERE", folds=True),
+    Column("WHAT", folds=True),
+    Column("LOST WRITES"),
+    Column("WHY", folds=True, wide=True),
+    Column("REVISION", wide=True),
+    Column("COMMAND", kind=Kind.COMMAND, wide=True),
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +9,17 @@ import click
 
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, report_exit_code
 from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
+from etcdfix.commands.doctor import Doctor
 from etcdfix.examine_jobs import Jobs
-from etcdfix.inputs.releases import LAST_MINOR
-from etcdfix.operations.look.doctor import DoctorRequest, DoctorResult, examine_health
-from etcdfix.operations.opening import Inputs, open_plugins, open_source
+from etcdfix.operations.opening import open_plugins
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.render import CASE_FORMS
-from etcdfix.sources.connection import EtcdConnection, connection_from_options
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing failed; there may be warnings",
@@ -67,48 +64,20 @@ def command(
     if context is not None and kubeconfig is None:
         raise click.UsageError("--context needs --kubeconfig")
     inputs, configuration = what_to_read(options)
-    request = DoctorRequest(
-        **inputs.reading_fields(configuration),
-        connection=_connection(inputs),
-        file=str(inputs.file or ""),
-        at_revision=bool(inputs.revision),
-        no_encryption=inputs.no_encryption,
-        newest_known=LAST_MINOR,
-        places=RecordPaths(
-            tuple(path.absolute() for path in backup_dirs),
-            audit_log.absolute() if audit_log is not None else None,
-        ),
-        api=APIAccess(kubeconfig, context) if kubeconfig is not None else None,
-    )
-    files = (*read_files(inputs), kubeconfig)
+    log = audit_log.absolute() if audit_log is not None else None
     with (
-        report_place(output_file, files, output) as place,
+        report_place(output_file, (*read_files(inputs), kubeconfig), output) as place,
         open_plugins(inputs, configuration) as plugins,
     ):
-        result = examine_health(
-            request,
-            open_source=lambda: open_source(inputs, say=_in_the_report),
-            now=lambda: datetime.now(UTC),
+        doctor = Doctor(
+            inputs=inputs,
+            configuration=configuration,
+            places=RecordPaths(tuple(path.absolute() for path in backup_dirs), log),
+            api=APIAccess(kubeconfig, context) if kubeconfig is not None else None,
             plugins=plugins,
             progress=progress_of,
             jobs=jobs,
         )
-        place.show(result.report, request.run)
-    return _exit_code(result)
-
-
-def _in_the_report(_notice: str) -> None:
-    """Say nothing while etcd is asked: each of these things is a check."""
-
-
-def _connection(inputs: Inputs) -> EtcdConnection | None:
-    return connection_from_options(**inputs.connection) if inputs.file is None else None
-
-
-def _exit_code(result: DoctorResult) -> int:
-    counts = result.report.counts
-    if result.ended is not None:
-        return result.ended.exit_code
-    if counts.fail:
-        return ExitCode.FINDINGS
-    return ExitCode.INCOMPLETE if counts.unknown else ExitCode.NOTHING_WRONG
+        report = doctor.examine()
+        place.show(report, inputs.run_options())
+    return report_exit_code(report, doctor.ended)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.report.cases import Case, CaseState, whole_case
-from etcdfix.report.document import Column, Document, Kind, Status, Step, Table
+from etcdfix.report.document import Column, Document, Kind, Status, Step, Steps, Table
 from etcdfix.report.document import State as DocumentState
 from etcdfix.report.model import SourcedReport
 from etcdfix.text.commands import Command
@@ -26,6 +26,8 @@ class State(StrEnum):
 
 
 _WORST_FIRST: Final = (State.FAIL, State.UNKNOWN, State.WARN, State.OK)
+_MOST_STEPS: Final = 2
+"""Steps of further failures in the text form."""
 _STATES: Final = {State.FAIL: DocumentState.FINDINGS, State.UNKNOWN: DocumentState.INCOMPLETE}
 _CASES: Final = {State.FAIL: CaseState.FAILED, State.UNKNOWN: CaseState.ERROR}
 
@@ -71,7 +73,7 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
     do_not_restart: str = ""
 
     def document(self) -> Document:
-        """Return the counts, the one thing to do next, and every check, the worst first."""
+        """Return the counts, what to do where something failed, and every check, the worst first."""
         counts = self.counts
         told = f"{counted(len(self.checks), 'check')}: {counts.fail} failed, {counts.unknown} could not be told, "
         told += f"{counted(counts.warn, 'warning')}, {counts.ok} ok"
@@ -82,13 +84,22 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
         rows = [
             (check.state.upper(), check.name, check.what, check.next_step, check.command) for check in checks
         ]
+        steps = {_step(check, self.do_not_restart): check.state for check in checks}
+        first, *others = steps or [None]
+        also = [step for step in others if step is not None and steps[step] is State.FAIL]
         return Document(
             status=Status(_STATES.get(worst, DocumentState.OK), told),
             about=self.about(),
             stakes=[self.do_not_restart] if self.do_not_restart else [],
-            next=None if worst is State.OK else _next(checks[0], self.do_not_restart),
+            next=None if worst is State.OK else first,
             sections=[
-                Table(columns=_COLUMNS, rows=rows, noun="check", brief=min(8, len(rows) - counts.ok) or 8)
+                *([Steps(title="What else failed", steps=also, brief=_MOST_STEPS)] if also else []),
+                Table(
+                    columns=_COLUMNS,
+                    rows=rows,
+                    noun="check",
+                    brief=min(4 if also else 8, len(rows) - counts.ok) or 8,
+                ),
             ],
         )
 
@@ -116,7 +127,6 @@ _COLUMNS: Final = (
 )
 
 
-def _next(check: Check, told: str) -> Step:
+def _step(check: Check, told: str) -> Step:
     """Return what to do about a check, without what is said above already."""
-    action = check.next_step.removeprefix(told).lstrip()
-    return Step(f"{check.name}: {action}", check.command)
+    return Step(f"{check.name}: {check.next_step.removeprefix(told).lstrip()}", check.command)

@@ -137,6 +137,11 @@ def test_a_warning_alone_is_0_and_what_cannot_be_told_is_3(doctor: Doctor) -> No
     assert (" 1 failed, " in head[0], head[1]) == (True, warning)
     assert head[2].startswith("Next: keys: Delete nothing; ")
     assert f"  etcdfix scan --endpoints {doctor.etcd.endpoint} " in "\n".join(head[:6])
+    missing = doctor("--backup-dir", str(doctor.folder / "none"), form="text").out.splitlines()
+    assert (" 2 failed, " in missing[0], len(missing) <= 24) == (True, True)
+    at = missing.index("What else failed")
+    assert missing[at + 1].startswith("1. backup-dir: ")
+    assert missing[at + 2].strip() == f"mkdir -m 0700 {doctor.folder / 'none'}"
 
 
 def test_an_etcd_that_is_not_there_is_a_failure_and_what_rests_on_it_is_unknown(doctor: Doctor) -> None:
@@ -219,7 +224,7 @@ def test_an_interruption_gives_what_there_is(doctor: Doctor, monkeypatch: pytest
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("etcdfix.operations.look.doctor.check_alarms", interrupted)
+    monkeypatch.setattr("etcdfix.commands.doctor.check_alarms", interrupted)
     ran = doctor()
     assert (ran.code, ran.document["ended"]) == (130, "interrupted")
     assert (ran.of("members"), ran.of("alarms"), ran.of("audit-log")) == (["ok"], ["unknown"], ["unknown"])

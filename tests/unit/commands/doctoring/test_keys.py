@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from etcdfix.commands.doctoring.keys import MOST_TOLD, check_keys, check_plugins, examine_keys
 from etcdfix.encryption.kms.answers import PluginReport, PluginState
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import no_progress
 from etcdfix.examine_jobs import Helpers
-from etcdfix.operations.look.doctoring.keys import MOST_TOLD, check_keys, check_plugins, examine_keys
 from etcdfix.report.doctor import Check
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import scan

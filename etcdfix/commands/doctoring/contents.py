@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from etcdfix.commands.doctoring.check import fail, ok, unknown, warn
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.errors import DecodeError, RefusedByRule, SourceDenied, SourceUnreachable
 from etcdfix.examine import Examiner
-from etcdfix.operations.look.doctoring.check import fail as failed
-from etcdfix.operations.look.doctoring.check import ok, unknown, warn
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.release import check_release, newest_kubelet
 from etcdfix.report.doctor import Check
@@ -47,11 +46,7 @@ def check_identity(uid: str | None) -> Check:
 
 
 def check_kubernetes(source: Source, examiner: Examiner, newest_known: int) -> Iterator[Check]:
-    """Yield whether the release that was named fits the stored Nodes.
-
-    Raises:
-        SourceError: The source was lost.
-    """
+    """Yield whether the release that was named fits the stored Nodes."""
     newest, named = newest_kubelet(source, examiner), examiner.assumed_release
     kubelet = "no Node can be read" if newest is None else f"the newest kubelet is 1.{newest}"
     if newest is not None and newest > newest_known:
@@ -72,17 +67,13 @@ def check_kubernetes(source: Source, examiner: Examiner, newest_known: int) -> I
         try:
             check_release(source, examiner, Acceptances())
         except RefusedByRule as exc:
-            yield failed("version", f"Kubernetes: {exc.message}", exc.hint)
+            yield fail("version", f"Kubernetes: {exc.message}", exc.hint)
         else:
             yield ok("version", f"Kubernetes: release {named} was named, and {kubelet}")
 
 
 def check_clock(source: Source, examiner: Examiner, *, now: datetime) -> Iterator[Check]:
-    """Yield what the newest renewal of a Lease says of this machine's clock.
-
-    Raises:
-        SourceError: The source was lost.
-    """
+    """Yield what the newest renewal of a Lease says of this machine's clock."""
     reader = ObjectReader(examiner.decoder)
     total, ahead = 0, 0
     newest, farthest = datetime.min.replace(tzinfo=UTC), ("", now)
@@ -138,11 +129,7 @@ def _apart(time: timedelta) -> str:
 
 
 def check_revision(source: Source) -> Iterator[Check]:
-    """Yield how much history is kept: no date, for nothing in etcd tells one.
-
-    Raises:
-        SourceError: The source was lost.
-    """
+    """Yield how much history is kept: no date, for nothing in etcd tells one."""
     try:
         stored = source.get(_COMPACT_REV_KEY)
     except SourceDenied:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from etcdfix.commands.doctoring.check import fail, ok, told_by, warn
+from etcdfix.commands.doctoring.members import mib
 from etcdfix.errors import AuditLogUnreadable, NotDurable, UnsafePlace, why
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
-from etcdfix.operations.look.doctoring.check import fail, ok, told_by, warn
-from etcdfix.operations.look.doctoring.members import mib
 from etcdfix.remediation.audit.search import is_there
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, ChainState, verify, without_head
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from etcdfix.apiserver.servers import APIAccess
+from etcdfix.commands.doctoring import access as module
+from etcdfix.commands.doctoring.access import Range, check_etcd_user, check_kubeconfig, covers
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.look.doctoring import access as module
-from etcdfix.operations.look.doctoring.access import Range, check_etcd_user, check_kubeconfig, covers
 from etcdfix.report.doctor import Check
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient

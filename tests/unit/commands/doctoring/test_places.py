@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from etcdfix import machine
-from etcdfix.operations.look.doctoring import places as module
-from etcdfix.operations.look.doctoring.places import check_audit_log, check_backup_directories
+from etcdfix.commands.doctoring import places as module
+from etcdfix.commands.doctoring.places import check_audit_log, check_backup_directories
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.durable import Filesystem

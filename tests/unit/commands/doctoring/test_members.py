@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from etcdfix.operations.look.doctoring.members import (
+from etcdfix.commands.doctoring.members import (
     ask_endpoints,
     check_alarms,
     check_leader,

@@ -9,9 +9,9 @@ from typing import Any, Final
 from etcdfix.apiserver.authorization import VERBS, authorize_all, check_cluster
 from etcdfix.apiserver.client import Access, RefusalReason, open_access, require_done
 from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
-from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid, KubernetesClientMissing
+from etcdfix.commands.doctoring.check import fail, ok, told_by, unknown, warn
+from etcdfix.errors import AuthorizationRefused, EtcdfixError, KubeconfigInvalid, KubernetesClientMissing
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
 from etcdfix.report.doctor import Check, State
 from etcdfix.side_by_side import run_within
 from etcdfix.sources.etcd.client import EtcdClient
@@ -42,11 +42,7 @@ _ASK_ROOT: Final = "ask etcd as its user root"
 
 
 def check_etcd_user(client: EtcdClient, prefix: bytes) -> Iterator[Check]:
-    """Yield what the etcd user that was named may read and write.
-
-    Raises:
-        ClusterMismatch: An answer comes from another cluster.
-    """
+    """Yield what the etcd user that was named may read and write."""
     user = client.connection.user or ""
     shown = fit(user, 100)
     if not client.logged_in:
@@ -135,37 +131,36 @@ def check_kubeconfig(api: APIAccess, cluster: ClusterIdentity | None) -> Iterato
             (said,) = run_within([lambda: list(_ask(access, cluster))], seconds)
             yield from require_done(said, seconds)
     except (KubernetesClientMissing, KubeconfigInvalid, AuthorizationRefused) as exc:
-        yield told_by("kubeconfig", State.FAIL, exc, otherwise=_LOOK)
+        yield _refused(exc)
+
+
+def _refused(exc: EtcdfixError) -> Check:
+    return told_by("kubeconfig", State.FAIL, exc, otherwise=_LOOK)
 
 
 def _ask(access: Access, cluster: ClusterIdentity | None) -> Iterator[Check]:
     server = access.server(access.url)
-    if cluster is not None and cluster.is_known:
+    told = f"the API server at {server.address}"
+    if cluster is None or not cluster.is_known:
+        what = f"nothing in etcd tells whether {told} is of this cluster"
+        yield unknown("kubeconfig", what, "see what is said of cluster")
+    else:
         try:
             doubt = check_cluster(server, cluster)
         except AuthorizationRefused as exc:
-            yield told_by("kubeconfig", State.FAIL, exc, otherwise=_LOOK)
+            yield _refused(exc)
             return
-        told = f"the API server at {server.address}"
-        yield (
-            unknown("kubeconfig", f"{told}: {doubt}", "see etcdfix scan namespaces")
-            if doubt
-            else ok("kubeconfig", f"{told} answers, and is of this cluster")
-        )
-    else:
-        what = f"nothing in etcd tells whether the API server at {server.address} is of this cluster"
-        yield unknown("kubeconfig", what, "see what is said of cluster")
+        if doubt:
+            yield unknown("kubeconfig", f"{told}: {doubt}", "see etcdfix scan namespaces")
+        else:
+            yield ok("kubeconfig", f"{told} answers, and is of this cluster")
     try:
         user = authorize_all(server, group="", resource="secrets")
     except AuthorizationRefused as exc:
-        if exc.reason != RefusalReason.DENIED:
-            yield told_by("kubeconfig", State.FAIL, exc, otherwise=_LOOK)
-            return
-        yield fail(
-            "kubeconfig",
-            exc.message,
-            "grant it, as docs/runbooks/denied.md shows; a permission for the one object to change is enough",
-            Command(text=exc.hint),
+        advice = (
+            "grant it, as docs/runbooks/denied.md shows; a permission for the one object to change is enough"
         )
+        denied = exc.reason == RefusalReason.DENIED
+        yield fail("kubeconfig", exc.message, advice, Command(text=exc.hint)) if denied else _refused(exc)
     else:
         yield ok("kubeconfig", f"user {fit(user, 100)} may {' and '.join(VERBS)} every Secret")

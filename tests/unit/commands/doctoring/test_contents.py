@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine import Examiner
-from etcdfix.operations.look.doctoring.contents import (
+from etcdfix.commands.doctoring.contents import (
     check_clock,
     check_configuration,
     check_identity,
     check_kubernetes,
     check_revision,
 )
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.examine import Examiner
 from etcdfix.report.doctor import Check
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import Part, scan

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.operations.look.doctoring.certificates import check_tls
+from etcdfix.commands.doctoring.certificates import check_tls
 from etcdfix.report.doctor import Check
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.testing.certificates import CertificateAuthority, CertificateFiles

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
+from etcdfix.commands.doctoring.check import fail, ok, told_by, unknown, warn
 from etcdfix.report.doctor import Check, State
 from etcdfix.side_by_side import run_within
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
@@ -28,11 +28,7 @@ _AUTHORITY: Final = "make a new certificate authority, and renew everything that
 
 
 def check_tls(connection: EtcdConnection, *, now: datetime) -> Iterator[Check]:
-    """Yield what makes the way to etcd less than safe, and how long each certificate is good for.
-
-    Raises:
-        ConfigurationError: A TLS file makes no sense.
-    """
+    """Yield what makes the way to etcd less than safe, and how long each certificate is good for."""
     for warning in transport_warnings(connection):
         yield warn("tls", warning, "give etcd's CA with --cacert, and name endpoints with https://")
     material = load_tls_material(connection)
@@ -43,39 +39,33 @@ def check_tls(connection: EtcdConnection, *, now: datetime) -> Iterator[Check]:
     if not spoken:
         yield ok("tls", "etcd is spoken to without TLS: there is no certificate to check")
         return
-    yield from _check_files(connection, material, now)
+    if material.roots is not None:
+        yield _check_file(f"--cacert {connection.cacert}", material.roots, now, _AUTHORITY, bundle=True)
+    if material.certificate is not None:
+        yield _check_file(f"--cert {connection.cert}", material.certificate, now, _CLIENT)
     yield from _check_servers(connection, material, spoken, now)
 
 
-def _check_files(connection: EtcdConnection, material: TLSMaterial, now: datetime) -> Iterator[Check]:
-    if material.roots is not None:
-        yield _check_authorities(f"--cacert {connection.cacert}", material.roots, now)
-    if material.certificate is not None:
-        what = f"--cert {connection.cert}"
-        try:
-            # A chain is as good as its first to expire.
-            yield _expiry(what, _parse_pem(material.certificate), now, _CLIENT)
-        except ValueError:
-            yield unknown("tls", f"{what}: its dates cannot be read", "look at it with openssl x509 -dates")
+def _check_file(what: str, pem: bytes, now: datetime, renew: str, *, bundle: bool = False) -> Check:
+    """Look at a file: a chain is as good as its first to expire, a bundle of authorities as its valid ones."""
+    from cryptography import x509  # noqa: PLC0415 - slow to import, and needed only here
 
-
-def _check_authorities(what: str, pem: bytes, now: datetime) -> Check:
     try:
-        found = _parse_pem(pem)
-        valid = [one for one in found if one.not_valid_before_utc <= now <= one.not_valid_after_utc]
-        if not valid:
-            return _expiry(what, found, now, _AUTHORITY)
-        if len(valid) < len(found):
-            told = f"{what}: {len(valid)} of {counted(len(found), 'certificate')} are valid now"
-            return warn("tls", told, "take out those that are not, once nothing needs them")
-        return _expiry(what, found, now, _AUTHORITY)
+        found = x509.load_pem_x509_certificates(pem)
     except ValueError:
         return unknown("tls", f"{what}: its dates cannot be read", "look at it with openssl x509 -dates")
+    valid = [one for one in found if one.not_valid_before_utc <= now <= one.not_valid_after_utc]
+    if bundle and valid and len(valid) < len(found):
+        told = f"{what}: {len(valid)} of {counted(len(found), 'certificate')} are valid now"
+        return warn("tls", told, "take out those that are not, once nothing needs them")
+    return _expiry(what, found, now, renew)
 
 
 def _check_servers(
     connection: EtcdConnection, material: TLSMaterial, endpoints: Sequence[Endpoint], now: datetime
 ) -> Iterator[Check]:
+    from cryptography import x509  # noqa: PLC0415 - as above
+
     limit = connection.dial_timeout_seconds
     calls = [partial(shown_certificate, endpoint, material, timeout_seconds=limit) for endpoint in endpoints]
     # A server that sends byte by byte knows no limit.
@@ -85,7 +75,7 @@ def _check_servers(
             yield told_by("tls", State.UNKNOWN, found, otherwise="see what is said of reach")
         elif isinstance(found, bytes):
             try:
-                yield _expiry(what, [_parse_der(found)], now, _SERVER)
+                yield _expiry(what, [x509.load_der_x509_certificate(found)], now, _SERVER)
             except ValueError:
                 yield unknown("tls", f"{what}: it cannot be read", _SERVER)
         elif found is None:
@@ -102,23 +92,9 @@ def _expiry(what: str, certificates: Sequence[Certificate], now: datetime, renew
         told = f"{what} is not valid before {begins:%Y-%m-%d %H:%M} UTC"
         return fail("tls", told, "compare the clock of this machine with the one that made it")
     if now > ends:
-        return fail("tls", f"{what} has expired on {ends:%Y-%m-%d}, {_days(now - ends)} ago", renew)
+        return fail(
+            "tls", f"{what} has expired on {ends:%Y-%m-%d}, {counted((now - ends).days, 'day')} ago", renew
+        )
     left = ends - now
-    told = f"{what} is valid until {ends:%Y-%m-%d}, {_days(left)} from now"
+    told = f"{what} is valid until {ends:%Y-%m-%d}, {counted(left.days, 'day')} from now"
     return warn("tls", told, renew) if left < SOON else ok("tls", told)
-
-
-def _days(time: timedelta) -> str:
-    return counted(time.days, "day")
-
-
-def _parse_pem(pem: bytes) -> list[Certificate]:
-    from cryptography import x509  # noqa: PLC0415 - slow to import, and needed only here
-
-    return x509.load_pem_x509_certificates(pem)
-
-
-def _parse_der(der: bytes) -> Certificate:
-    from cryptography import x509  # noqa: PLC0415 - as above
-
-    return x509.load_der_x509_certificate(der)

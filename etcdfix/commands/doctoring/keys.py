@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from etcdfix.commands.doctoring.check import fail, ok, unknown, warn
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Ending, Progress, examine_all
 from etcdfix.examine_jobs import Helpers
-from etcdfix.operations.look.doctoring.check import fail, ok, unknown, warn
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
 from etcdfix.report.advice.whole import PLUGIN_REMEDIES
 from etcdfix.report.doctor import Check, State
@@ -146,11 +146,7 @@ def check_keys(
             "give --encryption-config FILE, as in the API servers' --encryption-provider-config",
         )
     warning = keep_memory(past=past)
-    checks = [
-        _warned(check, warning) if _may_be_lost(name, found, configuration) else check
-        for name, found in seen.counts().items()
-        for check in [_check_key(name, found)]
-    ]
+    checks = [_check_key(name, found, configuration, warning) for name, found in seen.counts().items()]
     checks.sort(key=lambda check: _RANKS.index(check.state))
     yield from checks[:MOST_TOLD]
     if len(checks) > MOST_TOLD:
@@ -158,49 +154,44 @@ def check_keys(
         yield warn("keys", told, "see all of them", look("encryption usage", "-o", "json"))
 
 
-def _check_key(name: KeyName, counts: KeyCounts) -> Check:
+def _check_key(
+    name: KeyName, counts: KeyCounts, configuration: EncryptionConfiguration | None, warning: str
+) -> Check:
+    """Say what one key opens; ``warning`` stands first where an API server's memory may be all that still has it."""
     which = "see which, and why"
     if name.transformer == IDENTITY:
         what = f"unencrypted: {counted(counts.opened, 'value')} readable, {counts.failed} not"
         return warn("keys", what, which, scan()) if counts.failed else ok("keys", what)
     what = f"{_label(name)}: {counts.opened} opened, {counts.failed} failed"
     doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
+    kms = configuration is not None and name.transformer.startswith(_KMS)
+    lost = doubt in THE_KEY or (counts.failed and not counts.opened and doubt not in NOT_THE_KEY)
+    check = ok("keys", what)
     if doubt in THE_KEY:
         what += ": it is the encryption key or the configuration, not the objects"
         advice = "delete nothing; find the configuration that the API servers used when these were written"
-        return fail("keys", what, advice, scan())
-    if doubt is KeyDoubt.MASS_DAMAGE:
+        check = fail("keys", what, advice, scan())
+    elif doubt is KeyDoubt.MASS_DAMAGE:
         what += ", each proven damaged: something damages values in numbers"
         advice = (
             "find out what, before you change anything: look at disks, members and whoever writes to etcd"
         )
-        return fail("keys", what, advice, scan())
-    if counts.failed:
+        check = fail("keys", what, advice, scan())
+    elif counts.failed:
         sure = "" if counts.opened else ", and nothing shows that the key is right"
         if not name.key and name.transformer.startswith(_LOCAL):
             sure = ", and the configuration has no key of that name"
-        return warn("keys", f"{what}{sure}", which, scan())
-    if counts.undetermined:
+        check = warn("keys", f"{what}{sure}", which, scan())
+    elif counts.undetermined:
         what += f", {counts.undetermined} could not be told"
         advice = "give the configuration that has this key, and check that its KMS plugin answers"
-        return unknown("keys", what, advice, scan())
-    return ok("keys", what)
-
-
-def _may_be_lost(name: KeyName, counts: KeyCounts, configuration: EncryptionConfiguration | None) -> bool:
-    """Say whether the memory of an API server may be all that still has this encryption key, or what it opens."""
-    if name.transformer == IDENTITY:
-        return False
-    doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
-    if doubt in THE_KEY or (counts.failed and not counts.opened and doubt not in NOT_THE_KEY):
-        return True
-    return bool(counts.undetermined) and configuration is not None and name.transformer.startswith(_KMS)
+        check = unknown("keys", what, advice, scan())
+    return _warned(check, warning) if lost or (counts.undetermined and kms) else check
 
 
 def _warned(check: Check, warning: str) -> Check:
-    return msgspec.structs.replace(
-        check, next_step=f"{warning} {check.next_step[:1].upper()}{check.next_step[1:]}"
-    )
+    step = f"{warning} {check.next_step[:1].upper()}{check.next_step[1:]}"
+    return msgspec.structs.replace(check, next_step=step)
 
 
 def _label(name: KeyName) -> str:
@@ -224,9 +215,8 @@ def check_plugins(
             )
         return
     for plugin in reports:
-        what = (
-            f"KMS plugin of {transformer_name('kms', plugin.api_version, plugin.name)} at {plugin.endpoint}"
-        )
+        name = transformer_name("kms", plugin.api_version, plugin.name)
+        what = f"KMS plugin of {name} at {plugin.endpoint}"
         if plugin.state == "ok":
             yield ok("keys", f"{what}: answered for {counted(plugin.answered, 'data key')}")
         elif plugin.state == "not-asked":

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from etcdfix.commands.doctoring.check import fail, ok, told_by, unknown, warn
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceUnreachable
-from etcdfix.operations.look.doctoring.check import fail, ok, told_by, unknown, warn
 from etcdfix.remediation.preflight.members import AlarmKind, name_member, read_alarms
 from etcdfix.report.doctor import Check, State
 from etcdfix.side_by_side import run_within
@@ -146,11 +146,7 @@ def check_leader(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
 
 
 def check_members(client: EtcdClient, statuses: Sequence[MemberStatus]) -> Iterator[Check]:
-    """Yield whether every member that votes is among the endpoints.
-
-    Raises:
-        CallFailed: Nobody could answer, or the answer is no.
-    """
+    """Yield whether every member that votes is among the endpoints."""
     known = {status.member_id for status in statuses}
     members = client.members()
     voting = [member for member in members if not member.is_learner]
@@ -176,11 +172,7 @@ def check_members(client: EtcdClient, statuses: Sequence[MemberStatus]) -> Itera
 
 
 def check_alarms(client: EtcdClient) -> Iterator[Check]:
-    """Yield the alarms that are up.
-
-    Raises:
-        SourceError: Nobody could answer, or the answer is no.
-    """
+    """Yield the alarms that are up."""
     alarms = sorted(read_alarms(client), key=lambda alarm: alarm.kind is not AlarmKind.CORRUPT)
     for alarm in alarms[:_MOST_TOLD]:
         if alarm.kind is AlarmKind.CORRUPT:

@@ -73,12 +73,17 @@ class ReadableRevision(msgspec.Struct, frozen=True):
         mod_revision: Its own.
         same_object: The unreadable value is proven to be one of the same object.
         leased: It had a lease, which may have expired.
+        create_revision: Of its generation; 0 for unknown, as with its version.
+        uid: That it says, "" for none.
     """
 
     at: int
     mod_revision: int
     same_object: bool
     leased: bool = False
+    create_revision: int = 0
+    version: int = 0
+    uid: str = ""
 
 
 class GroupResource(NamedTuple):

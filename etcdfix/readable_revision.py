@@ -265,4 +265,14 @@ def _sought(kept: Kept | None) -> Sought:
     if kept is None or not kept.at:  # not the present one: others saw that it cannot be read
         return Sought(None)
     stored = kept.examination.stored
-    return Sought(ReadableRevision(kept.at, stored.mod_revision, kept.same_object, bool(stored.lease)))
+    return Sought(
+        ReadableRevision(
+            at=kept.at,
+            mod_revision=stored.mod_revision,
+            same_object=kept.same_object,
+            leased=bool(stored.lease),
+            create_revision=stored.create_revision,
+            version=stored.version,
+            uid=kept.examination.uid,
+        )
+    )

@@ -12,6 +12,7 @@ from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, Repair, RepairProof
 from etcdfix.repair import RepairSearch, unasked
 from etcdfix.verdicts.deletability import FAILED
+from etcdfix.verdicts.examination import Examination
 
 _PROOFS = {
     RepairProof.TAG: "its tag proves it",
@@ -46,17 +47,17 @@ class Bit:
             search = unasked(search, found.verdict.cause)
         self.why_not = search.why_not
         if search.repair is not None:
-            yield _copy(wanted, search, search.repair)
+            yield put_right(found, search.repair, search.repaired)
 
 
-def _copy(wanted: Wanted, search: RepairSearch, repair: Repair) -> Copy:
-    assert wanted.found is not None  # else nothing could be put right
-    stored = wanted.found.stored
-    if search.repaired is not None:
-        copy = examined_copy(search.repaired, Place.BIT, repair.words, Place.BIT.value)
+def put_right(found: Examination, repair: Repair, repaired: Examination | None = None) -> Copy:
+    """Return the copy that a value is once it is put right; it can be written only where that was examined."""
+    stored = found.stored
+    if repaired is not None:
+        copy = examined_copy(repaired, Place.BIT, repair.words, Place.BIT.value)
     else:
         copy = Copy(
-            key=wanted.key,
+            key=stored.key,
             place=Place.BIT,
             where=repair.words,
             source=Place.BIT.value,

@@ -11,7 +11,6 @@ import msgspec
 from etcdfix.model import ClusterIdentity, Confidence, GroupResource, Outcome, Repair, StoredValue
 from etcdfix.storagekey import StorageCodec, StorageLayout, display
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.plaintext import bounded
 from etcdfix.verdicts.protected import protected_reason
 
 if TYPE_CHECKING:
@@ -172,6 +171,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
         source: What ``--from`` takes to name it: ``revision:712``; "" where no command can put it back.
         mod_revision: At which it was written; 0 for unknown. So are the next two.
         lease: 0 for none.
+        kept_at: The newest revision at which its place reads it; 0 for its own. etcd may have compacted that.
         sure: How sure it is that the key held it, at that revision.
         doubt: What else is not certain about it; "" for nothing.
         outcome: What it is; None where only the API server can tell.
@@ -197,6 +197,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     create_revision: int = 0
     version: int = 0
     lease: int = 0
+    kept_at: int = 0
     sure: Confidence = Confidence.CERTAIN
     doubt: str = ""
     outcome: Outcome | None = None
@@ -247,7 +248,7 @@ def examined_copy(found: Examination, place: Place, where: str, source: str, *, 
         outcome=outcome,
         cause=cause.value if cause is not None else None,
         message="" if outcome is Outcome.READABLE else message,
-        uid=uid_of(found),
+        uid=found.uid,
         value_sha256=digest_of(stored.value),
         stored=stored,
     )
@@ -256,13 +257,6 @@ def examined_copy(found: Examination, place: Place, where: str, source: str, *, 
 def digest_of(value: bytes) -> str:
     """Return the SHA-256 of a value as ``sha256:<hex>``."""
     return f"sha256:{hashlib.sha256(value).hexdigest()}"
-
-
-def uid_of(found: Examination) -> str:
-    """Return the uid that a value says, "" where it does not read or says none."""
-    if found.decoded is None or found.verdict.outcome is not Outcome.READABLE:
-        return ""
-    return bounded((found.decoded.uid or b"").decode("utf-8", "replace"))
 
 
 _OTHER_KEY = frozenset({Cause.IDENTITY_MISMATCH, Cause.WRONG_KIND_FOR_KEY, Cause.VALUE_MOVED})

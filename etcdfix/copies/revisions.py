@@ -9,12 +9,13 @@ from typing import Final
 import msgspec
 
 from etcdfix.copies.finder import LookedInto
-from etcdfix.copies.model import Copy, Life, Place, Wanted, examined_copy, uid_of
+from etcdfix.copies.model import Copy, Life, Place, Wanted, examined_copy
 from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
-from etcdfix.model import StoredValue
+from etcdfix.model import Outcome, ReadableRevision, StoredValue
 from etcdfix.readable_revision import Keeps, kept_of_history, reads
 from etcdfix.sources.base import Source
+from etcdfix.verdicts.examination import Examination
 
 MOST_EACH: Final = 5
 """So many of the newest values of a key are yielded,"""
@@ -47,16 +48,12 @@ class Revisions:
         newest: deque[Copy] = deque(maxlen=MOST_EACH)
         reading: deque[Copy] = deque(maxlen=MOST_THAT_READ)
         present = wanted.found.stored.mod_revision if wanted.found is not None else 0
-        last = self._source.describe().revision
         try:
-            for kept in self._kept.history(wanted.key):
-                if (last and kept.revision.main > last) or (
-                    self._revision and kept.revision.main > self._revision
-                ):
-                    break
-                if kept.stored is None or kept.stored.mod_revision == present:
+            for stored, until in self._stood(wanted.key):
+                named = not self._revision or stored.mod_revision <= self._revision <= until
+                if stored.mod_revision == present or not named:
                     continue
-                copy = self._copy_of(kept.stored)
+                copy = self._copy_of(stored, until)
                 if wanted.every:
                     yield copy
                     continue
@@ -65,17 +62,45 @@ class Revisions:
                     reading.append(copy)
         except SourceError as exc:
             self.problems.append(f"what is kept of the key could not be read to its end: {exc.message}")
-        if self._revision:
-            yield from [*newest][-1:]
-            return
         found = {copy.mod_revision: copy for copy in (*reading, *newest)}
         yield from (found[revision] for revision in sorted(found, reverse=True))
 
-    def _copy_of(self, stored: StoredValue) -> Copy:
+    def _stood(self, key: bytes) -> Iterator[tuple[StoredValue, int]]:
+        """Yield what stood at a key, the oldest first, each with the newest revision at which it stands."""
+        last = self._source.describe().revision
+        before: StoredValue | None = None
+        for kept in self._kept.history(key):
+            at = kept.revision.main
+            if before is not None:
+                yield before, at - 1
+            before = kept.stored
+            if last and at > last:
+                return
+        if before is not None:
+            yield before, max(last, self._revision, before.mod_revision)
+
+    def _copy_of(self, stored: StoredValue, until: int) -> Copy:
         at = stored.mod_revision
-        return examined_copy(
-            self._examiner.examine(stored), Place.REVISION, f"revision {at}", f"revision:{at}"
-        )
+        found = self._examiner.examine(stored)
+        copy = examined_copy(found, Place.REVISION, f"revision {at}", f"revision:{at}")
+        return msgspec.structs.replace(copy, kept_at=until)
+
+
+def kept_copy(found: Examination, kept: ReadableRevision) -> Copy:
+    """Return the copy of an unreadable value that a look for its newest readable revision has found."""
+    at = kept.mod_revision
+    return Copy(
+        key=found.stored.key,
+        place=Place.REVISION,
+        where=f"revision {at}",
+        source=f"revision:{at}",
+        mod_revision=at,
+        create_revision=kept.create_revision,
+        version=kept.version,
+        kept_at=kept.at,
+        outcome=Outcome.READABLE,
+        uid=kept.uid,
+    )
 
 
 def life_of(
@@ -100,12 +125,18 @@ def life_of(
         last = next(iter(deque(values, maxlen=1)), None)
     if last is None:
         return Life()
-    life = Life(create_revision=last.create_revision, mod_revision=last.mod_revision, version=last.version)
     newest = kept_of_history(history, examiner.apart(), key, reads, newest=present)
-    if newest is None or not newest.same_object:
-        return life
-    stored, uid = newest.examination.stored, uid_of(newest.examination)
-    kept_in = "kine" if source.describe().type == "kine" else "etcd"
-    return msgspec.structs.replace(
-        life, uid=uid, uid_from=f"mod_revision {stored.mod_revision} in {kept_in}" if uid else ""
+    uid = newest.examination.uid if newest is not None and newest.same_object else ""
+    told_at = newest.examination.stored.mod_revision if newest is not None else 0
+    return life_told(last, uid, told_at, "kine" if source.describe().type == "kine" else "etcd")
+
+
+def life_told(newest: StoredValue, uid: str, told_at: int, kept_in: str) -> Life:
+    """Return what the newest write of an object tells of it, and the uid that the revision ``told_at`` of it says."""
+    return Life(
+        create_revision=newest.create_revision,
+        mod_revision=newest.mod_revision,
+        version=newest.version,
+        uid=uid,
+        uid_from=f"mod_revision {told_at} in {kept_in}" if uid else "",
     )

@@ -12,9 +12,12 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.copies.bit import put_right
 from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Place, Sameness, Wanted, Way
-from etcdfix.model import Confidence, Outcome
-from etcdfix.report.advice.change import NOT_TO_KINE, repair_risks, revealed
+from etcdfix.copies.rank import ranked
+from etcdfix.copies.revisions import kept_copy, life_told
+from etcdfix.model import Confidence, Outcome, ReadableRevision
+from etcdfix.report.advice.change import NOT_TO_KINE, granted, repair_risks, revealed
 from etcdfix.report.advice.ways import WayKind, risks_to_accept
 from etcdfix.report.model import Remedy
 from etcdfix.report.shown_copy import ShownCopy
@@ -23,7 +26,9 @@ from etcdfix.storagekey import display
 from etcdfix.text import commands
 from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions
 from etcdfix.text.safetext import key_word
+from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import KMS_DOUBTS, LOST_KEY, Deletability, deletability_of
+from etcdfix.verdicts.examination import Examination
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +48,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         declares: The encryption key that has to be declared lost; "" for none.
         command: The dry run that puts it back; none where a rule refuses.
         save: The command that saves it; none where it is a file already.
+        granted: What the command takes for granted, a sentence; "" for nothing.
     """
 
     copy: Copy
@@ -51,6 +57,13 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     declares: str = ""
     command: Command = NO_COMMAND
     save: Command = NO_COMMAND
+    granted: str = ""
+
+    @property
+    def saved_first(self) -> bool:
+        """A person has to look at it before it goes over what stands there, which may be worth more."""
+        unsure = _LOOKED_AT.intersection(self.needs) and self.copy.place not in THE_VALUE
+        return self.refusal is not None or bool(unsure and self.save)
 
     @property
     def proven(self) -> bool:
@@ -75,6 +88,43 @@ def offers(
     return [_offer(copy, wanted, run, breaking=breaking, rescued=rescued) for copy in copies]
 
 
+def at_hand(
+    found: Examination,
+    run: RunOptions,
+    readable: ReadableRevision | None = None,
+    *,
+    breaking: bool = False,
+) -> list[Offer]:
+    """Return what may be put back of that which a look at the value alone has found, the best first.
+
+    Args:
+        found: The value, with how it is put right where that is known.
+        run: What was read, and how.
+        readable: Its newest earlier revision that reads; None for none.
+        breaking: As in :func:`offers`.
+    """
+    if found.repair is None and readable is None:
+        return []
+    copies = [put_right(found, found.repair)] if found.repair is not None else []
+    copies += [kept_copy(found, readable)] if readable is not None else []
+    uid = readable.uid if readable is not None and readable.same_object else ""
+    told_at = readable.mod_revision if readable is not None else 0
+    wanted = Wanted(
+        key=found.stored.key,
+        found=found,
+        resource=found.directory.group_resource,
+        life=life_told(found.stored, uid, told_at, "kine" if run.of_kine else "etcd"),
+    )
+    return offers(ranked(copies, wanted), wanted, run, breaking=breaking)
+
+
+def ways_at_hand(
+    found: Examination, run: RunOptions, readable: ReadableRevision | None = None, *, breaking: bool = False
+) -> list[Remedy]:
+    """Return :func:`at_hand` as ways out."""
+    return [remedy_of(offer) for offer in at_hand(found, run, readable, breaking=breaking)]
+
+
 def best_of(found: Sequence[Offer], accepted: Iterable[str] = ()) -> Offer | None:
     """Return the first offer that is proven and needs nothing beyond what is accepted; None for none."""
     given = set(accepted)
@@ -84,17 +134,18 @@ def best_of(found: Sequence[Offer], accepted: Iterable[str] = ()) -> Offer | Non
 
 
 def remedy_of(offer: Offer) -> Remedy:
-    """Return an offer as a way out: put back, or save where a rule refuses that."""
+    """Return an offer as a way out: put back, or saved where a rule refuses that or a person has to look first."""
+    if offer.saved_first:
+        return saved_of(offer)
+    return Remedy(f"{_action(offer.copy)}: a dry run first", offer.command, _note(offer), WayKind.FIX)
+
+
+def saved_of(offer: Offer) -> Remedy:
+    """Return how a copy is kept, and why it is not put back where a rule refuses that."""
     copy, refusal = offer.copy, offer.refusal
-    note = _note(offer)
-    if refusal is not None:
-        return Remedy(
-            f"Save {copy.where}",
-            offer.save,
-            f"{refusal.why[0].upper()}{refusal.why[1:]}. {note}".strip(),
-            WayKind.SAVE,
-        )
-    return Remedy(f"{_action(copy)}: a dry run first", offer.command, note, WayKind.PUT_BACK)
+    why = f"{refusal.why[0].upper()}{refusal.why[1:]}." if refusal is not None else ""
+    action = "Keep it: it can be put right" if copy.place is Place.BIT else f"Save {copy.where}"
+    return Remedy(action, offer.save, f"{why} {_note(offer)}".strip(), WayKind.SAVE)
 
 
 def shown_of(offer: Offer) -> ShownCopy:
@@ -125,6 +176,8 @@ def shown_of(offer: Offer) -> ShownCopy:
     )
 
 
+_LOOKED_AT: Final = frozenset({Rule.ONLY_COPY, Rule.NEWER_THAN_KNOWN, Rule.UNKNOWN_UID})
+_COMPACTS: Final = "API servers have it compacted away every 5 minutes."
 _ACTIONS: Final = {
     Place.BIT: "Put the value right",
     Place.CANDIDATE: "Encrypt the value under today's key",
@@ -133,10 +186,7 @@ _ACTIONS: Final = {
 
 
 def _action(copy: Copy) -> str:
-    told = _ACTIONS.get(copy.place)
-    if told is None:
-        return f"Put back {copy.where}"
-    return f"{told} ({copy.where})" if copy.place is Place.BIT else told
+    return _ACTIONS.get(copy.place) or f"Put back {copy.where}"
 
 
 def _note(offer: Offer) -> str:
@@ -146,8 +196,11 @@ def _note(offer: Offer) -> str:
         later = f"{copy.later_writes} later {'write is' if copy.later_writes == 1 else 'writes are'} lost."
     proof = f"{copy.proof[0].upper()}{copy.proof[1:]}." if copy.proof else ""
     doubt = f"{copy.doubt[0].upper()}{copy.doubt[1:]}." if copy.doubt else ""
-    needs = "".join(f"Accept {rule} if {MEANINGS[rule]}. " for rule in offer.needs)
-    return " ".join(filter(None, (doubt, proof, later, needs.strip())))
+    needs = " ".join(f"Accept {rule} if {MEANINGS[rule]}." for rule in offer.needs)
+    where = f"{copy.where[0].upper()}{copy.where[1:]}." if copy.place is Place.BIT else ""
+    lost = f"Only if {offer.declares} is gone for ever." if offer.declares else ""
+    kept = _COMPACTS if copy.place is Place.REVISION and offer.refusal is None else ""
+    return " ".join(filter(None, (where, doubt, proof, later, lost, needs, kept, offer.granted)))
 
 
 def _offer(copy: Copy, wanted: Wanted, run: RunOptions, *, breaking: bool, rescued: str) -> Offer:
@@ -158,10 +211,22 @@ def _offer(copy: Copy, wanted: Wanted, run: RunOptions, *, breaking: bool, rescu
     more: tuple[str | Part, ...] = ("--declare-key-lost", declares) if declares else ()
     if copy.way is Way.PATCH:
         more = ("--rescued", rescued, Part.ASKING)
-    elif copy.place is Place.OBJECT or declares or Rule.UNPROVEN_DAMAGE in needs:
+    elif copy.place is Place.OBJECT or declares or _may_be_whole(wanted):
         more = (*more, Part.ASKING)
-    command = commands.fix(copy.key, copy.source, needs, more=more, seals=copy.way is not Way.PUT)
-    return Offer(copy=copy, needs=needs, declares=declares, command=command, save=_save(copy, wanted, run))
+    seals = copy.way is not Way.PUT
+    return Offer(
+        copy=copy,
+        needs=needs,
+        declares=declares,
+        command=commands.fix(copy.key, copy.source, needs, more=more, seals=seals),
+        save=_save(copy, wanted, run),
+        granted="" if seals else granted(run).strip(),
+    )
+
+
+def _may_be_whole(wanted: Wanted) -> bool:
+    """Say whether the present value goes only where no API server reads it."""
+    return wanted.found is not None and wanted.found.verdict.damage is Damage.POSSIBLE
 
 
 def _can_be_named(copy: Copy, _wanted: Wanted, _run: RunOptions) -> Refusal | None:
@@ -190,6 +255,14 @@ def _not_to_kine(copy: Copy, _wanted: Wanted, run: RunOptions) -> Refusal | None
     if not run.of_kine or copy.way is Way.PATCH:
         return None
     return Refusal(rule=Rule.KINE, why=NOT_TO_KINE.removesuffix("."))
+
+
+def _still_kept(copy: Copy, _wanted: Wanted, run: RunOptions) -> Refusal | None:
+    """What a file or an older revision keeps, the live etcd may have compacted."""
+    if copy.place is not Place.REVISION or not run.of_the_past:
+        return None
+    why = "a live etcd may have compacted it by now"
+    return Refusal(rule=Rule.GONE, why=why, hint=f"--from snapshot:{run.file}" if run.of_a_file else "")
 
 
 def _present_may_go(copy: Copy, wanted: Wanted, _run: RunOptions) -> Refusal | None:
@@ -254,6 +327,7 @@ _CHECKS: Final = (
     _same_object,
     _can_be_named,
     _not_to_kine,
+    _still_kept,
     _present_may_go,
     _only_where_nothing_is,
     _memory_is_current,
@@ -289,7 +363,7 @@ def _save(copy: Copy, wanted: Wanted, run: RunOptions) -> Command:
         case Place.MEMORY:
             return commands.rescue([key_word(copy.key)])
         case Place.REVISION:
-            return commands.get(copy.key, *words, revision=copy.mod_revision)
+            return commands.get(copy.key, *words, revision=copy.kept_at or copy.mod_revision)
         case Place.SNAPSHOT:
             return commands.get(copy.key, *words, file=copy.source.partition(":")[2])
         case _:

@@ -44,11 +44,9 @@ _SHORTER: Final[Mapping[str, str]] = {
     Cause.VALUE_MOVED: "copied here",
 }
 _VERBS: Final[Mapping[str, str]] = {
-    "put-back": "restore a revision",
-    "save": "save an older revision",
-    "repair": "repair its bytes",
+    "fix": "fix: put a copy back",
+    "save": "save a copy",
     "rescue": "rescue from memory",
-    "heal": "heal from memory",
     "copies": "look for copies",
     "delete": "delete it, last of all",
 }

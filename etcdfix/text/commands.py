@@ -132,7 +132,7 @@ def _parts(run: RunOptions) -> Mapping[Part, Sequence[str]]:
     release = _without(_without(reading, "--no-encryption", 1), "--encryption-config")
     to_fill = ("--encryption-config", "FILE", *release)
     asking = run.servers or ("--kubeconfig", "FILE")
-    logs = () if run.of_kine else ("--wal", "DIR", "--older-snapshot", "FILE")
+    logs = () if run.of_kine else ("--in", "log:DIR", "--in", "snapshot:FILE")
     return {
         Part.SOURCE: run.source,
         Part.NOW: now,
@@ -202,6 +202,11 @@ class Command:
         feeds: Sequence[str] = (),
     ) -> None:
         self.words, self.writes, self.text, self.feeds = tuple(words), writes, text, tuple(feeds)
+
+    @property
+    def source(self) -> str:
+        """What ``--from`` names; "" for nothing."""
+        return _value([word for word in self.words if isinstance(word, str)], "--from")
 
     def __bool__(self) -> bool:
         return bool(self.words or self.text)
@@ -361,13 +366,6 @@ def rescue(words: Sequence[str], directory: str = "DIR", *options: str) -> Comma
     return Command(("etcdfix", "rescue", *words, Part.PREFIX, *places, *options))
 
 
-def heal(words: Sequence[str], directory: str = "DIR") -> Command:
-    """Return the dry run of having an API server write anew what it holds; see :func:`rescue`."""
-    named: tuple[Word, ...] = ("etcdfix", "heal", *words, "--saved", directory, Part.ASKING)
-    how = (Part.LIVE, Part.LAYOUT, Part.CONFIGURED, Part.CHANGING, Part.KEPT)
-    return Command((*named, *how, "--reason", "REASON", "--dry-run"))
-
-
 def dry_run(*words: Word, deciding: Part = Part.DECIDING, more: Sequence[Word] = ()) -> Command:
     """Return the dry run of a change to the live etcd.
 
@@ -403,6 +401,11 @@ def fix(
     return Command((*words, *more, *accepting(accepted)), writes=source != "memory")
 
 
+def fix_from_memory(key: bytes, rescued: str = "DIR") -> Command:
+    """Return the dry run that has an API server write anew what it holds, once all of the kind is in a directory."""
+    return fix(key, "memory", more=("--rescued", rescued, Part.ASKING), seals=True)
+
+
 def undo(backup: str, accepted: Sequence[str] = ()) -> Command:
     """Return the dry run that undoes the change which made a backup."""
     return dry_run("undo", backup, *accepting(accepted))
@@ -422,16 +425,6 @@ def delete(
     more: list[Word] = [*([Part.ASKING] if asking else []), *(["--rescued", "DIR"] if rescued else [])]
     words = dry_run("delete", key_word(key), more=(ACKNOWLEDGEMENT,)).words
     return Command((*words, *more, *accepting(accepted)), writes=True)
-
-
-def reencrypt(key: bytes, candidate: str) -> Command:
-    """Return the dry run that rewrites a value which the candidate configuration in a file opens."""
-    return dry_run("reencrypt", key_word(key), "--candidate-config", candidate, deciding=Part.READING)
-
-
-def repair(key: bytes, accepted: Sequence[str] = ()) -> Command:
-    """Return the dry run of a repair, which accepts these rules."""
-    return dry_run("repair", key_word(key), *accepting(accepted))
 
 
 def restore(

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from etcdfix.model import DecodedObject, GroupVersionKind, Repair, StoredValue, key_id_digest
+from etcdfix.model import DecodedObject, GroupVersionKind, Outcome, Repair, StoredValue, key_id_digest
 from etcdfix.storagekey import ResourcePrefix
 from etcdfix.verdicts.judge import Verdict
+from etcdfix.verdicts.plaintext import bounded
 
 
 class KeyName(NamedTuple):
@@ -68,6 +69,13 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
     def kms_key_id_sha256(self) -> str:
         """``sha256:<hex>`` of the KMS key id, "" for none."""
         return key_id_digest(self.kms_key_id)
+
+    @property
+    def uid(self) -> str:
+        """The uid that a readable value says; "" where it does not read or says none."""
+        if self.decoded is None or self.verdict.outcome is not Outcome.READABLE:
+            return ""
+        return bounded((self.decoded.uid or b"").decode("utf-8", "replace"))
 
     @property
     def gvk(self) -> GroupVersionKind | None:

@@ -264,7 +264,7 @@ def plain(text: str, folder: Path) -> str:
     for number, address in enumerate(addresses, start=1):
         text = re.sub(rf"(?:http://)?{re.escape(address)}", f"10.0.0.{number}:2379", text)
     text = re.sub(r"\([0-9a-f]{10,16}\)", "(ID)", text)
-    return re.sub(r"(revision \(?)\d+", r"\1N", text)
+    return re.sub(r"(revision[ :]\(?)\d+", r"\1N", text)
 
 
 def block(title: str) -> re.Match[str]:

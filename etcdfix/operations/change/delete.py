@@ -30,12 +30,12 @@ from etcdfix.remediation.change import (
 )
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.offers import at_hand, remedy_of, saved_of
 from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.cached_reads import RescuedCopies
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight, check_deletion
 from etcdfix.remediation.preflight.expectation import expectation_of
-from etcdfix.report.advice.change import readable_way
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.rules import Rule
@@ -185,15 +185,9 @@ def _with_ways_out(cluster: Cluster, request: DeleteRequest, refusal: RefusedByR
         )
     ]
     if readable is not None:
-        ways.append(
-            readable_way(
-                found,
-                readable,
-                request.run,
-                breaking=refusal.rule == Rule.CLUSTER_BREAKING,
-                refused=refusal.rule not in _LIFTED,
-            )
-        )
+        breaking = refusal.rule == Rule.CLUSTER_BREAKING
+        offer = at_hand(found, request.run, readable, breaking=breaking)[-1]
+        ways.append(remedy_of(offer) if refusal.rule in _LIFTED else saved_of(offer))
     told = [f"{way.action}: {way.command.line(request.run)}" for way in ways if way is not None]
     if not told:
         return refusal

@@ -18,6 +18,7 @@ from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.repair import RepairPreview
 from etcdfix.operations.change.restore import OwnWrite, RestorePreview
 from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.report.advice.finding import ways_out
@@ -88,7 +89,9 @@ def deletion_preview(cluster: Cluster, checked: Preflight, run: RunOptions) -> D
     found = checked.found
     if checked.candidate is not None:
         found = msgspec.structs.replace(found, repair=checked.candidate)
-    every = ways_out(found, run, readable=checked.readable, breaking=bool(checked.protected))
+    breaking = bool(checked.protected)
+    offers = ways_at_hand(found, run, checked.readable, breaking=breaking)
+    every = ways_out(found, run, offers=offers, breaking=breaking)
     ways = [way for way in every if way.verb != WayKind.DELETE]
     stakes = _stakes(checked.found)
     if checked.protected:

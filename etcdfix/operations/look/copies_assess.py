@@ -15,7 +15,7 @@ from etcdfix.copies.model import Sameness
 from etcdfix.model import Confidence, Outcome
 from etcdfix.operations.look.copies_gather import FoundCopy, ObjectOfCopies, Sought
 from etcdfix.operations.look.copies_put_back import Graded, PutBack
-from etcdfix.report.advice.change import repair_way
+from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.copies import (
     CopyPlace,
     Grade,
@@ -193,7 +193,7 @@ class Assessor:
 
     def _next(self, sought: Sought, copies: Sequence[SurvivingCopy]) -> Remedy | None:
         """Return what to do first: put the value right, or put back the best copy, or save it where nothing does."""
-        repair = repair_way(sought.found, self._run) if sought.found is not None else None
+        repair = next(iter(ways_at_hand(sought.found, self._run)), None) if sought.found is not None else None
         if repair is not None:
             return repair
         best = next((copy for copy in copies if copy.grade is not Grade.UNUSABLE), None)

@@ -9,7 +9,8 @@ from etcdfix.copies.model import Sameness
 from etcdfix.model import ReadableRevision
 from etcdfix.operations.look.copies_gather import FoundCopy, Sought
 from etcdfix.operations.look.replacing import replacing
-from etcdfix.report.advice.change import readable_way, revealed
+from etcdfix.remediation.offers import ways_at_hand
+from etcdfix.report.advice.change import revealed
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.copies import CopyPlace, Grade, PlaceKind
 from etcdfix.rules import Rule, acceptance
@@ -102,12 +103,14 @@ class PutBack:
             if not same or copy.lease:
                 why = "it had a lease, which may have run out" if copy.lease else graded.why
                 return NO_COMMAND, f"Save it, and compare before you use it: {why}."
-            command = commands.restore(("--from-revision", str(copy.at)), sought.key)
+            command = commands.fix(sought.key, f"revision:{copy.mod_revision}")
             return command, self._notes(sought, graded, "")
         if found.verdict.outcome not in FAILED:
             return NO_COMMAND, replacing(sought.found, run).note
-        way = readable_way(found, ReadableRevision(copy.at, copy.mod_revision, same, bool(copy.lease)), run)
-        return (way.command if way.verb == WayKind.PUT_BACK else NO_COMMAND), way.note
+        way = ways_at_hand(found, run, ReadableRevision(copy.at, copy.mod_revision, same, bool(copy.lease)))[
+            -1
+        ]
+        return (way.command if way.verb == WayKind.FIX else NO_COMMAND), way.note
 
     def _heal(self, sought: Sought, graded: Graded) -> tuple[Command, str]:
         """Return the dry run of having the API server write the object anew; none where it would refuse."""
@@ -120,7 +123,7 @@ class PutBack:
         elif not run.can_heal:
             note = _NOT_SEEN
         else:
-            return commands.heal([key_word(sought.key)]), (
+            return commands.fix_from_memory(sought.key), (
                 "First save everything of its kind (etcdfix rescue); DIR is where that went. Restart no API server and "
                 "delete nothing before that. No write is lost."
             )

@@ -30,6 +30,7 @@ from etcdfix.operations.look.explain_parts import (
 )
 from etcdfix.operations.look.history import KeyLook, kept_revisions
 from etcdfix.readable_revision import ReadableRevisions, Sought
+from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind, first_way, other_copies
@@ -213,7 +214,7 @@ def _report(
     found, no_repair = with_repair(examiner, found) if ended is None else (found, "")
     home = found.verdict.belongs_to
     beside = Beside(look.others_lost, home_taken=bool(home) and _is_there(source, home))
-    ways = ways_out(found, run, readable=readable, beside=beside)
+    ways = ways_out(found, run, offers=ways_at_hand(found, run, readable), beside=beside)
     withheld = _against_deletion(look, found) if any(way.verb == WayKind.DELETE for way in ways) else ""
     if withheld:
         ways = [way for way in ways if way.verb != WayKind.DELETE]

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
+from etcdfix.copies.model import THE_VALUE
 from etcdfix.errors import SourceError
 from etcdfix.examine import PLAIN, Examiner
 from etcdfix.examine_all import View
 from etcdfix.model import Evidence, Outcome, ReadableRevision, ServerBehaviour
 from etcdfix.readable_revision import ReadableRevisions, Sought
+from etcdfix.remediation.offers import at_hand, remedy_of, saved_of
 from etcdfix.repair import unasked
-from etcdfix.report.advice.change import Beside, readable_way
+from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.advice.ways import WayKind, first_way
+from etcdfix.report.advice.ways import first_way
 from etcdfix.report.compact import CompactFinding, CompactFindings, shown_digest, with_evidence
 from etcdfix.report.counts import COUNTED, DoubtfulNames, NewFindings
 from etcdfix.report.finding import finding_from, is_finding, status_cause
@@ -289,16 +291,23 @@ class FindingPipeline:
 
     def _saved(self, found: Examination, readable: ReadableRevision | None) -> Remedy | None:
         """Return how an earlier revision is saved where nothing may be written over; None for none."""
-        return (
-            readable_way(found, readable, self._request.run, refused=True) if readable is not None else None
-        )
+        if readable is None:
+            return None
+        bare = msgspec.structs.replace(found, repair=None)
+        return saved_of(at_hand(bare, self._request.run, readable)[0])
 
     def _held_of(self, found: Examination, readable: ReadableRevision | None, *, baseline: bool) -> _Held:
         """Return a finding with the remedies of its value alone, whoever else fails."""
         beside = Beside(home_taken=self._is_taken(found.verdict.belongs_to))
-        ways = ways_out(found, self._request.run, readable=readable, beside=beside)
-        saved = self._saved(found, readable)
-        of_many = [saved if saved is not None and way.verb == WayKind.PUT_BACK else way for way in ways]
+        offered = at_hand(found, self._request.run, readable)
+        offers = [remedy_of(offer) for offer in offered]
+        ways = ways_out(found, self._request.run, offers=offers, beside=beside)
+        careful = {
+            way: saved_of(offer)
+            for way, offer in zip(offers, offered, strict=True)
+            if offer.copy.place not in THE_VALUE
+        }
+        of_many = [careful.get(way, way) for way in ways] if careful else ways
         stake = stake_of(found)
         return _Held(
             found.stored.key,

@@ -8,6 +8,7 @@ from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
 from etcdfix.operations.look.get_output import WRONG
 from etcdfix.operations.look.missing import why_missing
+from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.head import Stakes
@@ -70,7 +71,8 @@ class Lines:
     def _way_out(self, shown: Shown, readable: ReadableRevision | None) -> None:
         for line in self._stakes.lines():
             self._say(line)
-        first = first_way(ways_out(shown.found, self._run, readable=readable))
+        offers = ways_at_hand(shown.found, self._run, readable)
+        first = first_way(ways_out(shown.found, self._run, offers=offers))
         if first is None:
             return
         command = first.command.line(self._run)

@@ -18,6 +18,7 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.operations.look.namespace_apis import kubectl
 from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.finding import finding_from
@@ -118,12 +119,9 @@ def _ways_out(cluster: ClusterIndex, found: Assessment, examined: Examination) -
     readable = None
     if cluster.ended is None:
         readable = ReadableRevisions(cluster.source, cluster.examiner).of(examined).revision
-    return ways_out(
-        examined,
-        cluster.request.run,
-        readable=readable,
-        breaking=found.risk is Risk.CLUSTER_BREAKING,
-    )
+    run, breaking = cluster.request.run, found.risk is Risk.CLUSTER_BREAKING
+    offers = ways_at_hand(examined, run, readable, breaking=breaking)
+    return ways_out(examined, run, offers=offers, breaking=breaking)
 
 
 class _Obstacle(NamedTuple):

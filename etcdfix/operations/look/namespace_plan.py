@@ -31,6 +31,7 @@ from etcdfix.operations.look.namespace_apis import (
     webhook_steps,
 )
 from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.change import unsafe_deletion
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import (
@@ -55,7 +56,7 @@ _MOST_STEPS: Final = 20
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 _LEAST: Final[Rank] = (9, 9, 9)
 # What keeps the object, beside the first way out.
-_KEEPING: Final = frozenset({WayKind.PUT_BACK, WayKind.SAVE, WayKind.RESCUE, WayKind.HEAL, WayKind.REPAIR})
+_KEEPING: Final = frozenset({WayKind.FIX, WayKind.SAVE, WayKind.RESCUE})
 _EVERYWHERE: Final = ", and so holds every namespace of the cluster"
 _PATIENCE: Final = {
     "absent": "There is no Node object {0}, so the pod garbage collector forces the pod away within a minute. If it "
@@ -253,7 +254,8 @@ class NamespacePlan:
         """Yield what is no reason to delete: a configuration that lacks something, once for all that it would cure."""
         groups: dict[tuple[str, str], list[tuple[Blocker, Remedy]]] = {}
         for blocker, found in blockers:
-            way = first_way(ways_out(found, self._run))
+            ways = ways_out(found, self._run)
+            way = next((way for way in ways if way.verb == WayKind.CURE), first_way(ways))
             if way is not None:
                 groups.setdefault((found.transformer, way.action), []).append((blocker, way))
         for (transformer, action), members in groups.items():
@@ -290,7 +292,9 @@ class NamespacePlan:
     def _ways(self, found: Examination) -> list[Remedy]:
         """Return the ways out of an object that cannot be read, as its own explanation has them."""
         readable = self._readable.of(found).revision if self._cluster.ended is None else None
-        return ways_out(found, self._run, readable=readable, breaking=bool(self._breaking(found)))
+        breaking = bool(self._breaking(found))
+        offers = ways_at_hand(found, self._run, readable, breaking=breaking)
+        return ways_out(found, self._run, offers=offers, breaking=breaking)
 
     def _breaking(self, found: Examination) -> str:
         """Return why the deletion of an object may break the cluster, "" where nothing says so."""

@@ -119,11 +119,11 @@ def _before(
         "One deletion ends that for all objects of a kind. It is refused until they are saved (--rescued DIR). Keep "
         "the files as you keep the Secrets themselves."
         + (
-            " API servers can write objects of a lost key anew, under the same uid (etcdfix heal)."
+            " API servers can write objects of a lost key anew, under the same uid (etcdfix fix KEY --from memory)."
             if lost
             else ""
         ),
-        *([commands.rescue(words), commands.heal(words)] if lost else []),
+        *([commands.rescue(words)] if lost else []),
     )
     kept = (
         recovered_configuration([Cause(group.cause)], group.transformer, run)
@@ -156,7 +156,10 @@ def _before(
             "Repair what can be had back from its own bytes",
             f"The stored bytes of {counted(counts.repairable, 'object')} can be put right (repair in the plan), and "
             "nothing of them is lost. The first dry runs:",
-            *(commands.repair(plan_key(one), _words(one.repair_needs)) for one in counts.first_repairable),
+            *(
+                commands.fix(plan_key(one), "bit", _words(one.repair_needs))
+                for one in counts.first_repairable
+            ),
         )
     yield _step(
         "Look for every other copy",
@@ -195,10 +198,7 @@ def _earlier_revisions(kept: int, worst: PlanEntry, run: RunOptions) -> _Step:
         return _step(title, text, commands.get(key, revision=at), save)
     waits = deletion_waits(worst) or bool(worst.repair)  # a repair brings back what is newer
     asking = (Part.ASKING,) if "--kubeconfig" in shlex.split(worst.command) else ()
-    from_revision = ("--from-revision", str(at), *asking)
-    put_back = commands.restore(
-        from_revision, key, replacing=worst.mod_revision, accepted=_words(worst.needs)
-    )
+    put_back = commands.fix(key, f"revision:{at}", _words(worst.needs), more=asking)
     return _step(
         f"{'Save' if waits else 'Put back'} earlier revisions before etcd compacts them",
         f"{told} To put one back is better than to delete. API servers compact it away every five minutes: save all of "

@@ -51,7 +51,9 @@ def next_steps(
         note = "Where etcd asks for certificates or a user, add --cacert, --cert, --key, --user."
         yield Remedy(
             f"Have an API server write the objects anew, from memory{each}: a dry run first",
-            commands.heal(of_report or (key_word(saved[0]),), directory),
+            commands.plan(of_report[1], "PLAN")
+            if of_report
+            else commands.fix_from_memory(saved[0], directory),
             "" if of_kine else note,
         )
     if missing and not all_asked and not older:

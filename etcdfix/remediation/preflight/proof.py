@@ -16,7 +16,7 @@ from etcdfix.report.advice.change import repair_risks
 from etcdfix.report.plan_entry import declaration
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.commands import Command, RunOptions, explain, get, repair
+from etcdfix.text.commands import Command, RunOptions, explain, fix, get
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import (
@@ -89,14 +89,14 @@ def _repairable(found: Examination, run: RunOptions) -> RefusedByRule:
     return refuse(
         Rule.ONLY_COPY,
         f"{display(found.stored.key)} {can} be had back whole: {found.repair.words}, {how}",
-        hint=f"{_repair_it(found, run)}{_accept(Rule.ONLY_COPY)}",
+        hint=f"{_put_it_right(found, run)}{_accept(Rule.ONLY_COPY)}",
     )
 
 
-def _repair_it(found: Examination, run: RunOptions) -> str:
+def _put_it_right(found: Examination, run: RunOptions) -> str:
     if found.repair is None or not is_repairable(found) or run.of_kine:
         return ""
-    return f"repair it: {repair(found.stored.key, repair_risks(found, found.repair)).line(run)}; "
+    return f"put it right: {fix(found.stored.key, 'bit', repair_risks(found, found.repair)).line(run)}; "
 
 
 _BACK: Final = {
@@ -174,13 +174,13 @@ def _check_own_verdict(found: Examination, run: RunOptions, *, lost: bool) -> No
             raise refuse(
                 Rule.CURABLE_BY_CONFIGURATION,
                 f"{key}: the configuration alone can cure this ({cause})",
-                hint=f"{_repair_it(found, run)}fix the configuration{there}",
+                hint=f"{_put_it_right(found, run)}fix the configuration{there}",
             )
         case Deletability.NEVER:
             raise refuse(
                 Rule.NEVER_DELETABLE,
                 f"{key}: {verdict.cause} is never a reason to delete ({verdict.message})",
-                hint=f"{_repair_it(found, run)}see every way out: {explain(found.stored.key).line(run)}",
+                hint=f"{_put_it_right(found, run)}see every way out: {explain(found.stored.key).line(run)}",
             )
 
 

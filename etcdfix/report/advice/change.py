@@ -1,20 +1,20 @@
-"""Ways out that change a value or take it away: repair, an earlier revision, deletion."""
+"""Ways out that take a value away, and what a change of one takes for granted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from etcdfix.model import GroupResource, ReadableRevision, Repair, RepairKind, RepairProof
+from etcdfix.model import GroupResource, Repair, RepairKind
 from etcdfix.report.advice.ways import WayKind, risks_to_accept
 from etcdfix.report.model import Remedy
 from etcdfix.rules import Rule, acceptance
 from etcdfix.text import commands
-from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, Part, RunOptions
+from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, RunOptions
 from etcdfix.text.safetext import is_plain
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import Deletability, deletability_of, rests_on_others, risks_of
+from etcdfix.verdicts.deletability import rests_on_others
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
@@ -33,50 +33,9 @@ class Beside(NamedTuple):
     home_taken: bool = False
 
 
-_UNDONE = {
-    RepairKind.BIT: "one bit is turned back",
-    RepairKind.PREFIX: "its prefix is put back",
-    RepairKind.NAME: "its key name is put back",
-    RepairKind.WRAPPED_KEY: "its wrapped key is put in",
-    RepairKind.TEXT_MODE: "CR LF becomes LF again",
-    RepairKind.MAGIC: "its magic is put back",
-    RepairKind.TRAILING_BYTES: "what follows is cut off",
-}
-_PROOFS = {
-    RepairProof.TAG: "its tag proves it",
-    RepairProof.DECODES: "the object decodes",
-    RepairProof.NONE: "nothing proves it",
-}
 NOT_TO_KINE: Final = "etcdfix does not write to kine; an API server has to make the change."
 # A newer release may have written another magic, or more behind an object.
 _MAY_BE_NEWER = frozenset({RepairKind.MAGIC, RepairKind.TRAILING_BYTES})
-
-
-def repair_way(found: Examination, run: RunOptions, *, breaking: bool = False) -> Remedy | None:
-    """Return how the stored bytes are put right; None where that is not known."""
-    repair = found.repair
-    if repair is None:
-        return None
-    how = f"{repair.words[0].upper()}{repair.words[1:]}."
-    if run.of_kine:
-        return Remedy(
-            f"Keep it: {_UNDONE[repair.kind]}, and it reads; {_PROOFS[repair.proof]}",
-            commands.save_copy(run, "kept.db"),
-            f"{how} {NOT_TO_KINE}",
-            WayKind.SAVE,
-        )
-    risks = repair_risks(found, repair, breaking=breaking)
-    proof = "no proof of the name" if repair.kind is RepairKind.NAME else _PROOFS[repair.proof]
-    return Remedy(
-        f"Repair it: {_UNDONE[repair.kind]}, {proof}; a dry run first",
-        commands.repair(found.stored.key, risks),
-        f"{how} {_accepts(risks)}{granted(run)}The old bytes are backed up first; nothing else of the object is lost.",
-        WayKind.REPAIR,
-    )
-
-
-def _accepts(risks: Sequence[Rule]) -> str:
-    return f"The command accepts {', '.join(risks)}. " if risks else ""
 
 
 def granted(run: RunOptions) -> str:
@@ -92,68 +51,6 @@ def repair_risks(found: Examination, repair: Repair, *, breaking: bool = False) 
         return risks
     breaking = breaking or bool(protected_reason(found.directory.group_resource, found.namespace))
     return [*([Rule.CLUSTER_BREAKING] if breaking else []), Rule.UNPROVEN_REPAIR, *risks]
-
-
-_COMPACTS = "API servers compact it away every 5 minutes; a snapshot of etcd keeps it."
-_OTHER_OBJECT = (
-    "The etcd key was deleted and put again since then. Compare the objects before you use this one."
-)
-
-
-def readable_way(
-    found: Examination,
-    readable: ReadableRevision,
-    run: RunOptions,
-    *,
-    breaking: bool = False,
-    refused: bool = False,
-) -> Remedy:
-    """Return how an earlier revision that still reads is put back, or saved where it cannot be put back as it is.
-
-    Args:
-        found: The value that cannot be read.
-        readable: The revision.
-        run: What was read, and how.
-        breaking: As in :func:`ways_out`.
-        refused: A deletion of the value was refused, and for the same reason it could not be written over.
-    """
-    stored, same = found.stored, readable.same_object
-    save = save_command(stored.key, found.directory.group_resource, readable.at)
-    which = f"readable revision {readable.at}"
-    # What may only be newer than this tool may be in order; a lease that ran out takes its object with it.
-    # What can be repaired is newer than any earlier revision.
-    better = {Rule.NEWER_THAN_KNOWN, Rule.ONLY_COPY} & set(risks_of(found))
-    unsure = not same or refused or better or readable.leased or run.of_the_past
-    if run.of_kine:
-        action, note = (
-            f"Save {which}, before kine compacts it",
-            f"{NOT_TO_KINE} kine keeps only the value before.",
-        )
-    elif run.of_a_file:
-        action, note = (
-            f"Save {which}, which this file still holds",
-            "A live etcd may have compacted it by now.",
-        )
-    elif unsure or deletability_of(found) is not Deletability.DELETABLE:
-        action = f"Save {which}, before etcd compacts it"
-        note = f"It cannot be put back: that would overwrite a value that etcdfix may not delete. {_COMPACTS}"
-    else:
-        risks = risks_to_accept(found, breaking=breaking)
-        asking = [Part.ASKING] if found.verdict.damage is Damage.POSSIBLE else []
-        return Remedy(
-            f"Put back {which}, soon compacted: a dry run first",
-            commands.restore(
-                ("--from-revision", str(readable.at), *asking),
-                stored.key,
-                replacing=stored.mod_revision,
-                accepted=risks,
-            ),
-            f"The current value is backed up first. {_accepts(risks)}{granted(run)}{_COMPACTS}",
-            WayKind.PUT_BACK,
-        )
-    if not same:
-        action, note = f"{action}: it may be of another object", f"{_OTHER_OBJECT} {note}"
-    return Remedy(action, save, note, WayKind.SAVE)
 
 
 def save_command(key: bytes, resource: GroupResource, revision: int) -> Command:

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from etcdfix.model import (
-    Outcome,
-    ReadableRevision,
-    ServerBehaviour,
-)
+from etcdfix.copies.model import Place
+from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.report.advice.change import (
     Beside,
     api_path_of,
     deletions,
     ordinary_deletion,
     raw_request,
-    readable_way,
-    repair_way,
     revealed,
-    save_command,
 )
 from etcdfix.report.advice.ways import (
     KMS_ADVICE,
@@ -27,8 +21,8 @@ from etcdfix.report.advice.ways import (
     WayKind,
     configuration_ways,
     from_memory,
+    in_order,
     other_copies,
-    ranked,
     recovered_configuration,
     two_writers,
     with_configuration,
@@ -59,7 +53,7 @@ def ways_out(
     found: Examination,
     run: RunOptions = _ANY_RUN,
     *,
-    readable: ReadableRevision | None = None,
+    offers: Sequence[Remedy] = (),
     breaking: bool = False,
     beside: Beside = _NOT_LOOKED,
 ) -> list[Remedy]:
@@ -68,7 +62,7 @@ def ways_out(
     Args:
         found: The value.
         run: What was read, and how.
-        readable: An earlier revision that still reads; None for none, or where nobody looked.
+        offers: The ways of its copies, the best first; empty for none, or where nobody looked.
         breaking: A change may break the cluster; what its place alone says need not be told.
         beside: What a look at other keys showed.
     """
@@ -77,29 +71,21 @@ def ways_out(
     if cause is None or verdict.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}:
         return []
     if verdict.outcome is Outcome.INCONSISTENT:
-        return ranked(_inconsistent(found, cause))
-    repair = repair_way(found, run, breaking=breaking)
-    ways = [repair] if repair is not None else []
+        return [*_inconsistent(found, cause)]
     if verdict.outcome is Outcome.UNDETERMINED:
-        return ranked([*ways, *_undetermined(cause, found, run)])
-    ways += _cures(found, cause, run, beside)
-    if readable is not None:
-        earlier = readable_way(found, readable, run, breaking=breaking)
-        ways.append(earlier)
-        if earlier.verb == WayKind.PUT_BACK:
-            save = save_command(found.stored.key, found.directory.group_resource, readable.at)
-            ways.append(Remedy("Or save it now, before etcd compacts it", save, "", WayKind.SAVE))
-    if cause in MAY_BE_CACHED:
-        ways += _from_memory(found, lost=cause in LOST_KEY and key_may_be_lost(found))
-    if cause is not Cause.ALLOCATOR_DAMAGED:
-        ways.append(other_copies(key_word(found.stored.key)))
-    if cause in {Cause.ALLOCATOR_DAMAGED, Cause.ENVELOPE_DAMAGED}:
-        return ranked(ways)
-    if deletability_of(found) is Deletability.DELETABLE:
+        memory = _from_memory(found, lost=False) if cause in KMS_ADVICE else []
+        return in_order(offers, _undetermined(cause, found, run), memory, urgent=False)
+    lost = cause in LOST_KEY and key_may_be_lost(found)
+    memory = _from_memory(found, lost=lost) if cause in MAY_BE_CACHED else []
+    cures = _cures(found, cause, run, beside)
+    ways = in_order(offers, cures, memory, urgent=lost and not run.of_a_file)
+    if cause is Cause.ALLOCATOR_DAMAGED:
+        return ways
+    ways.append(other_copies(key_word(found.stored.key)))
+    if cause is not Cause.ENVELOPE_DAMAGED and deletability_of(found) is Deletability.DELETABLE:
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
-        last = [ordinary_deletion(found)] if served else deletions(found, run, beside, breaking=breaking)
-        ways += last
-    return ranked(ways)
+        ways += [ordinary_deletion(found)] if served else deletions(found, run, beside, breaking=breaking)
+    return ways
 
 
 def _cures(found: Examination, cause: Cause, run: RunOptions, beside: Beside) -> Iterator[Remedy]:
@@ -158,11 +144,10 @@ def _advice(action: str, note: str, command: Command = NO_COMMAND) -> Remedy:
 
 def _moved(key: bytes, home: bytes, *, taken: bool) -> Iterator[Remedy]:
     if not taken:
-        words = ("--from-key", key_word(key))
         yield _advice(
             "If the etcd key that it belongs to is gone, put it back there: a dry run first",
             "It writes only where nothing is, and only an object with the uid that was there. This key stays as it is.",
-            commands.restore(words, home, accepted=["unlisted-source"]),
+            commands.fix(home, f"{Place.KEY}:{key_word(key)}"),
         )
     yield _advice(
         "Look at the etcd key that it belongs to: it was copied from there",
@@ -177,14 +162,13 @@ def _from_memory(found: Examination, *, lost: bool) -> list[Remedy]:
     fits = where.namespaced is None or where.namespaced == bool(found.namespace)
     # The version of a custom resource is known to API servers.
     path = api_path(where.group, where.version or "v1", where.resource, found.namespace, found.name or None)
-    return from_memory([key_word(found.stored.key)] if path and fits and found.name else [], lost=lost)
+    key = found.stored.key
+    return from_memory([key_word(key)] if path and fits and found.name else [], key, lost=lost)
 
 
 def _undetermined(cause: Cause, found: Examination, run: RunOptions) -> Iterator[Remedy]:
     word = key_word(found.stored.key)
     if cause is Cause.NO_CONFIGURATION or cause in KMS_ADVICE:
-        if cause in KMS_ADVICE:
-            yield from _from_memory(found, lost=False)
         first = undetermined_way({cause}, [word], run)
         if first is not None:
             yield first

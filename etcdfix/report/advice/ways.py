@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
+from etcdfix.copies.model import THE_VALUE, Place
 from etcdfix.report.model import Remedy
 from etcdfix.rules import Rule
 from etcdfix.text import commands
@@ -17,37 +18,47 @@ from etcdfix.verdicts.protected import protected_reason
 
 
 class WayKind(StrEnum):
-    """What a way out does, the first to be done first."""
+    """What a way out does."""
 
-    REPAIR = "repair"
-    """It puts the stored bytes right."""
+    FIX = "fix"
+    """It puts a copy back: the value put right, what an API server remembers, an earlier value."""
     CURE = "cure"
     """It changes the configuration, or what stands around the value; or it finds out more."""
-    PUT_BACK = "put-back"
-    """It writes an earlier revision over the value."""
     SAVE = "save"
-    """It saves an earlier revision."""
+    """It saves a copy."""
     RESCUE = "rescue"
     """It saves what API servers may still hold in memory."""
-    HEAL = "heal"
-    """It has an API server write the value anew from its memory."""
     COPIES = "copies"
     """It looks for every other copy."""
     DELETE = "delete"
     """After it the object is gone."""
 
 
-_ORDER: Final = [*WayKind]
+def warnings_first(ways: Iterable[Remedy]) -> list[Remedy]:
+    """Return ways of one kind in the order in which they are tried: what not to do, and what has a command."""
+    return sorted(ways, key=lambda way: (not is_warning(way), not way.command))
 
 
-def ranked(ways: Iterable[Remedy]) -> list[Remedy]:
-    """Return ways out in the order in which they are tried; among those of a kind, warnings and commands go first."""
+def in_order(
+    offers: Sequence[Remedy], cures: Iterable[Remedy], memory: Sequence[Remedy], *, urgent: bool
+) -> list[Remedy]:
+    """Return ways out in their one order, up to the search for other copies and the deletion.
 
-    def place(way: Remedy) -> tuple[int, bool, bool]:
-        kind = WayKind(way.verb or WayKind.CURE)
-        return _ORDER.index(kind), not is_warning(way), not way.command
+    The value itself put right comes first, then the configuration, the memory of API servers, and other copies.
 
-    return sorted(ways, key=place)
+    Args:
+        offers: The ways of copies, the best first.
+        cures: The configuration, and what stands around the value.
+        memory: How to save what API servers may still hold, and to have it written anew.
+        urgent: A restart of API servers would lose it: it is saved before anything else is tried.
+    """
+    right = [way for way in offers if way.command.source in THE_VALUE]
+    remembered = [way for way in offers if way.command.source == Place.MEMORY]
+    others = [way for way in offers if way not in right and way not in remembered]
+    early, late = (memory[:1], memory[1:]) if urgent else ((), memory)
+    if remembered:  # what was looked at takes the place of what was not
+        late = [way for way in late if way.verb != WayKind.FIX]
+    return [*right, *early, *warnings_first(cures), *late, *remembered, *others]
 
 
 def is_warning(way: Remedy) -> bool:
@@ -187,24 +198,37 @@ def configuration_ways(causes: Iterable[Cause], transformer: str, words: Sequenc
     return [*ways.values()]
 
 
-def from_memory(words: Sequence[str], *, lost: bool) -> list[Remedy]:
-    """Return how to save what API servers hold in memory, and to write it anew where the encryption key is lost."""
-    many = words[:1] == ["--from-report"]
+def from_memory(words: Sequence[str], key: bytes | None = None, *, lost: bool) -> list[Remedy]:
+    """Return how to save what API servers hold in memory, and to write it anew where the encryption key is lost.
+
+    Args:
+        words: Of what, as :func:`~etcdfix.text.commands.rescue` takes them; empty where the API cannot name it.
+        key: The one etcd key; None for the values of a report.
+        lost: The encryption key is lost.
+    """
     save = Remedy(
         "Do not restart the API servers. Save what they still have in memory before anything else",
         commands.rescue(words) if words else NO_COMMAND,
         "An API server that has run since before the loss may still hold the "
-        f"{'objects' if many else 'object'}. A restart ends that, and so does the deletion of one unreadable object.",
+        f"{'object' if key else 'objects'}. A restart ends that, as does the deletion of one that does not read.",
         WayKind.RESCUE,
     )
-    heal = Remedy(
-        f"Then have an API server rewrite {'them' if many else 'it'} from memory: a dry run first",
-        commands.heal(words),
-        f"Use it where the key is lost for ever. {'Each' if many else 'It'} keeps its key and uid. "
-        "First save everything of the kind in DIR.",
-        WayKind.HEAL,
-    )
-    return [save, heal] if lost and words else [save]
+    if not lost or not words:
+        return [save]
+    note = "Use it where the key is lost for ever. First save everything of the kind in DIR."
+    if key is None:
+        again = Remedy(
+            "Then plan what becomes of each: API servers can write anew what they hold",
+            commands.plan(words[1], "PLAN"), note, WayKind.FIX,
+        )  # fmt: skip
+    else:
+        again = Remedy(
+            "Then have an API server write it anew from its memory: a dry run first",
+            commands.fix_from_memory(key),
+            f"It keeps its key and uid. {note}",
+            WayKind.FIX,
+        )
+    return [save, again]
 
 
 def other_copies(*words: str, many: bool = False) -> Remedy:

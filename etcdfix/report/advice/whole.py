@@ -12,8 +12,8 @@ from etcdfix.report.advice.ways import (
     WayKind,
     configuration_ways,
     from_memory,
+    in_order,
     other_copies,
-    ranked,
     recovered_configuration,
     two_writers,
 )
@@ -26,7 +26,7 @@ from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
 
-_REPORT: Final = "report.json"
+_REPORT: Final = "REPORT"
 
 
 def doubt_in(entry: TransformerSummary) -> KeyDoubt:
@@ -54,28 +54,28 @@ def ways_of_lost_key(
         differing: API servers seem to write with different bytes under the key's name.
         kept: Of how many an earlier revision still reads, and how the first of them is saved.
     """
-    ways = []
     recovered = recovered_configuration(causes, transformer, run)
-    if recovered is not None:
-        ways.append(recovered)
-    if differing:
-        ways += two_writers(words)
-    ways += configuration_ways(causes, transformer, words)
+    cures = [
+        *([recovered] if recovered is not None else []),
+        *(two_writers(words) if differing else []),
+        *configuration_ways(causes, transformer, words),
+    ]
+    saved = []
     if kept is not None:
         count, first = kept
         have = "has" if count == 1 else "have"
-        saved = Remedy(
-            f"Save the readable revision that {counted(count, 'value')} of them still {have}",
-            first.command,
-            f"The command saves the first; etcdfix explain KEY has another. {first.note}",
-            WayKind.SAVE,
-        )
-        ways.append(saved)
+        action = f"Save the readable revision that {counted(count, 'value')} of them still {have}"
+        note = f"The command saves the first; etcdfix explain KEY has another. {first.note}"
+        saved.append(Remedy(action, first.command, note, WayKind.SAVE))
     report = ["--from-report", _REPORT]
-    for way in from_memory(report, lost=not differing):
-        note = f"{way.note} {_REPORT} is a scan of everything, saved with -o json --output-file."
-        ways.append(msgspec.structs.replace(way, note=note))
-    return ranked([*ways, other_copies(*report, many=True)])
+    memory = [
+        msgspec.structs.replace(
+            way, note=f"{way.note} {_REPORT} is a scan of everything, saved with -o json."
+        )
+        for way in from_memory(report, lost=not differing)
+    ]
+    ways = in_order(saved, cures, memory, urgent=not differing and not run.of_a_file)
+    return [*ways, other_copies(*report, many=True)]
 
 
 def first_step(

@@ -146,7 +146,7 @@ def test_no_object_is_deleted_before_its_own_way_out(namespace: Namespace) -> No
     plan = namespace.plan(cluster)
     for key in {step["key"] for step in plan if step["key"]}:
         own = [step["command"].split()[1] for step in plan if step["key"] == key]
-        assert (own[0] in {"copies", "repair"}, own[-1]) == (True, "delete"), key
+        assert (own[0] in {"copies", "fix"}, own[-1]) == (True, "delete"), key
 
 
 def test_unreadable_pods_go_before_everything_else(namespace: Namespace) -> None:

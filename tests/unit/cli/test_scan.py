@@ -126,7 +126,7 @@ def test_remedies_can_be_pasted_and_name_no_password(scan: Run, config: str) -> 
     (finding,) = json.loads(out)["findings"]
     reading = f"--encryption-config {config} --kubernetes-version 1.36"
     commands = [remedy["command"] for remedy in finding["remedies"]]
-    look = f"etcdfix copies --endpoints 10.0.0.1:2379 --user root {reading} /registry/secrets/shop/broken --wal DIR"
+    look = f"etcdfix copies --endpoints 10.0.0.1:2379 --user root {reading} /registry/secrets/shop/broken --in log:DIR"
     assert any(command.startswith(f"{look} ") for command in commands)
     _code, out, _err = scan("--endpoints", "10.0.0.1:2379", "--user", "root:letmein", "secrets", "-o", "json")
     commands = [r["command"] for f in json.loads(out)["findings"] for r in f["remedies"]]

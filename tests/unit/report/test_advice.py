@@ -21,8 +21,9 @@ from etcdfix.model import (
     RepairProof,
     ServerBehaviour,
 )
+from etcdfix.remediation.offers import ways_at_hand
+from etcdfix.report.advice import finding
 from etcdfix.report.advice.change import Beside
-from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind, first_way, is_warning
 from etcdfix.report.advice.whole import first_step, ways_of_lost_key
 from etcdfix.report.counts import CauseSummary
@@ -37,7 +38,7 @@ from tests.support.examinations import examination
 
 KEY = "/registry/secrets/shop/web"
 UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
-NOW = ReadableRevision(11, 9, True)
+NOW = ReadableRevision(11, 2, True, create_revision=1, version=1, uid="u-1")
 LIVE = RunOptions(source=("--endpoints", "e:1"), reading=("--encryption-config", "c.yaml"))
 KINE = RunOptions(source=("--kine", "state.db"), reading=("--encryption-config", "c.yaml"))
 FILE = RunOptions(source=("--snapshot", "old.db"))
@@ -73,6 +74,14 @@ def found_with(
     )
 
 
+def ways_out(
+    found: Examination, run: RunOptions, *, readable: ReadableRevision | None = None, **options: Any
+) -> list[Remedy]:
+    """Return the ways out as a scan has them."""
+    offers = ways_at_hand(found, run, readable, breaking=options.get("breaking", False))
+    return finding.ways_out(found, run, offers=offers, **options)
+
+
 def lines(found: Examination, run: RunOptions = LIVE, **options: Any) -> dict[WayKind, str]:
     """Return the command of the first way out of each kind."""
     ways = reversed(ways_out(found, run, **options))
@@ -95,8 +104,6 @@ def test_the_least_destructive_comes_first_and_deletion_last(
     assert first.verb != WayKind.DELETE
     assert not any(is_warning(way) or way.command for way in ways[: ways.index(first)])
     assert all(bool(way.command) is bool(way.command.line(run)) for way in ways)
-    kinds = [way.verb for way in ways]
-    assert kinds == sorted(kinds, key=[*WayKind].index)
     deletes = [way.verb == WayKind.DELETE for way in ways]
     assert deletes == sorted(deletes)
     assert len({way.action for way in ways}) == len(ways)
@@ -142,8 +149,8 @@ def test_nothing_that_etcdfix_writes_is_offered_for_kine(cause: Cause, outcome: 
     for way in ways:
         words = shlex.split(way.command.line(KINE))
         assert words[:1] != ["etcdctl"]
-        assert words[:1] != ["etcdfix"] or words[1] not in {"delete", "restore", "repair", "reencrypt"}
-    assert WayKind.PUT_BACK not in {way.verb for way in ways}
+        assert words[:1] != ["etcdfix"] or words[1] != "delete"
+        assert words[:2] != ["etcdfix", "fix"] or way.command.source == "memory"
 
 
 @pytest.mark.parametrize(
@@ -155,12 +162,12 @@ def test_a_change_is_made_to_the_live_cluster_as_it_is_now(run: RunOptions) -> N
     assert told[WayKind.DELETE].startswith(f"etcdfix delete {KEY} ")
     for line in (
         told[WayKind.DELETE],
-        lines(msgspec.structs.replace(found, repair=TAG), run)[WayKind.REPAIR],
+        lines(msgspec.structs.replace(found, repair=TAG), run)[WayKind.FIX],
     ):
         assert "--snapshot" not in line
         assert "--revision" not in line
         assert line.split(" --dry-run")[0].endswith(("--reason REASON", ACKNOWLEDGEMENT))
-    assert WayKind.PUT_BACK not in told
+    assert WayKind.FIX not in told
     assert told[WayKind.SAVE].startswith("etcdfix get")
     assert "--revision 11" in told[WayKind.SAVE]
     assert "--revision 7" not in told[WayKind.SAVE]
@@ -169,16 +176,18 @@ def test_a_change_is_made_to_the_live_cluster_as_it_is_now(run: RunOptions) -> N
 @pytest.mark.parametrize(
     "cause", [Cause.PROVIDER_MISSING, Cause.KEY_NAME_MISSING, Cause.AUTHENTICATION_FAILED, Cause.WRONG_KEY]
 )
-def test_a_lost_key_begins_with_the_configuration_and_then_the_memory(cause: Cause) -> None:
+def test_of_a_lost_key_the_memory_is_saved_before_the_key_is_looked_for(cause: Cause) -> None:
     ways = ways_out(found_with(cause), LIVE)
-    assert [way.verb for way in ways] == [WayKind.CURE, WayKind.RESCUE, WayKind.HEAL, WayKind.COPIES]
+    assert [way.verb for way in ways] == [WayKind.RESCUE, WayKind.CURE, WayKind.FIX, WayKind.COPIES]
+    of_a_file = [way.verb for way in ways_out(found_with(cause), FILE)]
+    assert of_a_file == [WayKind.CURE, WayKind.RESCUE, WayKind.FIX, WayKind.COPIES]
     for way, line in zip(ways, lines(found_with(cause)).values(), strict=False):
         assert line
         if way.verb == WayKind.RESCUE:
             assert "Do not restart the API servers" in way.action
     same = ways_of_lost_key([cause], "aescbc/v1/key2", ["secrets"], LIVE, kept=(2, Remedy("Save it")))
     assert [way.verb for way in same] == [
-        WayKind.CURE, WayKind.SAVE, WayKind.RESCUE, WayKind.HEAL, WayKind.COPIES,
+        WayKind.RESCUE, WayKind.CURE, WayKind.FIX, WayKind.SAVE, WayKind.COPIES,
     ]  # fmt: skip
     for way in same:
         if way.command:
@@ -190,8 +199,8 @@ def test_of_two_writers_nothing_is_said_to_be_lost() -> None:
     found = msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, two_writers=True))
     ways = ways_out(found, LIVE)
     assert ways[0].command.line(LIVE) == "etcdfix encryption check c.yaml FILE"
-    assert WayKind.HEAL not in {way.verb for way in ways}
-    assert WayKind.HEAL not in {way.verb for way in ways_of_lost_key([], "a", [], LIVE, differing=True)}
+    assert WayKind.FIX not in {way.verb for way in ways}
+    assert WayKind.FIX not in {way.verb for way in ways_of_lost_key([], "a", [], LIVE, differing=True)}
 
 
 @pytest.mark.parametrize(
@@ -209,13 +218,11 @@ def test_what_waits_for_kms_is_scanned_again_and_saved(cause: Cause) -> None:
 def test_a_moved_value_is_put_back_only_where_nothing_stands() -> None:
     found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a b")
     back, look, *rest = ways_out(found, LIVE)
-    assert back.command.line(LIVE).startswith(
-        f"etcdfix restore --from-key {KEY} '/registry/secrets/shop/a b'"
-    )
+    assert back.command.line(LIVE).startswith(f"etcdfix fix '/registry/secrets/shop/a b' --from key:{KEY}")
     assert look.command.line(LIVE).endswith("'/registry/secrets/shop/a b'")
     assert WayKind.DELETE not in {way.verb for way in rest}
     for ways in (ways_out(found, LIVE, beside=Beside(home_taken=True)), ways_out(found, FILE)):
-        assert not any("--from-key" in way.command.line(LIVE) for way in ways)
+        assert not any("--from key:" in way.command.line(LIVE) for way in ways)
 
 
 @pytest.mark.parametrize(
@@ -229,10 +236,10 @@ def test_a_moved_value_is_put_back_only_where_nothing_stands() -> None:
 )
 def test_what_is_protected_is_accepted_in_the_command(key: str, breaking: bool, risks: list[str]) -> None:
     told = lines(examination(key, cause=Cause.VALUE_TRUNCATED), readable=NOW, breaking=breaking)
-    assert accepted(told[WayKind.PUT_BACK]) == accepted(told[WayKind.DELETE]) == risks
+    assert accepted(told[WayKind.FIX]) == accepted(told[WayKind.DELETE]) == risks
     repaired = msgspec.structs.replace(examination(key), repair=UNPROVEN)
-    assert accepted(lines(repaired, breaking=breaking)[WayKind.REPAIR]) == [*risks, "unproven-repair"]
-    assert accepted(lines(msgspec.structs.replace(repaired, repair=TAG))[WayKind.REPAIR]) == []
+    assert accepted(lines(repaired, breaking=breaking)[WayKind.FIX]) == [*risks, "unproven-repair"]
+    assert accepted(lines(msgspec.structs.replace(repaired, repair=TAG))[WayKind.FIX]) == []
 
 
 @pytest.mark.parametrize(
@@ -260,7 +267,7 @@ def test_possible_damage_has_every_api_server_asked(damage: Damage) -> None:
     found = found_with(Cause.NONCE_DAMAGED)
     found = msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, damage=damage))
     told = lines(found, readable=NOW)
-    for kind in (WayKind.DELETE, WayKind.PUT_BACK):
+    for kind in (WayKind.DELETE, WayKind.FIX):
         assert ("--kubeconfig FILE" in told[kind]) is (damage is Damage.POSSIBLE)
     asked = msgspec.structs.replace(LIVE, servers=("--kubeconfig", "admin.conf"))
     assert ("admin.conf" in lines(found, asked)[WayKind.DELETE]) is (damage is Damage.POSSIBLE)
@@ -282,23 +289,26 @@ def test_a_command_says_what_it_takes_for_granted_where_nobody_told() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"same_object": False}, {"leased": True}],
+    [{"same_object": False, "create_revision": 0}, {"uid": "", "create_revision": 0}],
 )
 def test_a_revision_that_may_not_fit_is_saved_and_never_put_back(change: dict[str, bool]) -> None:
     told = lines(examination(cause=Cause.VALUE_TRUNCATED), readable=msgspec.structs.replace(NOW, **change))
-    assert WayKind.PUT_BACK not in told
+    assert WayKind.FIX not in told
     assert shlex.split(told[WayKind.SAVE])[-3:] == ["--reveal", "-o", "json"]
     newer = examination(cause=Cause.VALUE_TRUNCATED, maybe_newer=True)
-    assert WayKind.PUT_BACK not in lines(newer, readable=NOW)
-    for cause in (Cause.WRONG_KEY, Cause.KEY_RENAMED, Cause.ENVELOPE_DAMAGED):
-        assert WayKind.PUT_BACK not in lines(found_with(cause), readable=NOW)
+    assert WayKind.FIX not in lines(newer, readable=NOW)
+    for cause in (Cause.KEY_RENAMED, Cause.ENVELOPE_DAMAGED):
+        assert WayKind.FIX not in lines(found_with(cause), readable=NOW)
+    lost = [way.command.line(LIVE) for way in ways_out(found_with(Cause.WRONG_KEY), LIVE, readable=NOW)]
+    assert ["--declare-key-lost" in line for line in lost] == ["--from revision:2 " in line for line in lost]
 
 
-def test_a_repair_comes_before_everything_else() -> None:
+def test_the_value_put_right_comes_before_everything_else() -> None:
     for cause in (Cause.KEY_RENAMED, Cause.CIPHERTEXT_DAMAGED):
         ways = ways_out(msgspec.structs.replace(examination(cause=cause), repair=TAG), LIVE, readable=NOW)
-        assert ways[0].verb == WayKind.REPAIR
-        assert WayKind.PUT_BACK not in {way.verb for way in ways}
+        assert [way.command.source for way in ways if way.verb == WayKind.FIX][:1] == ["bit"]
+        assert ways[0].verb == WayKind.FIX
+        assert not any(way.command.source.startswith("revision") for way in ways)
     ours = next(way for way in ways if way.verb == WayKind.DELETE)
     assert "--accept only-copy" in ours.note
 

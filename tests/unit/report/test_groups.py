@@ -111,7 +111,7 @@ def test_what_makes_another_group(other: dict[str, Any]) -> None:
     groups = Groups()
     groups.add(finding(), Member(NOW))
     groups.add(finding(**other), Member(NOW))
-    groups.add(finding(), Member(NOW, way(WayKind.REPAIR)))
+    groups.add(finding(), Member(NOW, way(WayKind.FIX)))
     assert [group.count for group in groups.summed(Summary())[0]] == [1, 1, 1]
 
 

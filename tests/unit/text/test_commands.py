@@ -48,7 +48,8 @@ def test_etcdctl_asks_every_endpoint_and_knows_no_revision() -> None:
 
 
 KEY = b"/registry/secrets/shop/web"
-RESTORE = commands.restore(("--from-revision", "5"), KEY)
+FIX = commands.fix(KEY, "revision:5")
+HEAL = commands.fix_from_memory(KEY)
 
 
 def test_no_command_writes_to_kine() -> None:
@@ -56,7 +57,7 @@ def test_no_command_writes_to_kine() -> None:
     assert run.of_a_file
     assert run.of_the_past
     changes = (
-        commands.delete(KEY), commands.reencrypt(KEY, "c.yaml"), commands.repair(KEY), RESTORE,
+        commands.delete(KEY), FIX, commands.undo("b"),
         commands.etcdctl("alarm", "list"), commands.run_plan("plan.json"), commands.save_snapshot(),
     )  # fmt: skip
     assert {change.line(run) for change in changes} == {""}
@@ -64,7 +65,7 @@ def test_no_command_writes_to_kine() -> None:
     assert commands.get(KEY, revision=5).line(run) == (
         "etcdfix get --kine 'my state.db' --revision 5 --no-encryption /registry/secrets/shop/web"
     )
-    assert " --kine 'my state.db' --encryption-config FILE --reason" in commands.heal(["k"]).line(run)
+    assert " --kine 'my state.db' --encryption-config FILE --reason" in HEAL.line(run)
 
 
 def test_every_command_names_the_places_that_it_has_options_for() -> None:
@@ -76,10 +77,7 @@ def test_every_command_names_the_places_that_it_has_options_for() -> None:
         syslog=("--audit-syslog", "/dev/log"),
     )
     change = "--backup-dir B --audit-log L --audit-syslog /dev/log --reason REASON"
-    for command in (
-        commands.delete(KEY), commands.repair(KEY), commands.reencrypt(KEY, "c.yaml"), RESTORE,
-        commands.heal(report),
-    ):  # fmt: skip
+    for command in (commands.delete(KEY), FIX, HEAL, commands.undo("b")):
         assert command.line(run).count(change) == 1, command
         assert command.line(run).count("--audit-log") == 1
     assert commands.rescue(report).line(run).endswith(" --reveal --audit-log L --audit-syslog /dev/log")
@@ -101,9 +99,9 @@ def test_every_command_names_the_places_that_it_has_options_for() -> None:
 def test_a_command_comes_back_from_the_disk_as_it_was() -> None:
     for command in (
         commands.get(KEY, revision=3),
-        RESTORE,
+        FIX,
         commands.Command(text="etcdfix scan"),
-        commands.heal(["k"]),
+        HEAL,
     ):
         packed = msgspec.msgpack.encode(command, enc_hook=commands.pack_command)
         read = msgspec.msgpack.decode(packed, type=commands.Command, dec_hook=commands.unpack_command)

@@ -34,7 +34,7 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.pages import paged
 from etcdfix.spool import Spool
 from etcdfix.storagekey import display
-from etcdfix.text.commands import Part, encryption_merge, reencrypt, scan
+from etcdfix.text.commands import Part, encryption_merge, fix, scan
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
@@ -327,7 +327,7 @@ def _next_of(request: TryRequest, group: FindingGroup, example: bytes) -> Step |
         return Step(f"Add the key of {path} to the configuration of every API server: it {opens}")
     return Step(
         f"{path} {opens}. You can write one object again under today's write key",
-        reencrypt(example, path),
+        fix(example, f"candidate:{path}", seals=True),
         "For all of them, add its key to the configuration of every API server, below the write key.",
     )
 

@@ -37,7 +37,7 @@ from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import report_origin, shown_word
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
-from etcdfix.text.commands import RunOptions, explain, repair
+from etcdfix.text.commands import RunOptions, explain, fix
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY, LOST_KEY
@@ -354,7 +354,7 @@ def _next(
         without_repair, key = comparing.losing
         return Step(
             "Do not deploy this configuration. Repair the unreadable values that need today's key, or keep it",
-            explain(key) if without_repair or run.of_kine else repair(key),
+            explain(key) if without_repair or run.of_kine else fix(key, "bit"),
         )
     if comparing.counts[ConfigurationChange.UNDETERMINED]:
         return Step("Do not deploy this configuration until no value is undetermined")

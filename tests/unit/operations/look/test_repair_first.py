@@ -17,7 +17,7 @@ from etcdfix.report.explain import ExplainReport
 from etcdfix.report.model import Finding, Remedy, Summary
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RunOptions, repair
+from etcdfix.text.commands import RunOptions, fix
 from tests.support.attacks import LOCAL, TRUE, WRONG, seal, secret
 from tests.support.collecting import CollectingReporter
 from tests.support.memory_source import MemorySource
@@ -84,8 +84,8 @@ def first_commands(holds: dict[str, bytes], config: EncryptionConfiguration) -> 
     return [step.command.line(LIVE) if step is not None else "" for step in steps]
 
 
-UNPROVEN = repair(TARGET.encode(), ["unproven-repair"]).line(LIVE)
-PROVEN = repair(TARGET.encode(), []).line(LIVE)
+UNPROVEN = fix(TARGET.encode(), "bit", ["unproven-repair"]).line(LIVE)
+PROVEN = fix(TARGET.encode(), "bit", []).line(LIVE)
 
 
 @pytest.mark.parametrize("kind", LOCAL)

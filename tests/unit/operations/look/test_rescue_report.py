@@ -79,13 +79,10 @@ def test_one_that_is_older_keeps_no_other_from_being_healed(all_asked: bool) -> 
 
 
 def test_what_is_saved_is_healed() -> None:
-    (heal,) = commands(OF_REPORT, Rescued.SAVED, Rescued.ALREADY_SAVED)
-    assert heal == [
-        "heal", "--from-report", "scan.json", "--saved", "/srv/saved", *API, *LIVE.source, *LAYOUT, *READING,
-        *RECORD, "--reason", "REASON", "--dry-run",
-    ]  # fmt: skip
+    (planned,) = commands(OF_REPORT, Rescued.SAVED, Rescued.ALREADY_SAVED)
+    assert planned[:3] == ["plan", "--from-report", "scan.json"]
     (heal,) = commands(OF_KEYS, Rescued.SAVED, Rescued.SAVED)
-    assert heal[:2] == ["heal", ONE.decode()]
+    assert heal[:4] == ["fix", ONE.decode(), "--from", "memory"]
     assert heal[heal.index("--encryption-config") + 1] == "FILE"
     (one, two) = (
         next(next_steps(OF_KEYS, dict.fromkeys(keys, rescued(Rescued.SAVED)), "/srv/saved", all_asked=True))
@@ -102,7 +99,7 @@ def test_what_no_server_holds_may_be_elsewhere() -> None:
     ]
     assert commands(OF_KEYS, *states) == [["copies", *LAYOUT, *RECORD, ONE.decode(), TWO.decode(), *API]]
     assert [words[0] for words in commands(OF_REPORT, Rescued.SAVED, Rescued.NOT_HELD, all_asked=False)] == [
-        "heal", "rescue", "copies",
+        "plan", "rescue", "copies",
     ]  # fmt: skip
 
 

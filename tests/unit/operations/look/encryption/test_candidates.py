@@ -98,7 +98,7 @@ def test_each_candidate_is_told_what_it_opens() -> None:
     assert (group.transformer, group.resources, group.findings) == ("aesgcm/v1/old", ["secrets"], 3)
     assert opened_by(group) == ["right.yaml"]
     assert group.next is not None
-    assert line(group.next).startswith(f"etcdfix reencrypt {name(1)} --candidate-config")
+    assert line(group.next).startswith(f"etcdfix fix {name(1)} --from candidate:")
     assert report.next is not None
     assert line(report.next).startswith("etcdfix encryption merge")
 

@@ -8,20 +8,15 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, report_exit_code
 from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, etcd_data_options, reading_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete, say_other_prefixes
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.commands.compare import CompareRequest, compare_members, compare_sources
 from etcdfix.errors import ConfigurationError
-from etcdfix.operations.look.compare import (
-    CompareRequest,
-    CompareResult,
-    compare_members,
-    compare_sources,
-)
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
@@ -72,11 +67,7 @@ def command(
             "a snapshot is the copy of one member: there is nothing to compare it with",
             hint="name an earlier one with --with-snapshot FILE, or the live etcd with --endpoints",
         )
-    request = CompareRequest(
-        **inputs.reading_fields(configuration),
-        scope=wanted,
-        revision=inputs.revision,
-    )
+    request = CompareRequest(**inputs.reading_fields(configuration), scope=wanted, revision=inputs.revision)
     besides = (with_snapshot,)
     with open_all(inputs, output_file, output, configuration, besides=besides) as (source, place, plugins):
         if with_snapshot is None:
@@ -94,17 +85,8 @@ def command(
                 )
         place.show(result.report, request.run)
     say_incomplete(result.report.incomplete_reasons)
-    return _exit_code(result, request)
-
-
-def _exit_code(result: CompareResult, request: CompareRequest) -> int:
-    report = result.report
-    if result.ended is not None:
-        return result.ended.exit_code
-    if result.nothing_there:
+    if result.nothing_there and result.ended is None:
         say(f"NOTHING WAS COMPARED: no key starts with {request.layout.prefix}")
         say_other_prefixes(())
         return ExitCode.SOURCE
-    if report.differing:
-        return ExitCode.FINDINGS
-    return ExitCode.NOTHING_WRONG if report.complete else ExitCode.INCOMPLETE
+    return report_exit_code(result.report, result.ended)

@@ -9,7 +9,19 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from etcdfix.report.document import CAP, Column, Document, Kind, State, Status, Step, Steps, Table, stakes
+from etcdfix.report.document import (
+    CAP,
+    Cell,
+    Column,
+    Document,
+    Kind,
+    State,
+    Status,
+    Step,
+    Steps,
+    Table,
+    stakes,
+)
 from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, Scope, about
 from etcdfix.text.commands import etcdctl
 from etcdfix.text.words import counted
@@ -38,7 +50,6 @@ _MEANINGS: Final[Mapping[str, str]] = {
     Change.CHANGED: "written since",
     Change.ADDED: "new",
 }
-_MEMBERS: Final = "members"
 
 
 class ComparedCopy(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,36 +144,31 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """Return whether there is a difference, what to do, what was compared, and the keys that differ."""
-        found = next((one for one in self.advice if one.command), None)
-        step = Step(found.action, found.command) if found is not None else None
+        step = next((one.step() for one in self.advice if one.command), None)
         notes: Sequence[str] = self.warnings
         warned: tuple[str, ...] = ()
-        if self.mode == _MEMBERS and self.differing:
+        if self._of_members and self.differing:
             warned = (self.advice[0].action,)
-        elif self.mode == _MEMBERS and self._asked > 1:
+        elif self._of_members and self._asked > 1:
             notes = ["Older revisions of the keys were not compared.", *notes]
             if self.complete:
                 history = etcdctl("endpoint", "hashkv", "--cluster")
                 step = Step("Compare the older revisions that the members keep", history)
         lines, more = stakes(self.incomplete_reasons, notes, first=warned)
         changes = [
-            (self.changes[change], change.value, _MEANINGS[change])
-            for change in Change
-            if self.changes.get(change)
+            (self.changes[change], change, _MEANINGS[change]) for change in Change if self.changes.get(change)
         ]
-        keys = [
-            (one.change.value, "; ".join(map(_told, one.copies)), one.key)
-            for one in islice(self.differences, CAP)
-        ]
+        first = islice(self.differences, CAP)
+        keys = [(one.change, "; ".join(map(_told, one.copies)), one.key) for one in first]
         return Document(
             status=self._status(),
             about=about(
                 self.tool, self.generated_at, ("more", "-o wide lists the keys" if self.differing else "")
             ),
             stakes=lines,
-            next=step,
+            next=Step(step.action, step.command) if step is not None else None,
             sections=[
-                self._copies(),
+                Table(columns=_COPY_COLUMNS, rows=list(map(self._copy, self.copies)), noun="copy", brief=5),
                 Table(columns=_CHANGE_COLUMNS, rows=changes, noun="kind of change"),
                 Table(
                     title="Keys that differ",
@@ -178,64 +184,50 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
         )
 
     def _status(self) -> Status:
-        what = f"{self.differing} of {counted(self.keys, 'key')}"
-        if self.differing:
-            if self.mode == _MEMBERS:
-                return Status(
-                    State.FINDINGS, f"MEMBERS DIFFER: {what} differ on {counted(self._asked, 'member')}"
-                )
+        keys = counted(self.keys, "key")
+        what = f"{self.differing} of {keys}"
+        if self._of_members:
+            members = counted(self._asked, "member")
+            told = f"MEMBERS AGREE on {keys} at revision {self.copies[0].revision}: {members} compared"
+            if self.differing:
+                told = f"MEMBERS DIFFER: {what} differ on {members}"
+            elif not self.complete:
+                rest = "these agree" if self._asked > 1 else "nothing could be compared"
+                answered = f"{self._asked} of {counted(len(self.copies), 'member')} answered"
+                told = f"COULD NOT BE TOLD: {answered}; {rest}"
+            elif len(self.copies) == 1:
+                told = "There is one member: nothing to compare"
+        else:
             lost = self.changes.get(Change.UNREADABLE_NOW, 0)
-            unreadable = (
-                f"UNREADABLE NOW: {counted(lost, 'key')} could be read in the earlier one; {what} differ"
-            )
-            return Status(
-                State.FINDINGS, unreadable if lost else f"DIFFERENT: {what} differ; none became unreadable"
-            )
-        if not self.complete:
-            if self.mode != _MEMBERS:
-                return Status(
-                    State.INCOMPLETE, f"COULD NOT BE TOLD: no difference in {counted(self.keys, 'key')}"
+            told = f"NO DIFFERENCE in {keys}"
+            if lost:
+                told = (
+                    f"UNREADABLE NOW: {counted(lost, 'key')} could be read in the earlier one; {what} differ"
                 )
-            rest = "these agree" if self._asked > 1 else "nothing could be compared"
-            answered = f"{self._asked} of {counted(len(self.copies), 'member')} answered"
-            return Status(State.INCOMPLETE, f"COULD NOT BE TOLD: {answered}; {rest}")
-        if self.mode == _MEMBERS and len(self.copies) == 1:
-            return Status(State.OK, "There is one member: nothing to compare")
-        return Status(
-            State.OK,
-            f"MEMBERS AGREE on {counted(self.keys, 'key')} at revision {self.copies[0].revision}: "
-            f"{counted(self._asked, 'member')} compared"
-            if self.mode == _MEMBERS
-            else f"NO DIFFERENCE in {counted(self.keys, 'key')}",
-        )
+            elif self.differing:
+                told = f"DIFFERENT: {what} differ; none became unreadable"
+            elif not self.complete:
+                told = f"COULD NOT BE TOLD: no difference in {keys}"
+        state = State.OK if self.complete else State.INCOMPLETE
+        return Status(State.FINDINGS if self.differing else state, told)
+
+    @property
+    def _of_members(self) -> bool:
+        return self.mode == "members"
 
     @property
     def _asked(self) -> int:
         return sum(copy.compared for copy in self.copies)
 
-    def _copies(self) -> Table:
-        rows = []
-        for copy in self.copies:
-            lacks = ""
-            if copy.unreadable_here and self.mode == _MEMBERS:
-                lacks = f"lacks or cannot read {copy.unreadable_here} that another one can"
-            rows.append(
-                (
-                    copy.label,
-                    copy.path or copy.endpoint or None,
-                    copy.revision or None,
-                    lacks or "compared" if copy.compared else f"NOT COMPARED: {copy.reason}",
-                )
-            )
-        return Table(columns=_COPY_COLUMNS, rows=rows, noun="copy", brief=5)
+    def _copy(self, copy: ComparedCopy) -> tuple[Cell, ...]:
+        state = "compared" if copy.compared else f"NOT COMPARED: {copy.reason}"
+        if copy.compared and copy.unreadable_here and self._of_members:
+            state = f"lacks or cannot read {copy.unreadable_here} that another one can"
+        return copy.label, copy.path or copy.endpoint or None, copy.revision or None, state
 
 
-_COPY_COLUMNS: Final = (
-    Column("COPY"),
-    Column("WHERE"),
-    Column("REVISION", kind=Kind.NUMBER),
-    Column("STATE", folds=True),
-)
+_REVISION: Final = Column("REVISION", kind=Kind.NUMBER)
+_COPY_COLUMNS: Final = (Column("COPY"), Column("WHERE"), _REVISION, Column("STATE", folds=True))
 _CHANGE_COLUMNS: Final = (Column("KEYS", kind=Kind.NUMBER), Column("CHANGE"), Column("MEANING", folds=True))
 _KEY_COLUMNS: Final = (Column("CHANGE"), Column("COPIES", folds=True), Column("KEY", kind=Kind.KEY))
 

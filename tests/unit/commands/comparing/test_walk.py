@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etcdfix.commands.comparing.differences import Walk
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.comparing.streams import Walk
 from tests.support.memory_source import stored
 
 KEYS = [b"a", b"a\x00", b"a/b", b"b", b"c"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from etcdfix.operations.look.comparing.differences import Differences
+from etcdfix.commands.comparing.differences import Differences
 from etcdfix.report.compare import Change, ComparedCopy
 from etcdfix.report.model import Remedy
 from etcdfix.text.commands import NO_COMMAND, Command, Part, scan

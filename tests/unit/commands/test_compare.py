@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix.commands.compare import CompareRequest, CompareResult, compare_sources
+from etcdfix.commands.comparing.advice import member_advice
+from etcdfix.commands.comparing.differences import Differences, Differing, Side
 from etcdfix.examine import Examiner
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.compare import CompareRequest, CompareResult, compare_sources
-from etcdfix.operations.look.comparing.advice import member_advice
-from etcdfix.operations.look.comparing.differences import Differences, Side
-from etcdfix.operations.look.comparing.streams import Differing
 from etcdfix.report.compare import ComparedCopy
 from etcdfix.report.render import write
 from etcdfix.report.render.text import text_lines
@@ -166,7 +165,9 @@ def members(*copies: tuple[Value, ...]) -> tuple[list[ComparedCopy], Differences
     """Return what is known after keys whose copies on the members are these."""
     count = len(copies[0])
     examiner = Examiner.of(request())
-    differences = Differences([Side(f"m{at}", examiner) for at in range(count)], in_time=False)
+    differences = Differences(
+        [Side(f"m{at}", examiner, MemorySource()) for at in range(count)], in_time=False
+    )
     for number, values in enumerate(copies):
         name = f"s-{number}"
         held = [value(name) for value in values]
@@ -178,8 +179,8 @@ def members(*copies: tuple[Value, ...]) -> tuple[list[ComparedCopy], Differences
             type="member",
             member_id=f"{at}",
             endpoint=f"host-{at}:2379",
-            only_readable_here=differences.only_readable[at],
-            unreadable_here=differences.unreadable[at],
+            only_readable_here=differences.only_readable[f"m{at}"],
+            unreadable_here=differences.unreadable[f"m{at}"],
         )
         for at in range(count)
     ]

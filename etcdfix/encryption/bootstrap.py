@@ -26,15 +26,13 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from etcdfix.encryption.server_token import ServerToken, TokenForm
+from etcdfix.encryption.server_token import ServerToken
 from etcdfix.errors import UnknownEncoding
 from etcdfix.golang import gobase64
 
 _NONCE_SIZE: Final = 12
 _TAG_SIZE: Final = 16
 _STAGE: Final = re.compile(rb"([a-z_]{1,32})-([0-9a-f]{64})")
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)")
-_GO_ZERO_YEAR: Final = "0001-"
 _NULL: Final = msgspec.Raw(b"null")
 _PARSER_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -56,15 +54,6 @@ class BootstrapState(StrEnum):
     """It opens, and is not what k3s and RKE2 write."""
 
 
-class BootstrapForm(StrEnum):
-    """How the plaintext names its files."""
-
-    FILES = "files"
-    """Each with its time."""
-    CONTENTS = "contents"
-    """Old releases: contents alone."""
-
-
 class Stage(msgspec.Struct, frozen=True):
     """What a server says about its configuration: ``<stage>-<sha256 of the file>``.
 
@@ -76,10 +65,9 @@ class Stage(msgspec.Struct, frozen=True):
     name: str
     sha256: str
 
-    @property
-    def names_a_file(self) -> bool:
-        """Whether the hash is that of a file: in a request it is made of the keys."""
-        return self.name != "reencrypt_request"
+    def is_of(self, sha256: str) -> bool:
+        """Say whether it may be said of a file with this digest: in a request it is made of the keys."""
+        return self.name == "reencrypt_request" or self.sha256 == sha256
 
     @classmethod
     def parse(cls, text: bytes) -> Stage | None:
@@ -93,16 +81,14 @@ class RecoveredFile:
 
     Attributes:
         sha256: ``sha256:<hex>`` of the file, as the annotation of a Node has it.
-        file_time: When the server's file was last changed, RFC 3339; "" where that is not said.
         stage: What the server said about it; None where it said nothing.
     """
 
-    __slots__ = ("_raw", "file_time", "sha256", "stage")
+    __slots__ = ("_raw", "sha256", "stage")
 
-    def __init__(self, raw: bytes, *, file_time: str, stage: Stage | None) -> None:
+    def __init__(self, raw: bytes, *, stage: Stage | None) -> None:
         self._raw = raw
         self.sha256 = f"sha256:{hashlib.sha256(raw).hexdigest()}"
-        self.file_time = file_time
         self.stage = stage
 
     def expose(self) -> bytes:
@@ -125,21 +111,16 @@ class OpenedBootstrap(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         state: See :class:`BootstrapState`.
         reason: Why it is damaged, or was not understood: a clause without a byte of it; else "".
-        token_form: The form of the token that opens it; None where none does.
-        form: How its plaintext names its files; None where it was not understood.
         file: The configuration; None where there is none.
     """
 
     state: BootstrapState
     reason: str = ""
-    token_form: TokenForm | None = None
-    form: BootstrapForm | None = None
     file: RecoveredFile | None = None
 
 
 class _File(msgspec.Struct):
     content: bytes | None = msgspec.field(name="Content", default=None)
-    timestamp: str | None = msgspec.field(name="Timestamp", default=None)
 
 
 class _Wanted(msgspec.Struct):
@@ -166,7 +147,7 @@ def open_bootstrap(etcd_key: bytes, value: bytes, tokens: Sequence[ServerToken])
             )
         except InvalidTag:
             continue
-        return _taken(plaintext, token.form)
+        return _taken(plaintext)
     if belonging:
         return OpenedBootstrap(
             state=BootstrapState.DAMAGED, reason="its etcd key belongs to the token, and its tag does not fit"
@@ -187,47 +168,32 @@ def _split(value: bytes) -> tuple[bytes, bytes] | str:
     return salt, sealed
 
 
-def _taken(plaintext: bytes, token_form: TokenForm) -> OpenedBootstrap:
+def _taken(plaintext: bytes) -> OpenedBootstrap:
     """Return the configuration in the plaintext, and let go of the rest."""
-    not_understood = OpenedBootstrap(
-        state=BootstrapState.NOT_UNDERSTOOD,
-        token_form=token_form,
-        reason=f"it opens to {len(plaintext)} bytes that are not the JSON object which k3s and RKE2 write",
-    )
     # No error of the parser gets out, as a cause neither: it may quote what it read.
     try:
         wanted = msgspec.json.decode(plaintext, type=_Wanted)
-        configuration, form = _member(wanted.configuration)
+        content = _content(wanted.configuration)
     except _PARSER_ERRORS:
-        return not_understood
-    if configuration is None or not configuration.content:
-        return OpenedBootstrap(state=BootstrapState.NOT_ENABLED, token_form=token_form, form=form)
-    file = RecoveredFile(
-        configuration.content, file_time=_time(configuration.timestamp), stage=_stage(wanted.stage)
-    )
-    return OpenedBootstrap(state=BootstrapState.RECOVERED, token_form=token_form, form=form, file=file)
+        return OpenedBootstrap(
+            state=BootstrapState.NOT_UNDERSTOOD,
+            reason=f"it opens to {len(plaintext)} bytes that are not the JSON object which k3s and RKE2 write",
+        )
+    if not content:
+        return OpenedBootstrap(state=BootstrapState.NOT_ENABLED)
+    try:
+        stage = _content(wanted.stage)
+    except _PARSER_ERRORS:  # what cannot be read of it does not take the configuration with it
+        stage = None
+    file = RecoveredFile(content, stage=Stage.parse(stage or b""))
+    return OpenedBootstrap(state=BootstrapState.RECOVERED, file=file)
 
 
-def _member(raw: msgspec.Raw) -> tuple[_File | None, BootstrapForm | None]:
+def _content(raw: msgspec.Raw) -> bytes | None:
+    """Return the content of a file, None for none: it is alone where an old release wrote it."""
     text = bytes(raw)
     if text == b"null":
-        return None, None
-    if text.startswith(b'"'):
-        return _File(msgspec.json.decode(raw, type=bytes)), BootstrapForm.CONTENTS
-    return msgspec.json.decode(raw, type=_File), BootstrapForm.FILES
-
-
-def _stage(raw: msgspec.Raw) -> Stage | None:
-    """Return what the server said; what cannot be read of it does not take the configuration with it."""
-    try:
-        file, _ = _member(raw)
-    except _PARSER_ERRORS:
         return None
-    return Stage.parse(file.content) if file is not None and file.content else None
-
-
-def _time(text: str | None) -> str:
-    """Return a time as it stands there, "" for anything else; Go's zero time says nothing."""
-    if text is None or _TIME.fullmatch(text) is None or text.startswith(_GO_ZERO_YEAR):
-        return ""
-    return text
+    if text.startswith(b'"'):
+        return msgspec.json.decode(raw, type=bytes)
+    return msgspec.json.decode(raw, type=_File).content

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from etcdfix.encryption.config import IdentityProvider, KMSProvider, Provider
-from etcdfix.encryption.config_mark import mark_of
-from etcdfix.encryption.config_rules import rule_name
+from etcdfix.encryption.config import EncryptionConfiguration, IdentityProvider, KMSProvider, Provider
+from etcdfix.encryption.config_mark import MADE_BY_RECOVER, mark_of
+from etcdfix.encryption.config_rules import parse_group_resource, rule_name
 from etcdfix.model import GroupResource
 from etcdfix.text.safetext import safe_text
 
@@ -99,3 +99,23 @@ def _escaped(character: str) -> str:
 
 def _comment(text: str) -> str:
     return safe_text(text).encode("ascii", "backslashreplace").decode()
+
+
+def recovered_file(configuration: EncryptionConfiguration, sha256: str) -> bytes:
+    """Return a configuration as a file that is for reading, encryption keys included.
+
+    It says nothing of where it was found, so that the same configuration always makes the same file.
+    """
+    elements = [
+        Element(
+            tuple(map(parse_group_resource, rule.resources)),
+            tuple(Part(provider, None) for provider in rule.providers),
+        )
+        for rule in configuration.rules
+    ]
+    comment = [
+        f"Made by etcdfix encryption {MADE_BY_RECOVER}, of a file that a server of k3s or RKE2 kept in the datastore:",
+        f"  {sha256}",
+        "Which one the servers run with today, the annotation encryption-config-hash of their Nodes tells.",
+    ]
+    return configuration_file(elements, made_by=MADE_BY_RECOVER, comment=comment)

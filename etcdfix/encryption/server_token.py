@@ -11,7 +11,6 @@ import errno
 import hashlib
 import os
 import stat
-from enum import StrEnum
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -36,25 +35,13 @@ _CA_HASH_DIGITS: Final = 64
 _NO_SUCH_FILE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL})
 
 
-class TokenForm(StrEnum):
-    """In which of its forms a token was used."""
-
-    PASSWORD = "password"  # noqa: S105 - its name
-    """What is behind ``K10<hash>::<user>:``, or all of a token that has no such beginning: as servers do it today."""
-    AS_GIVEN = "as-given"
-    """Whole, as old servers used it, and those that take a token which cannot be taken apart."""
-    EMPTY = "empty"
-    """The empty text, which servers without a token once used."""
-
-
 class ServerToken:
     """A token in one of its forms, wrapped so that it leaves only as what is made of it; no ``repr``, no copy."""
 
-    __slots__ = ("_secret", "form")
+    __slots__ = ("_secret",)
 
-    def __init__(self, secret: bytes, form: TokenForm) -> None:
+    def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        self.form = form
 
     @property
     def etcd_key(self) -> bytes:
@@ -66,7 +53,7 @@ class ServerToken:
         return hashlib.pbkdf2_hmac("sha1", self._secret, salt, _ROUNDS, _KEY_SIZE)
 
     def __repr__(self) -> str:
-        return f"ServerToken({self.form.value})"
+        return "ServerToken"
 
     def __getstate__(self) -> NoReturn:
         raise TypeError("a token is not serialised")
@@ -89,7 +76,7 @@ class TokenFile(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-EMPTY_TOKEN: Final = ServerToken(b"", TokenForm.EMPTY)
+EMPTY_TOKEN: Final = ServerToken(b"")
 """Belongs to no file, and is tried always."""
 
 
@@ -127,18 +114,13 @@ def load_token(path: Path) -> TokenFile:
 
 
 def forms_of(raw: bytes) -> tuple[ServerToken, ...]:
-    """Return what the bytes of a file may mean as a token, each once.
+    """Return what the bytes of a file may mean as a token, each once: its password as today's servers use it, and all.
 
     Servers cut line feeds off its end; what else surrounds it was probably added by a person.
     """
-    found: dict[bytes, ServerToken] = {}
-    for text in (raw.rstrip(b"\n"), raw.strip()):
-        password = password_of(text)
-        if password:
-            found.setdefault(password, ServerToken(password, TokenForm.PASSWORD))
-        if text:
-            found.setdefault(text, ServerToken(text, TokenForm.AS_GIVEN))
-    return tuple(found.values())
+    texts = [text for text in (raw.rstrip(b"\n"), raw.strip()) if text]
+    forms = [form for text in texts for form in (password_of(text), text) if form]
+    return tuple(map(ServerToken, dict.fromkeys(forms)))
 
 
 def password_of(token: bytes) -> bytes | None:

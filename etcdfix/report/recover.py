@@ -5,6 +5,7 @@ No token, no place that one was made of, no key material and no contents of obje
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
@@ -14,6 +15,7 @@ from etcdfix.report.configurations import MARKED, FileRecord, RuleKeys, not_reco
 from etcdfix.report.document import Column, Document, Kind, State, Status, Step, Table, stakes
 from etcdfix.report.encryption_try import FindingGroup, Opened, group_tables
 from etcdfix.report.model import ReportConfiguration, SourcedReport
+from etcdfix.text.commands import Part, encryption_merge, recover, scan
 from etcdfix.text.words import counted
 
 
@@ -32,27 +34,22 @@ class BootstrapValue(msgspec.Struct, frozen=True, kw_only=True):
     """One value of the bootstrap data. Its etcd key is never told: that is made of the token.
 
     Attributes:
+        found_in: Where it is: ``revision 712``, ``entry 12 of the log in DIR``, ``revision 3 in snapshot FILE``.
         mod_revision: Its own; null where a write-ahead log does not tell.
-        log_index: Raft index of the entry of a write-ahead log that it comes from; null for one that etcd holds.
         confidence: How sure it is that its key held it, at its revision: ``certain``, ``likely``, ``possible``.
         state: ``recovered``; ``not-enabled``: it opens and holds no configuration; ``lock``: it is empty;
             ``damaged``: it belongs to the token and does not open, or is no such value; ``other-token``: no token that
             was given opens it; ``not-understood``: it opens, and is not what k3s and RKE2 write.
         reason: Why it is damaged, or was not understood; else "".
-        token_form: The form of the token that opens it: ``password`` (as today's servers use it), ``as-given``
-            or ``empty`` (as old ones did); null where none does.
-        form: ``files`` or ``contents`` (old releases); null where it was not understood.
         configuration: The name here of the configuration that it holds; null for none.
     """
 
+    found_in: str
     mod_revision: int | None
     current: bool
-    log_index: int | None
     confidence: str
     state: str
     reason: str
-    token_form: str | None
-    form: str | None
     configuration: str | None
 
 
@@ -87,9 +84,7 @@ class RecoveredConfiguration(Opened, kw_only=True):
             etcd refused it; its encryption keys are right all the same where it opens something.
         doubt: Why it is not certain, a clause; "" where it is.
         first_mod_revision: Of the oldest value that holds it; null where that is not known.
-        file_time: When the server's file was last changed, RFC 3339; "" where that is not said.
-        stage: In which stage of a rotation the server was, by its own words; "" where it says nothing.
-        stage_fits: The server's words are of this very file; null where it says nothing of one.
+        stage: In which stage of a rotation the server was, by its own words; "" where it says nothing of this file.
         named_by_nodes: Whether the Nodes say that their servers run with it: see :class:`NamedByNodes`.
     """
 
@@ -101,9 +96,7 @@ class RecoveredConfiguration(Opened, kw_only=True):
     doubt: str
     first_mod_revision: int | None
     last_mod_revision: int | None
-    file_time: str
     stage: str
-    stage_fits: bool | None
     named_by_nodes: NamedByNodes
     nodes: list[str]
     rules: list[RuleKeys]
@@ -115,6 +108,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
 
     Attributes:
         token_files: Files whose tokens were tried; the empty token is tried besides.
+        looked_in: What was looked into besides the datastore, as ``--in`` names it.
         bootstrap_keys: How many keys lie under ``/bootstrap/`` now.
         values: Every value that is still kept under one.
         configurations: Each once, the newest first, those that are only ``possible`` last.
@@ -126,7 +120,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
 
     kind: str = "EncryptionRecoverReport"
     token_files: list[str]
-    write_ahead_logs: list[str]
+    looked_in: list[str]
     bootstrap_keys: int
     values: list[BootstrapValue]
     configurations: list[RecoveredConfiguration]
@@ -177,6 +171,81 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
             ],
         )
 
+    def what_to_know(self) -> Iterator[str]:
+        """Yield what else to know of the recovery, one or two sentences each."""
+        naming = [node for node in self.nodes if node.names_a_file]
+        named = {node.sha256 for node in naming}
+        missing = sorted(named - {one.sha256 for one in self.configurations})
+        if missing and self.configurations:
+            yield f"The Nodes name a configuration that was not found ({', '.join(missing[:3])}). {_ELSEWHERE}"
+        if not naming and self.configurations:
+            yield "No Node names the configuration of its server, so nothing shows which one is today's."
+        if len(named) > 1:
+            yield (
+                "The Nodes name different configurations: a rotation was under way, or a server was not restarted "
+                "after it."
+            )
+        if any(one.named_by_nodes is NamedByNodes.ALL for one in self.configurations):
+            yield (
+                "The servers ran with the configuration that all Nodes name. That is a hint and no proof: a Node "
+                "writes its own annotation."
+            )
+        for one in self.configurations:
+            if one.current and one.stage not in _RESTING:
+                yield f"{one.name} was kept in the middle of a rotation ({one.stage}). It may lack the newest key."
+            if not one.usable:
+                yield f"API servers refuse {one.name}, so no server ever ran with it."
+            if one.doubt:
+                yield (
+                    f"{one.name}: it is only {one.confidence} that this datastore held it, since {one.doubt}. Its keys "
+                    "wrote what it opens. That does not show that servers run with it today."
+                )
+        left = (self.tried or 0) - self.opened
+        if left and not missing:
+            yield f"No configuration opens {counted(left, 'value')}. {_ELSEWHERE}"
+
+    def next_step(self, merging: Step | None) -> Step | None:
+        """Return the one thing to do next; ``merging`` is what else to do with the files that were written."""
+        usable = [one for one in self.configurations if one.usable]
+        if usable:
+            written = [(one, one.file.path) for one in usable if one.file is not None and one.opens]
+            if not any(one.file is not None for one in usable):
+                return Step(
+                    "Write them to files, with which you can read",
+                    recover(self.token_files, self.looked_in, "--save-dir", "DIR"),
+                )
+            if self.encryption_config is None:
+                for one, path in written:
+                    if one.opens == self.opened:
+                        opens = f"it opens {one.opens} of {counted(self.tried or 0, 'value')}"
+                        reading = ("--encryption-config", path, Part.RELEASE)
+                        return Step(f"Read with {one.name}: {opens}", scan(reading=reading))
+                if written:
+                    return Step(
+                        "Merge the files that open something, in this order, and read with the new file",
+                        encryption_merge([path for _, path in written]),
+                    )
+            return merging
+        states = {value.state for value in self.values}
+        if "other-token" in states:
+            return Step(
+                "Name the token of that time too: server/token of another server, or the one before the token was "
+                "rotated",
+                recover([*self.token_files, "FILE"], self.looked_in),
+            )
+        if "damaged" in states or "not-understood" in states:
+            return Step("Look into an older snapshot, where the value may be whole")
+        if not states:
+            return Step(
+                "Look for the file of --encryption-provider-config on every control-plane node and in backups. Only "
+                "k3s and RKE2 keep it in the datastore too, kubeadm does not"
+            )
+        if states != {"lock"}:
+            return Step(
+                "Look into older snapshots, if anything was ever encrypted. Encryption was not enabled here"
+            )
+        return Step("Look into older snapshots. A server has locked the key here and has written nothing yet")
+
     def _headline(self, usable: int) -> str:
         if not usable:
             there = (
@@ -193,7 +262,6 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
     def _row(self, one: RecoveredConfiguration) -> tuple[str | int | None, ...]:
         opens = f"{one.opens} of {self.tried}" if self.tried is not None else "not tried"
         same = one.first_mod_revision == one.last_mod_revision
-        stage = one.stage if one.stage_fits is not False else f"{one.stage} of another file"
         return (
             one.name,
             opens if one.usable else "refused by API servers",
@@ -201,13 +269,17 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
             f"{one.confidence}{', current' if one.current else ''}",
             one.right_key,
             one.last_mod_revision if same else f"{one.first_mod_revision} to {one.last_mod_revision}",
-            stage or None,
+            one.stage or None,
             one.undetermined,
-            one.file_time or None,
             one.sha256,
         )
 
 
+_ELSEWHERE: Final = (
+    "A snapshot taken during a key rotation lacks the new key. The live datastore, a newer snapshot or a write-ahead "
+    "log (--in log:DIR) may have it."
+)
+_RESTING: Final = frozenset({"start", "reencrypt_finished", ""})
 _CONFIGURATION: Final = (
     Column("CONFIGURATION"),
     Column("OPENS"),
@@ -217,16 +289,13 @@ _CONFIGURATION: Final = (
     Column("MOD REVISIONS", wide=True),
     Column("STAGE", wide=True),
     Column("UNDETERMINED", kind=Kind.NUMBER, wide=True),
-    Column("FILE CHANGED", wide=True),
     Column("DIGEST", wide=True),
 )
 _FILE: Final = (Column("CONFIGURATION"), Column("WRITTEN TO", folds=True), Column("SHA256", wide=True))
 _VALUE: Final = (
-    Column("MOD REVISION", kind=Kind.NUMBER),
-    Column("FOUND IN"),
+    Column("MOD REVISION", kind=Kind.NUMBER, wide=True),
+    Column("FOUND IN", folds=True),
     Column("WHAT IT IS", folds=True),
-    Column("TOKEN", wide=True),
-    Column("FORM", wide=True),
 )
 _STATES: Final = {
     "recovered": "a configuration",
@@ -239,14 +308,10 @@ _STATES: Final = {
 
 
 def _value_row(value: BootstrapValue) -> tuple[str | int | None, ...]:
-    where = (
-        "etcd" if value.log_index is None else f"write-ahead log, entry {value.log_index}, {value.confidence}"
-    )
     what = value.configuration or _STATES[value.state]
+    how = "current" if value.current else "" if value.confidence == "certain" else value.confidence
     return (
         value.mod_revision,
-        f"{where}, current" if value.current else where,
+        f"{value.found_in}, {how}" if how else value.found_in,
         f"{what}: {value.reason}" if value.reason else what,
-        value.token_form,
-        value.form,
     )

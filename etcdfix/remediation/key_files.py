@@ -1,0 +1,131 @@
+"""Files with encryption keys that etcdfix writes: recorded before they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from etcdfix.errors import AuditError, ConfigurationError, RemediationRefused
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
+from etcdfix.remediation.durable import SafeDirectory, default_audit_log, open_directory
+from etcdfix.report.configurations import FileRecord
+from etcdfix.report.model import ReportConfiguration
+
+
+def log_path(audit_log: Path | None) -> Path:
+    """Return where the record goes: to the log that was named, else to the default one."""
+    return audit_log.absolute() if audit_log is not None else default_audit_log()
+
+
+class KeyFile(NamedTuple):
+    """A file to be written.
+
+    Attributes:
+        name: In its directory.
+        shown: As reports have it.
+        detail: What the record says of it; the file is named behind that.
+    """
+
+    name: str
+    text: bytes
+    shown: ReportConfiguration
+    detail: str
+
+
+def save_key_files(
+    folder: Path,
+    files: Sequence[KeyFile],
+    *,
+    audit_log: Path | None,
+    operator: Operator,
+    cluster_uid: str,
+    revision: int,
+) -> tuple[list[FileRecord], str]:
+    """Record files as revealed, and write them, for their owner alone; return the records, and why there is none.
+
+    A file that is there already with the same bytes stays, and is recorded again: it was looked up once more. The
+    directory is made, with mode 0700, where what is above it is there.
+
+    Raises:
+        ConfigurationError: Another file has one of the names.
+        RemediationRefused: The directory, or the audit log that was named, is not safe; or a file cannot be written.
+        AuditError: The record could not be made durable in the audit log that was named: nothing was written.
+    """
+    with open_directory(folder, create=folder.absolute().parent.is_dir()) as place:
+        missing = [file for file in files if not _is_there(place, file)]
+        recorded = record_key_files(
+            files,
+            verb=Verb.REVEAL,
+            audit_log=audit_log,
+            operator=operator,
+            cluster_uid=cluster_uid,
+            revision=revision,
+        )
+        for file in missing:
+            place.create(file.name, file.text, what="recovered configuration")
+    return recorded
+
+
+def _is_there(place: SafeDirectory, file: KeyFile) -> bool:
+    try:
+        same = place.read(file.name, limit=len(file.text)) == file.text
+    except FileNotFoundError:
+        return False
+    except OSError:
+        same = False
+    if not same:
+        raise ConfigurationError(
+            f"{place.path / file.name} is there already, and is not what would be written",
+            hint="name another directory; what stands there may be the last copy of a key",
+        )
+    return True
+
+
+def record_key_files(
+    files: Sequence[KeyFile],
+    *,
+    verb: Verb,
+    audit_log: Path | None,
+    operator: Operator,
+    cluster_uid: str = "",
+    revision: int = 0,
+) -> tuple[list[FileRecord], str]:
+    """Record that files are about to be written, each with what is in it; return the records, and why there is none.
+
+    Without an ``audit_log`` the default one is used where it can be written.
+
+    Raises:
+        RemediationRefused: The audit log that was named, or its directory, is not safe.
+        AuditError: The record could not be made durable in the audit log that was named.
+    """
+    records: list[FileRecord] = []
+    try:
+        with AuditLog.open(
+            log_path(audit_log), operator=operator, create_directory=audit_log is None
+        ) as log:
+            for file in files:
+                entry = Entry(
+                    type=RecordType(verb.value),
+                    verb=verb,
+                    operator=operator,
+                    subject=Subject(
+                        key=b"",
+                        group="apiserver.config.k8s.io",
+                        api_version="v1",
+                        resource="encryptionconfigurations",
+                        namespace="",
+                        name=file.shown.path,
+                    ),
+                    cluster_uid=cluster_uid,
+                    header_revision=revision,
+                    detail=f"{file.detail}, to be written to {file.shown.path} {file.shown.sha256}",
+                )
+                link = log.append(entry)
+                records.append(FileRecord(str(log.path), link.sequence, f"sha256:{link.sha256}"))
+    except (RemediationRefused, AuditError) as error:
+        if audit_log is not None:
+            raise
+        return records, error.message
+    return records, ""

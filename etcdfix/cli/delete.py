@@ -21,9 +21,9 @@ from etcdfix.cli.safety import (
     key_lost_option,
     one_key,
 )
+from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
 from etcdfix.operations.change.preview import deletion_preview
-from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.deletion import Preflight

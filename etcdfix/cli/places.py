@@ -1,7 +1,8 @@
-"""Where the options say that backups, the audit log, and its head go."""
+"""Where the options say that backups and the audit log go, and where copies are looked for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -9,6 +10,8 @@ from typing import Any, Final
 import click
 
 from etcdfix.cli.output import say
+from etcdfix.copies.finder import TO_LOOK_IN, Named, grammar, parse_named
+from etcdfix.copies.model import Place
 from etcdfix.remediation.audit.syslog import Syslog, parse_address
 from etcdfix.remediation.places import RecordPaths
 
@@ -42,3 +45,17 @@ def record_paths(options: dict[str, Any]) -> RecordPaths:
         options["audit_log"].absolute() if options.get("audit_log") is not None else None,
         syslog=options.get("syslog"),
     )
+
+
+def in_option(places: Sequence[Place] = TO_LOOK_IN) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return ``--in``, which names where copies are looked for besides; its value is a tuple of :class:`Named`."""
+
+    def parse(
+        _context: click.Context, _parameter: click.Parameter, words: Iterable[str]
+    ) -> tuple[Named, ...]:
+        return tuple(parse_named(word, places) for word in dict.fromkeys(words))
+
+    return click.option(
+        "--in", "places", multiple=True, metavar="PLACE", callback=parse,
+        help=f"Look here too (may be repeated): {grammar(places)}.",
+    )  # fmt: skip

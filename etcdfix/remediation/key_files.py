@@ -102,9 +102,7 @@ def record_key_files(
     """
     records: list[FileRecord] = []
     try:
-        with AuditLog.open(
-            log_path(audit_log), operator=operator, create_directory=audit_log is None
-        ) as log:
+        with AuditLog.open(log_path(audit_log), operator=operator, create_directory=audit_log is None) as log:
             for file in files:
                 entry = Entry(
                     type=RecordType(verb.value),

@@ -206,13 +206,14 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
 
     def next_step(self, merging: Step | None) -> Step | None:
         """Return the one thing to do next; ``merging`` is what else to do with the files that were written."""
+        places = [word for place in self.looked_in for word in ("--in", place)]
         usable = [one for one in self.configurations if one.usable]
         if usable:
             written = [(one, one.file.path) for one in usable if one.file is not None and one.opens]
             if not any(one.file is not None for one in usable):
                 return Step(
                     "Write them to files, with which you can read",
-                    recover(self.token_files, self.looked_in, "--save-dir", "DIR"),
+                    recover(self.token_files, *places, "--save-dir", "DIR"),
                 )
             if self.encryption_config is None:
                 for one, path in written:
@@ -231,7 +232,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
             return Step(
                 "Name the token of that time too: server/token of another server, or the one before the token was "
                 "rotated",
-                recover([*self.token_files, "FILE"], self.looked_in),
+                recover([*self.token_files, "FILE"], *places),
             )
         if "damaged" in states or "not-understood" in states:
             return Step("Look into an older snapshot, where the value may be whole")

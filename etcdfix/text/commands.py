@@ -330,12 +330,11 @@ def encryption_merge(paths: Sequence[str]) -> Command:
     return Command(("etcdfix", "encryption", "merge", *paths, "--output-file", "FILE"))
 
 
-def recover(token_files: Sequence[str], places: Sequence[str] = (), *options: str) -> Command:
+def recover(token_files: Sequence[str], *options: str) -> Command:
     """Return the command that recovers a configuration from the datastore of k3s or RKE2."""
-    words = [word for file in token_files for word in ("--token-file", file)]
-    words += [word for place in places for word in ("--in", place)]
+    tokens = [word for file in token_files for word in ("--token-file", file)]
     how = (Part.SOURCE, Part.LAYOUT, Part.READING, Part.LOG)
-    return Command(("etcdfix", "encryption", "recover", *words, *how, *options))
+    return Command(("etcdfix", "encryption", "recover", *tokens, *how, *options))
 
 
 def save_snapshot(file: str = "FILE") -> Command:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from etcdfix.commands.encryption import whole
+from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.operations.look.encryption import whole
-from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
 from etcdfix.report.encryption_try import EncryptionTryReport
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.snapshot import SnapshotSource

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from etcdfix.commands.encryption import whole
+from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.operations.look.encryption import whole
-from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.report.encryption import ConfigurationChange, WhatIfReport
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout

@@ -11,7 +11,7 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.report_place import report_place
-from etcdfix.operations.look.encryption.check import check_files
+from etcdfix.commands.encryption.check import check_files
 from etcdfix.report.configurations import LEVELS
 from etcdfix.report.render import CASE_FORMS
 from etcdfix.text.commands import RunOptions

@@ -11,8 +11,8 @@ from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import require_output
 from etcdfix.cli.output_options import form_option
+from etcdfix.commands.encryption.merge import merge_files, require_new
 from etcdfix.inputs.outputfile import destination
-from etcdfix.operations.look.encryption.merge import merge_files, require_new
 from etcdfix.report.render import FORMS, write
 from etcdfix.text.commands import RunOptions
 
@@ -44,13 +44,13 @@ def command(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | Non
     The new file holds keys and gets mode 0600. You can read with it (--encryption-config, --candidate-config), but
     etcdfix changes nothing while it is the --encryption-config.
     """
-    require_new(output_file)
+    require_new(output_file, audit_log)
     require_output()
     report = merge_files(
         files,
         output_file,
         lambda: destination(output_file, files, private=True),
-        audit_log=audit_log.absolute() if audit_log is not None else None,
+        audit_log=audit_log,
     )
     with destination(None, ()) as stream:
         write(report, output, stream, RunOptions())

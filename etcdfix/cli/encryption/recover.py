@@ -13,15 +13,15 @@ from etcdfix.cli.opened import read_files
 from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.output_options import report_options
-from etcdfix.cli.places import record_paths
+from etcdfix.cli.places import in_option, record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
 from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.commands.encryption.recover import RecoverRequest, recover_configurations
+from etcdfix.copies.finder import Named
+from etcdfix.copies.model import Place
 from etcdfix.encryption.server_token import EMPTY_TOKEN, load_token
 from etcdfix.errors import ConfigurationError
-from etcdfix.operations.look.encryption.bootstrap_log import read_logs
-from etcdfix.operations.look.encryption.recover import RecoverRequest, find_configurations, try_recovered
-from etcdfix.operations.look.encryption.recovered_files import save_configurations
 from etcdfix.operations.opening import open_plugins, open_source
 
 MEANINGS: dict[int, str] = {
@@ -44,11 +44,7 @@ MEANINGS: dict[int, str] = {
     help="A file with the token of a server, - for standard input (may be repeated). On a server it is "
     "/var/lib/rancher/k3s/server/token, or the same under rke2.",
 )  # fmt: skip
-@click.option(
-    "--wal", "logs", type=FILE, multiple=True, metavar="DIR",
-    help="Read this write-ahead log too: member/wal of a member, live or copied, with snap/db beside it (may be "
-    "repeated). It may reach further back than a compaction.",
-)  # fmt: skip
+@in_option((Place.LOG, Place.SNAPSHOT))
 @click.option(
     "--save-dir", type=FILE, metavar="DIR", envvar="ETCDFIX_SAVE_DIR",
     help="Write each configuration to a file in this directory of your own, mode 0600.  [default: write nothing]",
@@ -65,7 +61,7 @@ def command(
     *,
     scope: tuple[str, ...],
     token_files: tuple[Path, ...],
-    logs: tuple[Path, ...],
+    places: tuple[Named, ...],
     save_dir: Path | None,
     audit_log: Path | None,
     namespaces: tuple[str, ...],
@@ -88,9 +84,10 @@ def command(
     """
     wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, scope=wanted)
+    logs = [named for named in places if named.place is Place.LOG]
     if logs and inputs.kine is not None:
         raise ConfigurationError(
-            "--wal is a log of etcd, and --kine reads SQLite: no log of one is of the other",
+            f"--in {logs[0]} is a log of etcd, and --kine reads SQLite: no log of one is of the other",
             hint="leave one of them out",
         )
     tokens = [load_token(path) for path in token_files]
@@ -102,27 +99,21 @@ def command(
         tokens=(*(form for token in tokens for form in token.tokens), EMPTY_TOKEN),
         token_files=tuple(token.path for token in tokens),
         scope=wanted,
-        write_ahead_logs=tuple(map(str, logs)),
+        places=places,
+        save_dir=save_dir,
+        audit_log=audit_log,
+        etcd_user=inputs.etcd_user,
     )
     with (
         open_source(inputs, say=say) as source,
         report_place(output_file, (*read_files(inputs), *token_files), output) as place,
     ):
-        logged = read_logs(logs, source, request, request.tokens, progress=progress_of(source))
-        found = find_configurations(source, request, logged)
-        saved = None
-        if save_dir is not None:
-            saved = save_configurations(
-                found,
-                save_dir,
-                source.describe(),
-                audit_log=audit_log.absolute() if audit_log is not None else None,
-                etcd_user=inputs.etcd_user,
-            )
-        with open_plugins(inputs, configuration, *found.usable) as plugins:
-            report, ended = try_recovered(
-                source, request, found, saved=saved, plugins=plugins, progress=progress_of(source)
-            )
+        report, ended = recover_configurations(
+            source,
+            request,
+            lambda *recovered: open_plugins(inputs, configuration, *recovered),
+            progress=progress_of(source),
+        )
         place.show(report, request.run)
     say_incomplete(report.incomplete_reasons)
     if ended is not None:

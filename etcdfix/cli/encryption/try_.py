@@ -16,11 +16,11 @@ from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.encryption.candidate_key import load_candidate_key
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
-from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
 from etcdfix.report.origin import shown_word
 from etcdfix.report.saved_report import load_report
 

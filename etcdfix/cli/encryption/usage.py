@@ -16,8 +16,8 @@ from etcdfix.cli.options import FILE, jobs_option, reading_options, source_optio
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
+from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.examine_jobs import Jobs
-from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.operations.opening import Inputs, open_source
 
 MEANINGS: dict[ExitCode, str] = {

@@ -15,8 +15,8 @@ from etcdfix.cli.options import FILE, reading_options, source_options, what_to_r
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
+from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.encryption.config import load_configuration
-from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.report.render import CASE_FORMS
 
 MEANINGS: dict[ExitCode, str] = {

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from etcdfix.commands.encryption.whole import may_be_enveloped
 from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.examine_all import View
 from etcdfix.model import Outcome
-from etcdfix.operations.look.encryption.whole import may_be_enveloped
 from etcdfix.report.encryption import KeyUsage, key_fields
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.storagekey import ResourcePrefix, StorageCodec

@@ -113,18 +113,18 @@ def recover_configurations(
         AuditError: The record could not be made durable in the audit log that was named: nothing was written.
     """
     examiner = Examiner.of_cluster(source, request) if request.places else Examiner.of(request)
-    cluster, nodes, problems = None, _Nodes(), []
+    with ExitStack() as stack:
+        finders = [*_finders(source, request, examiner, stack, progress)]
+        problems = [problem for finder in finders for problem in finder.problems]
+        values = bootstrap_values(source, finders, request.tokens)
+        notes = [*_notes_on(finders)]
+    problems += values.problems
+    cluster, nodes = None, _Nodes()
     try:
         cluster = examiner.kube_system_uid(source)
         nodes = _read_nodes(source, examiner)
     except SourceError as problem:  # what was recovered is worth more
         problems.append(f"what the Nodes say could not be read: {problem.message}")
-    with ExitStack() as stack:
-        finders = [*_finders(source, request, examiner, cluster, stack, progress)]
-        problems += (problem for finder in finders for problem in finder.problems)
-        values = bootstrap_values(source, finders, request.tokens)
-        notes = [*_notes_on(finders)]
-    problems += values.problems
     recovered = [
         _Recovered(f"recovered-{at}", found, _marked(found.file, f"recovered-{at}"))
         for at, found in enumerate(values.configurations, start=1)
@@ -184,17 +184,18 @@ def _finders(
     source: Source,
     request: RecoverRequest,
     examiner: Examiner,
-    uid: str | None,
     stack: ExitStack,
     progress: Progress,
 ) -> Iterator[Finder]:
     yield Revisions(source, examiner)
     snapshots = [named.path for named in request.places if named.place is Place.SNAPSHOT]
+    uid = examiner.kube_system_uid(source) if snapshots else None
     for path in snapshots:
         older = stack.enter_context(Snapshots(path, source, examiner, uid=uid, progress=progress))
         if older.looked[0].history is Sameness.OTHER:
             raise OtherHistory(
-                f"{path}: {older.looked[0].detail}", hint="name a snapshot of this very cluster, not of a clone"
+                f"{path}: {older.looked[0].detail}",
+                hint="name a snapshot of this very cluster, not of a clone",
             )
         yield older
     logs = [named.path for named in request.places if named.place is Place.LOG]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from etcdfix.commands.encryption.whole import Looked, Whole, keep_example
 from etcdfix.encryption.config import EncryptionConfiguration, KeyedProvider
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.encryption.kms.envelopes import KMSPending
@@ -21,7 +22,6 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.encryption.whole import Looked, Whole, keep_example
 from etcdfix.operations.look.in_scope import pages_in, resolved
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import key_fields

@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from etcdfix.commands.encryption.key_uses import EVERY_RULE, KeyUses
+from etcdfix.commands.encryption.whole import (
+    MAIN_NOT_READ,
+    DeploymentRequest,
+    Looked,
+    Whole,
+    write_again,
+)
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.encryption.envelope import transformer_name
@@ -21,14 +29,6 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue, key_id_digest
-from etcdfix.operations.look.encryption.key_uses import EVERY_RULE, KeyUses
-from etcdfix.operations.look.encryption.whole import (
-    MAIN_NOT_READ,
-    DeploymentRequest,
-    Looked,
-    Whole,
-    write_again,
-)
 from etcdfix.remediation.backup.directory import FileKind, look_into
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.report.document import Step

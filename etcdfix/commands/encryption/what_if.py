@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.config_rules import parse_group_resource
-from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import ConfigurationError
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, View, examine_each, no_progress
-from etcdfix.model import GroupResource, Outcome, ServerBehaviour
-from etcdfix.operations.look.encryption.whole import (
+from etcdfix.commands.encryption.whole import (
     MAIN_NOT_READ,
     DeploymentRequest,
     Looked,
@@ -24,6 +17,13 @@ from etcdfix.operations.look.encryption.whole import (
     may_be_enveloped,
     write_again,
 )
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_rules import parse_group_resource
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.errors import ConfigurationError
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress, View, examine_each, no_progress
+from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.report.configurations import ConfiguredKey
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import (

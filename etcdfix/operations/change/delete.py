@@ -16,10 +16,10 @@ import msgspec
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.recovery import SECONDS, ServerSigns, look_until_well
 from etcdfix.apiserver.servers import APIAccess
+from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Repair
-from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.change import (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.copies.model import Sameness
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
@@ -20,7 +21,6 @@ from etcdfix.operations.look.copies_assess import Assessor
 from etcdfix.operations.look.copies_gather import Gathered, ObjectOfCopies
 from etcdfix.operations.look.copies_gather import Sought as SoughtObject
 from etcdfix.operations.look.copies_places import Search
-from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.explain_parts import (
     attempts_on,
     damage_of,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
@@ -17,7 +18,6 @@ from etcdfix.graph.extraction import GRAPH_EXTRACTION, ObjectExtract
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.interruptions import whole_calls
-from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.report.origin import report_origin
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes

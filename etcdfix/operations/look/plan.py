@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
@@ -23,7 +24,6 @@ from etcdfix.graph.recreation import Neighbours, Place, who_recreates
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import SimilarValues
 from etcdfix.model import Outcome, Repair
-from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.plan_extraction import PLAN_EXTRACTION, PlanExtract, setup_of
 from etcdfix.operations.look.plan_gather import Broken, Gathered
 from etcdfix.operations.look.plan_steps import (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
@@ -17,7 +18,6 @@ from etcdfix.examine_all import examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs, started_early
 from etcdfix.interruptions import interruptions_held
 from etcdfix.model import Outcome, key_id_digest
-from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
 from etcdfix.operations.look.gathering import SAMPLE, FindingPipeline
 from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
 from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import SourceError
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.encryption import recovered_files
-from etcdfix.operations.look.encryption.bootstrap_values import with_what_it_keeps
+from etcdfix.remediation import key_files
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.commands import RunOptions
 from tests.support.change_runs import Registry
@@ -39,7 +39,7 @@ def k3s(
     server: EtcdServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> K3s:
     """Return an empty datastore: nothing of the test before is kept."""
-    monkeypatch.setattr(recovered_files, "default_audit_log", lambda: tmp_path / "state" / "audit.jsonl")
+    monkeypatch.setattr(key_files, "default_audit_log", lambda: tmp_path / "state" / "audit.jsonl")
     server.etcdctl("del", "--prefix", "")
     server.compact()
     return K3s(server, tmp_path, capfd)
@@ -65,13 +65,13 @@ def test_a_snapshot_and_the_token_give_the_keys_back(k3s: K3s) -> None:
             "all",
             ["server-1"],
         )
-        assert (one["current"], one["stage"], one["stage_fits"], one["usable"]) == (True, "start", True, True)
+        assert (one["current"], one["stage"], one["usable"]) == (True, "start", True)
         assert [key["transformer"] for key in one["rules"][0]["keys"]] == ["aescbc/v1/aescbckey", "identity"]
         assert one["file"] is None
         assert report["values"] == [
-            {"mod_revision": one["last_mod_revision"], "current": True,
-             "log_index": None, "confidence": "certain", "state": "recovered", "reason": "", "token_form": "password",
-             "form": "files", "configuration": "recovered-1"}
+            {"found_in": f"revision {one['last_mod_revision']}", "mod_revision": one["last_mod_revision"],
+             "current": True, "confidence": "certain", "state": "recovered", "reason": "",
+             "configuration": "recovered-1"}
         ]  # fmt: skip
         assert "--save-dir DIR" in report["next"]["command"]
 
@@ -241,7 +241,7 @@ def test_without_a_log_it_is_said_that_there_is_no_record(
 ) -> None:
     k3s.keep(OLD)
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(recovered_files, "default_audit_log", lambda: tmp_path / "file" / "audit.jsonl")
+    monkeypatch.setattr(key_files, "default_audit_log", lambda: tmp_path / "file" / "audit.jsonl")
     ran = k3s.recover("--save-dir", tmp_path / "saved")
     assert ran.code == 0
     assert "NOT RECORDED in an audit log" in ran.out
@@ -310,15 +310,15 @@ def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
     code, report = k3s.report(tokens=[k3s.token, former])
     assert (code, report["opened"], len(report["configurations"])) == (1, 0, 1)
     for live in (True, False):
-        code, report = k3s.report("--wal", log, tokens=[k3s.token, former], live=live)
+        code, report = k3s.report("--in", f"log:{log}", tokens=[k3s.token, former], live=live)
         assert (code, report["tried"], report["opened"]) == (0, 4, 4)
-        (logged,) = [value for value in report["values"] if value["log_index"] is not None]
+        (logged,) = [value for value in report["values"] if value["found_in"].startswith("entry")]
         assert (logged["mod_revision"], logged["current"], logged["configuration"]) == (
             first,
             False,
             "recovered-2",
         )
-        assert report["write_ahead_logs"] == [str(log)]
+        assert report["looked_in"] == [f"log:{log}"]
 
 
 def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
@@ -341,7 +341,7 @@ def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
         (True, "all"), (False, "none"),
     ]  # fmt: skip
     assert path() not in out
-    where = ["--kine", str(kine.path), "--wal", str(tmp_path), "--token-file", str(token)]
+    where = ["--kine", str(kine.path), "--in", f"log:{tmp_path}", "--token-file", str(token)]
     assert run(["encryption", "recover", *where]) == 2
     assert "no log of one is of the other" in capfd.readouterr().err
 

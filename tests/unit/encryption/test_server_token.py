@@ -14,7 +14,6 @@ import pytest
 from etcdfix.encryption.server_token import (
     EMPTY_TOKEN,
     ServerToken,
-    TokenForm,
     forms_of,
     load_token,
     password_of,
@@ -47,8 +46,8 @@ def test_the_password_is_what_servers_take_of_a_token(token: str, password: str 
     assert password_of(token.encode()) == (password.encode() if password is not None else None)
 
 
-def forms(raw: str) -> list[tuple[TokenForm, bytes]]:
-    return [(token.form, token.etcd_key) for token in forms_of(raw.encode())]
+def forms(raw: str) -> list[bytes]:
+    return [token.etcd_key for token in forms_of(raw.encode())]
 
 
 def at(token: str) -> bytes:
@@ -56,18 +55,18 @@ def at(token: str) -> bytes:
 
 
 def test_each_form_that_was_ever_used_is_tried_once() -> None:
-    assert forms(f"{TOKEN}\n") == [(TokenForm.PASSWORD, at(PASSWORD)), (TokenForm.AS_GIVEN, at(TOKEN))]
-    assert forms("plain\n\n") == [(TokenForm.PASSWORD, at("plain"))]
-    assert forms("K10odd") == [(TokenForm.AS_GIVEN, at("K10odd"))]
+    assert forms(f"{TOKEN}\n") == [at(PASSWORD), at(TOKEN)]
+    assert forms("plain\n\n") == [at("plain")]
+    assert forms("K10odd") == [at("K10odd")]
     assert forms("") == forms("\n") == []
 
 
 def test_what_a_person_added_around_it_is_left_out_too() -> None:
     assert forms(" plain\r\n") == [
-        (TokenForm.PASSWORD, at(" plain\r")),
-        (TokenForm.PASSWORD, at("plain")),
+        at(" plain\r"),
+        at("plain"),
     ]
-    assert forms(" \r\n") == [(TokenForm.PASSWORD, at(" \r"))]
+    assert forms(" \r\n") == [at(" \r")]
 
 
 def test_the_empty_token_has_the_known_place() -> None:
@@ -75,14 +74,14 @@ def test_the_empty_token_has_the_known_place() -> None:
 
 
 def test_the_key_is_derived_as_rfc_6070_has_it() -> None:
-    derived = ServerToken(b"password", TokenForm.PASSWORD).cipher_key(b"salt")
+    derived = ServerToken(b"password").cipher_key(b"salt")
     assert derived[:20].hex() == "4b007901b765489abead49d926f721d065a429c1"
     assert len(derived) == 32
 
 
 def test_nothing_of_a_token_gets_out() -> None:
-    token = ServerToken(PASSWORD.encode(), TokenForm.PASSWORD)
-    assert repr(token) == f"{token}" == "ServerToken(password)"
+    token = ServerToken(PASSWORD.encode())
+    assert repr(token) == f"{token}" == "ServerToken"
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy, ServerToken.__getstate__):
         with pytest.raises(TypeError):
             attempt(token)

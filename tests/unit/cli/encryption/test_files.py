@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import errno
 import json
-import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,10 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.commands.encryption.check import check_files
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import NotDurable
-from etcdfix.operations.look.encryption import merge as merge_module
-from etcdfix.operations.look.encryption.check import check_files
+from etcdfix.remediation import key_files
 from etcdfix.remediation.audit.verify import read_records, verify
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions
@@ -132,51 +130,21 @@ def test_the_output_is_not_the_log(
     assert not list(merge.log.parent.iterdir())
 
 
-def no_space(*_: object, **__: object) -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-@pytest.mark.parametrize("failing", ["finish", "rename"])
-def test_a_file_that_could_not_be_made_is_not_on_record(
+@pytest.mark.parametrize("failing", ["write_fully", "AuditLog._write_head"])
+def test_a_file_that_could_not_be_recorded_is_not_there(
     merge: Merge, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    monkeypatch.setattr(f"etcdfix.inputs.outputfile._Partial.{failing}", no_space)
-    assert merge.run() not in {0, 1}
-    assert not merge.output.exists()
-    assert list(read_records(merge.log)) == []
-    assert verify(merge.log).exit_code == 0
-
-
-def test_a_file_that_could_not_be_recorded_goes_again(
-    merge: Merge, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def half(descriptor: int, data: bytes) -> None:
-        os.write(descriptor, data[: len(data) // 2])
-        no_space()
-
-    with monkeypatch.context() as full:
-        full.setattr("etcdfix.remediation.audit.log.write_fully", half)
-        assert merge.run() == 4
-    assert f"{merge.output} was removed again" in capfd.readouterr().err
-    assert not merge.output.exists()
-    assert list(read_records(merge.log)) == []
-    assert merge.run() == 0
-
-
-def test_a_file_whose_record_stands_stays(
-    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert merge.run(output=tmp_path / "a") == 0
-
     def fail(*_: object) -> None:
         raise NotDurable("no space", path=merge.log)
 
+    assert merge.run(output=merge.output.with_name("first.yaml")) == 0
     with monkeypatch.context() as full:
-        full.setattr("etcdfix.remediation.audit.log.AuditLog._write_head", fail)
+        full.setattr(f"etcdfix.remediation.audit.log.{failing}", fail)
         assert merge.run() == 4
-    assert f"{merge.output} was made" in capfd.readouterr().err
-    assert merge.output.exists()
-    assert len(list(read_records(merge.log))) == 2
+    assert not merge.output.exists()
+    assert not [*merge.output.parent.glob(".etcdfix*")]
+    assert merge.run() == 0
+    assert verify(merge.log).exit_code == 0
 
 
 def test_without_the_default_log_it_is_said(
@@ -185,7 +153,7 @@ def test_without_the_default_log_it_is_said(
     (tmp_path / "file").write_text("")
     for place, told in (("file", "NOT RECORDED in an audit log: "), ("made", "record 1")):
         log = tmp_path / place / "audit.jsonl"
-        monkeypatch.setattr(merge_module, "default_audit_log", lambda log=log: log)
+        monkeypatch.setattr(key_files, "default_audit_log", lambda log=log: log)
         words = ["--output-file", str(tmp_path / f"of-{place}.yaml")]
         assert run(["encryption", "merge", str(merge.today), str(merge.older), *words]) == 0
         assert told in capfd.readouterr().out

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
+from etcdfix.commands.encryption.whole import Looked
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly
-from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
-from etcdfix.operations.look.encryption.whole import Looked
 from etcdfix.report.encryption import WhatIfReport
 from etcdfix.report.render.text import text_lines
 from etcdfix.storagekey import StorageLayout

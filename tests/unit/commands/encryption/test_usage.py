@@ -11,11 +11,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from etcdfix.cli.root import run
+from etcdfix.commands.encryption import usage as usage_module
+from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.errors import SourceError
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.encryption import usage as usage_module
-from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.report.encryption import EncryptionUsageReport, KeyUsage
 from etcdfix.report.render.text import text_lines
 from etcdfix.report.schema import SCHEMAS

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etcdfix.commands.encryption.recover import RecoverRequest, recover_configurations
 from etcdfix.encryption.config import EncryptionConfiguration, KeyedProvider, parse_configuration
+from etcdfix.encryption.config_text import recovered_file
 from etcdfix.encryption.server_token import EMPTY_TOKEN, forms_of
-from etcdfix.errors import SourceError
 from etcdfix.model import KeptRevision
-from etcdfix.operations.look.encryption import bootstrap_values
-from etcdfix.operations.look.encryption.recover import (
-    RecoverRequest,
-    find_configurations,
-    marked_file,
-    try_recovered,
-)
 from etcdfix.report.recover import EncryptionRecoverReport
 from etcdfix.report.render.text import text_lines
 from etcdfix.storagekey import StorageLayout
@@ -42,11 +37,11 @@ KUBE_SYSTEM = {"/registry/namespaces/kube-system": namespace_object("kube-system
 
 
 def request() -> RecoverRequest:
-    return RecoverRequest(layout=StorageLayout(), configuration=None, tokens=TOKENS, token_files=("token",))
+    return RecoverRequest(layout=StorageLayout(), tokens=TOKENS, token_files=("token",))
 
 
 def report(source: MemorySource) -> EncryptionRecoverReport:
-    return try_recovered(source, request(), find_configurations(source, request()))[0]
+    return recover_configurations(source, request(), lambda *_: nullcontext())[0]
 
 
 class Kept(MemorySource):
@@ -63,42 +58,6 @@ class Kept(MemorySource):
                 for main, value in self._others.items()
             }
             yield from (found[main] for main in sorted(found))
-
-
-class NoHistory(MemorySource):
-    """Gives no earlier value of a key."""
-
-    def history(self, key: bytes) -> Iterator[KeptRevision]:
-        if key:
-            raise SourceError(f"the history of {key.decode()} is lost")
-        yield from super().history(key)
-
-
-def test_what_stands_there_is_read_where_its_history_is_not() -> None:
-    found = report(NoHistory({**KUBE_SYSTEM, path(): bootstrap(OLD)}))
-    assert [value.state for value in found.values] == ["recovered"]
-    assert not found.complete
-    assert found.incomplete_reasons == [
-        "the earlier values of a bootstrap key could not be read (source-unreadable)"
-    ]
-
-
-def test_the_search_for_keys_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap_values, "_MOST_KEYS", 3)
-    others = {f"/bootstrap/0{number}": b"other" for number in range(4)}
-    found = report(MemorySource({**KUBE_SYSTEM, **others, path("z"): b"", path(): bootstrap(OLD)}))
-    assert "more than 3 keys lie under /bootstrap/" in found.incomplete_reasons[0]
-    assert [one.usable for one in found.configurations] == [True]
-
-
-def test_the_search_for_values_has_an_end_and_the_newest_is_always_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(bootstrap_values, "_MOST_VALUES", 3)
-    found = report(Kept(bootstrap(OLD), dict.fromkeys((2, 3, 4, 5), b"old")))
-    assert found.incomplete_reasons == ["more than 3 values are kept: not all earlier ones were looked at"]
-    assert [value.current for value in found.values] == [False, False, False, True]
-    assert found.configurations[0].current
 
 
 def test_the_current_one_comes_first_whatever_the_others_claim() -> None:
@@ -164,7 +123,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4
 @given(st.lists(st.tuples(names, st.binary(min_size=32, max_size=32)), min_size=1, max_size=4))
 def test_the_file_that_is_written_says_the_same_and_is_marked(keys: list[tuple[str, bytes]]) -> None:
     as_it_was = parse_configuration(aescbc_config(*keys), path="before")
-    marked = parse_configuration(marked_file(as_it_was, "sha256:0"), path="after")
+    marked = parse_configuration(recovered_file(as_it_was, "sha256:0"), path="after")
     assert key_list(marked) == key_list(as_it_was)
     assert (as_it_was.made_by, marked.made_by) == ("", "recover")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from etcdfix.commands.encryption import try_ as module
+from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.encryption.candidate_key import load_candidate_key
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly
-from etcdfix.operations.look.encryption import candidates as module
-from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
 from etcdfix.report.encryption_try import EncryptionTryReport, FindingGroup
 from etcdfix.report.render.text import text_lines
 from etcdfix.report.saved_report import load_report

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
+from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
+from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.model import key_id_digest
-from etcdfix.operations.look.encryption.candidates import NamedCandidate, TryRequest, try_candidates
-from etcdfix.operations.look.encryption.usage import UsageRequest, encryption_usage
-from etcdfix.operations.look.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.report.encryption import EncryptionUsageReport, WhatIfReport
 from etcdfix.report.encryption_try import EncryptionTryReport
 from etcdfix.sources.base import Source

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from etcdfix.commands.plan import PlanRequest, build_plan
 from etcdfix.encryption.config import load_configuration
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_cluster
 from etcdfix.operations.look.orphans import orphans_report
-from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.render import SCAN_FORMS, write

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.operations.change import run_plan
+from etcdfix.commands.planning import run as run_plan
 from etcdfix.remediation import durable
 from etcdfix.remediation.audit import log as log_module
 from tests.support.attacks import TRUE, Attacked, seal

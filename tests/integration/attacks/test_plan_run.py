@@ -336,7 +336,7 @@ def test_a_plan_of_nothing(planned: Planned) -> None:
 def test_two_runs_at_once(planned: Planned) -> None:
     planned.furnish("a", "b")
     planned.make_plan(all="delete")
-    from etcdfix.operations.change.run_file import RunFile
+    from etcdfix.commands.planning.run_file import RunFile
 
     with planned.nothing_changes(), RunFile.open(planned.plan):
         refused(planned.work(*DECLARED), "another run works through")
@@ -558,7 +558,7 @@ def test_ctrl_c_finishes_the_key_at_hand(
     import os
     import signal
 
-    from etcdfix.operations.change.run_file import RunFile, RunLine
+    from etcdfix.commands.planning.run_file import RunFile, RunLine
     from etcdfix.remediation.audit.log import AuditLog
 
     keys = planned.furnish("a", "b", "c")
@@ -713,7 +713,7 @@ def test_a_dependent_that_makes_a_key_protected_in_the_middle(
 def test_a_disk_that_is_full_when_an_outcome_is_written_down(
     planned: Planned, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    from etcdfix.operations.change import run_file
+    from etcdfix.commands.planning import run_file
     from etcdfix.remediation import durable
 
     keys = planned.furnish("a", "b", "c")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from etcdfix.commands.planning import run as module
 from etcdfix.operations.change import repair as repair_module
-from etcdfix.operations.change import run_plan as module
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.reconcile import reconcile_intent

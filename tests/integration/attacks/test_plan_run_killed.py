@@ -22,7 +22,7 @@ import os, signal, sys
 from functools import partial
 from etcdfix.cli import plan_run
 from etcdfix.cli.root import run
-from etcdfix.operations.change.run_file import RunFile
+from etcdfix.commands.planning.run_file import RunFile
 
 left = int(sys.argv[1])
 
@@ -81,7 +81,7 @@ def test_killed_at_every_step(
 def test_etcd_that_dies_midway(
     etcd_servers: object, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from etcdfix.operations.change import run_plan as module
+    from etcdfix.commands.planning import run as module
     from etcdfix.testing.servers import EtcdServers
 
     assert isinstance(etcd_servers, EtcdServers)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.operations.change.run_plan import run_plan
+from etcdfix.commands.planning.run import run_plan
 from etcdfix.testing.servers import EtcdServers
 from tests.support.etcd_proxy import EtcdProxy
 from tests.support.plan_runs import DECLARED, Planned

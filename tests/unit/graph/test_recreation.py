@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix.commands.plan import build_plan
 from etcdfix.graph.assess import assess
 from etcdfix.graph.model import LastKnown, OwnerReference
 from etcdfix.graph.recreation import TOKEN_TYPE, Neighbours, who_recreates
 from etcdfix.model import Confidence, StoredValue
-from etcdfix.operations.look.plan import build_plan
 from etcdfix.report.plan_entry import PlanEntry
 from tests.support.impact_objects import Cluster, build_index, owner
 from tests.support.lost_key import (

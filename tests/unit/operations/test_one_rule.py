@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix.commands.plan import build_plan
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine_all import no_progress
 from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_cluster
-from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.proof import check_proof
 from etcdfix.remediation.preflight.similar_values import look_at_all
 from etcdfix.report.advice.whole import doubt_in

@@ -16,9 +16,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from etcdfix.commands.plan import build_plan
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.expectation import Expectation, expectation_of
 from etcdfix.report import planfile

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.errors import RefusedByRule, SourceError, SourceUnreachable
@@ -21,7 +22,6 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.model import Outcome
-from etcdfix.operations.change.kept_look import KeptLook
 from etcdfix.remediation.landmarks import read_landmarks
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.surroundings import FRESH, Surroundings

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress
-from etcdfix.operations.change.kept_look import KeptLook
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.surroundings import FRESH, Surroundings
 from etcdfix.sources.connection import EtcdConnection

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from etcdfix.commands.planning import run as module
+from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.errors import AuditLogLocked
-from etcdfix.operations.change import run_plan as module
-from etcdfix.operations.change.kept_look import KeptLook
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.landmarks import read_landmarks, read_newest
 from etcdfix.remediation.preflight.similar_values import few_names

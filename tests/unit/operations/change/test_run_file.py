@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from etcdfix.commands.plan import build_plan
+from etcdfix.commands.planning import run_file
+from etcdfix.commands.planning.run_file import RunFile, RunLine
 from etcdfix.errors import ConfigurationError, NotDurable, RefusedByRule, UnsafePlace
-from etcdfix.operations.change import run_file
-from etcdfix.operations.change.run_file import RunFile, RunLine
-from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.durable import SafeDirectory
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.planfile import load_plan, sealed

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix.commands.plan import build_plan
+from etcdfix.commands.planning.tasks import RunRequest, Workload, paired, workload_of
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.graph.model import Risk, RiskReason
-from etcdfix.operations.change.run_tasks import RunRequest, Workload, paired, workload_of
-from etcdfix.operations.look.plan import build_plan
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import Decision, PlanEntry, decision_on

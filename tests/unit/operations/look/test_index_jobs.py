@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from etcdfix import examine_jobs
+from etcdfix.commands.plan import PlanRequest, build_plan
 from etcdfix.examine import Examiner
 from etcdfix.examine_frames import decode_answer
 from etcdfix.graph import recreation
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
-from etcdfix.operations.look.plan import PlanRequest, build_plan
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source

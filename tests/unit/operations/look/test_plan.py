@@ -14,6 +14,10 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from etcdfix.commands import plan
+from etcdfix.commands.plan import build_plan
+from etcdfix.commands.planning import gather
+from etcdfix.commands.planning.gather import Broken
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner
@@ -22,9 +26,6 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Assessment
 from etcdfix.model import KeptRevision, Revision, StoredValue
-from etcdfix.operations.look import plan, plan_gather
-from etcdfix.operations.look.plan import build_plan
-from etcdfix.operations.look.plan_gather import Broken
 from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import PlanEntry
@@ -265,7 +266,7 @@ def test_what_is_found_missing_after_the_pass_makes_a_plan_incomplete(
         index.problems.append("etcd compacted what it was")
         return assess(index, *rest, **options)
 
-    monkeypatch.setattr("etcdfix.operations.look.plan.assess", lacking)
+    monkeypatch.setattr("etcdfix.commands.plan.assess", lacking)
     plan = plan_of(cluster, tmp_path)
     assert [entry.key for entry in plan.entries] == keys
     assert (plan.complete, plan.incomplete_reasons) == (False, ["etcd compacted what it was"])
@@ -656,7 +657,7 @@ def test_no_room_for_broken_objects_is_said(tmp_path: Path, monkeypatch: pytest.
     cluster = lost_cluster(2)
     source = cluster.source()
     request = request_for(scan_to(tmp_path / "report.json", cluster))
-    monkeypatch.setattr(plan_gather, "Spool", Full)
+    monkeypatch.setattr(gather, "Spool", Full)
     with pytest.raises(
         SourceError, match=r"temporary file for broken objects, in .*: No space left"
     ) as caught:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from etcdfix.commands.planning.steps import in_order
 from etcdfix.operations.look import sorted_rows
-from etcdfix.operations.look.plan_steps import in_order
 from tests.support.plan_entries import entry
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from etcdfix.operations.look.plan_steps import in_order, steps_for
+from etcdfix.commands.planning.steps import in_order, steps_for
 from etcdfix.report.plan import PlanGroup, PlanStep
 from etcdfix.report.plan_entry import PlanEntry, declaration
 from etcdfix.rules import Rule, acceptance

@@ -2,7 +2,7 @@
 
 The plan says what to do to which key; that it may be done, each key's own checks say, live: those of ``delete``,
 ``restore`` and ``repair``, the very functions. What they share is one look at everything, kept up to date
-(:mod:`~etcdfix.operations.change.kept_look`), and one audit log, which stays open. Each etcd key has its own backup,
+(:mod:`~etcdfix.commands.planning.kept_look`), and one audit log, which stays open. Each etcd key has its own backup,
 records and transaction. The run stops at the first surprise. What is done stays done, and a second run goes on.
 """
 
@@ -16,6 +16,9 @@ from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
+from etcdfix.commands.planning.kept_look import KeptLook
+from etcdfix.commands.planning.run_file import RunFile, RunLine
+from etcdfix.commands.planning.tasks import RunRequest, Task, workload_of
 from etcdfix.encryption.config import read_configuration
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
@@ -23,11 +26,8 @@ from etcdfix.model import ClusterIdentity
 from etcdfix.operations.change.batch import Confirmed, ended_by, timer_kept
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
-from etcdfix.operations.change.kept_look import KeptLook
 from etcdfix.operations.change.repair import RepairRequest, run_repair
 from etcdfix.operations.change.restore import run_restore
-from etcdfix.operations.change.run_file import RunFile, RunLine
-from etcdfix.operations.change.run_tasks import RunRequest, Task, workload_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import CLOSING_TYPES, Link, Operator, Result, Verb
 from etcdfix.remediation.audit.record_line import Event, parse_list

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from etcdfix.commands.planning.run import Ran, RunPreview
+from etcdfix.commands.planning.tasks import RunRequest, Task
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.batch import Account
 from etcdfix.operations.change.preview import WARNINGS, Fact, cluster_facts, preview_of, warning_facts
 from etcdfix.operations.change.report import outcome_fields
-from etcdfix.operations.change.run_plan import Ran, RunPreview
-from etcdfix.operations.change.run_tasks import RunRequest, Task
 from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster

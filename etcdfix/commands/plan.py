@@ -10,6 +10,17 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.commands.planning.extraction import PLAN_EXTRACTION, PlanExtract, setup_of
+from etcdfix.commands.planning.gather import Broken, Gathered
+from etcdfix.commands.planning.steps import (
+    STAGES,
+    in_order,
+    is_breaking,
+    kms_step,
+    steps_for,
+    users_of,
+    what_it_is,
+)
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.examine import Examiner, Reading
@@ -24,17 +35,6 @@ from etcdfix.graph.recreation import Neighbours, Place, who_recreates
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import SimilarValues
 from etcdfix.model import Outcome, Repair
-from etcdfix.operations.look.plan_extraction import PLAN_EXTRACTION, PlanExtract, setup_of
-from etcdfix.operations.look.plan_gather import Broken, Gathered
-from etcdfix.operations.look.plan_steps import (
-    STAGES,
-    in_order,
-    is_breaking,
-    kms_step,
-    steps_for,
-    users_of,
-    what_it_is,
-)
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.advice.change import repair_risks
 from etcdfix.report.model import API_VERSION

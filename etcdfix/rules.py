@@ -62,7 +62,7 @@ class Rule(StrEnum):
     EXPIRED_LEASE = "expired-lease"
     WRITE_KEY = "write-key"
     UNDEPLOYED_WRITE_KEY = "undeployed-write-key"
-    NOT_HEALABLE = "not-healable"
+    NOT_FROM_MEMORY = "not-from-memory"
     NOT_RESCUED = "not-rescued"
     UNCHECKED_SERVER = "unchecked-server"
     SERVER_REFUSED = "server-refused"
@@ -92,7 +92,7 @@ MEANINGS: Final[Mapping[Rule, str]] = {
     Rule.NOT_APPLIED: "the log says that the change was not made, and you do not need its backup",
     Rule.UNCHECKED_MEMBER: "the member NAME cannot be asked",
     Rule.UNCHECKED_SERVER: "the API server at URL does not answer or has loaded another configuration file; if it "
-    "does not have today's write key, it cannot read what is healed",
+    "does not have today's write key, it cannot read what is written anew",
 }
 """What it says to accept a rule; no other rule can be accepted."""
 

@@ -175,8 +175,8 @@ def reconcile(
     for notice in inputs.notices:
         say(notice)
     # grpc is slow to import, and the other audit commands work without it.
-    from etcdfix.operations.change.heal_proof import heal_proof  # noqa: PLC0415
     from etcdfix.operations.change.settle_intents import (  # noqa: PLC0415
+        patch_proof,
         settle_intents,
         settled_report,
     )
@@ -189,7 +189,7 @@ def reconcile(
         dry_run=dry_run,
         accepted=Acceptances(words=accepted_words),
         syslog=syslog,
-        was_healed=heal_proof(inputs),
+        was_healed=patch_proof(inputs),
     )
     run = inputs.run_options()
     show_change(settled_report(settled, run), output, run)

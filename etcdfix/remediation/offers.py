@@ -309,15 +309,17 @@ def _memory_is_current(copy: Copy, wanted: Wanted, run: RunOptions) -> Refusal |
     if copy.way is not Way.PATCH:
         return None
     if run.of_the_past and not run.of_kine:
-        return Refusal(rule=Rule.NOT_HEALABLE, why="what the live etcd holds now was not looked at")
+        return Refusal(rule=Rule.NOT_FROM_MEMORY, why="what the live etcd holds now was not looked at")
     cause = wanted.found.verdict.cause if wanted.found is not None else None
     if cause not in LOST_KEY | KMS_DOUBTS:
-        return Refusal(rule=Rule.NOT_HEALABLE, why="its encryption key is not what is lost: save it at once")
+        return Refusal(
+            rule=Rule.NOT_FROM_MEMORY, why="its encryption key is not what is lost: save it at once"
+        )
     if copy.doubt:
-        return Refusal(rule=Rule.NOT_HEALABLE, why=copy.doubt)
+        return Refusal(rule=Rule.NOT_FROM_MEMORY, why=copy.doubt)
     if copy.freshness is not Freshness.CURRENT:
         return Refusal(
-            rule=Rule.NOT_HEALABLE, why="the server remembers another write than the one that stands there"
+            rule=Rule.NOT_FROM_MEMORY, why="the server remembers another write than the one that stands there"
         )
     return None
 

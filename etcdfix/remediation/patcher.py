@@ -18,7 +18,7 @@ from typing import Final
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
 from etcdfix.side_by_side import run_within
 
-HEALED_AT: Final = "etcdfix.io/healed-at"
+FIXED_AT: Final = "etcdfix.io/fixed-at"
 """The annotation: a server leaves an object alone that a change does not change."""
 
 ANSWER_SECONDS: Final = 40.0
@@ -45,7 +45,7 @@ def patch_annotation(
     """
     if not (path and uid and resource_version):
         raise ValueError("path, uid and resourceVersion must not be empty")
-    metadata = {"uid": uid, "resourceVersion": str(resource_version), "annotations": {HEALED_AT: at}}
+    metadata = {"uid": uid, "resourceVersion": str(resource_version), "annotations": {FIXED_AT: at}}
     seconds = ANSWER_SECONDS
 
     def send() -> Reply | NoReply:

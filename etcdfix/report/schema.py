@@ -21,7 +21,6 @@ from etcdfix.report.doctor import DoctorReport
 from etcdfix.report.encryption import EncryptionUsageReport, WhatIfReport
 from etcdfix.report.encryption_try import EncryptionTryReport
 from etcdfix.report.explain import ExplainReport
-from etcdfix.report.heal import HealReport
 from etcdfix.report.history import HistoryReport
 from etcdfix.report.impact import ImpactReport
 from etcdfix.report.merge import ReportMerge
@@ -50,7 +49,6 @@ REPORTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "plan": DeletionPlan,
     "plan-run": PlanRunReport,
     "change": ChangeReport,
-    "heal": HealReport,
     "doctor": DoctorReport,
     "encryption-usage": EncryptionUsageReport,
     "compare": ComparisonReport,

@@ -171,23 +171,15 @@ class LostKeyCluster(Registry):
             log.append(intent.closed_by(Result.RESTORED, operator=OPERATOR))
         return Path(intent.backups[0])
 
-    def heal(self, *arguments: str, yes: bool = True, **common: Any) -> Ran:
-        """Run the command; without ``--from-report`` the first argument names a Secret of namespace shop."""
-        words = list(arguments)
-        if "--from-report" not in words and not words[0].startswith(("/", "-")):
-            words[0] = self.key(f"shop/{words[0]}").decode()
-        given = [
-            "--saved",
-            str(self.saved),
-            "--kubeconfig",
-            str(self.kubeconfig),
-            *(["--yes"] if yes else []),
-        ]
-        return self.run("heal", *words, *given, *self.common(**common))
+    def fix(self, name: str, *arguments: str, yes: bool = True, **common: Any) -> Ran:
+        """Run ``fix --from memory`` on a Secret of namespace shop, or on a complete key."""
+        key = name if name.startswith("/") else self.key(f"shop/{name}").decode()
+        given = ["--rescued", str(self.saved), "--kubeconfig", str(self.kubeconfig)]
+        return self.run("heal", key, *arguments, *given, *(["--yes"] if yes else []), *self.common(**common))
 
     def told(self, *arguments: str, code: int = 0, **common: Any) -> dict[str, Any]:
         """Run the command, and return its document."""
-        ran = self.heal(*arguments, "-o", "json", **common)
+        ran = self.fix(*arguments, "-o", "json", **common)
         assert ran.code == code, ran
         self.shows_nothing(ran)
         return dict(json.loads(ran.out))

@@ -18,6 +18,7 @@ from etcdfix.operations.change.reencrypt import ReencryptPreview
 from etcdfix.operations.change.repair import RepairPreview
 from etcdfix.operations.change.restore import OwnWrite, RestorePreview
 from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.memory.held import Held
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
@@ -345,6 +346,40 @@ def repair_preview(cluster: Cluster, shown: RepairPreview) -> Document:
         yield from _rewrite(cluster, shown, f", {counted(shown.alike.keys, 'key')}")
 
     return preview_of(f"To repair: {display(found.stored.key)}", facts(), stakes=_stakes(found))
+
+
+def memory_preview(cluster: Cluster, held: Held, unread: int, rescued: str, *, dry_run: bool) -> Document:
+    """Return what an API server will write anew, from its memory or what may be left of it."""
+    found, resource = held.found, held.found.directory.group_resource
+    holders = ", ".join(holder.server.address for holder in held.holders)
+
+    def facts() -> Iterator[Fact]:
+        says = f" as {held.uid_from} says" if held.ended else ""
+        yield object_fact(found, f", uid {held.uid}{says}")
+        yield now_fact(found)
+        yield "Stored", f"mod_revision {held.mod_revision}"
+        if held.ended:
+            yield "Held by", f"no server gives it from memory any more; these may hold it: {holders}"
+        else:
+            yield "Held by", f"{held.holders[0].server.address}, in its memory, as last written"
+        yield from cluster_facts(cluster, held.identity)
+        yield from server_facts(held.servers)
+        also = f"etcdfix cannot read {counted(unread, 'value')} of {resource}"
+        yield "Rescued", f"{rescued}: {also}; what API servers hold of them is saved"
+        yield from warning_facts(held.warnings)
+
+    means = [
+        "It is one merge PATCH with uid and resourceVersion that sets an annotation. Nothing is deleted.",
+        "Do not restart an API server before everything of the kind is written anew.",
+    ]
+    if held.ended and dry_run:
+        means.append("Whether a server still holds it is known only when it is asked to write it.")
+    if dry_run:
+        means.append(
+            "An API server's own dry run (dryRun=All) fails for such an object, so whether admission lets the change "
+            "through is known only when it is made."
+        )
+    return preview_of(f"To fix: {display(held.key)}", facts(), Prose(paragraphs=means))
 
 
 def _rewrite(cluster: Cluster, shown: ReencryptPreview | RepairPreview, keys: str = "") -> Iterator[Fact]:

@@ -124,6 +124,8 @@ def follow_ups(
 
 def _undo(verb: Verb, outcome: ChangeOutcome) -> Iterator[FollowUp]:
     words = (*_same(outcome), "--audit-log", str(outcome.audit_log), "--reason", "REASON")
+    if verb is Verb.HEAL:
+        return  # nobody could read the old value, and an API server wrote the new one
     if verb is Verb.DELETE:
         if outcome.result in {Result.NOT_APPLIED, Result.REFUSED}:
             return

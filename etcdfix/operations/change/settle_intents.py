@@ -9,14 +9,17 @@ from typing import Any
 import msgspec
 
 from etcdfix.errors import RemediationRefused
-from etcdfix.model import ClusterIdentity
+from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.operations.opening import Inputs, load_encryption, open_examiner, open_source
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.backup.prune import judge_prune, settle_prune
 from etcdfix.remediation.datastore import Datastore
+from etcdfix.remediation.memory.patch import was_patched
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.reconcile import (
+    Carried,
     Reconciliation,
     WasHealed,
     predict,
@@ -30,6 +33,32 @@ from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.rules import Rule
 from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions, accepting, after_change, explain
+
+
+def patch_proof(inputs: Inputs) -> WasHealed:
+    """Return what tells of a stored value whether it carries what an intent asked an API server for.
+
+    What it returns raises:
+        RemediationRefused: Without a configuration nothing opens, and nothing can be told.
+        ConfigurationError: Options or the configuration make no sense.
+        SourceError: etcd cannot be read.
+    """
+
+    def was_ours(intent: Intent, stored: StoredValue) -> Carried:
+        configuration = load_encryption(inputs)
+        if configuration is None:
+            raise RemediationRefused(
+                f"intent {intent.link.sequence} asked an API server to write, and the key was written since: only the "
+                "value tells by whom",
+                hint="--encryption-config FILE: the one that the API servers use today",
+            )
+        with (
+            open_source(inputs, say=lambda _said_before: None) as source,  # opened a moment ago
+            open_examiner(source, inputs, configuration) as examiner,
+        ):
+            return was_patched(examiner, intent, stored)
+
+    return was_ours
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):

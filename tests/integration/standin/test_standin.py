@@ -20,7 +20,7 @@ from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, pr
 OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY)
 NEW = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY)
 SECRETS = "/api/v1/namespaces/shop/secrets"
-HEAL = {"metadata": {"annotations": {"etcdfix.io/healed-at": "now"}}}
+HEAL = {"metadata": {"annotations": {"etcdfix.io/fixed-at": "now"}}}
 
 
 class Got(NamedTuple):

@@ -12,7 +12,7 @@ import pytest
 
 from etcdfix.apiserver.client import NoReply, Reply, Server, open_access
 from etcdfix.remediation import patcher
-from etcdfix.remediation.patcher import HEALED_AT, now_text, patch_annotation
+from etcdfix.remediation.patcher import FIXED_AT, now_text, patch_annotation
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import Answer, StandIn
 from tests.support.kubernetes_api import KubernetesAPI
@@ -33,7 +33,7 @@ def test_it_says_which_object_and_which_write_of_it(authority: CertificateAuthor
     assert (request.method, request.path) == ("PATCH", f"{PATH}?fieldManager=etcdfix")
     assert request.content_type == "application/merge-patch+json"
     assert request.body == {
-        "metadata": {"uid": "u-1", "resourceVersion": "41", "annotations": {HEALED_AT: at}}
+        "metadata": {"uid": "u-1", "resourceVersion": "41", "annotations": {FIXED_AT: at}}
     }
 
 

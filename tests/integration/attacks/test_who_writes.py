@@ -1,4 +1,5 @@
-"""Every command that talks to API servers, against one that writes down what it is asked: only ``heal`` writes.
+"""Every command that talks to API servers, against one that writes down what it is asked: only a
+``fix --from memory`` writes.
 
 And etcd, behind a proxy that does the same: one transaction for each change that was made, and nothing else.
 """
@@ -16,7 +17,7 @@ import pytest
 
 from etcdfix.cli.root import cli
 from etcdfix.model import GroupResource
-from etcdfix.remediation.patcher import HEALED_AT
+from etcdfix.remediation.patcher import FIXED_AT
 from etcdfix.report.planfile import decided_digest, load_plan
 from etcdfix.rescued import read_index
 from etcdfix.testing.servers import EtcdServer
@@ -150,13 +151,13 @@ def _copies(cluster: LostKeyCluster) -> Iterator[Ran]:
         yield cluster.run("copies", *words, *_api(cluster))
 
 
-def _heal(cluster: LostKeyCluster) -> Iterator[Ran]:
+def _from_memory(cluster: LostKeyCluster) -> Iterator[Ran]:
     cluster.rescue()
     cluster.p1.requests.clear()
-    report = str(cluster.report())
-    yield cluster.heal("--from-report", report, "--dry-run", yes=False)
+    yield cluster.fix("one", "--dry-run", yes=False)
     assert cluster.p1.methods == {"GET"}
-    yield cluster.heal("--from-report", report)
+    yield cluster.fix("one")
+    yield cluster.fix("two")
 
 
 def _plan_run(cluster: LostKeyCluster) -> Iterator[Ran]:
@@ -190,7 +191,7 @@ ATTEMPTS: dict[str, Callable[[LostKeyCluster], Iterator[Ran]]] = {
     "doctor": _doctor,
     "copies": _copies,
     "plan --run": _plan_run,
-    "heal": _heal,
+    "heal": _from_memory,
 }
 
 
@@ -256,7 +257,7 @@ def test_every_command_that_asks_api_servers_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("command", sorted(set(ATTEMPTS) - {"heal"}))
-def test_nothing_but_heal_changes_anything_through_the_api(
+def test_nothing_else_changes_anything_through_the_api(
     cluster: LostKeyCluster, asked: Asked, command: str
 ) -> None:
     runs = []
@@ -289,10 +290,10 @@ def test_nor_where_servers_are_in_trouble(cluster: LostKeyCluster, command: str)
             _only_asks(request)
 
 
-def test_heal_sends_one_patch_for_each_object_and_nothing_else(cluster: LostKeyCluster, asked: Asked) -> None:
+def test_one_patch_for_each_object_and_nothing_else(cluster: LostKeyCluster, asked: Asked) -> None:
     before = {key: json.loads(_served(cluster, key)) for key in cluster.keys}
-    runs = list(_heal(cluster))
-    assert [ran.code for ran in runs] == [0, 0], runs
+    runs = list(_from_memory(cluster))
+    assert [ran.code for ran in runs] == [0, 0, 0], runs
     assert asked.reads
     assert asked.writing == []  # API servers write, not we
     patches = [request for request in cluster.p1.requests if request.method == "PATCH"]
@@ -309,7 +310,7 @@ def test_heal_sends_one_patch_for_each_object_and_nothing_else(cluster: LostKeyC
         assert set(metadata) == {"uid", "resourceVersion", "annotations"}
         assert metadata["uid"] == old["metadata"]["uid"]
         assert metadata["resourceVersion"] == old["metadata"]["resourceVersion"]
-        assert set(metadata["annotations"]) == {HEALED_AT}
+        assert set(metadata["annotations"]) == {FIXED_AT}
 
 
 # Commands that look into files of a member, and ask no API server.

@@ -1,4 +1,9 @@
-"""What must hold of everything of a kind before the first object of it is healed."""
+"""What must hold of everything of a kind before an API server writes the first object of it anew.
+
+What one server writes under a key that another one lacks cannot be read by that one, and ends its cached reads of the
+whole kind. So nothing may be left that only a server's memory holds; and what is stored under today's write key
+already, where there is any, must be read by every server.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,8 @@ from etcdfix.apiserver.holders import Holder, loaded_by_each, read_by_each, reme
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer, APIObject
 from etcdfix.model import Outcome
-from etcdfix.operations.change.heal_look import Ground
-from etcdfix.rescued import SavedObject, is_whole
+from etcdfix.remediation.memory.ground import Ground
+from etcdfix.rescued import is_whole
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.verdicts.examination import Examination
@@ -19,19 +24,16 @@ _SILENT: Final = frozenset({Memory.OVERLOADED, Memory.UNKNOWN_USER, Memory.DENIE
 
 
 def check_kind(ground: Ground, directory: ResourcePrefix) -> int:
-    """Check all values of a resource before the first of them is healed.
-
-    What one server writes under a key that another one lacks cannot be read by that one, and ends its cached reads of
-    the whole kind. So nothing may be left that only a server's memory holds; and what is stored under today's write
-    key already, where there is any, must be read by every server.
-
-    Returns:
-        How many values of the resource do not open.
+    """Return how many values of a resource do not open; a second time it is not looked at again.
 
     Raises:
         RefusedByRule: One was not saved, or a server does not read what is stored under today's write key.
         SourceError: etcd could not be asked.
     """
+    resource = directory.group_resource
+    if resource in ground.kinds:
+        return ground.kinds[resource]
+    ground.step("check: everything of the kind")
     examiner = ground.cluster.examiner.apart()
     unread = 0
     newest: Examination | None = None
@@ -41,7 +43,7 @@ def check_kind(ground: Ground, directory: ResourcePrefix) -> int:
             continue
         if not found.opened:
             unread += 1
-            _check_rescued(ground, found, ground.copies.get(stored.key, ()))
+            _check_rescued(ground, found)
         elif (
             found.verdict.outcome is Outcome.READABLE
             and not found.stale
@@ -53,51 +55,54 @@ def check_kind(ground: Ground, directory: ResourcePrefix) -> int:
         _check_read_by_all(ground, newest)
     else:
         _check_loaded(ground, directory)
+    ground.kinds[resource] = unread
     return unread
 
 
-def _check_rescued(ground: Ground, found: Examination, copies: tuple[SavedObject, ...]) -> None:
+def _check_rescued(ground: Ground, found: Examination) -> None:
     """Refuse while an API server still gives an unreadable object that nothing else holds, or may give it."""
-    stored = found.stored
-    known = ground.identity.uid
+    stored, known = found.stored, ground.identity.uid
     saved = {
         each.resource_version
-        for each in copies
-        if (not known or each.cluster_uid in {"", known}) and is_whole(ground.saved, each)
+        for each in ground.copies.get(stored.key, ())
+        if (not known or each.cluster_uid in {"", known}) and is_whole(ground.rescued, each)
     }
     if str(stored.mod_revision) in saved:
         return
-    for holder in remembered_by_each(ground.all_servers, _thing(found)):
+    for holder in remembered_by_each(ground.all_servers, thing_of(found)):
         identity = holder.memory.identity
-        if identity is not None and identity.resource_version not in saved:
-            raise refuse(
-                Rule.NOT_RESCUED,
-                f"{display(stored.key)} cannot be read from etcd, the API server at {holder.server.address} still "
-                f"has it in memory, and it was not saved ({ground.saved})",
-                hint="save everything of the kind first, for a heal that goes wrong can end what the servers remember "
-                f"of it: {ground.rescue}",
-            )
-        if identity is None and not _has_nothing(ground, holder):
-            raise refuse(
-                Rule.NOT_RESCUED,
-                f"{display(stored.key)} cannot be read from etcd, it was not saved ({ground.saved}), and the API "
-                f"server at {holder.server.address} does not say whether it has it in memory: {holder.memory.detail}",
-                hint=f"once that server answers, save everything of the kind first: {ground.rescue}",
-            )
+        if (
+            identity.resource_version in saved
+            if identity is not None
+            else _has_nothing(holder, ground.unchecked)
+        ):
+            continue
+        has = (
+            "still has it in memory"
+            if identity is not None
+            else f"does not say whether it has it in memory: {holder.memory.detail}"
+        )
+        raise refuse(
+            Rule.NOT_RESCUED,
+            f"{display(stored.key)} cannot be read from etcd, it was not saved ({ground.rescued}), and the API server "
+            f"at {holder.server.address} {has}",
+            hint="save everything of the kind first, for a change that goes wrong can end what the servers remember of "
+            f"it: {ground.save_first(found.directory.group_resource)}",
+        )
 
 
-def _has_nothing(ground: Ground, holder: Holder) -> bool:
+def _has_nothing(holder: Holder, unchecked: tuple[str, ...]) -> bool:
     word = holder.memory.word
-    return word in _NOTHING or (word in _SILENT and holder.server.address in ground.unchecked_servers)
+    return word in _NOTHING or (word in _SILENT and holder.server.address in unchecked)
 
 
 def _check_read_by_all(ground: Ground, newest: Examination) -> None:
-    for said in read_by_each(ground.all_servers, _thing(newest)):
+    for said in read_by_each(ground.all_servers, thing_of(newest)):
         if said.answer is Answer.READ_ERROR:
             raise refuse(
                 Rule.WRITE_KEY,
                 f"the API server at {said.server} does not read {display(newest.stored.key)}, which is stored under "
-                f"today's write key ({newest.transformer}): what is healed it could not read either",
+                f"today's write key ({newest.transformer}): what is written anew it could not read either",
                 hint="give every API server the same EncryptionConfiguration, and wait until each has loaded it (it "
                 "looks once a minute); do not restart those that hold the objects in memory",
             )
@@ -107,11 +112,11 @@ def _check_loaded(ground: Ground, directory: ResourcePrefix) -> None:
     """Refuse where a server says that it has loaded another file than the one given here.
 
     Nothing is stored yet that would show whether it reads what another one writes. A server that says nothing is not
-    asked again: then the first object that is healed is the test.
+    asked again: then the first object that is written is the test.
     """
     ours = ground.cluster.config_sha256
     for server, loaded in loaded_by_each(ground.all_servers):
-        if not loaded or loaded == ours or server.address in ground.unchecked_servers:
+        if not loaded or loaded == ours or server.address in ground.unchecked:
             continue
         accept = acceptance(Rule.UNCHECKED_SERVER, server.address)
         raise refuse(
@@ -124,6 +129,7 @@ def _check_loaded(ground: Ground, directory: ResourcePrefix) -> None:
         )
 
 
-def _thing(found: Examination) -> APIObject:
+def thing_of(found: Examination) -> APIObject:
+    """Return an object as a request names it."""
     directory = found.directory
     return APIObject(directory.group, directory.version, directory.resource, found.namespace, found.name)

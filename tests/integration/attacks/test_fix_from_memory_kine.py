@@ -1,4 +1,4 @@
-"""Attacks on ``etcdfix heal --kine``: a file that is not what the API servers read, or changes while it is read."""
+"""Attacks on ``fix --from memory --kine``: a file that API servers do not read, or that changes meanwhile."""
 
 from __future__ import annotations
 
@@ -57,13 +57,11 @@ def test_a_copy_that_nobody_writes(cluster: LostKeyKineCluster, copied: Path) ->
 
 
 def test_a_copy_of_this_very_moment(cluster: LostKeyKineCluster, copied: Path) -> None:
-    """Nothing tells it from the file; the first object shows it, and is healed nonetheless."""
+    """Nothing tells it from the file; the first object shows it, and is written nonetheless."""
     cluster.file = copied
-    report = cluster.report()
-    told = cluster.told("--from-report", str(report), code=3)
-    (one,) = told["objects"]
-    assert one["result"] == "anomaly"
-    assert "that server writes elsewhere" in one["detail"]
+    told = cluster.told("one", code=3)
+    assert told["result"] == "anomaly"
+    assert "that server writes elsewhere" in told["detail"]
     assert len(cluster.patches()) == 1
 
 
@@ -93,7 +91,7 @@ def test_writes_of_others_are_no_surprise(cluster: LostKeyKineCluster) -> None:
         cluster.put("busy", b"of another program", resource="elsewhere")
 
     cluster.p1.before.append(write)
-    assert cluster.told("one")["objects"][0]["result"] == "healed"
+    assert cluster.told("one")["result"] == "healed"
 
 
 @pytest.mark.parametrize("status", [403, 500])
@@ -132,7 +130,7 @@ def test_a_server_that_says_it_a_little_later(
         cluster.put("busy", b"of another program", resource="elsewhere")
 
     monkeypatch.setattr(holders_module, "sleep", sleep)
-    assert cluster.told("one")["objects"][0]["result"] == "healed"
+    assert cluster.told("one")["result"] == "healed"
 
 
 def test_one_of_two_that_need_not_say_it(cluster: LostKeyKineCluster) -> None:
@@ -141,12 +139,12 @@ def test_one_of_two_that_need_not_say_it(cluster: LostKeyKineCluster) -> None:
             p2.behaviour.instead[path] = Answer(403, b'{"kind": "Status"}')
         _refused(cluster, rule="unchecked-server", says=p2.url)
         told = cluster.told("one", "--accept", f"unchecked-server={p2.url}")
-    assert told["objects"][0]["result"] == "healed"
+    assert told["result"] == "healed"
 
 
 def test_namespaces_that_cannot_be_listed(cluster: LostKeyKineCluster) -> None:
     cluster.p1.behaviour.instead[NAMESPACES] = Answer(500, b'{"kind": "Status"}')
-    assert cluster.told("one")["objects"][0]["result"] == "healed"
+    assert cluster.told("one")["result"] == "healed"
 
 
 def _at_patch(cluster: LostKeyKineCluster, action: Callable[[], object]) -> None:
@@ -162,8 +160,7 @@ def test_the_file_goes_away_while_the_request_is_on_its_way(cluster: LostKeyKine
     away = cluster.store.path.with_name("away.db")
     _at_patch(cluster, lambda: cluster.store.path.rename(away))
     told = cluster.told("one", code=3)
-    (one,) = told["objects"]
-    assert one["result"] == "unknown"
+    assert told["result"] == "unknown"
     away.rename(cluster.store.path)
     words = [*cluster.where, "--etcd-prefix", cluster.prefix, "--encryption-config", str(cluster.config)]
     ran = cluster.run("audit", "reconcile", *words, str(cluster.log))
@@ -172,10 +169,10 @@ def test_the_file_goes_away_while_the_request_is_on_its_way(cluster: LostKeyKine
 
 
 def _left_open(cluster: LostKeyKineCluster) -> None:
-    """Heal an object so that its outcome is not known, and done all the same."""
+    """Have an object written so that its outcome is not known, and done all the same."""
     away = cluster.store.path.with_name("away.db")
     _at_patch(cluster, lambda: cluster.store.path.rename(away))
-    assert cluster.told("one", code=3)["objects"][0]["result"] == "unknown"
+    assert cluster.told("one", code=3)["result"] == "unknown"
     away.rename(cluster.store.path)
 
 
@@ -244,8 +241,7 @@ def test_what_kine_does_by_itself_moves_nothing(cluster: LostKeyKineCluster, wha
     cluster.written_twice("three")
     cluster.rescue("three")
     cluster.p1.before.append(tidy)
-    told = cluster.told("--from-report", str(cluster.report()))
-    assert [one["result"] for one in told["objects"]] == ["healed"] * 3
+    assert [cluster.told(name)["result"] for name in ("one", "two", "three")] == ["healed"] * 3
 
 
 def test_a_damaged_file_decides_nothing(cluster: LostKeyKineCluster, copied: Path) -> None:
@@ -260,7 +256,7 @@ def test_a_damaged_file_decides_nothing(cluster: LostKeyKineCluster, copied: Pat
     copied.write_bytes(raw)
     cluster.file = copied
     with cluster.unwritten(), cluster.untouched():
-        ran = cluster.heal("one")
+        ran = cluster.fix("one")
     assert ran.code == 5, ran
     assert cluster.patches() == []
     assert str(copied) in ran.err
@@ -277,7 +273,7 @@ def test_another_source_beside_it(
     cluster: LostKeyKineCluster, options: list[str], code: int, says: str
 ) -> None:
     with cluster.unwritten(), cluster.untouched():
-        ran = cluster.heal("one", *options)
+        ran = cluster.fix("one", *options)
     assert (ran.code, cluster.patches()) == (code, []), ran
     assert says in ran.err
 
@@ -289,7 +285,7 @@ def test_nothing_is_left_beside_the_file_or_in_the_temporary_directory(
     place.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(place))
     beside_it = sorted(path.name for path in cluster.store.path.parent.iterdir())
-    cluster.told("--from-report", str(cluster.report()))
+    cluster.told("one")
     assert list(place.iterdir()) == []
     assert sorted(path.name for path in cluster.store.path.parent.iterdir()) == beside_it
 
@@ -305,7 +301,7 @@ def test_no_room_for_a_copy(
 
     _at_patch(cluster, lambda: monkeypatch.setattr("tempfile.mkdtemp", refuse))
     told = cluster.told("one", code=3)
-    assert told["objects"][0]["result"] == "unknown"
+    assert told["result"] == "unknown"
     (settle,) = [step for step in told["follow_ups"] if "audit reconcile" in step["command"]]
     assert settle["what"] == "Settle it when the file can be read again"
     monkeypatch.undo()

@@ -1,0 +1,133 @@
+"""``fix --from memory`` against stand-ins of API servers and a real etcd: what it does, and what it tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from etcdfix.remediation.rescue.store import RescueStore
+from tests.support.change_runs import typing
+from tests.support.healing import DATA, NEW, OLD, LoseKey, LostKeyCluster
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def cluster(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
+    with lose_key() as cluster:
+        cluster.rescue()
+        cluster.p1.requests.clear()
+        yield cluster
+
+
+def test_one_object(cluster: LostKeyCluster) -> None:
+    key = cluster.key("shop/one")
+    before = cluster.stored_value(key)
+    ran = cluster.fix("one")
+    assert ran.code == 0, ran
+    cluster.shows_nothing(ran)
+    after = cluster.stored_value(key)
+    assert f"{key.decode()} at revision {after.mod_revision}" in ran.out
+    assert "Undo" not in ran.out
+    assert after.value.startswith(b"k8s:enc:aescbc:v1:key2:")
+    assert (after.create_revision, after.version) == (before.create_revision, before.version + 1)
+    (patch,) = cluster.patches()
+    assert set(patch["metadata"]) == {"uid", "resourceVersion", "annotations"}
+    assert patch["metadata"]["resourceVersion"] == str(before.mod_revision)
+    assert list(patch["metadata"]["annotations"]) == ["etcdfix.io/fixed-at"]
+    assert [event.verb for event in cluster.events()] == ["heal", "heal"]
+    assert cluster.outcomes() == ["healed"]
+    (backup,) = cluster.kept()
+    assert backup.content.stored.value == before.value
+    shown = json.loads(
+        cluster.run(
+            "get", key.decode(), "--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix,
+            "--encryption-config", str(cluster.config), "-o", "json", "--reveal",
+        ).out
+    )  # fmt: skip
+    assert shown["data"] == {"password": DATA}
+    assert shown["metadata"]["annotations"] == patch["metadata"]["annotations"]
+
+
+def test_a_dry_run_sends_no_change(cluster: LostKeyCluster) -> None:
+    with cluster.unwritten():
+        ran = cluster.fix("one", "--dry-run", yes=False)
+    assert ran.code == 0, ran
+    assert cluster.patches() == []
+    assert "dryRun=All" in ran.err
+    assert [event.annotations.type for event in cluster.events()] == ["dry-run"]
+
+
+def test_what_admission_changes_is_told_by_its_path(cluster: LostKeyCluster) -> None:
+    cluster.p1.behaviour.stamp = {"shop": {"team": "never-a-value"}}
+    told = cluster.told("one")
+    assert told["result"] == "healed"
+    assert "changed besides: metadata.labels" in told["detail"]
+    assert "never-a-value" not in json.dumps(told) + cluster.log.read_text()
+
+
+def test_cached_reads_have_ended(cluster: LostKeyCluster) -> None:
+    cluster.p1.lose_cache("secrets")
+    told = cluster.told("one")
+    assert (told["result"], "changed besides" in told["detail"]) == ("healed", False)
+
+
+@pytest.fixture
+def ended(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
+    """Cached reads ended before anything was saved, as a rescue that came too late leaves it."""
+    with lose_key(()) as cluster:
+        RescueStore.open(cluster.saved).close()
+        yield cluster
+
+
+@pytest.mark.parametrize("kept_in", ["etcd", "backup"])
+def test_the_uid_is_said_by_what_is_still_kept(ended: LostKeyCluster, kept_in: str) -> None:
+    first = ended.written_twice("one")
+    uid, origin = ended.uid("one"), f"mod_revision {first.mod_revision} in etcd"
+    if kept_in == "backup":
+        origin = f"backup {ended.back_up(first)}"
+        ended.etcd.compact()
+    ended.p1.lose_cache("secrets")
+    shown = ended.fix("one", "--dry-run", yes=False)
+    assert (shown.code, ended.patches()) == (0, []), shown
+    assert f" as {origin} says" in shown.err
+    assert ended.told("one")["result"] == "healed"
+    assert [patch["metadata"]["uid"] for patch in ended.patches()] == [uid]
+
+
+def test_several_kinds(lose_key: LoseKey) -> None:
+    with lose_key() as cluster:
+        p1 = cluster.p1
+        p1.reload(OLD)
+        names = {"kind": "Widget", "plural": "widgets", "listKind": "WidgetList", "singular": "widget"}
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+        p1.create(
+            "apiextensions.k8s.io/v1", "CustomResourceDefinition", "widgets.example.com",
+            spec={"group": "example.com", "names": names, "scope": "Namespaced", "versions": [version]},
+        )  # fmt: skip
+        p1.wait()
+        p1.create("example.com/v1", "Widget", "w1", "shop", spec={"size": 4})
+        p1.create("v1", "ConfigMap", "settings", "shop", data={"a": "b"})
+        p1.wait()
+        p1.reload(NEW)
+        cluster.rescue()
+        cluster.rescue("settings", resource="configmaps")
+        widget = cluster.key("shop/w1", "example.com/widgets").decode()
+        assert cluster.told(widget, code=4)["refusal"]["rule"] == "not-rescued"
+        cluster.rescue("w1", resource="widgets", group="example.com")
+        keys = ["one", cluster.key("shop/settings", "configmaps").decode(), widget]
+        done = [cluster.told(key) for key in keys]
+        assert [(one["result"], "changed besides" in one["detail"]) for one in done] == [
+            ("healed", False)
+        ] * 3
+
+
+def test_the_key_is_typed(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = cluster.key("shop/one").decode()
+    with cluster.unwritten(), typing(monkeypatch, key[:-1]):
+        assert cluster.fix("one", yes=False).code == 4
+    with typing(monkeypatch, key):
+        assert cluster.fix("one", yes=False).code == 0

@@ -135,37 +135,33 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
             for one in self.unlike
         ]
         stakes += [f"{reason[:1].upper()}{reason[1:]}." for reason in self.incomplete_reasons]
-        total = counts.new + counts.changed + counts.gone
         first = next(iter(self.new), None)
+        explain = Command(("etcdfix", "explain", word_of(first))) if first else None
+        earlier, later = self.earlier, self.later
+        causes = [
+            (one.outcome or None, one.cause or None, one.new, one.gone, one.came, one.went)
+            for one in self.by_cause
+        ]
         return Document(
             status=status,
             about=Facts(
                 facts=[
-                    ("earlier", f"earlier {self.earlier.path} ({self.earlier.generated_at})"),
-                    ("later", f"later {self.later.path} ({self.later.generated_at})"),
+                    ("earlier", f"earlier {earlier.path} ({earlier.generated_at})"),
+                    ("later", f"later {later.path} ({later.generated_at})"),
                     ("version", f"{self.tool.name} {self.tool.version}"),
                 ]
             ),
             stakes=stakes[:_MOST_STAKES],
-            next=Step(
-                "See what is wrong with the first new one", Command(("etcdfix", "explain", word_of(first)))
-            )
-            if first
-            else None,
+            next=Step("See what is wrong with the first new one", explain) if explain else None,
             sections=[
                 Table(
-                    columns=_KEYS, rows=[*islice(self._rows(), _MOST_ROWS)], total=total, noun="key", brief=12
+                    columns=_KEYS,
+                    rows=[*islice(self._rows(), _MOST_ROWS)],
+                    total=counts.new + counts.changed + counts.gone,
+                    noun="key",
+                    brief=12,
                 ),
-                Table(
-                    title="By cause",
-                    columns=_CAUSES,
-                    rows=[
-                        (one.outcome or None, one.cause or None, one.new, one.gone, one.came, one.went)
-                        for one in self.by_cause
-                    ],
-                    noun="cause",
-                    wide=True,
-                ),
+                Table(title="By cause", columns=_CAUSES, rows=causes, noun="cause", wide=True),
             ],
         )
 
@@ -189,8 +185,5 @@ _KEYS: Final = (
     Column("MESSAGE", folds=True, wide=True),
     Column("KEY", Kind.KEY),
 )
-_CAUSES: Final = (
-    Column("OUTCOME"),
-    Column("CAUSE"),
-    *(Column(name, Kind.NUMBER) for name in ("NEW", "GONE", "CAME", "WENT")),
-)
+_NUMBERS: Final = tuple(Column(name, Kind.NUMBER) for name in ("NEW", "GONE", "CAME", "WENT"))
+_CAUSES: Final = (Column("OUTCOME"), Column("CAUSE"), *_NUMBERS)

@@ -80,13 +80,13 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
         if self.ended is not None:
             told += f" ({self.ended} before the end)"
         checks = sorted(self.checks, key=lambda check: _WORST_FIRST.index(check.state))
-        worst = checks[0].state if checks else State.UNKNOWN
+        worst = checks[0].state
         rows = [
             (check.state.upper(), check.name, check.what, check.next_step, check.command) for check in checks
         ]
         steps = {_step(check, self.do_not_restart): check.state for check in checks}
-        first, *others = steps or [None]
-        also = [step for step in others if step is not None and steps[step] is State.FAIL]
+        first, *others = steps
+        also = [step for step in others if steps[step] is State.FAIL]
         return Document(
             status=Status(_STATES.get(worst, DocumentState.OK), told),
             about=self.about(),

@@ -72,21 +72,15 @@ class ReportMerge(PublishedReport, frozen=True, kw_only=True):
             for row in worst
         ]
         first = worst[0] if worst and worst[0].exit_code else None
+        render = Command(("etcdfix", "report", "render", first.report)) if first else None
+        left_out = [(one.report, one.reason) for one in self.left_out]
         return Document(
             status=Status(_STATES.get(self.exit_code, State.INCOMPLETE), headline),
             about=about(self.tool, self.generated_at),
-            next=Step("Look at the worst report", Command(("etcdfix", "report", "render", first.report)))
-            if first is not None
-            else None,
+            next=Step("Look at the worst report", render) if render else None,
             sections=[
                 Table(columns=_COLUMNS, rows=rows, noun="report", brief=10),
-                Table(
-                    title="Left out",
-                    columns=_LEFT_OUT,
-                    rows=[(one.report, one.reason) for one in self.left_out],
-                    noun="file",
-                    brief=3,
-                ),
+                Table(title="Left out", columns=_LEFT_OUT, rows=left_out, noun="file", brief=3),
             ],
         )
 

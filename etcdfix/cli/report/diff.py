@@ -12,8 +12,8 @@ from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.report_place import report_place
+from etcdfix.commands.diff_reports import diff_reports
 from etcdfix.inputs.inputfile import STANDARD_INPUT
-from etcdfix.operations.look.diff_reports import diff_reports
 from etcdfix.text.commands import RunOptions
 
 MEANINGS: dict[ExitCode, str] = {
@@ -45,6 +45,4 @@ def command(*, earlier: Path, later: Path, output: str, output_file: Path | None
     if report.later.generated_at < report.earlier.generated_at:
         say("the second report is older than the first one: name the earlier report first")
     say_incomplete(report.incomplete_reasons)
-    if not report.complete:
-        return int(ExitCode.INCOMPLETE)
-    return int(ExitCode.FINDINGS if report.counts.new else ExitCode.NOTHING_WRONG)
+    return ExitCode.INCOMPLETE if not report.complete else ExitCode.FINDINGS if report.counts.new else 0

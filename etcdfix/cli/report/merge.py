@@ -12,7 +12,7 @@ from etcdfix.cli.options import FILE
 from etcdfix.cli.output import say_incomplete
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.report_place import report_place
-from etcdfix.operations.look.merge_reports import merge_reports
+from etcdfix.commands.merge_reports import merge_reports
 from etcdfix.text.commands import RunOptions
 
 MEANINGS: dict[ExitCode, str] = {

@@ -13,8 +13,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from etcdfix.cli.root import run
+from etcdfix.commands.diff_reports import diff_reports
 from etcdfix.model import Outcome
-from etcdfix.operations.look.diff_reports import diff_reports
 from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Finding, ReportConfiguration, Scope
 from etcdfix.report.schema import SCHEMAS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,22 @@ class KeyRange(msgspec.Struct, frozen=True):
     def covers(self, other: KeyRange) -> bool:
         """Say whether everything in ``other`` is read by this range already."""
         return other == self or (not self.exact and other.prefix.startswith(self.prefix))
+
+
+class InRanges:
+    """Says of an etcd key whether it is in one of some ranges, which come in order and do not overlap."""
+
+    def __init__(self, ranges: Sequence[KeyRange]) -> None:
+        self._ranges, self._starts = ranges, [one.prefix for one in ranges]
+
+    def __contains__(self, key: object) -> bool:
+        """Say whether it is."""
+        assert isinstance(key, bytes)
+        at = bisect_right(self._starts, key) - 1
+        if at < 0:
+            return False
+        one = self._ranges[at]
+        return key == one.prefix if one.exact else key.startswith(one.prefix)
 
 
 class ObjectWord(msgspec.Struct, frozen=True):

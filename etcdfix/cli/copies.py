@@ -11,15 +11,17 @@ from etcdfix.cli.cluster_index import nothing_examined
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, report_exit_code
 from etcdfix.cli.opened import open_all
-from etcdfix.cli.options import FILE, jobs_option, option_group, reading_options, source_options, what_to_read
+from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say_incomplete
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
-from etcdfix.cli.safety import api_access, server_options
 from etcdfix.cli.scope import scope_options, wanted_scope
+from etcdfix.cli.where_else import our_record_options, where_else_options, where_to_look
+from etcdfix.commands.copies import CopiesRequest, find_copies
+from etcdfix.copies.model import Place
 from etcdfix.examine_jobs import Jobs
-from etcdfix.operations.look.copies import CopiesRequest, find_copies
+from etcdfix.operations.opening import open_candidates, without_candidates
 from etcdfix.report.saved_report import load_report
 
 MEANINGS: dict[ExitCode, str] = {
@@ -31,43 +33,17 @@ MEANINGS: dict[ExitCode, str] = {
     **ENDED_EARLY,
 }
 
-_place_options = option_group(
-    click.option(
-        "--from-report", type=FILE, metavar="FILE",
-        help="Look for what this report of etcdfix scan found (-o json or jsonl), instead of scanning.",
-    ),
-    click.option(
-        "--wal", "logs", type=FILE, multiple=True, metavar="DIR",
-        help="Look into this write-ahead log, too: a member's member/wal, live or copied, with snap/db beside it; one "
-        "for each member.",
-    ),
-    click.option(
-        "--older-snapshot", "older_snapshots", type=FILE, multiple=True, metavar="FILE",
-        help="Look into this older snapshot, or copied member/snap/db, too (may be repeated).",
-    ),
-    click.option(
-        "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
-        help="Look into this directory of backups (may be repeated).  [default: that of delete, where there is one]",
-    ),
-    click.option(
-        "--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
-        help="The audit log that knows these backups, and what was rescued.  [default: as for delete]",
-    ),
-    click.option(
-        "--rescued", type=FILE, multiple=True, metavar="DIR",
-        help="Look into what etcdfix rescue saved there, too (may be repeated).",
-    ),
-    click.option(
-        "--kubeconfig", type=FILE, metavar="FILE",
-        help="Ask API servers, too, what they still hold in memory: names and revisions alone, no contents.",
-    ),
-    server_options,
-)  # fmt: skip
-
 
 @click.command("copies", cls=Command, epilog=epilog(MEANINGS))
 @scope_options
-@_place_options
+@click.option(
+    "--from-report",
+    type=FILE,
+    metavar="FILE",
+    help="Look for what this report of etcdfix scan found (-o json or jsonl), instead of scanning.",
+)
+@where_else_options
+@our_record_options
 @source_options
 @reading_options
 @jobs_option
@@ -78,11 +54,6 @@ def command(
     namespaces: tuple[str, ...],
     all_namespaces: bool,
     from_report: Path | None,
-    logs: tuple[Path, ...],
-    older_snapshots: tuple[Path, ...],
-    backup_dirs: tuple[Path, ...],
-    audit_log: Path | None,
-    rescued: tuple[Path, ...],
     output: str,
     output_file: Path | None,
     jobs: Jobs,
@@ -90,13 +61,13 @@ def command(
 ) -> int:
     """Find every copy that still exists of what cannot be read, or was deleted lately. Reads only.
 
-    Run it before you delete anything. It prints the copies of each object, the best first, with the command that puts
-    each one back (-o wide). GOOD: everything fits. DOUBTFUL: something is not certain. UNUSABLE: it does not read, or
-    it is of another object.
+    Run it before you delete anything. Of each object the best copy comes first; -o wide has the command that puts
+    each back. GOOD: it reads, and is proven to be of this object. DOUBTFUL: it reads, and something is not certain.
+    UNUSABLE: it does not read, or is of another object.
 
-    It always looks at the revisions that etcd, the snapshot or kine still keeps; API servers compact etcd every five
-    minutes, so look soon. Name logs, older snapshots, saved objects and API servers to look there too. A log or
-    snapshot counts only where it has the same history as what is stored now.
+    It always looks at what etcd, the snapshot or kine still keeps, and at our backups. API servers compact etcd every
+    five minutes, so look soon. --in and --kubeconfig name more places; a log or snapshot counts only where it has the
+    same history as what is stored now.
 
     Name keys, resources or key prefixes as for scan, or nothing for everything. A key that you name is shown even if
     its value reads.
@@ -105,24 +76,27 @@ def command(
     if from_report is not None and not wanted.everything:
         raise click.UsageError("--from-report names the objects already: leave the others out")
     report = load_report(from_report) if from_report is not None else None
-    api = api_access(options)
+    records, places = record_paths(options), where_to_look(options)
     inputs, configuration = what_to_read(
         options, scope=wanted, keys=report.findings if report is not None else ()
     )
-    records = record_paths({"backup_dirs": backup_dirs, "audit_log": audit_log})
+    candidates = [named.path for named in places.of(Place.CANDIDATE)]
     request = CopiesRequest(
-        **inputs.reading_fields(configuration, api=api, places=records),
+        **inputs.reading_fields(configuration, api=places.api, places=records),
         scope=wanted,
         report=report,
-        logs=logs,
-        older_snapshots=older_snapshots,
+        places=places,
         records=records,
-        api=api,
-        rescued=rescued,
     )
-    besides = (from_report, *older_snapshots)
-    with open_all(inputs, output_file, output, configuration, besides=besides) as (source, place, plugins):
-        result = find_copies(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)
+    besides = (from_report, *(named.path for named in places.named))
+    today = without_candidates(inputs, candidates)
+    with (
+        open_all(today, output_file, output, configuration, besides=besides) as (source, place, plugins),
+        open_candidates(source, inputs, candidates) as others,
+    ):
+        result = find_copies(
+            source, request, plugins=plugins, candidates=others, progress=progress_of(source), jobs=jobs
+        )
         if result.nothing_there:
             nothing_examined(
                 request.layout, result.report.incomplete_reasons, result.ended, result.suggested_prefixes

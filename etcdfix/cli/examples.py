@@ -61,7 +61,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ("Every copy of what cannot be read", f"etcdfix copies {_CONFIG}"),
         (
             "Also in the write-ahead log and in the memory of API servers",
-            f"etcdfix copies --wal /var/lib/etcd/member/wal --kubeconfig admin.conf \\\n  {_CONFIG}",
+            f"etcdfix copies --in log:/var/lib/etcd/member/wal --kubeconfig admin.conf \\\n  {_CONFIG}",
         ),
     ),
     "plan": (

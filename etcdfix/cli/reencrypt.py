@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
@@ -16,10 +14,9 @@ from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE
 from etcdfix.cli.output import show_preview
 from etcdfix.cli.safety import CLUSTER_RULES, EXIT_CODES, one_key
-from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.operations.change.preview import reencrypt_preview
 from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
-from etcdfix.operations.opening import Inputs, load_encryption, open_examiner
+from etcdfix.operations.opening import Inputs, open_candidates, without_candidates
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.rules import Rule
 
@@ -39,19 +36,16 @@ def command(*, key: str, candidate_config: Path, **options: Any) -> int:
     --candidate-config opens it, --encryption-config says how API servers write today. The contents stay the same byte
     for byte; the lease is kept; the old bytes are backed up.
     """
-    candidates: list[tuple[Inputs, EncryptionConfiguration | None]] = []
+    given: list[Inputs] = []
 
     def apart(inputs: Inputs) -> Inputs:
         """Give each configuration the endpoints of its own plugins; one that neither has is refused with today's."""
-        candidate_inputs = msgspec.structs.replace(inputs, encryption_config=candidate_config)
-        candidate = load_encryption(candidate_inputs)
-        here, there = _kms_names(load_encryption(inputs)), _kms_names(candidate)
-        candidates.append((_with_endpoints(candidate_inputs, there.__contains__), candidate))
-        return _with_endpoints(inputs, lambda name: name in here or name not in there)
+        given.append(inputs)
+        return without_candidates(inputs, [candidate_config])
 
     with open_change(Verb.REENCRYPT, options, lambda: one_key(key, options), adapt=apart) as change:
-        ((inputs, candidate),) = candidates
-        with open_examiner(change.cluster.source, inputs, candidate) as examiner:
+        with open_candidates(change.cluster.source, given[0], [candidate_config]) as candidates:
+            (examiner,) = candidates.values()
             if examiner.transformers is not None:
                 change.cluster.examiner.know_names(examiner.transformers.names)
             outcome = run_reencrypt(
@@ -62,12 +56,3 @@ def command(*, key: str, candidate_config: Path, **options: Any) -> int:
                 preview=lambda shown: show_preview(reencrypt_preview(change.cluster, shown), change.run),
             )
         return change.teller.tell(outcome, change.run)
-
-
-def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:
-    return {provider.name for provider in configuration.kms_providers} if configuration is not None else set()
-
-
-def _with_endpoints(inputs: Inputs, wanted: Callable[[str], bool]) -> Inputs:
-    endpoints = {name: url for name, url in inputs.kms_endpoints.items() if wanted(name)}
-    return msgspec.structs.replace(inputs, kms_endpoints=endpoints)

@@ -18,7 +18,6 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
-from etcdfix.operations.look.sorted_rows import SortedRows, turn_of
 from etcdfix.report.diff import (
     CauseDifference,
     DiffCounts,
@@ -32,6 +31,7 @@ from etcdfix.report.model import Header, Scope
 from etcdfix.report.origin import TOOL, shown_word, timestamp
 from etcdfix.report.report_file import ReportFile, open_report, problems_of
 from etcdfix.report.saved_report import ReportedFinding
+from etcdfix.report.sorted_rows import SortedRows, turn_of
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.safetext import safe_text
 

@@ -43,7 +43,7 @@ class Bit:
         if found is None or found.verdict.outcome not in FAILED | {Outcome.UNDETERMINED}:
             return
         search = self._examiner.search_repair(found) if found.stored.value else RepairSearch(found.repair)
-        if not self._every:
+        if not self._every and found.repair is None:  # else what stands beside the value has told more
             search = unasked(search, found.verdict.cause)
         self.why_not = search.why_not
         if search.repair is not None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import msgspec
 
 from etcdfix.model import ClusterIdentity, Confidence, GroupResource, Outcome, Repair, StoredValue
 from etcdfix.storagekey import StorageCodec, StorageLayout, display
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
-
-if TYPE_CHECKING:
-    from etcdfix.verdicts.examination import Examination
 
 
 class Place(StrEnum):

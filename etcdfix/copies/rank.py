@@ -26,6 +26,17 @@ def ranked(copies: Iterable[Copy], wanted: Wanted) -> list[Copy]:
     The same object proven comes before unknown, what reads under what is deployed before what needs a key, newer before
     older; of equally new ones the value put right comes before a copy of it.
     """
+    copies = [*copies]
+    life = wanted.life
+    told = {
+        copy.uid
+        for copy in copies
+        if copy.uid and copy.place is Place.REVISION and copy.create_revision == life.create_revision
+    }
+    if len(told | ({life.uid} - {""})) > 1:  # one of them lies: an API server never changes a uid
+        wanted = msgspec.structs.replace(
+            wanted, life=msgspec.structs.replace(life, uid="", create_revision=0)
+        )
     return sorted((judged(copy, wanted) for copy in copies), key=_turn)
 
 
@@ -66,7 +77,7 @@ def _turn(copy: Copy) -> tuple[int, ...]:
 def _same_object(copy: Copy, wanted: Wanted) -> tuple[Sameness, str]:
     life = wanted.life
     if copy.history is Sameness.OTHER:
-        return Sameness.OTHER, ""
+        return Sameness.OTHER, "its place is of another cluster, or of another history of this one"
     if copy.uid and life.uid:
         if copy.uid == life.uid:
             return Sameness.SAME, f"it has the uid of the object at the key ({life.uid_from})"
@@ -78,12 +89,15 @@ def _same_object(copy: Copy, wanted: Wanted) -> tuple[Sameness, str]:
         return Sameness.SAME, "it is the value that stands there"
     if copy.place is Place.MEMORY and copy.mod_revision == life.mod_revision:
         return Sameness.SAME, "it is the write that stands there, read before its key was lost"
-    generation = copy.create_revision if copy.place is Place.REVISION else 0
+    told = copy.place in {Place.REVISION, Place.SNAPSHOT} and copy.history is Sameness.SAME
+    generation = copy.create_revision if told else 0
     if copy.log is not None:
         generation = copy.log.create_revision
         if wanted.found is None and copy.log.deleted_at:
             return Sameness.SAME, "the log shows its life to its end, and nothing was at the key since"
     if generation and generation == life.create_revision:
+        if copy.place is Place.SNAPSHOT:  # what the file says of revisions, it alone says
+            return Sameness.UNKNOWN, "by the snapshot alone, it is of the same generation of the key"
         return Sameness.SAME, "it is of the same generation of the key"
     return Sameness.UNKNOWN, ""
 

@@ -6,7 +6,7 @@ What is slow to import, gRPC and ciphers above all, is imported where it is need
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -285,6 +285,47 @@ def open_examiner(
 
     with open_plugins(inputs, configuration) as plugins:
         yield Examiner.of_cluster(source, inputs.reading(configuration), plugins)
+
+
+@contextmanager
+def open_candidates(source: Source, inputs: Inputs, paths: Iterable[Path]) -> Iterator[dict[Path, Examiner]]:
+    """Return what examines values under each candidate configuration, with the endpoints of its own plugins.
+
+    Raises:
+        ConfigurationError: A configuration breaks one of the API server's rules.
+        SourceError: The CRDs of the cluster cannot be read.
+    """
+    with contextlib.ExitStack() as stack:
+        candidates: dict[Path, Examiner] = {}
+        for path in paths:
+            its_own = msgspec.structs.replace(inputs, encryption_config=path)
+            configuration = load_encryption(its_own)
+            its_own = _with_endpoints(its_own, _kms_names(configuration).__contains__)
+            candidates[path] = stack.enter_context(open_examiner(source, its_own, configuration))
+        yield candidates
+
+
+def without_candidates(inputs: Inputs, paths: Sequence[Path]) -> Inputs:
+    """Return the inputs without the endpoints of plugins that only candidate configurations have.
+
+    Raises:
+        ConfigurationError: A configuration breaks one of the API server's rules.
+    """
+    if not paths or not inputs.kms_endpoints:
+        return inputs
+    here = _kms_names(load_encryption(inputs))
+    each = (load_encryption(msgspec.structs.replace(inputs, encryption_config=path)) for path in paths)
+    there = {name for configuration in each for name in _kms_names(configuration)}
+    return _with_endpoints(inputs, lambda name: name in here or name not in there)
+
+
+def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:
+    return {provider.name for provider in configuration.kms_providers} if configuration is not None else set()
+
+
+def _with_endpoints(inputs: Inputs, wanted: Callable[[str], bool]) -> Inputs:
+    endpoints = {name: url for name, url in inputs.kms_endpoints.items() if wanted(name)}
+    return msgspec.structs.replace(inputs, kms_endpoints=endpoints)
 
 
 def main_etcd(inputs: Inputs, *, say: Say) -> EtcdConnection | None:

@@ -20,7 +20,7 @@ from etcdfix.model import Confidence, Outcome, ReadableRevision
 from etcdfix.report.advice.change import NOT_TO_KINE, granted, repair_risks, revealed
 from etcdfix.report.advice.ways import WayKind, risks_to_accept
 from etcdfix.report.model import Remedy
-from etcdfix.report.shown_copy import ShownCopy
+from etcdfix.report.shown_copy import Grade, ShownCopy
 from etcdfix.rules import MEANINGS, Rule
 from etcdfix.storagekey import display
 from etcdfix.text import commands
@@ -133,6 +133,24 @@ def best_of(found: Sequence[Offer], accepted: Iterable[str] = ()) -> Offer | Non
     )
 
 
+_CURED_FIRST: Final = frozenset({Rule.CURABLE_BY_CONFIGURATION, Rule.VALUE_MOVED})
+
+
+def first_of(found: Sequence[Offer], key: bytes) -> Remedy | None:
+    """Return what to do first about an object: put back, see what cures it, or save; None for nothing."""
+    worth = [one for one in found if shown_of(one).grade is not Grade.UNUSABLE]
+    best = best_of(found) or next((one for one in worth if one.refusal is None and not one.declares), None)
+    if best is None and any(
+        one.declares or (one.refusal is not None and one.refusal.rule in _CURED_FIRST) for one in worth
+    ):
+        return Remedy(
+            "See first how the present value is read again: with a copy, what was written later is lost",
+            commands.explain(key),
+        )
+    best = best or next((one for one in worth if one.save), None)
+    return remedy_of(best) if best is not None else None
+
+
 def remedy_of(offer: Offer) -> Remedy:
     """Return an offer as a way out: put back, or saved where a rule refuses that or a person has to look first."""
     if offer.saved_first:
@@ -161,6 +179,7 @@ def shown_of(offer: Offer) -> ShownCopy:
         doubt=copy.doubt,
         outcome=copy.outcome,
         cause=copy.cause if not copy.reads else None,
+        reads=copy.reads,
         uid=copy.uid,
         same_object=copy.same_object,
         freshness=copy.freshness,

@@ -9,8 +9,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from etcdfix.copies.model import Sameness
-from etcdfix.model import Confidence, Outcome
+from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.model import Place, Sameness
 from etcdfix.report.document import (
     CAP,
     Cell,
@@ -25,38 +25,8 @@ from etcdfix.report.document import (
     why_incomplete,
 )
 from etcdfix.report.model import Remedy, Scope, SourcedReport
-from etcdfix.text.commands import Command
+from etcdfix.report.shown_copy import Grade, ShownCopy, copies_table
 from etcdfix.text.words import counted
-
-
-class PlaceKind(StrEnum):
-    """Where a copy may be: of equally new ones, the first here comes first."""
-
-    REVISION = "revision"
-    """An earlier revision that the datastore itself still keeps."""
-    API_SERVER = "api-server"
-    """The memory of a running API server."""
-    RESCUED = "rescued-object"
-    """A file that was saved from the memory of an API server."""
-    LOG = "write-ahead-log"
-    """etcd's log of writes."""
-    SNAPSHOT = "snapshot"
-    """An older snapshot."""
-    BACKUP = "backup"
-    """What etcdfix saved before it changed the etcd key."""
-    OLD_VALUE = "kine-old-value"
-    """What kine's row of a later change says that stood there before."""
-
-
-class Grade(StrEnum):
-    """What a copy is good for, the best first."""
-
-    GOOD = "good"
-    """It reads, it is of this object, and it stood at this etcd key."""
-    DOUBTFUL = "doubtful"
-    """It reads, but something is not certain: ``why`` says what."""
-    UNUSABLE = "unusable"
-    """It does not read, or is not of this object: ``why`` says what. No command puts it back."""
 
 
 class ObjectState(StrEnum):
@@ -69,81 +39,6 @@ class ObjectState(StrEnum):
     INCONSISTENT = "inconsistent"
 
 
-class CopyPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """A place that was looked into.
-
-    Attributes:
-        path: File, directory or address; "" for the datastore itself.
-        revision: Newest one that it holds; null where it has none, or it is not known.
-        history: Whether its revisions are those of the datastore that is read: ``same``, ``other`` or ``unknown``.
-        detail: Why that, or why it could not be looked into.
-    """
-
-    kind: PlaceKind
-    path: str
-    searched: bool
-    revision: int | None = None
-    history: Sameness = Sameness.UNKNOWN
-    detail: str = ""
-
-    def words(self) -> str:
-        """Return what it is, with its history where that is not the same."""
-        return (
-            self.kind
-            if self.history is Sameness.SAME or not self.path
-            else f"{self.kind} (history: {self.history})"
-        )
-
-
-class SurvivingCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """One copy of an object.
-
-    Attributes:
-        path: Where: a file, a directory, an address; "" for the datastore itself.
-        why: What is not certain about it, or why it is unusable; "" for a good one.
-        mod_revision: At which it was written; null for unknown.
-        confidence: How certain it is that the etcd key held it.
-        outcome: Under today's configuration; null where it could not be examined.
-        cause: Why it does not read; null where it does.
-        identity: Whether name, namespace and kind are those of the etcd key.
-        uid: Of the object in it, "" for unknown.
-        uid_fits: Whether that is the object that stands at the etcd key, or stood there last.
-        value_sha256: Of the stored bytes; null where only the object is there.
-        later_writes: How many later writes to the etcd key are lost with it, unreadable ones counted; null for unknown.
-        log_index: Index of its entry in the write-ahead log; null for none.
-        save: Command that saves it whole; "" for none.
-        put_back: Command that puts it back, as a dry run; "" where nothing could.
-        note: What to know before, or why nothing puts it back.
-    """
-
-    place: PlaceKind
-    path: str
-    grade: Grade
-    why: str
-    mod_revision: int | None
-    confidence: Confidence = Confidence.CERTAIN
-    outcome: Outcome | None = None
-    cause: str | None = None
-    identity: Sameness = Sameness.UNKNOWN
-    uid: str = ""
-    uid_fits: Sameness = Sameness.UNKNOWN
-    value_sha256: str | None = None
-    later_writes: int | None = None
-    log_index: int | None = None
-    save: Command = msgspec.field(default_factory=Command)
-    put_back: Command = msgspec.field(default_factory=Command)
-    note: str = ""
-
-    def row(self) -> tuple[Cell, ...]:
-        """Return it as a row of the table of copies."""
-        entry = f" entry {self.log_index}" if self.log_index else ""
-        command = self.put_back or self.save
-        return (
-            self.grade.upper(), f"{self.place}{entry}", self.mod_revision, self.later_writes, self.why or None,
-            self.path or None, self.note or None, command,
-        )  # fmt: skip
-
-
 class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
     """One object and its copies.
 
@@ -153,9 +48,7 @@ class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
         cause: Why it is not in order; null where it is, or where nothing is there.
         mod_revision: Of the present value; null where there is none.
         uid: Of the object that stands there, or stood there last, where anything tells; else "".
-        good: How many good copies there are.
-        doubtful: How many doubtful ones.
-        left_out: How many further ones are not among ``copies``: of each place the newest are told.
+        left_out: How many further copies are not among ``copies``.
         copies: The best first.
     """
 
@@ -165,24 +58,29 @@ class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None
     mod_revision: int | None
     uid: str
-    good: int
-    doubtful: int
-    left_out: int
     next: Remedy | None
-    copies: list[SurvivingCopy]
+    left_out: int
+    copies: Sequence[ShownCopy]
+
+    @property
+    def best(self) -> Grade:
+        """The grade of its best copy."""
+        grades = {copy.grade for copy in self.copies}
+        return next((grade for grade in Grade if grade in grades), Grade.UNUSABLE)
 
     def row(self) -> tuple[Cell, ...]:
         """Return it as a row of the table of objects."""
-        best = self.copies[0] if self.copies else None
-        grade = f"{best.grade}: {best.place}" if best is not None else "none"
-        lost = best.later_writes if best is not None else None
-        return (self.state, self.cause, grade, lost, self.key)
+        first = next((copy for copy in self.copies if copy.grade is self.best), None)
+        if first is None or first.grade is Grade.UNUSABLE:
+            return (self.state, self.cause, "NONE", None, None, self.key)
+        return (self.state, self.cause, first.grade.upper(), first.where, first.later_writes, self.key)
 
 
 class CopiesReport(SourcedReport, frozen=True, kw_only=True):
     """Every copy that still exists of what cannot be read, or was deleted lately.
 
     Attributes:
+        places: Where it was looked.
         count: How many objects there are below.
         undetermined: Of how many that could not be told.
         with_good_copy: How many have a good copy.
@@ -198,7 +96,7 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
 
     kind: str = "CopiesReport"
     scope: Scope
-    places: list[CopyPlace]
+    places: list[LookedInto]
     count: int
     unreadable: int
     undetermined: int
@@ -235,7 +133,7 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
             return "Nothing is unreadable, and nothing is known to be deleted"
         if self.count == 1:
             (one,) = first
-            best = f"has a {one.copies[0].grade} copy" if one.good or one.doubtful else "has no copy"
+            best = "has no copy" if one.best is Grade.UNUSABLE else f"has a {one.best} copy"
             return f"{one.key} is {one.state} and {best}"
         without = f", {self.without_copy} have no copy" if self.without_copy else ""
         doubtful = f", {self.with_doubtful_copy} a doubtful one" if self.with_doubtful_copy else ""
@@ -244,60 +142,51 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
     def _sections(self, first: Sequence[ObjectCopies]) -> Iterator[Section]:
         alone = self.count == 1
         if not alone:
-            best_first = sorted(first, key=lambda one: (not one.good, not one.doubtful))
-            rows = [one.row() for one in best_first]
+            rows = [one.row() for one in sorted(first, key=lambda one: list(Grade).index(one.best))]
             yield Table(columns=_OBJECTS, rows=rows, total=self.count, noun="object", brief=8)
-        yield Table(
-            title="Copies, the best first",
-            columns=_COPIES,
-            rows=[(*copy.row(), one.key) for one in first for copy in one.copies][:CAP],
-            total=sum(len(one.copies) + one.left_out for one in first),
-            noun="older one",
-            brief=4,
-            wide=not alone,
-        )
-        kinds = dict.fromkeys(place.words() for place in self.places if place.searched)
-        missed = [f"{place.kind} {place.path}".rstrip() for place in self.places if not place.searched]
+        for one in first[:1] if alone else [one for one in first if one.copies][:_MOST_TABLES]:
+            table = copies_table(one.copies, brief=5 if alone else 3, wide=not alone)
+            yield table if alone else msgspec.structs.replace(table, title=f"Copies of {one.key}")
+        missed = [f"{place.place} {place.path}".rstrip() for place in self.places if not place.searched]
         more = f" and {len(missed) - 2} more" if len(missed) > 2 else ""
         facts = [
-            ("looked into", ", ".join(kinds)),
+            ("looked into", ", ".join(dict.fromkeys(map(_looked, self.places)))),
             ("NOT LOOKED INTO", ", ".join(missed[:2]) + more),
-            ("not named", self._not_named()),
+            ("look there too", self._not_named()),
             ("left out", f"{counted(self.expired, 'deleted key')} with a lease" if self.expired else ""),
         ]
-        yield Facts(facts=facts)
+        yield Facts(facts=[(name, words.strip(", ")) for name, words in facts])
         yield why_incomplete(self.incomplete_reasons)
 
     def _not_named(self) -> str:
         if self.with_good_copy == self.count:
             return ""
-        named = {place.kind for place in self.places}
-        able = (
-            _OPTIONS if self.source.type != "kine" else {PlaceKind.API_SERVER: _OPTIONS[PlaceKind.API_SERVER]}
-        )
-        return ", ".join(option for kind, option in able.items() if kind not in named)
+        named = {place.place for place in self.places}
+        of_kine = self.source.type == "kine"
+        able = {place: word for place, word in _OPTIONS.items() if not of_kine or place is Place.MEMORY}
+        return ", ".join(word for place, word in able.items() if place not in named)
 
 
+def _looked(place: LookedInto) -> str:
+    """Return where it was looked, and of which history that is where it is not that of what is stored."""
+    if not place.searched:
+        return ""
+    if place.history is Sameness.SAME or not place.path:
+        return f"{place.place}s" if place.place in {Place.REVISION, Place.BACKUP} else place.place
+    return f"{place.place} (of {'another' if place.history is Sameness.OTHER else 'unknown'} history)"
+
+
+_MOST_TABLES: Final = 10
 _OPTIONS: Final = {
-    PlaceKind.API_SERVER: "API servers (--kubeconfig FILE)",
-    PlaceKind.LOG: "etcd's log (--wal DIR)",
-    PlaceKind.SNAPSHOT: "older snapshots (--older-snapshot FILE)",
+    Place.MEMORY: "--kubeconfig FILE (API servers)",
+    Place.LOG: "--in log:DIR (etcd's log)",
+    Place.SNAPSHOT: "--in snapshot:FILE",
 }
 _OBJECTS: Final = (
     Column("STATE"),
     Column("CAUSE"),
     Column("BEST COPY"),
+    Column("WHERE", folds=True),
     Column("WRITES LOST", Kind.NUMBER),
     Column("KEY", Kind.KEY),
-)
-_COPIES: Final = (
-    Column("GRADE"),
-    Column("WHERE"),
-    Column("REVISION", Kind.NUMBER),
-    Column("WRITES LOST", Kind.NUMBER),
-    Column("WHY", folds=True),
-    Column("PATH", wide=True),
-    Column("NOTE", folds=True, wide=True),
-    Column("COMMAND", Kind.COMMAND, wide=True),
-    Column("KEY", Kind.KEY, wide=True),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -10,7 +11,18 @@ import msgspec
 from etcdfix.copies.model import Freshness, Place, Sameness, Way
 from etcdfix.model import Confidence, Outcome
 from etcdfix.report.document import Cell, Column, Kind, Table
-from etcdfix.text.commands import NO_COMMAND, Command
+from etcdfix.text.commands import Command
+
+
+class Grade(StrEnum):
+    """What a copy is good for, the best first."""
+
+    GOOD = "good"
+    """It reads, and nothing is doubtful about it; a rule may refuse to put it back."""
+    DOUBTFUL = "doubtful"
+    """It reads, and something is not certain."""
+    UNUSABLE = "no use"
+    """It does not read, or is of another object."""
 
 
 class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +37,7 @@ class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
         doubt: What else is not certain about it; "" for nothing.
         outcome: Under today's configuration; null where only an API server can tell.
         cause: Why it does not read; null where it does.
+        reads: It opens, decodes and fits its key, or an API server could read it.
         uid: That it says, "" for none.
         same_object: Whether it is of the object that stands at the etcd key, or stood there last.
         later_writes: How many later writes of the object are lost with it; null for unknown.
@@ -47,6 +60,7 @@ class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str
     outcome: Outcome | None
     cause: str | None
+    reads: bool
     uid: str
     same_object: Sameness
     freshness: Freshness
@@ -57,24 +71,34 @@ class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
     why: str = ""
     needs: list[str] = msgspec.field(default_factory=list)
-    fix: Command = NO_COMMAND
-    save: Command = NO_COMMAND
+    fix: Command = msgspec.field(default_factory=Command)
+    save: Command = msgspec.field(default_factory=Command)
+
+    @property
+    def grade(self) -> Grade:
+        """What it is good for."""
+        if not self.reads or self.same_object is Sameness.OTHER:
+            return Grade.UNUSABLE
+        sure = self.confidence is Confidence.CERTAIN and self.same_object is Sameness.SAME
+        return Grade.GOOD if sure and not self.doubt else Grade.DOUBTFUL
 
     @property
     def told(self) -> str:
-        """What it is good for, in a word, and why that."""
-        if self.proven:
-            return "good"
-        if self.cause is not None or self.same_object is Sameness.OTHER:
-            return f"no use: {self.cause or 'of another object'}"
-        doubts = [self.doubt] if self.doubt else []
-        if self.confidence is not Confidence.CERTAIN and not doubts:
-            doubts = [f"only {self.confidence}"]
-        if self.same_object is Sameness.UNKNOWN:
-            doubts.append("perhaps of another object")
-        if doubts:
-            return f"doubtful: {'; '.join(doubts)}"
-        return f"good, but it cannot be put back ({self.refused})"
+        """What it is good for, and why that."""
+        match self.grade:
+            case Grade.UNUSABLE:
+                why = self.cause or self.outcome if not self.reads else "of another object"
+                return f"{self.grade}: {why}"
+            case Grade.DOUBTFUL:
+                unsure = "" if self.confidence is Confidence.CERTAIN else f"only {self.confidence}"
+                whose = "perhaps of another object" if self.same_object is Sameness.UNKNOWN else ""
+                return f"{self.grade}: {'; '.join(filter(None, (self.doubt or unsure, whose)))}"
+            case _:
+                return (
+                    f"{self.grade}, but it cannot be put back ({self.refused})"
+                    if self.refused
+                    else self.grade
+                )
 
     def row(self) -> tuple[Cell, ...]:
         """Return it as a row of the table."""

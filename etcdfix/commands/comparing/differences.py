@@ -11,8 +11,8 @@ import msgspec
 
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.report.compare import Change, CopyOfKey, KeyDifference
+from etcdfix.report.sorted_rows import SortedRows
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64

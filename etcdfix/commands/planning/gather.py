@@ -13,9 +13,9 @@ from etcdfix.errors import SourceError
 from etcdfix.graph.assess import came_out
 from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables
 from etcdfix.model import Outcome
-from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.report.plan_entry import LeftOut
 from etcdfix.report.saved_report import ReportedFinding, SavedFindings
+from etcdfix.report.sorted_rows import SortedRows
 from etcdfix.spool import Spool
 from etcdfix.storagekey import display
 from etcdfix.temporary import temporary_directory

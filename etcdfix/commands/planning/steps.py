@@ -19,7 +19,6 @@ from etcdfix.graph.recreation_rules import MAKERS, ComesBack
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence, GroupResource, Outcome
-from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.report.advice.change import save_command
 from etcdfix.report.advice.finding import undetermined_way
 from etcdfix.report.advice.ways import recovered_configuration
@@ -28,6 +27,7 @@ from etcdfix.report.plan import PlanGroup, PlanStep
 from etcdfix.report.plan_entry import PlanEntry, deletion_waits, entry_stake
 from etcdfix.report.planfile import plan_key
 from etcdfix.report.rows import Rows
+from etcdfix.report.sorted_rows import SortedRows
 from etcdfix.text import commands
 from etcdfix.text.commands import Command, Part, RunOptions
 from etcdfix.text.words import counted

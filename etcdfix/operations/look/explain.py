@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from etcdfix.copies.bootstrap import with_what_it_keeps
-from etcdfix.copies.model import Sameness
+from etcdfix.copies.model import Sameness, Wanted
+from etcdfix.copies.revisions import life_of
+from etcdfix.copies.search import Places, copies_of, open_finders, problems_of
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Ending, Examining, Progress, View, examine_all, no_progress
-from etcdfix.model import Outcome, ReadableRevision, StoredValue
-from etcdfix.operations.look.copies_assess import Assessor
-from etcdfix.operations.look.copies_gather import Gathered, ObjectOfCopies
-from etcdfix.operations.look.copies_gather import Sought as SoughtObject
-from etcdfix.operations.look.copies_places import Search
+from etcdfix.model import ClusterIdentity, Outcome, ReadableRevision, StoredValue
 from etcdfix.operations.look.explain_parts import (
     attempts_on,
     damage_of,
@@ -30,7 +28,7 @@ from etcdfix.operations.look.explain_parts import (
 )
 from etcdfix.operations.look.history import KeyLook, kept_revisions
 from etcdfix.readable_revision import ReadableRevisions, Sought
-from etcdfix.remediation.offers import ways_at_hand
+from etcdfix.remediation.offers import first_of, offers, ways_at_hand
 from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind, first_way, other_copies
@@ -300,33 +298,32 @@ def _gone(
     source: Source, request: ExplainRequest, examiner: Examiner, uid: str | None, progress: Progress
 ) -> KeyLook[ExplainReport]:
     """Say what is kept of a key that holds nothing."""
-    gathered = Gathered()
-    gathered.seek(SoughtObject(key=request.key))
-    search = Search(source, examiner, gathered, uid=uid, progress=progress)
     ended: EndedEarly | None = None
     reasons: list[str] = []
     kept: KeptRevisions | None = None
-    try:
-        kept = _kept(source, request, Sought(None), reasons)
-        search.own_revisions(by_history=True)
-    except KeyboardInterrupt as exc:
-        ended = EndedEarly.of(exc)
-        reasons.append(f"{ended.reason} before the end")
-    gathered.finish()
-    one = next(gathered.objects())
-    found = [*one.copies]
-    copies = Assessor(search.places, request.run, request.layout, source.describe().revision).assess(
-        ObjectOfCopies(one.sought, iter(found))
-    )
-    reads = next((copy for copy in found if copy.reads), None)
-    same = {copy.mod_revision for copy in copies.copies if copy.uid_fits is Sameness.SAME}
+    wanted, copies = Wanted.gone(request.key, request.layout), []
+    identity = ClusterIdentity.by_uid(uid or "")
+    with open_finders(source, examiner, Places(progress=progress), uid=uid, identity=identity) as finders:
+        try:
+            kept = _kept(source, request, Sought(None), reasons)
+            wanted = Wanted.gone(request.key, request.layout, life_of(source, examiner, request.key, None))
+            copies = copies_of(wanted, finders)
+        except SourceError as exc:
+            reasons.append(f"the history could not be read to its end: {exc.message}")
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
+            reasons.append(f"{ended.reason} before the end")
+    first = first_of(offers(copies, wanted, request.run), request.key)
+    reads = next((copy for copy in copies if copy.reads), None)
     readable = (
-        ReadableRevision(reads.at, reads.mod_revision, reads.mod_revision in same, bool(reads.lease))
+        ReadableRevision(
+            reads.mod_revision, reads.mod_revision, reads.same_object is Sameness.SAME, bool(reads.lease)
+        )
         if reads is not None
         else None
     )
-    reasons += [*source.problems, *search.problems]
-    undetermined = sum(copy.outcome is Outcome.UNDETERMINED for copy in found)
+    reasons += [*source.problems, *problems_of(finders)]
+    undetermined = sum(copy.outcome is Outcome.UNDETERMINED for copy in copies)
     if undetermined:
         reasons.append(f"undetermined: {counted(undetermined, 'revision')}")
     if kept is None:
@@ -335,10 +332,10 @@ def _gone(
         **_origin(source, request, uid),
         exists=False,
         deleted_at=kept.newest_mod_revision,
-        next=copies.next,
+        next=first,
         kept=msgspec.structs.replace(kept, newest_readable=readable),
         remedies_when_gone=[
-            *([copies.next] if copies.next is not None else []),
+            *([first] if first is not None else []),
             other_copies(key_word(request.key)),
         ],
         complete=not reasons,

@@ -10,11 +10,11 @@ from etcdfix.errors import ConfigurationError, ObjectNotFound, SourceDenied, Sou
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Beyond
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.copies_gather import Wanted
 from etcdfix.readers import Plugins
 from etcdfix.report.model import Scope
 from etcdfix.report.origin import shown_word
 from etcdfix.scope import (
+    InRanges,
     KeyRange,
     KeysBelow,
     ObjectWord,
@@ -137,7 +137,7 @@ def beside(source: Source, layout: StorageLayout, ranges: Sequence[KeyRange]) ->
     if not shared:
         return None
 
-    scope = Wanted(ranges)
+    scope = InRanges(ranges)
 
     def values() -> Iterator[StoredValue]:
         for start in shared:

@@ -7,11 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from etcdfix.copies.backups import BackupRow
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Place
+from etcdfix.copies.search import Places
 from etcdfix.errors import AuditLogUnreadable, BackupUnreadable
-from etcdfix.remediation.audit.search import is_there
+from etcdfix.model import ClusterIdentity
+from etcdfix.remediation.audit.search import is_there, saved_digests
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup.account import Account
 from etcdfix.remediation.backup.directory import FileKind, FoundFile, anchors_in, look_into
@@ -41,6 +45,19 @@ def account_of(log: Path, files: Sequence[FoundFile]) -> LogAccount:
         return LogAccount(None, None, True, [exc.message])
     warnings = [f"audit log {log}: {found.findings[0].message}"] if found.findings else []
     return LogAccount(account, found.state, True, warnings)
+
+
+def with_records(places: Places, records: RecordPaths, identity: ClusterIdentity) -> Places:
+    """Return places with what our records add: the backups, and which files ``rescue`` saved."""
+    files = [named.path for named in places.of(Place.BACKUP)]
+    backups = SavedBackups(records, files, named_alone=places.only)
+    recorded: frozenset[str] = frozenset()
+    if places.rescued:
+        try:
+            recorded = saved_digests(records.log_path, identity.uid)
+        except AuditLogUnreadable as exc:
+            backups.problems.append(exc.message)
+    return msgspec.structs.replace(places, backups=backups, recorded=recorded)
 
 
 class SavedBackups:

@@ -86,7 +86,7 @@ def test_the_order() -> None:
         _copy(Place.LOG, uid="u1", sure=Confidence.LIKELY, mod_revision=45),
         _copy(uid="u1", doubt="something", mod_revision=45),
         _copy(Place.SNAPSHOT),
-        _copy(uid="u2", mod_revision=49),
+        _copy(uid="u2", mod_revision=49, create_revision=3),
         _copy(uid="u1", mod_revision=49, outcome=Outcome.DECODE_FAILURE),
     ]
     found = ranked(reversed(best_first), _wanted())

@@ -26,10 +26,10 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Assessment
 from etcdfix.model import KeptRevision, Revision, StoredValue
-from etcdfix.operations.look.sorted_rows import SortedRows
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import PlanEntry
 from etcdfix.report.render.machine import JSONWriter
+from etcdfix.report.sorted_rows import SortedRows
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
 from etcdfix.text.commands import RunOptions

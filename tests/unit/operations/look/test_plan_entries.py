@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.planning.steps import in_order
-from etcdfix.operations.look import sorted_rows
+from etcdfix.report import sorted_rows
 from tests.support.plan_entries import entry
 
 

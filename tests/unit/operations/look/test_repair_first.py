@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.remediation.places import RecordPaths

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from etcdfix import examine_jobs
+from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.encryption.config import EncryptionConfiguration, load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.operations.look.copies import CopiesRequest, find_copies
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources import mvcc, pages

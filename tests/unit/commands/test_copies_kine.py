@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.report.copies import Grade, ObjectState, PlaceKind
+from etcdfix.report.copies import ObjectState
+from etcdfix.report.shown_copy import Grade
+from etcdfix.rules import Rule
 from etcdfix.sources.kine import KineSource
 from etcdfix.text.commands import RunOptions
 from tests.support.etcd_history import KUBE_SYSTEM
 from tests.support.kine import KineWriter, Release
 from tests.support.objects import namespace_object
-from tests.unit.operations.look.test_copies import CUT, KEY, WHOLE, look, only
+from tests.unit.commands.test_copies import CUT, KEY, WHOLE, look, only
 
 KINE = RunOptions(source=("--kine", "state.db"), reading=("--encryption-config", "c.yaml"))
 
@@ -32,19 +34,16 @@ def test_rows_and_old_values(tmp_path: Path, release: Release) -> None:
         one = only(look(source, again=KINE))
     assert (one.state, one.mod_revision) == (ObjectState.UNREADABLE, broken)
     best = one.copies[0]
-    assert (best.place, best.grade, best.mod_revision) == (PlaceKind.REVISION, Grade.GOOD, whole)
-    assert not best.put_back
+    assert (best.grade, best.mod_revision, best.refused) == (Grade.GOOD, whole, Rule.KINE.value)
+    assert not best.fix
     assert best.save.line(KINE).startswith("etcdfix get --kine state.db --revision")
-    assert "writes nothing to kine" in best.note
 
     kine = KineWriter(path, release)
     kine.compact(broken)
     kine.close()
     with KineSource(path) as source:
-        one = only(look(source, again=KINE))
-    (copy,) = one.copies
-    assert (copy.place, copy.grade, copy.mod_revision) == (PlaceKind.OLD_VALUE, Grade.GOOD, whole)
-    assert "etcdfix restore" not in str(one)
+        (copy,) = only(look(source, again=KINE)).copies
+    assert (copy.grade, copy.mod_revision) == (Grade.GOOD, whole)
 
 
 def test_what_was_deleted(tmp_path: Path) -> None:
@@ -56,4 +55,4 @@ def test_what_was_deleted(tmp_path: Path) -> None:
     kine.close()
     with KineSource(path) as source:
         one = only(look(source, again=KINE))
-    assert (one.state, one.good) == (ObjectState.DELETED, 1)
+    assert (one.state, one.best) == (ObjectState.DELETED, Grade.GOOD)

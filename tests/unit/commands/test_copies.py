@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from etcdfix.copies.model import Sameness
+from etcdfix.commands.copies import CopiesRequest, find_copies
+from etcdfix.copies.finder import Named
+from etcdfix.copies.model import Place, Sameness
+from etcdfix.copies.search import Places
 from etcdfix.examine import Examiner
-from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.copies import CopiesRequest, find_copies
+from etcdfix.model import StoredValue
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.copies import (
     CopiesReport,
-    Grade,
     ObjectCopies,
     ObjectState,
-    PlaceKind,
 )
 from etcdfix.report.document import Table
 from etcdfix.report.render import FORMS
+from etcdfix.report.shown_copy import Grade
+from etcdfix.rules import Rule
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
@@ -72,7 +74,9 @@ def etcd_with(*values: bytes | None, key: bytes = KEY) -> RememberedEtcd:
     return etcd
 
 
-def look(source: Source | RememberedEtcd, *words: str, **changes: Any) -> CopiesReport:
+def look(
+    source: Source | RememberedEtcd, *words: str, snapshots: Sequence[Path] = (), **changes: Any
+) -> CopiesReport:
     if isinstance(source, RememberedEtcd):
         source = LiveHistory(source)
     request = CopiesRequest(
@@ -81,6 +85,7 @@ def look(source: Source | RememberedEtcd, *words: str, **changes: Any) -> Copies
         scope=ScopeRequest(words),
         run=changes.pop("again", LIVE),
         records=changes.pop("records", RecordPaths(audit_log=NOWHERE / "log")),
+        places=Places(named=tuple(Named(place=Place.SNAPSHOT, what=str(path)) for path in snapshots)),
         **changes,
     )
     report = find_copies(source, request).report
@@ -95,63 +100,63 @@ def only(report: CopiesReport) -> ObjectCopies:
     return one
 
 
-def places(one: ObjectCopies) -> list[tuple[PlaceKind, Grade]]:
+def grades(one: ObjectCopies) -> list[tuple[Place, Grade]]:
     return [(copy.place, copy.grade) for copy in one.copies]
 
 
 def test_an_earlier_revision_of_an_unreadable_value() -> None:
     report = look(etcd_with(WHOLE, WHOLE, CUT))
     one = only(report)
-    assert (one.state, one.good, one.cause) == (ObjectState.UNREADABLE, 2, "value-truncated")
+    assert (one.state, one.best, one.cause) == (ObjectState.UNREADABLE, Grade.GOOD, "value-truncated")
     first, second = one.copies
     assert (first.mod_revision, first.later_writes, second.later_writes) == (5, 1, 2)
-    assert first.put_back.line(LIVE).startswith(
-        "etcdfix restore --from-revision 5 /registry/secrets/shop/web"
-    )
-    assert "--replace-mod-revision 6" in first.put_back.line(LIVE)
-    assert first.put_back.line(LIVE).endswith("--dry-run")
+    assert first.fix.line(LIVE).startswith("etcdfix fix /registry/secrets/shop/web --from revision:5")
+    assert "--dry-run" in first.fix.line(LIVE)
     assert (report.count, report.with_good_copy, report.without_copy) == (1, 1, 0)
     assert report.next == one.next
+    assert one.next is not None
+    assert one.next.command == first.fix
     assert report.document().status.headline == f"{one.key} is unreadable and has a good copy"
     told, *_ = report.document().sections
     assert isinstance(told, Table)
-    assert [row[:3] for row in told.rows] == [("GOOD", "revision", 5), ("GOOD", "revision", 4)]
+    assert [row[:3] for row in told.rows] == [("revision 5", "good", 1), ("revision 4", "good", 2)]
 
 
 @pytest.mark.parametrize("words", [(), ("secrets",), (KEY.decode(),), ("/registry/secrets/shop",)])
 def test_a_deleted_object_by_what_etcd_keeps_of_it(words: tuple[str, ...]) -> None:
     one = only(look(etcd_with(WHOLE, WHOLE, None), *words))
-    assert (one.state, one.good) == (ObjectState.DELETED, 2)
-    assert one.copies[0].put_back.line(LIVE).startswith("etcdfix restore --from-revision 5")
-    assert "--replace-mod-revision" not in one.copies[0].put_back.line(LIVE)
-    assert one.copies[0].uid_fits is Sameness.SAME
+    assert (one.state, [copy.grade for copy in one.copies]) == (ObjectState.DELETED, [Grade.GOOD] * 2)
+    assert one.copies[0].source == "revision:5"
+    assert one.copies[0].same_object is Sameness.SAME
 
 
 def test_of_two_deleted_objects_of_one_name_the_last_one_counts() -> None:
     one = only(look(etcd_with(web("u-1"), None, web("u-2"), None)))
-    assert [(copy.grade, copy.uid) for copy in one.copies] == [
-        (Grade.GOOD, "u-2"),
-        (Grade.UNUSABLE, "u-1"),
-    ]
+    assert [(copy.mod_revision, copy.grade) for copy in one.copies] == [(6, Grade.GOOD), (4, Grade.UNUSABLE)]
     assert one.uid == "u-2"
-    assert not any((one.copies[1].put_back, one.copies[1].save))
+    assert not one.copies[1].fix
+    assert "u-1" in one.copies[1].why
 
 
-def test_an_earlier_object_is_not_offered_for_an_unreadable_one_of_another_uid() -> None:
+def test_two_uids_in_one_generation_tell_nothing() -> None:
+    one = only(look(etcd_with(web("u-1"), web("u-2"), CUT)))
+    assert {copy.grade for copy in one.copies} == {Grade.DOUBTFUL}
+
+
+def test_an_earlier_object_is_not_good_for_an_unreadable_one_of_another_uid() -> None:
     """The later generation never read: nothing tells its uid, so the earlier one is doubtful at most."""
-    one = only(look(etcd_with(web("u-1"), None, aescbc(web("u-2"))[:-5])))
-    assert places(one) == [(PlaceKind.REVISION, Grade.DOUBTFUL)]
-    assert not one.copies[0].put_back
+    (copy,) = only(look(etcd_with(web("u-1"), None, aescbc(web("u-2"))[:-5]))).copies
+    assert (copy.grade, copy.needs) == (Grade.DOUBTFUL, [Rule.UNKNOWN_UID.value])
 
 
 def test_a_readable_value_is_told_where_it_is_named_alone() -> None:
     etcd = etcd_with(web("u-1", a="YQ=="), web("u-1", a="YWE="))
     assert look(etcd).count == 0
     one = only(look(etcd, KEY.decode()))
-    assert (one.state, one.good) == (ObjectState.READABLE, 1)
-    assert not one.copies[0].put_back
-    assert "changed through the API" in one.copies[0].note
-    assert one.copies[0].save.line(LIVE).startswith("etcdfix get")
+    assert (one.state, one.best) == (ObjectState.READABLE, Grade.GOOD)
+    (copy,) = one.copies
+    assert (copy.refused, bool(copy.fix)) == (Rule.READABLE.value, False)
+    assert copy.save.line(LIVE).startswith("etcdfix get")
 
 
 @pytest.mark.parametrize("value", [WHOLE, CUT], ids=["readable", "unreadable"])
@@ -189,29 +194,35 @@ def test_what_is_named_and_was_read_is_told_after_an_interruption(
 
 class TestOlderSnapshots:
     def test_one_of_the_same_history(self, tmp_path: Path) -> None:
-        etcd = etcd_with(WHOLE, WHOLE)
+        etcd = etcd_with(web("u-1"), WHOLE)
         old = etcd.save(tmp_path / "old.db")
         etcd.put(KEY, CUT)
         etcd.compact()
-        report = look(etcd, older_snapshots=(old,))
-        one = only(report)
-        assert places(one)[0] == (PlaceKind.SNAPSHOT, Grade.GOOD)
-        newest, older = one.copies
-        assert (newest.mod_revision, newest.later_writes, newest.uid_fits) == (5, 1, Sameness.SAME)
-        assert f"--from-snapshot {old}" in newest.put_back.line(LIVE)
-        assert "--accept unlisted-source" in newest.put_back.line(LIVE)
-        assert not older.put_back
-        assert older.save.line(LIVE).startswith(f"etcdfix get --snapshot {old} --revision 4")
+        newest, *_ = only(look(etcd, snapshots=(old,))).copies
+        assert (newest.place, newest.grade, newest.mod_revision) == (Place.SNAPSHOT, Grade.DOUBTFUL, 5)
+        assert (newest.later_writes, newest.same_object) == (1, Sameness.UNKNOWN)
+        assert "of the same generation of the key" in newest.proof
+        assert f"--from snapshot:{old}" in newest.fix.line(LIVE)
+        assert newest.needs == [Rule.UNKNOWN_UID.value]
+
+    def test_a_kept_revision_tells_the_uid(self, tmp_path: Path) -> None:
+        etcd = etcd_with(web("u-1", a="YQ=="))
+        old = etcd.save(tmp_path / "old.db")
+        etcd.put(KEY, web("u-1"))
+        etcd.put(KEY, CUT)
+        assert {copy.grade for copy in only(look(etcd, snapshots=(old,))).copies} == {Grade.GOOD}
 
     def test_of_a_deleted_object_nothing_tells_whether_it_was_the_last(self, tmp_path: Path) -> None:
         etcd = etcd_with(WHOLE)
         old = etcd.save(tmp_path / "old.db")
         etcd.delete(KEY)
         etcd.compact()
-        one = only(look(etcd, KEY.decode(), older_snapshots=(old,)))
-        assert places(one) == [(PlaceKind.SNAPSHOT, Grade.DOUBTFUL)]
-        assert "nothing that was found tells" in one.copies[0].why
-        assert one.copies[0].put_back
+        (copy,) = only(look(etcd, KEY.decode(), snapshots=(old,))).copies
+        assert (copy.place, copy.grade, copy.needs) == (
+            Place.SNAPSHOT,
+            Grade.DOUBTFUL,
+            [Rule.UNKNOWN_UID.value],
+        )
 
     def test_a_clone_that_went_its_own_way(self, tmp_path: Path) -> None:
         etcd = etcd_with(WHOLE)
@@ -223,11 +234,9 @@ class TestOlderSnapshots:
         etcd.put(b"/registry/configmaps/shop/settings", config_map())
         etcd.put(KEY, CUT)
         etcd.compact()
-        report = look(etcd, older_snapshots=(other,))
-        one = only(report)
-        assert {copy.grade for copy in one.copies} == {Grade.UNUSABLE}
-        assert all(copy.why.startswith("other-history") and not copy.put_back for copy in one.copies)
-        assert report.places[-1].history is Sameness.OTHER
+        report = look(etcd, snapshots=(other,))
+        assert only(report).copies == []
+        assert [place.history for place in report.places if place.path] == [Sameness.OTHER]
         assert report.without_copy == 1
 
     def test_a_clone_in_step_whose_value_alone_differs_is_never_good(self, tmp_path: Path) -> None:
@@ -237,19 +246,17 @@ class TestOlderSnapshots:
         other = clone.save(tmp_path / "clone.db")
         etcd.put(KEY, CUT)
         etcd.compact()
-        one = only(look(etcd, older_snapshots=(other,)))
-        assert one.good == 1  # what both had before they parted
-        assert [copy.mod_revision for copy in one.copies if copy.grade is Grade.GOOD] == [4]
-        assert one.copies[-1].grade is not Grade.GOOD
+        (copy,) = only(look(etcd, snapshots=(other,))).copies
+        assert copy.grade is Grade.DOUBTFUL
+        assert "changed on disk, or it is of a clone" in copy.doubt
 
     def test_a_value_that_the_disk_changed_has_its_copy(self, tmp_path: Path) -> None:
         etcd = etcd_with(WHOLE)
         old = etcd.save(tmp_path / "old.db")
         etcd.damage(KEY, CUT)
-        one = only(look(etcd, older_snapshots=(old,)))
-        assert places(one) == [(PlaceKind.SNAPSHOT, Grade.DOUBTFUL)]
-        assert "changed on disk" in one.copies[0].why
-        assert one.copies[0].later_writes == 0
+        (copy,) = only(look(etcd, snapshots=(old,))).copies
+        assert (copy.place, copy.grade, copy.later_writes) == (Place.SNAPSHOT, Grade.DOUBTFUL, 0)
+        assert "changed on disk" in copy.doubt
 
     def test_other_bytes_elsewhere_at_one_revision_are_another_history(self, tmp_path: Path) -> None:
         etcd = etcd_with(WHOLE)
@@ -258,18 +265,17 @@ class TestOlderSnapshots:
         other = clone.save(tmp_path / "clone.db")
         etcd.put(b"/registry/configmaps/shop/other", json_object("v1", "ConfigMap", "other"))
         etcd.put(KEY, CUT)
-        report = look(etcd, older_snapshots=(other,))
-        assert report.places[-1].history is Sameness.OTHER
-        assert "other bytes at the same mod_revision" in report.places[-1].detail
+        report = look(etcd, snapshots=(other,))
+        assert [place.history for place in report.places if place.path] == [Sameness.OTHER]
+        assert any("other bytes at the same mod_revision" in place.detail for place in report.places)
 
     def test_another_cluster(self, tmp_path: Path) -> None:
         other = RememberedEtcd("other-uid")
         other.put(b"/registry/configmaps/shop/settings", config_map())
         other.put(KEY, WHOLE)
-        report = look(etcd_with(WHOLE, CUT), older_snapshots=(other.save(tmp_path / "other.db"),))
-        one = only(report)
-        assert [copy.grade for copy in one.copies if copy.place is PlaceKind.SNAPSHOT] == [Grade.UNUSABLE]
-        assert "other-uid" in report.places[-1].detail
+        report = look(etcd_with(WHOLE, CUT), snapshots=(other.save(tmp_path / "other.db"),))
+        assert {copy.place for copy in only(report).copies} == {Place.REVISION}
+        assert any("other-uid" in place.detail for place in report.places)
 
     def test_a_cluster_of_which_nothing_is_known(self, tmp_path: Path) -> None:
         etcd = RememberedEtcd("")
@@ -277,24 +283,23 @@ class TestOlderSnapshots:
         old = etcd.save(tmp_path / "old.db")
         etcd.put(KEY, CUT)
         etcd.compact()
-        one = only(look(etcd, older_snapshots=(old,)))
-        assert places(one) == [(PlaceKind.SNAPSHOT, Grade.DOUBTFUL)]
+        assert grades(only(look(etcd, snapshots=(old,)))) == [(Place.SNAPSHOT, Grade.DOUBTFUL)]
 
     def test_one_that_is_newer_than_what_is_read(self, tmp_path: Path) -> None:
         etcd = etcd_with(WHOLE, CUT)
         before = etcd.clone()
         etcd.put(KEY, WHOLE)
         newer = etcd.save(tmp_path / "newer.db")
-        one = only(look(before, older_snapshots=(newer,)))
-        assert {copy.grade for copy in one.copies if copy.place is PlaceKind.SNAPSHOT} == {Grade.DOUBTFUL}
+        one = only(look(before, snapshots=(newer,)))
+        assert {copy.grade for copy in one.copies if copy.place is Place.SNAPSHOT} == {Grade.DOUBTFUL}
 
     def test_one_that_is_no_snapshot(self, tmp_path: Path) -> None:
         text = tmp_path / "notes.txt"
         text.write_text("not a snapshot")
-        report = look(etcd_with(WHOLE, CUT), older_snapshots=(text,))
+        report = look(etcd_with(WHOLE, CUT), snapshots=(text,))
         assert not report.complete
-        assert not report.places[1].searched
-        assert only(report).good == 1
+        assert [place.searched for place in report.places if place.path] == [False]
+        assert only(report).best is Grade.GOOD
         assert "NOT LOOKED INTO" in rendered(report)
 
     def test_a_key_whose_name_lies(self, tmp_path: Path) -> None:
@@ -302,16 +307,15 @@ class TestOlderSnapshots:
         old = etcd.save(tmp_path / "old.db")
         etcd.put(KEY, CUT)
         etcd.compact()
-        one = only(look(etcd, older_snapshots=(old,)))
-        assert places(one) == [(PlaceKind.SNAPSHOT, Grade.UNUSABLE)]
-        assert one.copies[0].identity is Sameness.OTHER
+        (copy,) = only(look(etcd, snapshots=(old,))).copies
+        assert (copy.grade, copy.reads) == (Grade.UNUSABLE, False)
+        assert "another object than the one that its etcd key names" in copy.why
 
-    def test_a_copy_that_does_not_read_today_is_told(self, tmp_path: Path) -> None:
-        etcd = etcd_with(aescbc(secret("web"), KEY_2), CUT)
-        one = only(look(etcd))
-        assert places(one) == [(PlaceKind.REVISION, Grade.UNUSABLE)]
-        assert one.copies[0].outcome is Outcome.DECRYPT_FAILURE
-        assert one.copies[0].why
+    def test_a_copy_that_does_not_read_today_is_told(self) -> None:
+        one = only(look(etcd_with(aescbc(secret("web"), KEY_2), CUT)))
+        (copy,) = one.copies
+        assert (copy.grade, copy.refused) == (Grade.UNUSABLE, Rule.NOT_READABLE.value)
+        assert copy.why
         assert one.next is None
 
 
@@ -323,7 +327,8 @@ def test_the_namespace_of_another_generation_is_another_history(tmp_path: Path) 
     etcd.put(KUBE_SYSTEM, namespace_object("kube-system", "new-uid"))
     etcd.put(KEY, CUT)
     etcd.compact()
-    assert look(etcd, older_snapshots=(old,)).places[-1].history is Sameness.OTHER
+    places = look(etcd, snapshots=(old,)).places
+    assert [place.history for place in places if place.path] == [Sameness.OTHER]
 
 
 def test_values_without_a_configuration_are_counted_and_not_sought() -> None:

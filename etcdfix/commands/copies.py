@@ -1,0 +1,263 @@
+"""Every copy that still exists of what cannot be read, or was deleted lately; nothing is changed.
+
+What is wanted is found first, in one pass over the datastore; then every place is asked for each of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from etcdfix.copies.candidate import Candidate
+from etcdfix.copies.finder import Finder, LookedInto
+from etcdfix.copies.log import Log
+from etcdfix.copies.model import Copy, Wanted
+from etcdfix.copies.revisions import life_of
+from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
+from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
+from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import Progress, no_progress
+from etcdfix.examine_jobs import Jobs
+from etcdfix.model import Outcome
+from etcdfix.operations.look.in_scope import resolved, shown_scope
+from etcdfix.operations.look.kept_values import KeptValues
+from etcdfix.operations.look.wanted_objects import WantedObjects
+from etcdfix.remediation.backup.rows import with_records
+from etcdfix.remediation.identify import identify
+from etcdfix.remediation.offers import first_of, offers, shown_of
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.report.copies import CopiesReport, ObjectCopies, ObjectState
+from etcdfix.report.model import Remedy
+from etcdfix.report.origin import report_origin
+from etcdfix.report.rows import Rows
+from etcdfix.report.saved_report import SavedReport
+from etcdfix.report.shown_copy import Grade
+from etcdfix.report.sorted_rows import SortedRows, turn_of
+from etcdfix.scope import KeyRange, ResolvedScope, ScopeRequest
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import display, likely_prefixes
+from etcdfix.text.safetext import key_base64
+from etcdfix.text.words import counted
+from etcdfix.verdicts.deletability import FAILED
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.kms.plugins import KMSPlugins
+
+_MOST_TOLD: Final = 20
+"""Copies of one object."""
+_SAMPLE: Final = 1000
+_STATES: Final = {
+    **dict.fromkeys(FAILED, ObjectState.UNREADABLE),
+    Outcome.UNDETERMINED: ObjectState.UNDETERMINED,
+    Outcome.INCONSISTENT: ObjectState.INCONSISTENT,
+}
+
+
+class CopiesRequest(Reading, frozen=True, kw_only=True):
+    """Everything that decides what is looked for, and where.
+
+    Attributes:
+        report: A scan's report, whose findings are looked for instead of the scope; None for none.
+    """
+
+    scope: ScopeRequest = ScopeRequest()
+    report: SavedReport | None = None
+    places: Places = Places()
+    records: RecordPaths = RecordPaths()
+
+
+class CopiesResult(NamedTuple):
+    """What was found, and what ended the look early.
+
+    ``nothing_there``: nothing lies below the storage prefix, and nothing is known that did. Where Kubernetes' keys seem
+    to be instead, ``suggested_prefixes`` says then.
+    """
+
+    report: CopiesReport
+    ended: EndedEarly | None
+    nothing_there: bool
+    suggested_prefixes: list[str]
+
+
+def find_copies(
+    source: Source,
+    request: CopiesRequest,
+    *,
+    plugins: KMSPlugins | None = None,
+    candidates: Mapping[Path, Examiner] | None = None,
+    progress: Progress = no_progress,
+    jobs: Jobs = 1,
+) -> CopiesResult:
+    """Look for copies of every object in scope that cannot be read or was deleted lately, and of each that is named.
+
+    Raises:
+        ConfigurationError: The scope names something that does not exist, or the report is of another cluster.
+        SourceError: Nothing could be read.
+    """
+    examiner = Examiner.of_cluster(source, request, plugins)
+    uid = examiner.kube_system_uid(source)
+    scope, ranges = _resolved(request, examiner, source, uid)
+    request = msgspec.structs.replace(request, scope=scope)
+    look = WantedObjects(source, request, examiner, ranges, named=request.report is None)
+    identity = identify(source, examiner.apart(), request.records.directories)
+    kept = None if look.by_history else look.kept
+    places = msgspec.structs.replace(request.places, kept=kept, progress=progress)
+    places = with_records(places, request.records, identity)
+    with open_finders(source, examiner, places, uid=uid, identity=identity, candidates=candidates) as finders:
+        for key in (key for finder in finders if isinstance(finder, Log) for key in finder.deleted(b"")):
+            look.kept.know(key)
+        ending = look.seek(progress, jobs)
+        found = _Found(source, request, examiner, finders, kept)
+        with plugins.aside() if plugins is not None else nullcontext():
+            ended = found.search(look.wanted.finish(), progress, ending.ended)
+    problems = [*source.problems, *ending.problems, *ending.lost, *look.problems]
+    problems += [*problems_of(finders), *found.problems]
+    if ended is not None:
+        problems.append(f"{ended.reason} before the end")
+    report = _report(source, request, uid, look, found, looked_into(finders), problems)
+    empty = look.nothing_there and not any(one.copies for one in report.objects)
+    sample = islice(source.current(b""), _SAMPLE) if empty else ()
+    return CopiesResult(report, ended, empty, likely_prefixes(stored.key for stored in sample))
+
+
+def _resolved(request: CopiesRequest, examiner: Examiner, source: Source, uid: str | None) -> ResolvedScope:
+    report = request.report
+    if report is None:
+        return resolved(request.scope, examiner, source)
+    if report.source.kube_system_uid != uid:
+        raise ConfigurationError(
+            f"the report is of the cluster whose kube-system has uid {report.source.kube_system_uid or 'unknown'}, "
+            f"and here it is {uid or 'unknown'}",
+            hint="name the etcd or the snapshot that was scanned, or scan this one",
+        )
+    return ResolvedScope(request.scope, [KeyRange(key, exact=True) for key in sorted(report.findings)])
+
+
+class _Row(msgspec.Struct, frozen=True):
+    wanted: Wanted
+    copies: list[Copy]
+
+
+class _Found:
+    """Asks every finder for each object; what they find waits in a temporary file."""
+
+    def __init__(
+        self,
+        source: Source,
+        request: CopiesRequest,
+        examiner: Examiner,
+        finders: Sequence[Finder],
+        kept: KeptValues | None,
+    ) -> None:
+        self._source, self._request, self._examiner = source, request, examiner
+        self._finders, self._kept = finders, kept
+        self._rows: Sequence[_Row] = ()
+        self.problems: list[str] = []
+
+    def search(
+        self, wanted: Sequence[Wanted], progress: Progress, ended: EndedEarly | None
+    ) -> EndedEarly | None:
+        """Take every object with its copies; without any from where somebody ended it, which is returned."""
+        rows = SortedRows(_Row)
+        done = 0
+        try:
+            for one in progress(iter(wanted if ended is None else ()), "objects", len(wanted)):
+                one = self._with_life(one)
+                copies = copies_of(self._with_bytes(one), self._finders)
+                rows.add(turn_of(one.key), _Row(one, [copy.for_listing() for copy in copies]))
+                done += 1
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
+        for one in islice(wanted, done, None):
+            rows.add(turn_of(one.key), _Row(one, []))
+        self._rows = rows.finish()
+        return ended
+
+    def objects(self) -> Iterator[ObjectCopies]:
+        """Yield each object as it is published."""
+        return map(self._object, self._rows)
+
+    def _with_life(self, wanted: Wanted) -> Wanted:
+        present = wanted.found.stored if wanted.found is not None else None
+        try:
+            life = life_of(self._source, self._examiner, wanted.key, present, kept=self._kept)
+        except SourceError as exc:
+            self.problems.append(f"what is kept of {display(wanted.key)} could not be read: {exc.message}")
+            return wanted
+        return msgspec.structs.replace(wanted, life=life)
+
+    def _with_bytes(self, wanted: Wanted) -> Wanted:
+        """Return it with its bytes again, where they are asked for."""
+        if wanted.found is None or not any(isinstance(finder, Candidate) for finder in self._finders):
+            return wanted
+        stored = self._source.get(wanted.key)
+        if stored is None or stored.mod_revision != wanted.found.stored.mod_revision:
+            return wanted
+        found = msgspec.structs.replace(wanted.found, stored=stored)
+        return msgspec.structs.replace(wanted, found=found)
+
+    def _object(self, row: _Row) -> ObjectCopies:
+        wanted = row.wanted
+        found = offers(row.copies, wanted, self._request.run)
+        verdict = wanted.found.verdict if wanted.found is not None else None
+        state = (
+            _STATES.get(verdict.outcome, ObjectState.READABLE) if verdict is not None else ObjectState.DELETED
+        )
+        return ObjectCopies(
+            key=display(wanted.key),
+            key_base64=key_base64(wanted.key),
+            state=state,
+            cause=verdict.cause.value if verdict is not None and verdict.cause is not None else None,
+            mod_revision=wanted.found.stored.mod_revision if wanted.found is not None else None,
+            uid=wanted.life.uid,
+            next=first_of(found, wanted.key),
+            left_out=max(len(found) - _MOST_TOLD, 0),
+            copies=[shown_of(offer) for offer in found[:_MOST_TOLD]],
+        )
+
+
+def _report(
+    source: Source,
+    request: CopiesRequest,
+    uid: str | None,
+    look: WantedObjects,
+    found: _Found,
+    places: list[LookedInto],
+    problems: list[str],
+) -> CopiesReport:
+    states: Counter[ObjectState] = Counter()
+    grades: Counter[Grade] = Counter()
+    first: Remedy | None = None
+    for one in found.objects():
+        states[one.state] += 1
+        grades[one.best] += 1
+        first = first or (one.next if one.best is Grade.GOOD else None)
+    reasons = [*dict.fromkeys(problems)]
+    undetermined = states[ObjectState.UNDETERMINED]
+    if undetermined:
+        reasons.append(f"undetermined: {counted(undetermined, 'object')}")
+    return CopiesReport(
+        **report_origin(source.describe(), request.configuration, uid),
+        scope=shown_scope(request.scope, request, limited_to=source.describe().limited_to),
+        places=places,
+        count=states.total(),
+        unreadable=states[ObjectState.UNREADABLE],
+        undetermined=undetermined,
+        deleted=states[ObjectState.DELETED],
+        with_good_copy=grades[Grade.GOOD],
+        with_doubtful_copy=grades[Grade.DOUBTFUL],
+        without_copy=grades[Grade.UNUSABLE],
+        expired=look.expired,
+        at_stake=look.stakes.at_stake,
+        do_not_restart=look.stakes.do_not_restart,
+        next=first,
+        complete=not reasons,
+        incomplete_reasons=reasons,
+        objects=Rows(states.total(), found.objects),
+    )

@@ -1,0 +1,159 @@
+"""The objects of which copies are wanted: what cannot be read, was deleted lately, or is named.
+
+They are found in one pass over the datastore. A key was deleted lately where the datastore, or a log, still knows a
+value of it and none stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from etcdfix.copies.model import Wanted
+from etcdfix.errors import SourceError
+from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import Ending, Progress, View, examine_all
+from etcdfix.examine_jobs import Helpers, Jobs
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.operations.look.in_scope import beside, searched_for, values_in
+from etcdfix.operations.look.kept_values import KeptValues
+from etcdfix.report.head import Stakes
+from etcdfix.report.sorted_rows import SortedRows, turn_of
+from etcdfix.scope import InRanges, KeyRange
+from etcdfix.sources.base import Source, has_keys
+from etcdfix.sources.pages import paged
+from etcdfix.storagekey import StorageCodec, display
+from etcdfix.text.words import counted
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.deletability import FAILED
+from etcdfix.verdicts.examination import Examination, PlainCount
+
+_MOST_HISTORIES: Final = 20
+"""Keys of which a live etcd is asked for the history; each takes a tenth of a second."""
+# Nothing is known against these, and no copy tells more.
+_NOT_WANTED: Final = frozenset({Cause.NO_CONFIGURATION, Cause.OWNER_UNKNOWN})
+
+
+class WantedObjects:
+    """Finds them.
+
+    Args:
+        source: What is stored.
+        request: How it is read.
+        examiner: Of the source.
+        ranges: The keys in scope.
+        named: A person named the single keys among these: each is wanted, whatever stands there.
+
+    Attributes:
+        wanted: What was found, without bytes, in the order of the keys.
+        kept: What the datastore keeps of it besides.
+        by_history: The datastore is asked for that key by key instead.
+        expired: How many deleted keys had a lease.
+        nothing_there: Nothing lies below the storage prefix.
+    """
+
+    def __init__(
+        self, source: Source, request: Reading, examiner: Examiner, ranges: Sequence[KeyRange], *, named: bool
+    ) -> None:
+        self._source, self._request, self._examiner, self._ranges = source, request, examiner, ranges
+        self._scope = InRanges(ranges)
+        exact = {one.prefix for one in ranges if one.exact}
+        self._named = exact if named else set()
+        self._unseen = set(exact)
+        # Values that are named, each of which is wanted: what is plain comes as counts, what an interruption leaves
+        # does not come at all.
+        self._unsaid: dict[bytes, StoredValue] = {}
+        file = source.describe().type != "etcd"
+        self._only_keys = all(one.exact for one in ranges)
+        self.by_history = file or (self._only_keys and len(ranges) <= _MOST_HISTORIES)
+        self.kept = KeptValues(source, self._scope)
+        self.wanted = SortedRows(Wanted)
+        self.problems: list[str] = []
+        self.stakes = Stakes(past=request.run.of_the_past or file)
+        self.expired = self._unconfigured = 0
+        self.nothing_there = self._seen = False
+
+    def seek(self, progress: Progress, jobs: Jobs) -> Ending:
+        """Look at everything in scope, and take note of what is wanted."""
+        if not self._only_keys or not self.by_history:
+            try:
+                self.kept.read(progress, values=not self.by_history)
+            except SourceError as exc:
+                self.problems.append(f"earlier values could not be read to their end: {exc.message}")
+        denied: list[bytes] = []
+        values = self.kept.noting_deleted(
+            self._noting_named(values_in(self._source, self._ranges, denied)),
+            lambda: not self._source.problems,
+            self._deleted,
+        )
+        ending = examine_all(
+            self._examiner,
+            paged(values),
+            self._take,
+            plain=self._take_plain,
+            helpers=Helpers(self._examiner, self._request, self._source, jobs) if jobs != 1 else None,
+            targets=searched_for(self._ranges),
+            progress=progress,
+            beyond=beside(self._source, self._request.layout, self._ranges),
+        )
+        for stored in [*self._unsaid.values()]:
+            self._take(self._examiner.examine(stored))
+        self.problems += [f"lost {display(key)}: permission denied" for key in denied if key in self._named]
+        if ending.ended is None:
+            for key in sorted(self._unseen.difference(denied)):
+                if not self._is_only_a_prefix(key):
+                    self._want(Wanted.gone(key, self._request.layout))
+            if not self._seen and not ending.problems:
+                self.nothing_there = not has_keys(self._source, self._request.layout)
+        if self._unconfigured:
+            self.problems.append(
+                f"undetermined: {counted(self._unconfigured, 'value')} of which no encryption configuration was given, "
+                "or no owner is known; they are not looked for"
+            )
+        return ending
+
+    def _want(self, wanted: Wanted) -> None:
+        self.wanted.add(turn_of(wanted.key), wanted)
+
+    def _noting_named(self, values: Iterator[StoredValue]) -> Iterator[StoredValue]:
+        for stored in values:
+            self._unseen.discard(stored.key)
+            if stored.key in self._named:
+                self._unsaid[stored.key] = stored
+            yield stored
+
+    def _take_plain(self, _counts: Sequence[PlainCount]) -> None:
+        self._seen = True
+
+    def _take(self, found: Examination, _view: View | None = None) -> None:
+        key, verdict = found.stored.key, found.verdict
+        self._unsaid.pop(key, None)
+        if verdict.outcome is Outcome.NOT_AN_OBJECT and key not in self._named:
+            return
+        self._seen = True
+        if verdict.outcome not in FAILED and key not in self._named:
+            if verdict.outcome is not Outcome.UNDETERMINED:
+                return
+            if verdict.cause in _NOT_WANTED:
+                self._unconfigured += 1
+                return
+        if verdict.outcome in {*FAILED, Outcome.UNDETERMINED}:
+            self.stakes.add(found)
+        self._want(Wanted.of(found).without_bytes())
+
+    def _deleted(self, key: bytes, leased: bool) -> None:
+        directory, _shared = self._examiner.layout.locate(key)
+        if directory.codec is StorageCodec.NOT_AN_OBJECT and key not in self._unseen:
+            return
+        if leased and key not in self._unseen:  # events, above all: nobody deleted them
+            self.expired += 1
+            return
+        self._unseen.discard(key)
+        self._want(Wanted.gone(key, self._request.layout))
+
+    def _is_only_a_prefix(self, key: bytes) -> bool:
+        """Say whether a word that names no etcd key names others below it: then it was meant as a prefix."""
+        below = key + b"/"
+        if below not in self._scope:
+            return False
+        return next(iter(self._source.current(below)), None) is not None or self.kept.knows_below(below)

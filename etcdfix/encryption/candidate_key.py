@@ -7,6 +7,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from etcdfix.encryption.config import (
     EncryptionConfiguration,
     KeyedProvider,
@@ -87,3 +89,18 @@ def _keys_in(raw: bytes) -> list[KeyMaterial]:
     ]
     keys = [KeyMaterial(key) for key in found if key is not None and len(key) in AES_KEY_SIZES]
     return list({key.fingerprint: key for key in keys}.values())
+
+
+class NamedCandidate(msgspec.Struct, frozen=True):
+    """A configuration that may open what today's does not."""
+
+    name: str
+    configuration: EncryptionConfiguration
+    is_key: bool = False
+
+    @property
+    def fingerprints(self) -> list[str]:
+        """Return the fingerprints of a single key: several where its file may mean several."""
+        providers = [provider for rule in self.configuration.rules for provider in rule.providers]
+        keys = [key for p in providers if isinstance(p, KeyedProvider) for key in p.keys]
+        return list(dict.fromkeys(key.material.fingerprint for key in keys)) if self.is_key else []

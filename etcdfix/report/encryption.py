@@ -201,6 +201,11 @@ class ValueChange(EncryptionKey, kw_only=True):
     count: int = 0
     examples: list[str] = []
 
+    @property
+    def where(self) -> str:
+        """The resource."""
+        return str(GroupResource(self.group, self.resource))
+
 
 class WriteKeyChange(msgspec.Struct, frozen=True, kw_only=True):
     """A resource that API servers would write with another encryption key."""
@@ -211,6 +216,11 @@ class WriteKeyChange(msgspec.Struct, frozen=True, kw_only=True):
     new: ConfiguredKey
     today_reads_new: bool
     new_reads_today: bool
+
+    @property
+    def where(self) -> str:
+        """The resource."""
+        return str(GroupResource(self.group, self.resource))
 
 
 class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
@@ -261,14 +271,7 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
                 Table(
                     columns=_CHANGES,
                     rows=[
-                        (
-                            one.change,
-                            str(GroupResource(one.group, one.resource)),
-                            one.label,
-                            one.count,
-                            one.cause,
-                            one.examples[0],
-                        )
+                        (one.change, one.where, one.label, one.count, one.cause, one.examples[0])
                         for one in self.changes
                     ],
                     noun="row",
@@ -279,10 +282,7 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
                 ),
                 Table(
                     columns=(Column("RESOURCE"), Column("WRITE KEY TODAY"), Column("WRITE KEY THEN")),
-                    rows=[
-                        (str(GroupResource(one.group, one.resource)), str(one.today), str(one.new))
-                        for one in self.write_keys
-                    ],
+                    rows=[(one.where, str(one.today), str(one.new)) for one in self.write_keys],
                     noun="resource",
                     brief=3,
                 ),
@@ -306,7 +306,7 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
             what = f"{row.label}: {row.change}{f', {row.cause}' if row.cause else ''}"
             yield Case(
                 name=what,
-                group=str(GroupResource(row.group, row.resource)),
+                group=row.where,
                 state=_CASES.get(row.change, CaseState.PASSED),
                 type=row.cause or row.change,
                 message=f"{counted(row.count, 'value')} under {what}",

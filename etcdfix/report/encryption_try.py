@@ -83,9 +83,6 @@ class EncryptionTryReport(SourcedReport, frozen=True, kw_only=True):
         findings: How many values were tried: all that do not open today, within the scope.
         opened: So many are opened by at least one candidate.
         undetermined_today: Of so many it could not be told whether they open today, or no configuration was given.
-        readable_now: So many of a saved report are readable today.
-        changed: So many of a saved report have another value today, which was tried.
-        gone: So many of a saved report are not there any more.
         groups: By encryption key, most findings first.
     """
 
@@ -93,9 +90,6 @@ class EncryptionTryReport(SourcedReport, frozen=True, kw_only=True):
     findings: int
     opened: int
     undetermined_today: int
-    readable_now: int
-    changed: int
-    gone: int
     candidates: list[CandidateResult]
     groups: list[FindingGroup]
     next: Step | None
@@ -107,9 +101,7 @@ class EncryptionTryReport(SourcedReport, frozen=True, kw_only=True):
         told = (
             f"The candidates open {self.opened} of {counted(self.findings, 'value')} that do not open today"
         )
-        since = [(self.readable_now, "read now"), (self.gone, "are gone"), (self.changed, "have changed")]
-        parts = [f"{number} {words}" for number, words in since if number]
-        notes = [f"Of the findings of the saved report, {', '.join(parts)}."] if parts else []
+        notes = []
         if self.undetermined_today and self.encryption_config is not None:
             notes.append(
                 f"{counted(self.undetermined_today, 'value')} may open today: that could not be determined."

@@ -16,13 +16,12 @@ from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
-from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
-from etcdfix.encryption.candidate_key import load_candidate_key
+from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
+from etcdfix.encryption.candidate_key import NamedCandidate, load_candidate_key
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
 from etcdfix.report.origin import shown_word
-from etcdfix.report.saved_report import load_report
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "the candidates open everything that cannot be read today, or everything can be",
@@ -46,10 +45,6 @@ MEANINGS: dict[ExitCode, str] = {
     help="Try the key in this file under this name, for every provider that it fits (may be repeated). The file holds "
     "base64 or the bytes; - is standard input.",
 )  # fmt: skip
-@click.option(
-    "--from-report", type=FILE, metavar="FILE", envvar="ETCDFIX_FROM_REPORT",
-    help="Try the findings of this saved scan (json or jsonl), instead of reading everything again.",
-)  # fmt: skip
 @source_options
 @reading_options
 @jobs_option
@@ -61,7 +56,6 @@ def command(
     candidate_keys: tuple[str, ...],
     namespaces: tuple[str, ...],
     all_namespaces: bool,
-    from_report: Path | None,
     output: str,
     output_file: Path | None,
     jobs: Jobs,
@@ -78,11 +72,6 @@ def command(
         raise ConfigurationError(
             "no candidate was named", hint="--candidate-config FILE, or --candidate-key NAME=FILE"
         )
-    if from_report is not None and (scope or namespaces):
-        raise ConfigurationError(
-            "--from-report says what to try, so it takes no scope",
-            hint="leave one of them out",
-        )
     wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     candidates = [
@@ -96,10 +85,9 @@ def command(
         **inputs.reading_fields(configuration),
         candidates=tuple(candidates),
         scope=wanted,
-        report=load_report(from_report) if from_report is not None else None,
     )
     theirs = [candidate.configuration for candidate in candidates]
-    besides = (from_report, *(Path(one.path) for one in theirs))
+    besides = tuple(Path(one.path) for one in theirs)
     with open_all(inputs, output_file, output, configuration, *theirs, besides=besides) as (
         source,
         place,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from etcdfix.commands.encryption.merge import rules_of
-from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
+from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
 from etcdfix.copies.bootstrap import BootstrapValues, Configuration, bootstrap_values
 from etcdfix.copies.finder import Finder, Named
 from etcdfix.copies.log import Log
@@ -23,6 +23,7 @@ from etcdfix.copies.revisions import Revisions
 from etcdfix.copies.snapshots import Snapshots
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.encryption.bootstrap import RecoveredFile, Stage
+from etcdfix.encryption.candidate_key import NamedCandidate
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.config_text import recovered_file
 from etcdfix.encryption.server_token import ServerToken

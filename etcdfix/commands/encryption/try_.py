@@ -7,14 +7,13 @@ an unlinked temporary file, as they are stored.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from etcdfix.commands.encryption.whole import Looked, Whole, keep_example
-from etcdfix.encryption.config import EncryptionConfiguration, KeyedProvider
+from etcdfix.encryption.candidate_key import NamedCandidate
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.errors import EndedEarly
@@ -27,11 +26,9 @@ from etcdfix.report.document import Step
 from etcdfix.report.encryption import key_fields
 from etcdfix.report.encryption_try import CandidateOnGroup, CandidateResult, EncryptionTryReport, FindingGroup
 from etcdfix.report.origin import report_origin, shown_word
-from etcdfix.report.saved_report import SavedReport
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
-from etcdfix.sources.pages import paged
 from etcdfix.spool import Spool
 from etcdfix.storagekey import display
 from etcdfix.text.commands import Part, encryption_merge, fix, scan
@@ -47,31 +44,11 @@ _WINDOW: Final = 512
 _WINDOW_BYTES: Final = 8 << 20
 
 
-class NamedCandidate(msgspec.Struct, frozen=True):
-    """A configuration that may open what today's does not."""
-
-    name: str
-    configuration: EncryptionConfiguration
-    is_key: bool = False
-
-    @property
-    def fingerprints(self) -> list[str]:
-        """Return the fingerprints of a single key: several where its file may mean several."""
-        providers = [provider for rule in self.configuration.rules for provider in rule.providers]
-        keys = [key for p in providers if isinstance(p, KeyedProvider) for key in p.keys]
-        return list(dict.fromkeys(key.material.fingerprint for key in keys)) if self.is_key else []
-
-
 class TryRequest(Reading, frozen=True, kw_only=True):
-    """Everything that decides what is tried.
-
-    Attributes:
-        report: A saved scan whose findings are tried instead; None for a scan of its own.
-    """
+    """Everything that decides what is tried."""
 
     candidates: tuple[NamedCandidate, ...] = ()
     scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
-    report: SavedReport | None = None
 
 
 class _Finding(msgspec.Struct, frozen=True):
@@ -95,26 +72,31 @@ def try_candidates(
         SourceError: Nothing could be read.
     """
     today = Examiner.of_cluster(source, request, plugins)
-    examiners = [_examiner(source, request, candidate, today, plugins) for candidate in request.candidates]
-    for examiner in examiners:
+    examiners = []
+    for candidate in request.candidates:
+        reading = msgspec.structs.replace(request, configuration=candidate.configuration)
+        if today.readers.unreadable_crds and not candidate.is_key:
+            examiner = Examiner.of_cluster(source, reading, plugins)
+        else:  # today's configuration reads every CRD: nobody reads them again
+            examiner = Examiner.of(reading, plugins)
+            examiner.know_as(today)
         assert examiner.transformers is not None  # each has a configuration
         today.know_names(examiner.transformers.names)
+        examiners.append(examiner)
     cluster = today.kube_system_uid(source)
     with contextlib.closing(Spool(_Finding)) as findings:
         gathering = _Gathering(findings)
-        if request.report is not None:
-            pages = paged(gathering.reported(source, request.report))
-        else:
-            scope, ranges = resolved(request.scope, today, source)
-            request = msgspec.structs.replace(request, scope=scope)
-            pages = pages_in(source, ranges, gathering.denied)
-        helpers = Helpers(today, request, source, jobs) if jobs != 1 else None
+        scope, ranges = resolved(request.scope, today, source)
+        request = msgspec.structs.replace(request, scope=scope)
         ending = examine_all(
-            today, pages, gathering.take, plain=gathering.take_plain, helpers=helpers, progress=progress
+            today,
+            pages_in(source, ranges, gathering.denied),
+            gathering.take,
+            plain=gathering.take_plain,
+            helpers=Helpers(today, request, source, jobs) if jobs != 1 else None,
+            progress=progress,
         )
-        # A scope, or a report, may hold no object at all.
-        everything = request.scope.everything and request.report is None
-        whole = Whole.of(source, ending, gathering.objects, everything=everything)
+        whole = Whole.of(source, ending, gathering.objects, everything=scope.everything)
         counting = _Counting(request.candidates, examiners)
         total = findings.count
         if whole.ended is None:
@@ -125,10 +107,7 @@ def try_candidates(
                 problem = f"{ended.reason} after {counting.tried} of {counted(total, 'value')} were tried"
                 whole = msgspec.structs.replace(whole, ended=ended, problems=(*whole.problems, problem))
     groups = counting.groups(request)
-    # What the user may not read is no finding: nothing is concluded of it.
     reasons = [*whole.problems, *(f"lost {display(key)}: permission denied" for key in gathering.denied)]
-    if request.report is not None:
-        reasons += request.report.problems
     if counting.untold:
         reasons.append(f"undetermined under some candidate: {counted(counting.untold, 'value')}")
     report = EncryptionTryReport(
@@ -136,9 +115,6 @@ def try_candidates(
         findings=counting.tried,
         opened=counting.opened,
         undetermined_today=gathering.undetermined,
-        readable_now=gathering.readable_now,
-        changed=gathering.changed,
-        gone=gathering.gone,
         candidates=counting.candidates,
         groups=groups,
         next=_next(request, groups),
@@ -148,44 +124,12 @@ def try_candidates(
     return Looked(report, whole)
 
 
-def _examiner(
-    source: Source,
-    request: TryRequest,
-    candidate: NamedCandidate,
-    today: Examiner,
-    plugins: KMSPlugins | None,
-) -> Examiner:
-    """Return what examines under a candidate; where today's configuration reads every CRD, nobody reads them again."""
-    reading = msgspec.structs.replace(request, configuration=candidate.configuration)
-    if today.readers.unreadable_crds and not candidate.is_key:
-        return Examiner.of_cluster(source, reading, plugins)
-    examiner = Examiner.of(reading, plugins)
-    examiner.know_as(today)
-    return examiner
-
-
 class _Gathering:
     def __init__(self, findings: Spool[_Finding]) -> None:
         self._findings = findings
-        self._reported = False
         self.denied: list[bytes] = []
         self.objects = 0
-        self.readable_now = 0
         self.undetermined = 0
-        self.changed = 0
-        self.gone = 0
-
-    def reported(self, source: Source, report: SavedReport) -> Iterator[StoredValue]:
-        """Yield what a saved report speaks of, as it is today."""
-        self._reported = True
-        for key in sorted(report.findings):
-            stored = source.get(key)
-            if stored is None:
-                self.gone += 1
-                continue
-            digest = f"sha256:{hashlib.sha256(stored.value).hexdigest()}"
-            self.changed += digest != report.findings[key].value_sha256
-            yield stored
 
     def take(self, found: Examination, _view: View) -> None:
         outcome = found.verdict.outcome
@@ -193,23 +137,18 @@ class _Gathering:
             return
         self.objects += 1
         enveloped = found.stored.value.startswith(ENCRYPTED_PREFIX)
-        unreadable = outcome in FAILED or outcome is Outcome.UNDETERMINED
-        if outcome is Outcome.DECRYPT_FAILURE or (enveloped and unreadable):
-            self.undetermined += outcome is Outcome.UNDETERMINED
+        untold = outcome is Outcome.UNDETERMINED
+        if outcome is Outcome.DECRYPT_FAILURE or (enveloped and (untold or outcome in FAILED)):
+            self.undetermined += untold
             place = KeyName(found.rule, found.transformer, found.kms_key_id_sha256)
             self._findings.append(_Finding(found.stored, place, found.verdict.is_damage))
-        elif self._reported and not unreadable:
-            self.readable_now += 1
 
     def take_plain(self, counts: Sequence[PlainCount]) -> None:
-        count = sum(plain.count for plain in counts)
-        self.objects += count
-        if self._reported:
-            self.readable_now += count
+        self.objects += sum(plain.count for plain in counts)
 
 
 class _Counting:
-    """Tries every candidate on every value, a few values at a time."""
+    """Tries every candidate on every value; where plugins are asked, some values at a time."""
 
     def __init__(self, candidates: Sequence[NamedCandidate], examiners: Sequence[Examiner]) -> None:
         self._examiners = examiners
@@ -226,31 +165,13 @@ class _Counting:
         self.tried = self.opened = self.untold = 0
 
     def run(self, findings: Iterator[_Finding], plugins: KMSPlugins | None) -> None:
-        if plugins is None:
-            for finding in findings:
-                self._count(finding, [examiner.examine(finding.stored) for examiner in self._examiners])
-            return
-        for window in _windows(findings):
-            for finding, found in zip(window, self._behind_plugins(window, plugins), strict=True):
-                self._count(finding, found)
-
-    def _behind_plugins(self, window: list[_Finding], plugins: KMSPlugins) -> list[list[Examination]]:
-        """Let the data keys of a whole window be asked for before the first of them is waited for."""
-        plugins.deferring = True
-        try:
-            first = [
-                [_unless_pending(examiner, finding.stored) for examiner in self._examiners]
-                for finding in window
+        for window in _windows(findings, _WINDOW if plugins is not None else 1):
+            rows = [
+                [_unless_pending(e, finding.stored, plugins) for e in self._examiners] for finding in window
             ]
-        finally:
-            plugins.deferring = False
-        return [
-            [
-                found if found is not None else examiner.examine(finding.stored)
-                for found, examiner in zip(row, self._examiners, strict=True)
-            ]
-            for finding, row in zip(window, first, strict=True)
-        ]
+            for finding, row in zip(window, rows, strict=True):
+                each = zip(row, self._examiners, strict=True)
+                self._count(finding, [found or examiner.examine(finding.stored) for found, examiner in each])
 
     def _count(self, finding: _Finding, found: Iterable[Examination]) -> None:
         self.tried += 1
@@ -266,28 +187,22 @@ class _Counting:
         key = finding.stored.key
         opened = untold = False
         for result, on_group, examination in zip(self.candidates, group.candidates, found, strict=True):
-            if _opens(examination):
-                opened = True
-                result.opens += 1
-                on_group.opens += 1
-                keep_example(result.opened, key)
-                continue
-            keep_example(result.not_opened, key)
-            if _is_right_key(examination):
-                result.right_key += 1
-                on_group.right_key += 1
-                if examination.verdict.cause is Cause.KEY_RENAMED:
-                    on_group.named = finding.place.transformer
-            elif examination.verdict.outcome is Outcome.UNDETERMINED:
-                untold = True
-                result.undetermined += 1
-                on_group.undetermined += 1
+            opens, right = _opens(examination), _is_right_key(examination)
+            unknown = not right and examination.verdict.outcome is Outcome.UNDETERMINED
+            keep_example(result.opened if opens else result.not_opened, key)
+            for counts in (result, on_group):
+                counts.opens += opens
+                counts.right_key += right and not opens
+                counts.undetermined += unknown
+            if examination.verdict.cause is Cause.KEY_RENAMED:
+                on_group.named = finding.place.transformer
+            opened, untold = opened or opens, untold or unknown
         self.opened += opened
         group.opened += opened
+        self.untold += untold and not opened
         if opened:
             self._first_opened.setdefault(place, key)
         else:
-            self.untold += untold
             keep_example(group.not_opened, key)
 
     def groups(self, request: TryRequest) -> list[FindingGroup]:
@@ -314,17 +229,13 @@ def _next_of(request: TryRequest, group: FindingGroup, example: bytes) -> Step |
         return None
     candidate, count = best
     opens = f"opens {count} of {group.findings}"
-    if candidate.is_key:
-        return Step(
-            f"Add the key of {candidate.name} to the configuration of every API server, below the write key: it {opens}"
-        )
-    path = shown_word(candidate.configuration.path)
-    if request.configuration is None:
-        return Step(
-            f"Read with {path}: it {opens}", scan(reading=("--encryption-config", path, Part.RELEASE))
-        )
-    if request.run.of_kine:
-        return Step(f"Add the key of {path} to the configuration of every API server: it {opens}")
+    path = candidate.name if candidate.is_key else shown_word(candidate.configuration.path)
+    if request.configuration is None and not candidate.is_key:
+        reading = ("--encryption-config", path, Part.RELEASE)
+        return Step(f"Read with {path}: it {opens}", scan(reading=reading))
+    if candidate.is_key or request.run.of_kine:
+        where = "the configuration of every API server, below the write key"
+        return Step(f"Add the key of {path} to {where}: it {opens}")
     return Step(
         f"{path} {opens}. You can write one object again under today's write key",
         fix(example, f"candidate:{path}", seals=True),
@@ -332,24 +243,32 @@ def _next_of(request: TryRequest, group: FindingGroup, example: bytes) -> Step |
     )
 
 
-def _windows(findings: Iterator[_Finding]) -> Iterator[list[_Finding]]:
+def _windows(findings: Iterator[_Finding], most: int) -> Iterator[list[_Finding]]:
     window: list[_Finding] = []
     size = 0
     for finding in findings:
         window.append(finding)
         size += len(finding.stored.value)
-        if len(window) >= _WINDOW or size >= _WINDOW_BYTES:
+        if len(window) >= most or size >= _WINDOW_BYTES:
             yield window
             window, size = [], 0
     if window:
         yield window
 
 
-def _unless_pending(examiner: Examiner, stored: StoredValue) -> Examination | None:
+def _unless_pending(
+    examiner: Examiner, stored: StoredValue, plugins: KMSPlugins | None
+) -> Examination | None:
+    """Let the data keys of a whole window be asked for before the first of them is waited for."""
+    if plugins is None:
+        return examiner.examine(stored)
+    plugins.deferring = True
     try:
         return examiner.examine(stored)
     except KMSPending:
         return None
+    finally:
+        plugins.deferring = False
 
 
 def _opens(found: Examination) -> bool:
@@ -361,7 +280,7 @@ def _opens(found: Examination) -> bool:
 
 
 def _is_right_key(found: Examination) -> bool:
-    """Say whether a value was written with a key of the candidate, although it does not open as it is."""
+    """Say whether a value was written with a key of the candidate, whether or not it opens as it is."""
     verdict = found.verdict
     return verdict.key_proven or bool(verdict.fitting_key) or verdict.outcome is Outcome.INCONSISTENT
 

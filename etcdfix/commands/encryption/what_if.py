@@ -37,7 +37,7 @@ from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import report_origin, shown_word
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
-from etcdfix.text.commands import RunOptions, explain, fix
+from etcdfix.text.commands import explain
 from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY, LOST_KEY
@@ -54,6 +54,9 @@ class WhatIfRequest(DeploymentRequest, frozen=True, kw_only=True):
 
     new: EncryptionConfiguration
     no_encryption: bool = False
+
+
+_Group = tuple[ConfigurationChange, GroupResource, KeyName, str | None]
 
 
 class _State(Enum):
@@ -103,7 +106,12 @@ def what_if(
     counts = comparing.counts
     changes = sorted(comparing.groups.values(), key=_order)
     write_keys = list(_write_keys(request, today.transformers, new.transformers, comparing.resources))
-    reasons = whole.incomplete_reasons(0, _not_compared(request, today.transformers, new.transformers))
+    reasons = whole.incomplete_reasons(0, [MAIN_NOT_READ] if request.main_not_read else [])
+    reasons += (
+        said
+        for resource, said in request.unread_etcds
+        if _keys_of(today.transformers, resource) != _keys_of(new.transformers, resource)
+    )
     if comparing.enveloped_elsewhere:
         reasons.append(
             f"not compared: {counted(comparing.enveloped_elsewhere, 'encrypted value')} outside the storage prefix "
@@ -119,19 +127,11 @@ def what_if(
         changes=changes,
         write_keys=write_keys,
         warnings=list(_warnings(request.new, comparing.not_judged_today, changes, write_keys)),
-        next=_next(changes, write_keys, request.run, comparing),
+        next=_next(changes, write_keys, comparing),
         complete=not reasons,
         incomplete_reasons=reasons,
     )
     return Looked(report, whole)
-
-
-def _not_compared(request: WhatIfRequest, today: Transformers | None, new: Transformers) -> Iterator[str]:
-    if request.main_not_read:
-        yield MAIN_NOT_READ
-    for resource, said in request.unread_etcds:
-        if _keys_of(today, resource) != _keys_of(new, resource):
-            yield said
 
 
 class _Comparing:
@@ -141,9 +141,8 @@ class _Comparing:
         self.objects = 0
         self.enveloped_elsewhere = 0
         self.not_judged_today = 0
-        # A value that loses its way back: without a known repair or with one, which comes first, and its etcd key.
-        self.losing: tuple[bool, bytes] | None = None
-        self.groups: dict[tuple[object, ...], ValueChange] = {}
+        self.losing = b""  # the first etcd key whose value loses its way back
+        self.groups: dict[_Group, ValueChange] = {}
         self.counts: dict[str, int] = dict.fromkeys(ConfigurationChange, 0)
         self.resources: dict[GroupResource, None] = {}
         self._waiting: dict[bytes, tuple[int, _Seen]] = {}
@@ -168,15 +167,14 @@ class _Comparing:
         if change is ConfigurationChange.BECOMES_UNREADABLE and before.state is _State.UNKNOWN:
             self.not_judged_today += 1
         if change is ConfigurationChange.LOSES_ITS_WAY_BACK:
-            losing = (not before.repairable, key)
-            self.losing = min(self.losing or losing, losing)
-        resource, cause = before.resource, after.cause.value if after.cause else None
-        name = before.name
-        if (change, resource, name, cause) not in self.groups and len(self.groups) >= MAX_NAMES:
-            resource, cause, name = GroupResource("", OTHERS), None, KeyName("", "", "")
-        group = self.groups.get((change, resource, name, cause))
+            self.losing = min(self.losing or key, key)
+        place = (change, before.resource, before.name, after.cause.value if after.cause else None)
+        if place not in self.groups and len(self.groups) >= MAX_NAMES:
+            place = (change, GroupResource("", OTHERS), KeyName("", "", ""), None)
+        group = self.groups.get(place)
         if group is None:
-            group = self.groups[change, resource, name, cause] = ValueChange(
+            _, resource, name, cause = place
+            group = self.groups[place] = ValueChange(
                 **key_fields(name),
                 change=change,
                 group=resource.group,
@@ -188,25 +186,15 @@ class _Comparing:
 
 
 def _seen(found: Examination) -> _Seen:
-    verdict = found.verdict
+    verdict, keys = found.verdict, found.encryption_keys
     state = _State.READS
     if verdict.outcome is Outcome.UNDETERMINED:
         state = _State.UNKNOWN
     elif verdict.outcome in FAILED and verdict.apiserver is not ServerBehaviour.SERVES_EMPTY:
         state = _State.CORRUPT
-    return _Seen(
-        state,
-        found.stale,
-        found.opened,
-        found.directory.group_resource,
-        KeyName(
-            found.rule,
-            found.transformer,
-            found.encryption_keys[0].key if len(found.encryption_keys) == 1 else "",
-        ),
-        verdict.cause,
-        found.repair is not None,
-    )
+    name = KeyName(found.rule, found.transformer, keys[0].key if len(keys) == 1 else "")
+    resource, repairable = found.directory.group_resource, found.repair is not None
+    return _Seen(state, found.stale, found.opened, resource, name, verdict.cause, repairable)
 
 
 def _loses_its_way_back(before: _Seen, after: _Seen) -> bool:
@@ -230,43 +218,30 @@ def _change(before: _Seen, after: _Seen) -> ConfigurationChange | None:
             # Its plugin may open it today; the new configuration has nothing that could.
             return ConfigurationChange.BECOMES_UNREADABLE
         return ConfigurationChange.UNDETERMINED
-    if states == (_State.READS, _State.CORRUPT):
-        return ConfigurationChange.BECOMES_UNREADABLE
-    if states == (_State.CORRUPT, _State.READS):
-        return ConfigurationChange.BECOMES_READABLE
-    if states == (_State.CORRUPT, _State.CORRUPT):
-        if _loses_its_way_back(before, after):
-            return ConfigurationChange.LOSES_ITS_WAY_BACK
-        return ConfigurationChange.STAYS_UNREADABLE
+    if _State.CORRUPT in states:
+        if before.state is _State.READS:
+            return ConfigurationChange.BECOMES_UNREADABLE
+        if after.state is _State.READS:
+            return ConfigurationChange.BECOMES_READABLE
+        lost = _loses_its_way_back(before, after)
+        return ConfigurationChange.LOSES_ITS_WAY_BACK if lost else ConfigurationChange.STAYS_UNREADABLE
     if before.stale == after.stale:
         return None
     return ConfigurationChange.BECOMES_STALE if after.stale else ConfigurationChange.NO_LONGER_STALE
 
 
-def _order(one: ValueChange) -> tuple[int, int, tuple[str, ...]]:
-    key = one.key_fingerprint or one.kms_key_id_sha256 or ""
-    return (
-        list(ConfigurationChange).index(one.change),
-        -one.count,
-        (one.group, one.resource, one.transformer, key),
-    )
+def _order(one: ValueChange) -> tuple[int, int, str, str]:
+    return list(ConfigurationChange).index(one.change), -one.count, one.where, one.label
 
 
 def _write_keys(
     request: WhatIfRequest, today: Transformers | None, new: Transformers, seen: Iterable[GroupResource]
 ) -> Iterator[WriteKeyChange]:
-    named = [
-        parse_group_resource(entry)
-        for config in (request.configuration, request.new)
-        for rule in (config.rules if config is not None else ())
-        for entry in rule.resources
-        if entry and "*" not in entry
-    ]
+    rules = [rule for config in (request.configuration, request.new) if config for rule in config.rules]
+    named = [parse_group_resource(entry) for rule in rules for entry in rule.resources if "*" not in entry]
     for resource in sorted(dict.fromkeys([*seen, *named])):
-        if not resource.resource:
-            continue
         keys_today, keys_new = _keys_of(today, resource), _keys_of(new, resource)
-        if keys_today[0] == keys_new[0]:
+        if not resource.resource or keys_today[0] == keys_new[0]:
             continue
         yield WriteKeyChange(
             group=resource.group,
@@ -315,7 +290,7 @@ def _warnings(
             "API server has written them again."
         )
     for key in write_keys:
-        where = GroupResource(key.group, key.resource)
+        where = key.where
         if not key.today_reads_new:
             yield (
                 f"{where}: API servers with today's configuration cannot read what {key.new} writes. Deploy it "
@@ -333,32 +308,29 @@ def _warnings(
 def _next(
     changes: Iterable[ValueChange],
     write_keys: Iterable[WriteKeyChange],
-    run: RunOptions,
     comparing: _Comparing,
 ) -> Step | None:
-    unread = {(key.group, key.resource) for key in write_keys if not key.new_reads_today}
+    unread = {key.where for key in write_keys if not key.new_reads_today}
     lost = [one for one in changes if one.change is ConfigurationChange.BECOMES_UNREADABLE]
+    stale = [one for one in changes if one.change is ConfigurationChange.BECOMES_STALE]
     if lost:
         what = "Do not deploy this configuration. Keep the listed keys below the write key"
-        written_again = all(
-            (one.group, one.resource) not in unread and one.transformer not in {"", OTHERS} for one in lost
-        )
-        if comparing.not_judged_today or not written_again:
+        if comparing.not_judged_today or any(
+            one.where in unread or one.transformer in {"", OTHERS} for one in lost
+        ):
             return Step(what)
         resources = _resources(lost)
         return Step(
             f"{what}; or have an API server write {resources} again with today's write key, and run this again",
             write_again(resources),
         )
-    if comparing.losing is not None:
-        without_repair, key = comparing.losing
+    if comparing.losing:
         return Step(
             "Do not deploy this configuration. Repair the unreadable values that need today's key, or keep it",
-            explain(key) if without_repair or run.of_kine else fix(key, "bit"),
+            explain(comparing.losing),
         )
     if comparing.counts[ConfigurationChange.UNDETERMINED]:
         return Step("Do not deploy this configuration until no value is undetermined")
-    stale = [one for one in changes if one.change is ConfigurationChange.BECOMES_STALE]
     if stale:
         resources = _resources(stale)
         return Step(
@@ -371,5 +343,4 @@ def _next(
 
 def _resources(changes: Iterable[ValueChange]) -> str:
     """Return all resources of some changes, as kubectl takes several."""
-    named = (str(GroupResource(one.group, one.resource)) for one in changes if one.resource != OTHERS)
-    return ",".join(dict.fromkeys(named))
+    return ",".join(dict.fromkeys(one.where for one in changes if one.resource != OTHERS))

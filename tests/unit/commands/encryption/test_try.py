@@ -10,19 +10,16 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.encryption import try_ as module
-from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
-from etcdfix.encryption.candidate_key import load_candidate_key
+from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
+from etcdfix.encryption.candidate_key import NamedCandidate, load_candidate_key
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.report.encryption_try import EncryptionTryReport, FindingGroup
 from etcdfix.report.render.text import text_lines
-from etcdfix.report.saved_report import load_report
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.examination import KeyName
-from tests.support.impact_objects import Cluster
-from tests.support.lost_key import scan_to
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -222,34 +219,14 @@ def test_custom_resources_whose_definition_only_the_candidate_reads() -> None:
     assert (report.findings, report.opened) == (2, 2)
 
 
-def test_findings_of_a_saved_report(tmp_path: Path) -> None:
-    cluster = Cluster()
-    cluster.namespace("kube-system")
-    for number in (1, 2, 3):
-        cluster.values.update(sealed(number))
-    path = scan_to(tmp_path / "report.json", cluster, config=TODAY)
-    del cluster.values[name(1)]
-    cluster.values.update(sealed(2, key=KEY_1, called="new"))
-    cluster.values.update(sealed(5))  # the report does not know it
-    report = tried(cluster.source(), RIGHT, report=load_report(path))
-    assert (report.findings, report.opened, report.gone, report.readable_now, report.changed) == (
-        1,
-        1,
-        1,
-        1,
-        1,
-    )
-
-
 def test_memory_of_examples_and_windows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     report = tried(sealed(*range(60)), WRONG, RIGHT)
     assert [len(c.opened) for c in report.candidates] == [0, 5]
     assert [len(c.not_opened) for c in report.candidates] == [5, 0]
     findings = [module._Finding(stored(name(n), b"x" * 10), KeyName("", "", ""), False) for n in range(7)]
-    monkeypatch.setattr(module, "_WINDOW", 3)
-    assert [len(window) for window in module._windows(iter(findings))] == [3, 3, 1]
+    assert [len(window) for window in module._windows(iter(findings), 3)] == [3, 3, 1]
     monkeypatch.setattr(module, "_WINDOW_BYTES", 20)
-    assert [len(window) for window in module._windows(iter(findings))] == [2, 2, 2, 1]
+    assert [len(window) for window in module._windows(iter(findings), 3)] == [2, 2, 2, 1]
 
 
 def test_an_interruption_gives_what_was_tried() -> None:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from etcdfix.commands.encryption.key_uses import EVERY_RULE, KeyUses
 from etcdfix.commands.encryption.whole import (
     MAIN_NOT_READ,
@@ -92,15 +90,14 @@ def encryption_usage(
         except KeyboardInterrupt as exc:
             whole = whole.ended_by(EndedEarly.of(exc))
     reasons = whole.incomplete_reasons(uses.undetermined, others)
-    midway = (
+    if (
         source.compacted_midway
         if isinstance(source, SeveralSources)
         else not source.describe().single_revision
-    )
-    if midway:
+    ):
         reasons.append("etcd compacted midway, so that not everything was read at one revision")
     keys = _judged(examiner, request, uses, plugins, reasons)
-    _standing_once(keys, examiner.transformers, request.configuration)
+    _needed_elsewhere(keys, examiner.transformers, request.configuration)
     if not kept_known:
         for key in keys:
             key.kept_revisions = None
@@ -216,18 +213,17 @@ def _judged(
         for one in (plugins.reports() if plugins is not None else ())
         if one.write_key_id  # what each KMS v2 plugin encrypts with today
     }
-    left = dict.fromkeys(uses.by_key)
-    keys: list[KeyUsage] = []
+    found: dict[KeyName, KeyUsage] = {}
     for rule in rules:
-        names = (KeyName(rule.rule or "", key.transformer, key.key_fingerprint) for key in rule.keys)
-        for name in dict.fromkeys(names):
+        for one in rule.keys:
+            name = KeyName(rule.rule or "", one.transformer, one.key_fingerprint)
             # Of a KMS provider each key id that is met is an entry of its own.
-            ids = [other for other in left if name.key == "" and other[:2] == name[:2]]
+            ids = [other for other in uses.by_key if name.key == "" and other[:2] == name[:2]]
             for entry in sorted(ids) or [name]:
-                left.pop(entry, None)
-                keys.append(uses.by_key.get(entry) or KeyUsage(**key_fields(entry)))
-                keys[-1].configured, keys[-1].write_key = True, _is_write_key(entry, rule, write_ids)
-    keys += [uses.by_key[entry] for entry in sorted(left)]
+                use = found[entry] = uses.by_key.get(entry) or KeyUsage(**key_fields(entry))
+                use.configured, use.write_key = True, _is_write_key(entry, rule, write_ids)
+    found |= {entry: uses.by_key[entry] for entry in sorted(uses.by_key) if entry not in found}
+    keys = [*found.values()]
     everywhere = [
         f"not everything was seen: {one}" for one in incomplete if not one.startswith("undetermined")
     ]
@@ -276,40 +272,28 @@ def _is_write_key(entry: KeyName, rule: ResourceTransformers, write_ids: Mapping
     return entry.transformer == first.transformer and first.material is None and known in {"", entry.key}
 
 
-def _standing_once(
+def _needed_elsewhere(
     keys: Sequence[KeyUsage], transformers: Transformers | None, configuration: EncryptionConfiguration | None
 ) -> None:
-    """Call no key safe that stands in the file once for another rule too, which needs it.
+    """Call no key safe that may stand in the file once for another rule too, which needs it.
 
-    A resource that the file names twice has a provider list of its own, of which it shares parts with other resources.
+    A resource that the file names twice has a rule of its own, of which it shares elements with other resources.
     """
     if transformers is None or configuration is None:
         return
-    before = [key.safe_to_remove for key in keys]
+    needed = [(key, key.rule) for key in keys if key.configured and not key.safe_to_remove]
     for element in configuration.rules:
-        entries = [parse_group_resource(entry) for entry in element.resources if entry]
-        sharing = {transformers.for_resource(entry).rule or "" for entry in entries}
-        if len(sharing) <= 1:
-            continue
-        alone = Transformers.from_configuration(msgspec.structs.replace(configuration, rules=(element,)))
-        inside = {(key.transformer, key.key_fingerprint) for key in alone.for_resource(entries[0]).keys}
-        here = [
-            (key, safe)
-            for key, safe in zip(keys, before, strict=True)
-            if key.configured
-            and ",".join(key.resources) in sharing
-            and (key.transformer, key.key_fingerprint or "") in inside
-        ]
-        for key, safe in here:
-            others = dict.fromkeys(
-                other.rule
-                for other, others_safe in here
-                if other.resources != key.resources
-                and (other.transformer, other.key_fingerprint) == (key.transformer, key.key_fingerprint)
-                and not others_safe
-            )
-            if safe and others:
+        sharing = {transformers.for_resource(parse_group_resource(entry)).rule for entry in element.resources}
+        for key in keys:
+            others = [
+                rule
+                for other, rule in needed
+                if (other.transformer, other.key_fingerprint) == (key.transformer, key.key_fingerprint)
+                and rule != key.rule
+                and {rule, key.rule} <= sharing
+            ]
+            if key.safe_to_remove and others:
                 key.safe_to_remove = False
                 key.reasons = [
-                    f"it stands in the file once for {' and '.join(others)} too, where it is not safe to remove"
+                    f"{' and '.join(others)} needs it too, and it may stand in the file once for both"
                 ]

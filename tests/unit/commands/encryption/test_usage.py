@@ -373,7 +373,7 @@ def test_a_key_that_stands_in_the_file_once_for_two_rules_is_needed_by_both(need
     values = {settings: aesgcm(config_map(), settings, key=KEY_2, name="old")} if needed else {}
     report = usage(values, config)
     ours = key_of(report, "aesgcm/v1/old", "secrets")
-    reason = "it stands in the file once for configmaps too, where it is not safe to remove"
+    reason = "configmaps needs it too, and it may stand in the file once for both"
     assert (ours.safe_to_remove, ours.reasons) == (not needed, [reason] if needed else [])
     assert key_of(report, "aesgcm/v1/old", "configmaps").safe_to_remove is not needed
     assert key_of(report, "aescbc/v1/more", "configmaps").safe_to_remove

@@ -20,8 +20,7 @@ from etcdfix.cli.options import FILE, reading_options, source_options, what_to_r
 from etcdfix.cli.output import require_output, say, say_next
 from etcdfix.cli.output_options import form_option
 from etcdfix.cli.places import record_paths
-from etcdfix.errors import ConfigurationError
-from etcdfix.operations.look.get import (
+from etcdfix.commands.get import (
     DEFAULT_NAMESPACE,
     GetRequest,
     GetResult,
@@ -31,8 +30,9 @@ from etcdfix.operations.look.get import (
     record_reveal,
     run_get,
 )
-from etcdfix.operations.look.get_lines import Lines
-from etcdfix.operations.look.get_output import Documents, Listing, Output
+from etcdfix.commands.getting.lines import Lines
+from etcdfix.commands.getting.output import Documents, Listing, Output
+from etcdfix.errors import ConfigurationError
 from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.report.origin import shown_word
 from etcdfix.scope import check_namespace, parse_object, split_words
@@ -53,35 +53,20 @@ MEANINGS: dict[ExitCode, str] = {
 
 @click.command("get", cls=Command, epilog=epilog(MEANINGS))
 @click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]... | TYPE/NAME...")
-@click.option(
-    "-n",
-    "--namespace",
-    metavar="NAMESPACE",
-    envvar="ETCDFIX_NAMESPACE",
-    help=f"Namespace of the objects.  [default: {DEFAULT_NAMESPACE}]",
-)
+@click.option("-n", "--namespace", metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
+              help=f"Namespace of the objects.  [default: {DEFAULT_NAMESPACE}]")  # fmt: skip
 @all_namespaces_option("Objects of every namespace.")
 @source_options
 @reading_options
 @form_option(
-    ("text", "wide", *_CONTENTS),
+    ("text", "wide", *_CONTENTS), otherwise="text of many objects, yaml of one",
     help_text="Form of the output; text and wide are lists with the verdict on each object.",
-    otherwise="text of many objects, yaml of one",
-)
-@click.option(
-    "--omit-managed-fields",
-    is_flag=True,
-    envvar="ETCDFIX_OMIT_MANAGED_FIELDS",
-    help="Leave metadata.managedFields out; an object that is damaged only there is whole without them.",
-)
+)  # fmt: skip
+@click.option("--omit-managed-fields", is_flag=True, envvar="ETCDFIX_OMIT_MANAGED_FIELDS",
+              help="Leave metadata.managedFields out; an object damaged only there is whole without them.")  # fmt: skip
 @click.option("--reveal", is_flag=True, help="Show the contents of Secrets.")
-@click.option(
-    "--audit-log",
-    type=FILE,
-    metavar="FILE",
-    envvar="ETCDFIX_AUDIT_LOG",
-    help="With --reveal: record in this log that contents are shown, before they are.",
-)
+@click.option("--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
+              help="With --reveal: record in this log that contents are shown, before they are.")  # fmt: skip
 @click.option("--raw", is_flag=True, help="Write the stored bytes of one value as they are.")
 def command(
     *,
@@ -113,10 +98,9 @@ def command(
     if raw:
         _check_raw(stream)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
+    places = record_paths({"audit_log": audit_log}) if audit_log else None
     request = GetRequest(
-        **inputs.reading_fields(
-            configuration, places=record_paths({"audit_log": audit_log}) if audit_log else None
-        ),
+        **inputs.reading_fields(configuration, places=places),
         wanted=wanted,
         reveal=reveal,
         omit_managed_fields=omit_managed_fields,
@@ -125,12 +109,9 @@ def command(
     lines = Lines(request, say=say, say_next=say_next, quiet=form not in _CONTENTS)
     with open_source(inputs, say=say) as source:
         if reveal and audit_log is not None and (raw or form in _CONTENTS):
+            how = "raw" if raw else form
             record_reveal(
-                audit_log.absolute(),
-                request,
-                form="raw" if raw else form,
-                file=inputs.file,
-                etcd_user=inputs.etcd_user,
+                audit_log.absolute(), request, form=how, file=inputs.file, etcd_user=inputs.etcd_user
             )
         if raw:
             return _write_raw(source, request, stream, lines)
@@ -191,14 +172,9 @@ def _write_raw(source: Source, request: GetRequest, stream: BinaryIO, lines: Lin
     if value is None:
         lines.not_found(source)
         return ExitCode.SOURCE
-    if value.secret and not request.reveal:
-        raise ConfigurationError(
-            "the value is stored in plain, and is that of a Secret or may be one",
-            hint="add --reveal if you want its bytes",
-        )
-    if value.secret:
+    if request.reveal and not value.startswith(b"k8s:enc:"):
         say("--reveal: the value is stored in plain; its bytes follow, unmasked")
-    stream.write(value.data)
+    stream.write(value)
     return ExitCode.NOTHING_WRONG
 
 

@@ -5,16 +5,17 @@ Nothing is kept of an object once it is written; values that wait for a KMS plug
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from etcdfix.commands.getting.output import Output
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Examining
 from etcdfix.model import Outcome, ReadableRevision, StoredValue
-from etcdfix.operations.look.get_output import Output
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.objects import Shown, Viewer
 from etcdfix.resource_words import builtin_word, require_resource
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from etcdfix.remediation.audit.record import Link
 
 DEFAULT_NAMESPACE = "default"
+_BROKEN: Final = {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT}
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -102,20 +104,6 @@ class GetResult(msgspec.Struct, kw_only=True):
     ended: EndedEarly | None = None
 
 
-class RawValue(msgspec.Struct, frozen=True):
-    """The bytes of one value; its ``repr`` shows none of them.
-
-    Attributes:
-        secret: Contents of a Secret stand, or may stand, in them in plain.
-    """
-
-    data: bytes
-    secret: bool
-
-    def __repr__(self) -> str:
-        return f"RawValue(secret={self.secret!r})"
-
-
 Told = Callable[[Shown, bool, ReadableRevision | None], None]
 
 
@@ -140,20 +128,24 @@ def run_get(
     wanted, result = request.wanted, GetResult()
     viewer = Viewer(examiner, reveal=request.reveal, omit_managed_fields=request.omit_managed_fields)
     found_names: set[tuple[str, str]] = set()
-    values = _values(source, request, _directories(examiner, request), found_names)
+    values = _values(source, request, examiner, found_names)
 
     def take(found: Examination) -> None:
         shown = viewer.show(found) if output.contents else viewer.list(found)
         written = output.write(shown)
-        _count(result, shown, written=written)
+        result.seen += 1
+        result.masked += shown.masked if written else 0
+        outcome = found.verdict.outcome
+        result.findings += outcome in _BROKEN
+        result.undetermined += outcome is Outcome.UNDETERMINED or (
+            bool(shown.problem) and outcome not in _BROKEN
+        )
         readable = None if wanted.many else ReadableRevisions(source, examiner).of(found).revision
         told(shown, written, readable)
 
     with Examining(examiner) as examining:
         try:
-            for found in examining.first(values):
-                take(found)
-            for found in examining.drain():
+            for found in chain(examining.first(values), examining.drain()):
                 take(found)
         except KeyboardInterrupt as exc:
             result.ended = EndedEarly.of(exc)
@@ -209,11 +201,12 @@ def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | Non
         )
 
 
-def read_raw(source: Source, request: GetRequest) -> RawValue | None:
+def read_raw(source: Source, request: GetRequest) -> bytes | None:
     """Return the stored bytes of the one value that was asked for, None where there is none.
 
     Raises:
-        ConfigurationError: The resource does not exist, or several objects were asked for.
+        ConfigurationError: The resource does not exist, several objects were asked for, or the bytes are, or may be,
+            the contents of a Secret in plain, and nobody asked to reveal them.
         SourceError: Nothing could be read.
     """
     if request.wanted.many:
@@ -221,44 +214,42 @@ def read_raw(source: Source, request: GetRequest) -> RawValue | None:
             "raw bytes are those of one object", hint="name a KEY, or RESOURCE NAME -n NAMESPACE"
         )
     examiner = Examiner.of_cluster(source, request)
-    for stored in _values(source, request, _directories(examiner, request), set()):
-        plain = not stored.value.startswith(b"k8s:enc:")
+    for stored in _values(source, request, examiner, set()):
         found = examiner.examine(stored)
-        return RawValue(stored.value, plain and Viewer(examiner).may_hold_secret(found, stored.value))
+        sealed = request.reveal or stored.value.startswith(b"k8s:enc:")
+        if not sealed and Viewer(examiner).may_hold_secret(found, stored.value):
+            raise ConfigurationError(
+                "the value is stored in plain, and is that of a Secret or may be one",
+                hint="add --reveal if you want its bytes",
+            )
+        return stored.value
     return None
 
 
-def _directories(examiner: Examiner, request: GetRequest) -> list[list[ResourcePrefix]]:
-    """Return the directories of each resource that is named."""
-    known = [*request.layout.directories(), *examiner.readers.custom_directories()]
-    return [require_resource(named.resource, known, prefixes_count=False) for named in request.wanted.objects]
-
-
-def _count(result: GetResult, shown: Shown, *, written: bool) -> None:
-    outcome = shown.found.verdict.outcome
-    result.seen += 1
-    if written:
-        result.masked += shown.masked
-    if outcome in {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT}:
-        result.findings += 1
-    elif outcome is Outcome.UNDETERMINED or shown.problem:
-        result.undetermined += 1
-
-
 def _values(
+    source: Source, request: GetRequest, examiner: Examiner, found: set[tuple[str, str]]
+) -> Iterable[StoredValue]:
+    """Return what is stored under the keys that are meant; ``found`` takes resource and name of each.
+
+    Raises:
+        ConfigurationError: A resource does not exist; before anything is read.
+    """
+    if request.wanted.key is not None:
+        return filter(None, map(source.get, [request.wanted.key]))
+    known = [*request.layout.directories(), *examiner.readers.custom_directories()]
+    objects = request.wanted.objects
+    places = [require_resource(named.resource, known, prefixes_count=False) for named in objects]
+    return _objects(source, request, zip(objects, places, strict=True), found)
+
+
+def _objects(
     source: Source,
     request: GetRequest,
-    directories: Sequence[Sequence[ResourcePrefix]],
+    objects: Iterable[tuple[Named, Sequence[ResourcePrefix]]],
     found: set[tuple[str, str]],
 ) -> Iterator[StoredValue]:
-    """Yield what is stored under the keys that are meant; ``found`` takes resource and name of each."""
     wanted, layout = request.wanted, request.layout
-    if wanted.key is not None:
-        stored = source.get(wanted.key)
-        if stored is not None:
-            yield stored
-        return
-    for named, places in zip(wanted.objects, directories, strict=True):
+    for named, places in objects:
         names = {word_bytes(name): name for name in named.names}
         for directory in places:
             base = layout.directory_prefix(directory)

@@ -15,11 +15,11 @@ import yaml
 
 from etcdfix.cli import get as get_module
 from etcdfix.cli.root import run
+from etcdfix.commands.get import GetRequest, GetResult, Named, Wanted, read_raw, run_get
+from etcdfix.commands.getting.output import Documents, Listing, Output
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import SourceError
+from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.get import GetRequest, GetResult, Named, Wanted, read_raw, run_get
-from etcdfix.operations.look.get_output import Documents, Listing, Output
 from etcdfix.report.objects import Form, Shown, message_of
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.protobytes import block, object_meta, unknown
@@ -270,8 +270,9 @@ def test_a_source_that_is_lost_midway_leaves_no_whole_list() -> None:
 # Raw bytes
 
 
-def raw(key: str, holds: dict[str, bytes] = HOLDS) -> Any:
-    request = GetRequest(layout=StorageLayout(), wanted=Wanted(key=key.encode()), configuration=CONFIG)
+def raw(key: str, holds: dict[str, bytes] = HOLDS, *, reveal: bool = False) -> bytes | None:
+    wanted = Wanted(key=key.encode())
+    request = GetRequest(layout=StorageLayout(), wanted=wanted, configuration=CONFIG, reveal=reveal)
     return read_raw(MemorySource(holds), request)
 
 
@@ -297,7 +298,12 @@ def raw(key: str, holds: dict[str, bytes] = HOLDS) -> Any:
     ],
 )  # fmt: skip
 def test_which_raw_bytes_hold_a_secret_in_plain(key: str, value: bytes, is_secret: bool) -> None:
-    assert raw(key, {key: value}).secret is is_secret
+    assert raw(key, {key: value}, reveal=True) == value
+    if is_secret:
+        with pytest.raises(ConfigurationError, match="may be one"):
+            raw(key, {key: value})
+    else:
+        assert raw(key, {key: value}) == value
 
 
 def test_shown_values_print_nothing_of_themselves() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from etcdfix.commands.get import DEFAULT_NAMESPACE, GetRequest, GetResult
+from etcdfix.commands.getting.output import WRONG
 from etcdfix.model import Outcome, ReadableRevision
-from etcdfix.operations.look.get import DEFAULT_NAMESPACE, GetRequest, GetResult
-from etcdfix.operations.look.get_output import WRONG
 from etcdfix.operations.look.missing import why_missing
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.finding import ways_out
@@ -128,11 +128,9 @@ class Lines:
         wanted = self._request.wanted
         if is_cluster_scoped(resource):
             return ""
-        return (
-            " in any namespace"
-            if wanted.all_namespaces
-            else f" in namespace {wanted.namespace or DEFAULT_NAMESPACE}"
-        )
+        if wanted.all_namespaces:
+            return " in any namespace"
+        return f" in namespace {wanted.namespace or DEFAULT_NAMESPACE}"
 
     def _line(self, text: str) -> None:
         self._count += 1

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.commands.get import GetRequest, Named, Wanted, record_reveal
 from etcdfix.errors import UnsafePlace
-from etcdfix.operations.look.get import GetRequest, Named, Wanted, record_reveal
 from etcdfix.remediation.audit.verify import read_records, verify
 from etcdfix.storagekey import StorageLayout
 

@@ -8,26 +8,16 @@ from typing import Any, NoReturn
 
 import click
 
-from etcdfix.cli.cluster_index import (
-    exit_code,
-    nothing_found,
-    open_cluster,
-    report_on,
-)
+from etcdfix.cli.cluster_index import exit_code, nothing_found, open_cluster, report_on
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.cli.output_options import report_options
+from etcdfix.commands.namespace import concerns_namespace, has_findings, namespace_report, terminating_names
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.index_cluster import ClusterIndex
-from etcdfix.operations.look.namespace import (
-    concerns_namespace,
-    has_findings,
-    namespace_report,
-    terminating_names,
-)
 
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing blocks it",

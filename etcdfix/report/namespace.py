@@ -54,7 +54,6 @@ class MissingAPI(msgspec.Struct, frozen=True, kw_only=True):
 class NamespaceStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step: what to do, the command to paste, what to know first, and the key that it is about."""
 
-    number: int
     action: str
     command: Command
     note: str

@@ -349,9 +349,23 @@ def save_copy(run: RunOptions, file: str = "FILE") -> Command:
     return Command(("sqlite3", "-readonly", run.file, f".backup {file}"))
 
 
+FORCE: Final = ("--grace-period=0", "--force", "--dry-run=server")
+"""How kubectl forces a pod away, as a dry run."""
+_OF_KUBECTL: Final = frozenset(
+    {"-n", "-o", "-f", "-p", "--raw", "--type=json", "--type=merge", *FORCE}
+    | {f"--cascade={policy}" for policy in ("background", "foreground", "orphan")}
+)
+
+
 def etcdctl(*words: str) -> Command:
     """Return a command of etcdctl on the live etcd that was read, or on the default one."""
     return Command(("etcdctl", Part.LIVE, *words), writes=True)
+
+
+def kubectl(*words: str) -> Command:
+    """Return a command of kubectl; none where a name would not survive the way through a shell, or is an option."""
+    odd = any(not word.isprintable() or (word.startswith("-") and word not in _OF_KUBECTL) for word in words)
+    return NO_COMMAND if odd else Command(("kubectl", *words))
 
 
 def rescue(words: Sequence[str], directory: str = "DIR", *options: str) -> Command:

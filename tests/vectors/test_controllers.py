@@ -16,11 +16,11 @@ from typing import Final
 
 import pytest
 
+from etcdfix.commands.namespace import concerns_namespace, namespace_report
 from etcdfix.graph.collector import catch_up, collect
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Decision, Propagation, Stays
 from etcdfix.graph.namespaces import NamespaceState, namespace_state, terminating_namespaces
-from etcdfix.operations.look.namespace import concerns_namespace, namespace_report
 from etcdfix.report.render.machine import Encoder
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions

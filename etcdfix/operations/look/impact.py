@@ -16,7 +16,6 @@ from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
-from etcdfix.operations.look.namespace_apis import kubectl
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.finding import ways_out
@@ -26,7 +25,7 @@ from etcdfix.report.head import stakes_of
 from etcdfix.report.impact import Dependents, Identity, ImpactReport
 from etcdfix.report.model import Remedy
 from etcdfix.storagekey import StorageCodec, display
-from etcdfix.text.commands import NO_COMMAND, Command, RunOptions, look, save_copy
+from etcdfix.text.commands import NO_COMMAND, Command, RunOptions, kubectl, look, save_copy
 from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from etcdfix.commands.namespace import concerns_namespace, namespace_report
 from etcdfix.errors import SourceError
 from etcdfix.operations.look.impact import impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
-from etcdfix.operations.look.namespace import concerns_namespace, namespace_report
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.sources.pages import Page
 from etcdfix.storagekey import StorageLayout

@@ -15,21 +15,14 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.commands.namespacing.apis import api_steps, definition_steps, step, webhook_steps
 from etcdfix.graph.collector import collect
 from etcdfix.graph.grades import reasons_for
-from etcdfix.graph.model import Action, Blocker, CyclicWait, DeletionStage, ObjectRef, Risk
+from etcdfix.graph.model import Action, Blocker, Collection, CyclicWait, DeletionStage, ObjectRef, Risk
 from etcdfix.graph.namespaces import NamespaceState
 from etcdfix.graph.uses import Role
 from etcdfix.model import Confidence
 from etcdfix.operations.look.index_cluster import ClusterIndex
-from etcdfix.operations.look.namespace_apis import (
-    FORCE,
-    api_steps,
-    definition_steps,
-    kubectl,
-    step,
-    webhook_steps,
-)
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.change import unsafe_deletion
@@ -45,7 +38,7 @@ from etcdfix.report.model import Remedy
 from etcdfix.report.namespace import NamespaceStep
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import display
-from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, delete, look
+from etcdfix.text.commands import FORCE, GRANTED, NO_COMMAND, Command, delete, kubectl, look
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
@@ -80,7 +73,7 @@ class NamespacePlan:
     """What to do about one namespace: its blockers with their causes, and the steps.
 
     Args:
-        cluster: Made by keeping what :func:`~etcdfix.operations.look.namespace.concerns_namespace` says.
+        cluster: Made by keeping what :func:`~etcdfix.commands.namespace.concerns_namespace` says.
         stuck: Whether it needs a look even where no step is known.
     """
 
@@ -128,15 +121,13 @@ class NamespacePlan:
             *self._finalizers(),
             *self._own_finalizers(),
         ]
-        if steps or self._stuck:
-            if state.terminating and not state.frozen:
-                note = (
-                    "It tries less and less often. A restart of kube-controller-manager makes it try at once."
-                )
-                again = kubectl("get", "namespace", state.name, "-o", "yaml")
-                steps.append(step("Wait until the namespace controller tries again", again, note))
-            steps.append(step("Look again", self._look_again()))
-        return [msgspec.structs.replace(step, number=number) for number, step in enumerate(steps, start=1)]
+        if not steps and not self._stuck:
+            return []
+        if state.terminating and not state.frozen:
+            note = "It tries less and less often. A restart of kube-controller-manager makes it try at once."
+            again = kubectl("get", "namespace", state.name, "-o", "yaml")
+            steps.append(step("Wait until the namespace controller tries again", again, note))
+        return [*steps, step("Look again", self._look_again())]
 
     def _own_object(self) -> Iterator[NamespaceStep]:
         state = self._state
@@ -296,19 +287,20 @@ class NamespacePlan:
         offers = ways_at_hand(found, self._run, readable, breaking=breaking)
         return ways_out(found, self._run, offers=offers, breaking=breaking)
 
-    def _breaking(self, found: Examination) -> str:
-        """Return why the deletion of an object may break the cluster, "" where nothing says so."""
+    def _collected(self, found: Examination) -> tuple[int, Collection]:
         node = self._index.find(found.stored.key)
         assert node is not None  # what is kept was examined, so the index has it
+        return node, collect(self._index, node)
+
+    def _breaking(self, found: Examination) -> str:
+        """Return why the deletion of an object may break the cluster, "" where nothing says so."""
         # As a deletion grades it, but for what the history tells.
-        reasons = reasons_for(self._index, node, collect(self._index, node), None, (), ())
+        reasons = reasons_for(self._index, *self._collected(found), None, (), ())
         return next((reason.text for reason in reasons if reason.risk is Risk.CLUSTER_BREAKING), "")
 
     def _warning(self, found: Examination) -> str:
         """Say what the deletion of an object wants, and what else goes with it."""
-        node = self._index.find(found.stored.key)
-        assert node is not None  # what is kept was examined, so the index has it
-        collection = collect(self._index, node)
+        node, collection = self._collected(found)
         reason = self._breaking(found)
         words = f"The deletion also needs {acceptance(Rule.CLUSTER_BREAKING)}: {reason}. " if reason else ""
         if (collection.removed.group, collection.removed.resource) == ("", "persistentvolumeclaims"):

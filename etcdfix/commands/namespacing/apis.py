@@ -11,34 +11,22 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.model import Propagation, Stays, WebhookHold
+from etcdfix.graph.model import Stays, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState
 from etcdfix.report.namespace import SERVICE_PROBLEMS, NamespaceStep, webhook_name
 from etcdfix.storagekey import StorageLayout, display
-from etcdfix.text.commands import NO_COMMAND, Command, look
+from etcdfix.text.commands import NO_COMMAND, Command, kubectl, look
 from etcdfix.text.safetext import key_word
 from etcdfix.text.words import counted
 
-FORCE: Final = ("--grace-period=0", "--force", "--dry-run=server")
-"""How kubectl forces a pod away, as a dry run."""
 _MOST: Final = 20
 _NONE: Final = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 _CRDS: Final = b"apiextensions.k8s.io/customresourcedefinitions/"
-_OPTIONS: Final = frozenset(
-    {"-n", "-o", "-f", "-p", "--raw", "--type=json", "--type=merge", *FORCE}
-    | {f"--cascade={policy.lower()}" for policy in Propagation}
-)
 
 
 def step(action: str, command: Command = NO_COMMAND, note: str = "", key: str | None = None) -> NamespaceStep:
-    """Return a step that has no number yet."""
-    return NamespaceStep(number=0, action=action, command=command, note=note, key=key)
-
-
-def kubectl(*words: str) -> Command:
-    """Return a command for the API; none where a name would not survive the way through a shell."""
-    odd = any(not word.isprintable() or (word.startswith("-") and word not in _OPTIONS) for word in words)
-    return NO_COMMAND if odd else Command(("kubectl", *words))
+    """Return one step; ``key``: the etcd key that it is about."""
+    return NamespaceStep(action=action, command=command, note=note, key=key)
 
 
 def definition_steps(state: NamespaceState, layout: StorageLayout) -> Iterator[NamespaceStep]:
@@ -110,12 +98,9 @@ def _answered(hold: WebhookHold) -> NamespaceStep:
 
 def _unconverted(hold: WebhookHold) -> NamespaceStep:
     ref = hold.configuration
-    saved = ""
-    if hold.elsewhere:
-        count = counted(hold.elsewhere, "object")
-        saved = (
-            f" {count} of other namespaces are stored in another version: save them first with etcdfix get."
-        )
+    count = counted(hold.elsewhere, "object")
+    saved = f" {count} of other namespaces are stored in another version: save them first with etcdfix get."
+    saved = saved if hold.elsewhere else ""
     return step(
         f"Or set the conversion of {ref.kind} {ref.name} to None",
         kubectl("patch", ref.resource, ref.name, "--type=merge", "-p", _NONE),

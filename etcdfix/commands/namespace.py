@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Final
 
+from etcdfix.commands.namespacing.plan import NamespacePlan
 from etcdfix.graph.model import Stays
 from etcdfix.graph.namespaces import (
     NamespaceState,
@@ -15,7 +16,6 @@ from etcdfix.graph.namespaces import (
 )
 from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
-from etcdfix.operations.look.namespace_plan import NamespacePlan
 from etcdfix.report.head import stakes_of
 from etcdfix.report.namespace import MissingAPI, NamespaceReport
 from etcdfix.storagekey import StorageLayout

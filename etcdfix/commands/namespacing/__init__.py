@@ -1,0 +1,1 @@
+"""What to do about a namespace that cannot finish deleting."""

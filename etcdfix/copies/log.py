@@ -27,20 +27,16 @@ from etcdfix.model import ClusterIdentity, Confidence, StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.sources.wal.entries import WriteAheadLog
 from etcdfix.sources.wal.history import LogHistory
-from etcdfix.sources.wal.log import WriteAheadLog, database_beside
-from etcdfix.sources.wal.model import Kinship, LoggedWrite, WriteKind
+from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_text
 
 MOST_WRITES: Final = 64
 """So many of the newest writes of a key are looked at; all of them are in memory at once."""
 
-_FITS: Final = {
-    Kinship.SAME_HISTORY: Sameness.SAME,
-    Kinship.OTHER_HISTORY: Sameness.OTHER,
-    Kinship.NOT_COMPARED: Sameness.UNKNOWN,
-}
+_SAMENESS: Final = {True: Sameness.SAME, False: Sameness.OTHER, None: Sameness.UNKNOWN}
 _NOT_A_VALUE: Final = {
     WriteKind.PUT: "a write that keeps the value before it",
     WriteKind.DELETE: "a deletion",
@@ -207,7 +203,7 @@ class Log(Closing):
         self, write: LoggedWrite, stored: StoredValue, writes: Sequence[LoggedWrite], wanted: Wanted
     ) -> Copy:
         assert self._played is not None
-        directory = self._played.directory_of(write.entry_index)
+        directory = self._log.directory_of(write.entry_index)
         copy = examined_copy(
             self._examiner.examine(stored),
             Place.LOG,
@@ -248,8 +244,8 @@ class Log(Closing):
         assert self._played is not None
         if self.history is not Sameness.SAME or self._cluster.is_known:
             return self._cluster
-        same_id = self._log.description.cluster_id == self._source.describe().cluster_id
-        before = write.entry_index <= self._played.agreement.newest_agreed_index
+        same_id = self._log.cluster_id == self._source.describe().cluster_id
+        before = write.entry_index <= self._played.agreement.safe
         if self._running and same_id and (before or write.confidence is not Confidence.POSSIBLE):
             return None  # what is stored now was written after it; behind that, a clone may have written it
         return ClusterIdentity()
@@ -259,18 +255,19 @@ class Log(Closing):
     def _open(self, stack: ExitStack, older: Sequence[Path]) -> None:
         self._log = stack.enter_context(WriteAheadLog.open(*self.directories))
         self._uid = self._examiner.kube_system_uid(self._source)
-        beside = [path for path in map(database_beside, self.directories) if path is not None]
+        beside = [path for path in (one.parent / "snap" / "db" for one in self.directories) if path.is_file()]
         databases = self._fitting(stack, beside, beside=True)
         others = [*databases, *self._fitting(stack, older, beside=False)]
-        played = self._log.history(
-            self._source,
-            others=others,
-            reads=lambda stored: not may_have_rotted(self._examiner.examine(stored)),
-            reached=self._reached(),
+        played = self._played = stack.enter_context(
+            LogHistory(
+                self._log,
+                self._source,
+                others,
+                reads=lambda stored: not may_have_rotted(self._examiner.examine(stored)),
+                reached=self._reached(),
+            )
         )
-        stack.callback(played.close)
-        self._played = played
-        self.history = Sameness.OTHER if self._of_other else _FITS[played.agreement.kinship]
+        self.history = Sameness.OTHER if self._of_other else _SAMENESS[played.agreement.same]
         self.about, self.replayed = self._of_other or played.agreement.sentence, played.replayed
         if self.history is Sameness.SAME and databases:
             self._cluster = ClusterIdentity.by_uid(self._examiner.kube_system_uid(databases[0]) or "")
@@ -307,7 +304,7 @@ class Log(Closing):
         if not isinstance(self._source, LiveSource):
             return 0
         reached = self._source.reached_revision()
-        here, wrote = self._source.describe(), self._log.description.cluster_id
+        here, wrote = self._source.describe(), self._log.cluster_id
         if not wrote or not here.cluster_id or wrote == here.cluster_id:
             return reached
         self.notes.append(
@@ -317,9 +314,8 @@ class Log(Closing):
         return here.revision or reached  # that was before this look began
 
     def _detail(self) -> str:
-        about = self._log.description
         parts = [
-            f"{about.entries} {'entry' if about.entries == 1 else 'entries'} up to index {about.last_index}",
+            f"its newest entry has index {self._log.last}",
             self.about,
             f"replayed from {self.replayed}"
             if self.replayed

@@ -2,97 +2,55 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Final
 
 from etcdfix.model import StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import AppliedState, SnapshotSource
 from etcdfix.sources.wal.requests import ALL_FROM, in_range
 
+_EMPTY: Final = AppliedState(0, None, 1, (), frozenset(), authentication=False)
 
-class Base(Protocol):
-    """A whole state of the store, and the raft index that it is of."""
 
-    @property
-    def applied(self) -> AppliedState:
-        """How far the log had been applied, revision, leases, alarms."""
-        ...
+class Base:
+    """A whole state of the store, and the raft index that it is of.
 
-    @property
-    def name(self) -> str:
-        """Of it, for people: a clause."""
-        ...
+    Args:
+        source: A database file, at its newest revision; None for the store of an etcd that was never written to.
+        applied: How far the log had been applied to it; its revision, leases and alarms.
+
+    Attributes:
+        name: For people, a clause.
+    """
+
+    def __init__(self, source: SnapshotSource | None = None, applied: AppliedState = _EMPTY) -> None:
+        self.source, self.applied = source, applied
+        self.name = "the empty store that it began with"
+        if source is not None:
+            self.name = f"{source.describe().path}, which shows the entries up to {applied.entry}"
+
+    @classmethod
+    def of(cls, source: Source | None) -> Base | None:
+        """Return a source as a base; None where it is none."""
+        applied = source.applied() if isinstance(source, SnapshotSource) else None
+        return cls(source, applied) if isinstance(source, SnapshotSource) and applied is not None else None
 
     def get(self, key: bytes) -> StoredValue | None:
         """Return what a key holds."""
-        ...
+        return self.source.get(key) if self.source is not None else None
 
     def keys(self, begin: bytes, end: bytes) -> Iterator[bytes]:
-        """Yield the keys of a range, in order."""
-        ...
-
-    def leased(self) -> Iterator[tuple[bytes, int]]:
-        """Yield every key under a lease, with its id."""
-        ...
-
-
-class EmptyBase(NamedTuple):
-    """The store of an etcd that was never written to."""
-
-    applied: AppliedState = AppliedState(0, None, 1, (), frozenset(), authentication=False)
-    name: str = "the empty store that it began with"
-
-    def get(self, _key: bytes) -> StoredValue | None:
-        return None
-
-    def keys(self, _begin: bytes, _end: bytes) -> Iterator[bytes]:
-        return iter(())
-
-    def leased(self) -> Iterator[tuple[bytes, int]]:
-        return iter(())
-
-
-class FileBase:
-    """A database file, at its newest revision."""
-
-    def __init__(self, source: SnapshotSource, applied: AppliedState) -> None:
-        self.source = source
-        self.applied = applied
-        self.name = f"{source.describe().path}, which shows the entries up to {applied.entry}"
-
-    @classmethod
-    def of(cls, source: Source | None) -> FileBase | None:
-        """Return a source as a base; None where it is none."""
-        if not isinstance(source, SnapshotSource):
-            return None
-        applied = source.applied()
-        return None if applied is None else cls(source, applied)
-
-    def get(self, key: bytes) -> StoredValue | None:
-        return self.source.get(key)
-
-    def keys(self, begin: bytes, end: bytes) -> Iterator[bytes]:
-        if not end:
-            if self.source.get(begin) is not None:
-                yield begin
-            return
-        common = b"" if end == ALL_FROM else _common(begin, end)
-        for stored in self.source.current(common):
+        """Yield the keys of a range that has an end, in order."""
+        alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(begin, end, strict=False))
+        common = b"" if end == ALL_FROM else bytes(byte for byte, _ in alike)
+        for stored in self.source.current(common) if self.source is not None else ():
             if in_range(stored.key, begin, end):
                 yield stored.key
 
     def leased(self) -> Iterator[tuple[bytes, int]]:
-        for stored in self.source.current(b""):
+        """Yield every key under a lease, with its id."""
+        for stored in self.source.current(b"") if self.source is not None else ():
             if stored.lease:
                 yield stored.key, stored.lease
-
-
-def _common(begin: bytes, end: bytes) -> bytes:
-    last = end[:-1] + (bytes([end[-1] - 1]) if end[-1] else b"")
-    size = 0
-    for one, other in zip(begin, last, strict=False):
-        if one != other:
-            break
-        size += 1
-    return begin[:size]

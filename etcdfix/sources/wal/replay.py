@@ -12,7 +12,8 @@ Format:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from etcdfix.sources.wal.base import Base
@@ -20,7 +21,6 @@ from etcdfix.sources.wal.model import WriteKind
 from etcdfix.sources.wal.requests import (
     Action,
     Alarm,
-    Authentication,
     Compare,
     Delete,
     Grant,
@@ -67,13 +67,19 @@ class Applied(NamedTuple):
         witnessed: Entries whose revision a compare of this one confirms.
     """
 
-    revision: int
-    changes: list[Change]
-    witnessed: list[int]
+    revision: int = 0
+    changes: Sequence[Change] = ()
+    witnessed: Sequence[int] = ()
 
 
-class _Held(NamedTuple):
-    """What a key holds: revisions, lease, and where its value is (entry 0: in the base)."""
+class Held(NamedTuple):
+    """What a key holds.
+
+    Attributes:
+        entry: That wrote it last; 0 where the base holds it.
+        value: Entry that holds its value; 0 for the base.
+        number: Of the put in that entry.
+    """
 
     mod: int
     create: int
@@ -82,6 +88,20 @@ class _Held(NamedTuple):
     entry: int
     value: int
     number: int
+
+
+_ATTRIBUTES: Final = {
+    raft.VERSION: "version",
+    raft.CREATE: "create",
+    raft.MOD: "mod",
+    raft.LEASE: "lease",
+}
+_RESULTS: Final[dict[int, Callable[[int | bytes, int | bytes], bool]]] = {
+    raft.EQUAL: operator.eq,
+    raft.NOT_EQUAL: operator.ne,
+    raft.GREATER: operator.gt,
+    raft.LESS: operator.lt,
+}
 
 
 class _RefusedByEtcd(Exception):
@@ -106,10 +126,9 @@ class Replay:
         self._value_of = value_of
         applied = base.applied
         self.revision = applied.revision
-        self.next_entry = applied.entry + 1
         self.stopped = ""
         self.wrong = False
-        self._held: dict[bytes, _Held | None] = {}
+        self._held: dict[bytes, Held | None] = {}
         self._contested: set[bytes] = set()
         self._leases: dict[int, set[bytes]] = {lease: set() for lease in applied.leases}
         for key, lease in base.leased():
@@ -122,47 +141,32 @@ class Replay:
 
     def apply(self, entry: int, action: Action) -> Applied:
         """Apply the next entry; once :attr:`stopped` is set, what comes back means nothing."""
-        assert entry == self.next_entry
-        self.next_entry += 1
-        nothing = Applied(0, [], [])
         if self.stopped:
-            return nothing
+            return Applied()
         if isinstance(action, Transaction):
             return self._transaction(entry, action)
         if isinstance(action, Revoke):
             return self._revoke(action)
         if isinstance(action, Grant):
-            self._grant(action)
-        elif isinstance(action, Alarm):
-            self._change_alarms(action)
-        elif isinstance(action, Authentication) and action.enables:
-            self.stopped = f"etcd's authentication was switched on in entry {entry}"
+            refused = self._active(raft.NOSPACE, raft.CORRUPT) or action.seconds > _MOST_SECONDS
+            if action.lease and not refused:
+                self._leases.setdefault(action.lease, set())
+        elif isinstance(action, Alarm) and action.alarm:
+            if action.action == raft.ALARM_ACTIVATE:
+                self._alarms.add((action.member, action.alarm))
+            elif action.action == raft.ALARM_DEACTIVATE:
+                self._alarms.discard((action.member, action.alarm))
+            self._check_alarms()
         elif isinstance(action, Unknown):
-            self.stopped = f"entry {entry} cannot be told: {action.why}"
-        return nothing
-
-    def _grant(self, grant: Grant) -> None:
-        if self._active(raft.NOSPACE) or self._active(raft.CORRUPT):
-            return
-        if grant.lease and grant.lease not in self._leases and grant.seconds <= _MOST_SECONDS:
-            self._leases[grant.lease] = set()
-
-    def held(self, key: bytes) -> tuple[int, int, int] | None:
-        """Return the mod revision of a key, and entry and number of its value; None where it holds nothing."""
-        found = self._get(key)
-        return None if found is None else (found.mod, found.value, found.number)
-
-    def writer(self, key: bytes) -> int:
-        """Return the entry that wrote a key last; 0 where the base holds it, or nothing does."""
-        found = self._get(key)
-        return 0 if found is None else found.entry
+            self.stopped = f"entry {entry} {action.why}"
+        return Applied()
 
     def _transaction(self, entry: int, transaction: Transaction) -> Applied:
         witnessed: list[int] = []
         if max(expected_revisions(transaction).values(), default=0) > self.revision:
             self.wrong = True
             self.stopped = f"entry {entry} names a revision that the replay has not reached"
-            return Applied(0, [], [])
+            return Applied()
         try:
             self._check_room(transaction)
             steps = self._taken(transaction, witnessed)
@@ -170,10 +174,10 @@ class Replay:
                 self._check(step)
         except _RefusedByEtcd:
             self._contest(transaction, set())
-            return Applied(0, [], witnessed)
+            return Applied(witnessed=witnessed)
         except _CannotTell as exc:
             self.stopped = f"entry {entry}: {exc}"
-            return Applied(0, [], [])
+            return Applied()
         changes: list[Change] = []
         for step in steps:
             if isinstance(step, Put):
@@ -185,15 +189,15 @@ class Replay:
         self._contest(transaction, touched)
         # Where either branch writes a key, its revision alone does not say which one was taken.
         self._contested.update(write.step.key for write in writes_of(transaction) if write.fallback)
-        if changes:
-            self.revision += 1
+        return self._made(changes, witnessed)
+
+    def _made(self, changes: list[Change], witnessed: Sequence[int] = ()) -> Applied:
+        self.revision += bool(changes)
         return Applied(self.revision if changes else 0, changes, witnessed)
 
     def _contest(self, transaction: Transaction, touched: set[bytes]) -> None:
         """Remember keys of writes that came to nothing: for a reason unknown, one could be the one that counts."""
-        for write in writes_of(transaction):
-            if write.step.key not in touched:
-                self._contested.add(write.step.key)
+        self._contested.update({write.step.key for write in writes_of(transaction)} - touched)
 
     def _check_room(self, transaction: Transaction) -> None:
         """Refuse everything under a CORRUPT alarm, and puts under a NOSPACE alarm, unless they are nested."""
@@ -208,14 +212,10 @@ class Replay:
 
     def _taken(self, transaction: Transaction, witnessed: list[int]) -> list[Put | Delete | RangeAt]:
         """Return the operations of the branches that are taken: all compares see the state before the entry."""
-        holds = True
-        for compare in transaction.compares:
-            if not self._holds(compare):
-                holds = False
-                break
+        holds = all(map(self._holds, transaction.compares))
         if holds:
             for key, revision in expected_revisions(transaction).items():
-                found = self._get(key)
+                found = self.held(key)
                 if revision and found is not None and found.entry and key not in self._contested:
                     witnessed.append(found.entry)
         taken: list[Put | Delete | RangeAt] = []
@@ -230,29 +230,17 @@ class Replay:
         """Evaluate a compare as etcd does (``txn.go``, ``applyCompare``)."""
         if compare.range_end:
             raise _CannotTell("a compare of a range")
-        found = self._get(compare.key)
+        found = self.held(compare.key)
+        ours: int | bytes = 0
         if compare.target == raft.VALUE:
             if found is None:  # nothing there equals nothing, not even an empty value
                 return False
-            ours: bytes | int = self._value(compare.key, found)
-            theirs: bytes | int = compare.value
-        else:
-            ours = 0
-            if found is not None:
-                ours = {
-                    raft.VERSION: found.version,
-                    raft.CREATE: found.create,
-                    raft.MOD: found.mod,
-                    raft.LEASE: found.lease,
-                }[compare.target]
-            theirs = compare.number
-        if compare.result == raft.EQUAL:
-            return ours == theirs
-        if compare.result == raft.NOT_EQUAL:
-            return ours != theirs
-        return ours > theirs if compare.result == raft.GREATER else ours < theirs  # type: ignore[operator]
+            ours = self._value(compare.key, found)
+        elif found is not None:
+            ours = getattr(found, _ATTRIBUTES[compare.target])
+        return _RESULTS[compare.result](ours, compare.wanted)
 
-    def _value(self, key: bytes, found: _Held) -> bytes:
+    def _value(self, key: bytes, found: Held) -> bytes:
         if found.value:
             return self._value_of(found.value, found.number)
         stored = self._base.get(key)
@@ -265,11 +253,11 @@ class Replay:
         elif isinstance(step, Put):
             if step.lease and step.lease not in self._leases:
                 raise _RefusedByEtcd
-            if (step.keeps_value or step.keeps_lease) and self._get(step.key) is None:
+            if (step.keeps_value or step.keeps_lease) and self.held(step.key) is None:
                 raise _RefusedByEtcd
 
     def _put(self, entry: int, put: Put) -> Change:
-        before = self._get(put.key)
+        before = self.held(put.key)
         main = self.revision + 1
         lease = before.lease if put.keeps_lease and before is not None else put.lease
         value, number = entry, put.number
@@ -280,68 +268,47 @@ class Replay:
             self._leases[before.lease].discard(put.key)
         if lease in self._leases:
             self._leases[lease].add(put.key)
-        self._held[put.key] = _Held(main, create, version, lease, entry, value, number)
+        self._held[put.key] = Held(main, create, version, lease, entry, value, number)
         return Change(put.number, put.key, WriteKind.PUT, create, version, lease, written=True)
 
     def _delete(self, delete: Delete) -> Iterator[Change]:
         for key in self._keys(delete.key, delete.range_end):
-            self._remove(key)
+            found = self.held(key)
+            if found is not None and found.lease in self._leases:
+                self._leases[found.lease].discard(key)
+            self._held[key] = None
             yield Change(delete.number, key, WriteKind.DELETE, 0, 0, 0, written=not delete.range_end)
-
-    def _remove(self, key: bytes) -> None:
-        found = self._get(key)
-        if found is not None and found.lease in self._leases:
-            self._leases[found.lease].discard(key)
-        self._held[key] = None
 
     def _keys(self, begin: bytes, end: bytes) -> list[bytes]:
         if not end:
-            return [begin] if self._get(begin) is not None else []
-        keys = {key for key in self._base.keys(begin, end) if key not in self._held}
-        keys.update(
-            key for key, found in self._held.items() if found is not None and in_range(key, begin, end)
-        )
-        return sorted(keys)
+            return [begin] if self.held(begin) is not None else []
+        keys = {key for key in self._held if in_range(key, begin, end)}.union(self._base.keys(begin, end))
+        return sorted(key for key in keys if self.held(key) is not None)
 
     def _revoke(self, revoke: Revoke) -> Applied:
         if self._active(raft.CORRUPT) or revoke.lease not in self._leases:
-            return Applied(0, [], [])
+            return Applied()
         keys = sorted(self._leases.pop(revoke.lease))
         for key in keys:
             self._held[key] = None
         self._contested.difference_update(keys)
-        changes = [
-            Change(number, key, WriteKind.LEASE_REVOCATION, 0, 0, revoke.lease, written=False)
-            for number, key in enumerate(keys)
-        ]
-        if changes:
-            self.revision += 1
-        return Applied(self.revision if changes else 0, changes, [])
+        kind = WriteKind.LEASE_REVOCATION
+        return self._made(
+            [Change(n, key, kind, 0, 0, revoke.lease, written=False) for n, key in enumerate(keys)]
+        )
 
-    def _get(self, key: bytes) -> _Held | None:
-        try:
-            return self._held[key]
-        except KeyError:
-            pass
-        stored = self._base.get(key)
-        if stored is None:
-            found = None
-        else:
-            found = _Held(stored.mod_revision, stored.create_revision, stored.version, stored.lease, 0, 0, 0)
-        self._held[key] = found
-        return found
+    def held(self, key: bytes) -> Held | None:
+        """Return what a key holds; None for nothing."""
+        if key not in self._held:
+            stored = self._base.get(key)
+            self._held[key] = None
+            if stored is not None:
+                numbers = (stored.mod_revision, stored.create_revision, stored.version, stored.lease)
+                self._held[key] = Held(*numbers, entry=0, value=0, number=0)
+        return self._held[key]
 
-    def _active(self, alarm: int) -> bool:
-        return any(kind == alarm for _, kind in self._alarms)
-
-    def _change_alarms(self, asked: Alarm) -> None:
-        if not asked.alarm:
-            return
-        if asked.action == raft.ALARM_ACTIVATE:
-            self._alarms.add((asked.member, asked.alarm))
-        elif asked.action == raft.ALARM_DEACTIVATE:
-            self._alarms.discard((asked.member, asked.alarm))
-        self._check_alarms()
+    def _active(self, *alarms: int) -> bool:
+        return any(kind in alarms for _, kind in self._alarms)
 
     def _check_alarms(self) -> None:
         """Stop where both alarms are on: what holds then depends on when each member was started."""

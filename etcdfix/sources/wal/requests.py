@@ -6,6 +6,8 @@ failure, nested transactions where they stand.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from etcdfix.wire import raft
@@ -15,14 +17,13 @@ ALL_FROM: Final = b"\x00"
 
 
 class Compare(NamedTuple):
-    """A condition of a transaction; numbers as in :mod:`etcdfix.wire.raft`."""
+    """A condition of a transaction; target and result as in :mod:`etcdfix.wire.raft`."""
 
     target: int
     result: int
     key: bytes
     range_end: bytes
-    number: int
-    value: bytes
+    wanted: int | bytes
 
     def __repr__(self) -> str:
         return f"Compare({self.target}, {self.result}, {self.key!r})"  # values stay out of tracebacks
@@ -92,45 +93,29 @@ class Nothing(NamedTuple):
     """No key, no lease and no alarm is changed."""
 
 
-class Authentication(NamedTuple):
-    """etcd's authentication is configured, nothing more is read of it."""
-
-    enables: bool
-
-
 class Unknown(NamedTuple):
-    """Something that cannot be told: from here on the state is not known."""
+    """From here on the state is not known; ``why`` is a clause about the entry."""
 
     why: str
 
 
-Action: TypeAlias = Transaction | Grant | Revoke | Alarm | Nothing | Authentication | Unknown
-
-_NOTHING: Final = Nothing()
+Action: TypeAlias = Transaction | Grant | Revoke | Alarm | Nothing | Unknown
 
 
-class Asked(NamedTuple):
-    """An entry's request, and who asked."""
-
-    action: Action
-    user: str
-
-
-def asked_by(entry: raft.Entry, data: bytes) -> Asked:
+def action_of(entry: raft.Entry, data: bytes) -> Action:
     """Return what an entry asks for; the entry's data stands in ``data``. Never raises: what cannot be told is so."""
     if entry.type != raft.NORMAL or entry.data_at == entry.data_end:
-        return Asked(_NOTHING, "")
+        return Nothing()
     try:
-        request = raft.parse_request(data, entry.data_at, entry.data_end)
-        return Asked(_action(request), request.user.decode("utf-8", "replace"))
+        return _action(raft.parse_request(data, entry.data_at, entry.data_end))
     except raft.Malformed as exc:
-        return Asked(Unknown(str(exc)), "")
+        return Unknown(f"cannot be told: {exc}")
 
 
 def _action(request: raft.Request) -> Action:
     kind, body = request.kind, request.body
     if kind == raft.REQUEST_TXN:
-        return _transaction(raft.parse("Txn", body), [0])
+        return _transaction(raft.parse("Txn", body), itertools.count())
     if kind == raft.REQUEST_PUT:
         return Transaction((), (_put(raft.parse("Put", body), 0),), ())
     if kind == raft.REQUEST_DELETE_RANGE:
@@ -144,96 +129,81 @@ def _action(request: raft.Request) -> Action:
     if kind == raft.REQUEST_ALARM:
         found = raft.parse("Alarm", body)
         return Alarm(found.action, found.memberID, found.alarm)
-    if kind in raft.AUTH_REQUESTS:
-        return Authentication(kind == raft.REQUEST_AUTH_ENABLE)
-    if not kind or kind in raft.HARMLESS_REQUESTS:
-        return _NOTHING
-    return Unknown(f"a request of a kind that is not known here ({kind})")
+    if kind == raft.REQUEST_AUTH_ENABLE:
+        return Unknown("switches etcd's authentication on, so later requests may have been refused")
+    if not kind or kind in raft.AUTH_REQUESTS or kind in raft.HARMLESS_REQUESTS:
+        return Nothing()
+    return Unknown(f"is a request of a kind that is not known here ({kind})")
 
 
 def _put(found: Any, number: int) -> Put:
     return Put(number, found.key, found.value, found.lease, found.keeps_value, found.keeps_lease)
 
 
-def _transaction(found: Any, count: list[int]) -> Transaction:
+def _transaction(found: Any, numbers: Iterator[int]) -> Transaction:
     compares = tuple(_compare(compare) for compare in found.compare)
-    success = tuple(_step(step, count) for step in found.success)
-    failure = tuple(_step(step, count) for step in found.failure)
-    return Transaction(compares, success, failure)
+    success = tuple(_step(step, numbers) for step in found.success)
+    return Transaction(compares, success, tuple(_step(step, numbers) for step in found.failure))
 
 
-def _step(found: Any, count: list[int]) -> Step:
+def _step(found: Any, numbers: Iterator[int]) -> Step:
     present = [field.number for field, _ in found.ListFields()]
     if present == [2]:
-        count[0] += 1
-        return _put(found.put, count[0] - 1)
+        return _put(found.put, next(numbers))
     if present == [1]:
         return RangeAt(found.range.revision)
     if present == [3]:
-        count[0] += 1
-        return Delete(count[0] - 1, found.delete_range.key, found.delete_range.range_end)
+        return Delete(next(numbers), found.delete_range.key, found.delete_range.range_end)
     if present == [4]:
-        return _transaction(found.txn, count)
+        return _transaction(found.txn, numbers)
     if not present:  # an operation of none: etcd does nothing for it
         return RangeAt(0)
     raise raft.Malformed("an operation that is several")
 
 
-_NUMBERS: Final = {
+_WANTED: Final = {
     raft.VERSION: "version",
     raft.CREATE: "create_revision",
     raft.MOD: "mod_revision",
+    raft.VALUE: "value",
     raft.LEASE: "lease",
 }
 
 
 def _compare(found: Any) -> Compare:
-    target = found.target
-    if target not in _NUMBERS and target != raft.VALUE:
-        raise raft.Malformed(f"a compare of target {target}")
+    if found.target not in _WANTED:
+        raise raft.Malformed(f"a compare of target {found.target}")
     if not raft.EQUAL <= found.result <= raft.NOT_EQUAL:
         raise raft.Malformed(f"a compare of result {found.result}")
-    name = _NUMBERS.get(target)
-    return Compare(
-        target, found.result, found.key, found.range_end, getattr(found, name) if name else 0, found.value
-    )
+    wanted = getattr(found, _WANTED[found.target])
+    return Compare(found.target, found.result, found.key, found.range_end, wanted)
 
 
 class Listed(NamedTuple):
-    """A write of an entry, with the branch it stands in.
-
-    Attributes:
-        fallback: It stands in a branch for failure, or below one.
-    """
+    """A write of an entry, and whether it stands in a branch for failure, or below one."""
 
     step: Put | Delete
     fallback: bool
 
 
-def writes_of(action: Action) -> list[Listed]:
+def writes_of(action: Action, *, fallback: bool = False) -> list[Listed]:
     """Return every write that an action may do, in the order of their numbers."""
     found: list[Listed] = []
     if isinstance(action, Transaction):
-        _collect(action, found, fallback=False)
+        for steps, below in ((action.success, fallback), (action.failure, True)):
+            for step in steps:
+                if isinstance(step, Transaction):
+                    found += writes_of(step, fallback=below)
+                elif not isinstance(step, RangeAt):
+                    found.append(Listed(step, below))
     return found
-
-
-def _collect(transaction: Transaction, found: list[Listed], *, fallback: bool) -> None:
-    for steps, below in ((transaction.success, fallback), (transaction.failure, True)):
-        for step in steps:
-            if isinstance(step, Transaction):
-                _collect(step, found, fallback=below)
-            elif not isinstance(step, RangeAt):
-                found.append(Listed(step, below))
 
 
 def expected_revisions(action: Action) -> dict[bytes, int]:
     """Return the mod revision that each key must have for a transaction to take its first branch: 0 for absent."""
-    if not isinstance(action, Transaction):
-        return {}
     return {
-        compare.key: compare.number
-        for compare in action.compares
+        compare.key: int(compare.wanted)
+        for compare in (action.compares if isinstance(action, Transaction) else ())
         if compare.target == raft.MOD and compare.result == raft.EQUAL and not compare.range_end
     }
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from etcdfix.sources.wal.model import WriteKind
-from etcdfix.sources.wal.trace import NOT_COMPARED, KeyRecord, RunTrace
+from etcdfix.sources.wal.trace import FALLBACK, NOT_COMPARED, TAKEN_ALONG, KeyRecord, RunTrace
 
 
 class Claim(NamedTuple):
@@ -41,7 +41,7 @@ def claims_of(records: Iterable[KeyRecord], committed: int, run_at: Callable[[in
             continue
         if before is not None and run_at(before.entry) is not run_at(record.entry):
             before, undecided = None, False
-        if record.taken_along or record.fallback:
+        if record.bits & (TAKEN_ALONG | FALLBACK):
             before, undecided = record, True
             continue
         same = before is not None and record.expected != NOT_COMPARED and record.expected == before.expected
@@ -63,9 +63,6 @@ class Points:
         for claim in self._fitting(set(claims)):
             self._entries.append(claim.entry)
             self._revisions.append(claim.revision)
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     def _count(self, entry: int) -> int:
         return self._candidates[entry - self._first]
@@ -96,36 +93,35 @@ class Points:
         picked.reverse()
         return _growing(picked)
 
-    def revision(self, entry: int) -> tuple[int | None, int | None, int | None]:
-        """Return the revision that an entry made, None where it does not follow; and two that it lies between."""
+    def revision(self, entry: int) -> int | None:
+        """Return the revision that an entry made; None where it does not follow."""
         at = bisect_left(self._entries, entry)
         if at < len(self._entries) and self._entries[at] == entry:
-            return self._revisions[at], None, None
-        low = at - 1 if at else None
-        high = at if at < len(self._entries) else None
-        after = self._revisions[low] if low is not None else None
-        until = self._revisions[high] if high is not None else None
-        if low is not None and high is not None:
-            below = self._count(self._entries[low]) - self._revisions[low]
-            above = self._count(self._entries[high]) - self._revisions[high]
+            return self._revisions[at]
+        if 0 < at < len(self._entries):
+            below, above = (
+                self._count(self._entries[place]) - self._revisions[place] for place in (at - 1, at)
+            )
             if below == above:
-                return self._count(entry) - below, None, None
-        return None, after, until
+                return self._count(entry) - below
+        return None
 
-    def least_at_end(self) -> int | None:
-        """Return a revision that the store had passed at the end; None for unknown."""
-        return self._revisions[-1] if self._revisions else None
-
-    def most_at(self, entry: int) -> int | None:
-        """Return the greatest revision that an entry may have made; None for unknown."""
-        exact, _, before = self.revision(entry)
+    def bounds(self, entry: int) -> tuple[int, int | None]:
+        """Return the least and the greatest revision that an entry may have made; None for unknown."""
+        exact = self.revision(entry)
         if exact is not None:
-            return exact
-        if before is not None:
-            return before - 1
-        if not self._entries:
-            return None
-        return self._revisions[-1] + self._count(entry) - self._count(self._entries[-1])
+            return exact, exact
+        at = bisect_left(self._entries, entry)
+        least = self._revisions[at - 1] + 1 if at else 0
+        if at < len(self._entries):
+            return least, self._revisions[at] - 1
+        most = self._revisions[-1] + self._count(entry) - self._count(self._entries[-1]) if at else None
+        return least, most
+
+    @property
+    def newest(self) -> int | None:
+        """A revision that the store had passed at the end; None for unknown."""
+        return self._revisions[-1] if self._revisions else None
 
     def fits(self, claim: Claim) -> bool:
         """Say whether one more claim goes together with the others."""

@@ -7,11 +7,11 @@ Format:
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -22,8 +22,11 @@ from etcdfix.inputs.inputfile import open_regular
 from etcdfix.wire import raft
 
 FRAME_HEADER: Final = 8
+SEGMENT_SHIFT: Final = 40
+"""A place is the number of a segment above so many bits, and the offset of a frame in it below them."""
+
 _SECTOR: Final = 512
-_NAME: Final = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.wal")
+_NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.wal")
 _PIECE: Final = 4 << 20
 _MOST_RECORD: Final = 512 << 20
 """No request is larger, whatever ``--max-request-bytes`` says: gRPC and etcd end below it."""
@@ -45,12 +48,7 @@ _WAYS_OUT: Final = {
 
 
 class Record(NamedTuple):
-    """One record whose checksum fits.
-
-    Attributes:
-        type: As in :mod:`etcdfix.wire.raft`.
-        place: Offset of its frame in the segment, bytes.
-    """
+    """One record whose checksum fits; its type is one of :mod:`etcdfix.wire.raft`."""
 
     type: int
     data: bytes
@@ -73,19 +71,15 @@ class Damage(NamedTuple):
 
 
 class Segment:
-    """One file of a log, as long as it was when it was opened.
+    """One file of a log, as long as it was when it was opened."""
 
-    Attributes:
-        sequence: Its number, one more than that of the one before.
-        first_index: Raft index that its name promises.
-    """
-
-    def __init__(self, path: Path, sequence: int, first_index: int) -> None:
-        self.path, self.sequence, self.first_index = path, sequence, first_index
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.sequence = int(path.name[:16], 16)
         try:
             self._file: BinaryIO = open_regular(path, follow=False)
         except OSError as exc:
-            raise unreadable(path, exc) from exc
+            raise _unreadable(path, exc) from exc
         self.size = os.fstat(self._file.fileno()).st_size
 
     def read(self, place: int, size: int) -> bytes:
@@ -94,32 +88,28 @@ class Segment:
         Raises:
             SourceError: The file cannot be read.
         """
-        size = min(size, self.size - place)
-        parts = []
+        wanted, raw = min(size, self.size - place), b""
         try:
-            while size > 0:
-                part = os.pread(self._file.fileno(), size, place)
+            while len(raw) < wanted:
+                part = os.pread(self._file.fileno(), wanted - len(raw), place + len(raw))
                 if not part:
                     break
-                parts.append(part)
-                place += len(part)
-                size -= len(part)
+                raw += part
         except OSError as exc:
-            raise unreadable(self.path, exc) from exc
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            raise _unreadable(self.path, exc) from exc
+        return raw
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
 
-def unreadable(path: Path, exc: OSError) -> SourceError:
-    """Return the error for a file of a log that the system does not let us read."""
+def _unreadable(path: Path, exc: OSError) -> SourceError:
     return SourceError(f"{path}: {exc.strerror or exc}", hint=_WAYS_OUT.get(exc.errno or 0, ""))
 
 
 def open_segments(directory: Path) -> tuple[list[Segment], list[str]]:
-    """Open every segment of a directory, in order; return them, and what is wrong with their names.
+    """Open every segment of a directory, in order; return them, and which files are not read.
 
     etcd removes old segments while it runs: one that goes between listing and opening is as if it had gone before.
 
@@ -127,120 +117,85 @@ def open_segments(directory: Path) -> tuple[list[Segment], list[str]]:
         NotALog: There is no such directory, or no segment in it.
         SourceError: A segment cannot be opened.
     """
+    hint = "name a member's directory member/wal, or a copy of it"
     try:
         names = sorted(path.name for path in directory.iterdir())
     except OSError as exc:
-        raise NotALog(
-            f"{directory}: {exc.strerror or exc}",
-            hint="name a member's directory member/wal, or a copy of it",
-        ) from exc
+        raise NotALog(f"{directory}: {exc.strerror or exc}", hint=hint) from exc
     segments: list[Segment] = []
-    problems: list[str] = []
-    with contextlib.ExitStack() as opened:
-        _open_each(directory, names, segments, problems, opened)
+    with ExitStack() as opened:
+        for name in filter(_NAME.fullmatch, names):
+            try:
+                segments.append(Segment(directory / name))
+            except SourceError as exc:
+                if segments or not isinstance(exc.__cause__, FileNotFoundError):
+                    raise
+            else:
+                opened.callback(segments[-1].close)
         opened.pop_all()
     if not segments:
         inside = directory / "member" / "wal"
         raise NotALog(
             f"{directory}: there is no segment of a log (….wal) in it",
-            hint=f"name {inside}"
-            if inside.is_dir()
-            else "name a member's directory member/wal, or a copy of it",
+            hint=f"name {inside}" if inside.is_dir() else hint,
         )
-    return segments, problems
+    broken = [name for name in names if name.endswith(".broken")]
+    return segments, [f"{name} is not read: etcd repaired this log, and put it aside" for name in broken]
 
 
-def _open_each(
-    directory: Path,
-    names: list[str],
-    segments: list[Segment],
-    problems: list[str],
-    opened: contextlib.ExitStack,
-) -> None:
-    for name in names:
-        found = _NAME.fullmatch(name)
-        if found is None:
-            if name.endswith(".broken"):
-                problems.append(f"{name} is not read: etcd repaired this log, and put it aside")
-            continue
-        try:
-            segment = Segment(directory / name, int(found[1], 16), int(found[2], 16))
-        except SourceError as exc:
-            if not segments and isinstance(exc.__cause__, FileNotFoundError):
-                continue
-            raise
-        if segments and segment.sequence != segments[-1].sequence + 1:
-            problems.append(f"segments are missing between {segments[-1].path.name} and {name}")
-        opened.callback(segment.close)
-        segments.append(segment)
+def records(segments: Sequence[Segment]) -> Iterator[Record | Damage]:
+    """Yield every record of a log that is whole, and what stands between them.
 
-
-class SegmentReader:
-    """Reads the frames of the segments of one log, in order, with the checksum that runs through them all.
-
-    Attributes:
-        crc: The checksum so far; None where damage, or the start, leaves it unknown.
+    Raises:
+        SourceError: A file cannot be read.
     """
+    crc: int | None = None  # it runs through all records; None where damage, or the start, leaves it unknown
+    for number, segment in enumerate(segments):
+        if number and segment.sequence != segments[number - 1].sequence + 1:
+            yield Damage(f"segments are missing before {segment.path}", torn=False)
+            crc = None
+        crc = yield from _records(segment, number, crc, last=number == len(segments) - 1)
 
-    def __init__(self) -> None:
-        self.crc: int | None = None
 
-    def records(self, segment: Segment, *, last: bool) -> Iterator[Record | Damage]:
-        """Yield every record of a segment that is whole, and what stands between them.
-
-        Raises:
-            SourceError: The file cannot be read.
-        """
-        window = _Window(segment)
-        place = 0
-        retried = -1
-        while True:
-            header = window.bytes(place, FRAME_HEADER)
-            if not any(header) and (len(header) < FRAME_HEADER or _ends_here(window, place, last=last)):
-                return
-            frame = _frame(window, place, header) if len(header) == FRAME_HEADER else None
-            if frame is not None and frame.type == raft.CRC:
-                if self.crc is not None and self.crc != frame.crc:
-                    yield Damage(f"{_at(segment, place)}: records before it are missing", torn=False)
-                self.crc = frame.crc
+def _records(
+    segment: Segment, number: int, crc: int | None, *, last: bool
+) -> Generator[Record | Damage, None, int | None]:
+    """Yield what one segment holds; return the checksum that its records came to."""
+    window = _Window(segment)
+    place, retried = 0, -1
+    while True:
+        header = window.bytes(place, FRAME_HEADER)
+        if not any(header) and (len(header) < FRAME_HEADER or _ends_here(segment, place, last=last)):
+            return crc
+        frame = _frame(window, place)
+        if frame is not None and frame.type == raft.CRC:
+            if crc not in {None, frame.crc}:
+                yield Damage(f"{segment.path}: byte {place}: records before it are missing", torn=False)
+            crc = frame.crc
+            place += frame.size
+            continue
+        computed = None
+        if frame is not None and crc is not None:
+            computed = google_crc32c.extend(crc, frame.data)
+            if computed == frame.crc:
+                crc = computed
+                yield Record(frame.type, frame.data, number << SEGMENT_SHIFT | place)
                 place += frame.size
                 continue
-            computed = None
-            if frame is not None and self.crc is not None:
-                data = frame.data
-                computed = google_crc32c.extend(self.crc, data)
-                if computed == frame.crc:
-                    self.crc = computed
-                    yield Record(frame.type, data, place)
-                    place += frame.size
-                    continue
-            if last and retried != place:  # a running etcd may just be writing it
-                window.forget()
-                retried = place
-                continue
-            after = (
-                _next_that_fits(window, place + frame.size, {frame.crc, computed})
-                if frame is not None
-                else None
-            )
-            after = after or _whole_frame_behind(window, place)
-            if last and after is None and _is_torn(segment, place, header, frame):
-                yield Damage(f"{_at(segment, place)}: the last write is not whole", torn=True)
-                return
-            yield Damage(_told(segment, place, after), torn=False)
-            if after is None:
-                self.crc = None
-                return
-            place, self.crc = after
-
-
-def _told(segment: Segment, place: int, after: tuple[int, int] | None) -> str:
-    lost = f"the {after[0] - place} bytes there" if after is not None else "the rest of this segment"
-    return f"{_at(segment, place)}: no whole record; {lost} cannot be read"
-
-
-def _at(segment: Segment, place: int) -> str:
-    return f"{segment.path}: byte {place}"
+        if last and retried != place:  # a running etcd may just be writing it
+            window.forget()
+            retried = place
+            continue
+        after = _next_that_fits(window, place + frame.size, {frame.crc, computed}) if frame else None
+        after = after or _whole_frame_behind(window, place)
+        if last and after is None and _is_torn(segment, place, header, frame):
+            yield Damage(f"{segment.path}: byte {place}: the last write is not whole", torn=True)
+            return crc
+        lost = f"the {after[0] - place} bytes there" if after is not None else "the rest of this segment"
+        yield Damage(f"{segment.path}: byte {place}: no whole record; {lost} cannot be read", torn=False)
+        if after is None:
+            return None
+        place, crc = after
 
 
 class _Window:
@@ -279,17 +234,11 @@ class _Frame(NamedTuple):
     size: int
     type: int
     crc: int
-    begin: int
-    end: int
-    raw: bytes
-
-    @property
-    def data(self) -> bytes:
-        """What the record holds."""
-        return self.raw[self.begin : self.end]
+    data: bytes
 
 
-def _frame(window: _Window, place: int, header: bytes) -> _Frame | None:
+def _frame(window: _Window, place: int) -> _Frame | None:
+    header = window.bytes(place, FRAME_HEADER)
     size, padding = frame_sizes(header)
     whole = size + padding
     if not _plausible(header) or place + FRAME_HEADER + whole > window.segment.size:
@@ -303,12 +252,11 @@ def _frame(window: _Window, place: int, header: bytes) -> _Frame | None:
         return None
     if not raft.METADATA <= type_ <= raft.SNAPSHOT:
         return None
-    return _Frame(FRAME_HEADER + whole, type_, crc, begin, end, raw)
+    return _Frame(FRAME_HEADER + whole, type_, crc, raw[begin:end])
 
 
-def _ends_here(window: _Window, place: int, *, last: bool) -> bool:
+def _ends_here(segment: Segment, place: int, *, last: bool) -> bool:
     """Say whether a length of 0 is the end of a segment: what was preallocated and never written is all zeros."""
-    segment = window.segment
     if _zero_from(segment, place):
         return True
     # A running etcd has just written there: what was read ends before it. Else zeros cover what was written.
@@ -317,8 +265,7 @@ def _ends_here(window: _Window, place: int, *, last: bool) -> bool:
 
 def _next_that_fits(window: _Window, place: int, seeds: set[int | None]) -> tuple[int, int] | None:
     """Return a place and the checksum before it, where the frame there fits one of the seeds; None if it does not."""
-    header = window.bytes(place, FRAME_HEADER)
-    frame = _frame(window, place, header) if len(header) == FRAME_HEADER else None
+    frame = _frame(window, place)
     if frame is None or frame.type == raft.CRC:
         return None
     for seed in seeds:
@@ -347,7 +294,7 @@ def _whole_frame_behind(window: _Window, place: int) -> tuple[int, int] | None:
         frame = None
         if len(start) == 3 and start[::2] == _RECORD_START:
             tried += min(frame_sizes(header)[0], window.segment.size)
-            frame = _frame(window, candidate, header)
+            frame = _frame(window, candidate)
         if frame is not None and frame.type != raft.CRC:
             behind = candidate + frame.size
             found = None if behind in leads_nowhere else _next_that_fits(window, behind, {frame.crc})
@@ -361,48 +308,49 @@ def _whole_to_the_end(segment: Segment, place: int, crc: int, leads_nowhere: set
     """Say whether every frame from here on fits the one before, to the end of the segment."""
     window = _Window(segment)
     passed: list[int] = []
-    while True:
-        header = window.bytes(place, FRAME_HEADER)
-        if not any(header):
-            return True
-        frame = _frame(window, place, header) if len(header) == FRAME_HEADER else None
-        if frame is None or frame.type == raft.CRC or google_crc32c.extend(crc, frame.data) != frame.crc:
-            break
-        if place in leads_nowhere:
-            break
+    while any(window.bytes(place, FRAME_HEADER)):
+        frame = _frame(window, place)
+        fits = (
+            frame is not None
+            and frame.type != raft.CRC
+            and google_crc32c.extend(crc, frame.data) == frame.crc
+        )
+        if frame is None or not fits or place in leads_nowhere:
+            leads_nowhere.update(passed)
+            return False
         passed.append(place)
         crc = frame.crc
         place += frame.size
-    leads_nowhere.update(passed)
-    return False
+    return True
 
 
 def _is_torn(segment: Segment, place: int, header: bytes, frame: _Frame | None) -> bool:
     """Say whether what is not whole is the last write of a log: it runs into the end of the file, or into zeros."""
-    if frame is None:
-        whole = sum(frame_sizes(header))
-        if len(header) < FRAME_HEADER or place + FRAME_HEADER + whole > segment.size:
-            return len(header) < FRAME_HEADER or _plausible(header)
-        return (
-            _plausible(header)
-            and _zero_from(segment, place + FRAME_HEADER + whole)
-            and _torn(segment.read(place + FRAME_HEADER, whole), place)
-        )
-    return _torn(frame.raw, place) and _zero_from(segment, place + frame.size)
+    if len(header) < FRAME_HEADER or not _plausible(header):
+        return len(header) < FRAME_HEADER
+    begin = place + FRAME_HEADER
+    end = begin + sum(frame_sizes(header))
+    if frame is None and end > segment.size:
+        return True
+    return _zero_from(segment, end) and _torn(segment.read(begin, end - begin), begin)
 
 
 def _plausible(header: bytes) -> bool:
     # Of the top byte etcd writes the sign and three bits of padding, or nothing.
-    return (header[7] == 0 or header[7] >> 3 == 0x10) and 0 < frame_sizes(header)[0] <= _MOST_RECORD
+    return (
+        len(header) == FRAME_HEADER
+        and (header[7] == 0 or header[7] >> 3 == 0x10)
+        and 0 < frame_sizes(header)[0] <= _MOST_RECORD
+    )
 
 
-def _torn(raw: bytes, place: int) -> bool:
+def _torn(raw: bytes, begin: int) -> bool:
     """Say whether a record that does not fit is a write that was cut off: a sector of it is all zeros.
 
     Format:
         etcd ``decoder.go``, ``isTornEntry``.
     """
-    begin, at = place + FRAME_HEADER, 0
+    at = 0
     while at < len(raw):
         size = min(_SECTOR - (begin + at) % _SECTOR, len(raw) - at)
         if not any(raw[at : at + size]):

@@ -187,6 +187,14 @@ class Log(Closing):
         if self._played is not None and self.history is not Sameness.OTHER:
             yield from self._played.deleted(prefix)
 
+    def agreed_until(self, entry: int) -> int:
+        """Return the revision up to which the log has every write after an entry; 0 for unknown."""
+        return self._played.agreed_until(entry) if self._played is not None else 0
+
+    def directory_of(self, entry: int) -> Path:
+        """Return the directory whose files hold an entry, where several logs were joined."""
+        return self._log.directory_of(entry)
+
     # --- one write
 
     def _no_value(self, key: bytes, writes: Iterable[LoggedWrite]) -> str:
@@ -203,7 +211,7 @@ class Log(Closing):
         self, write: LoggedWrite, stored: StoredValue, writes: Sequence[LoggedWrite], wanted: Wanted
     ) -> Copy:
         assert self._played is not None
-        directory = self._log.directory_of(write.entry_index)
+        directory = self.directory_of(write.entry_index)
         copy = examined_copy(
             self._examiner.examine(stored),
             Place.LOG,
@@ -219,7 +227,7 @@ class Log(Closing):
             sure=write.confidence,
             doubt="; ".join(filter(None, (write.doubt, kept_lease))),
             history=self.history,
-            cluster=self._cluster_of(write),
+            cluster=self.cluster_of(write),
             log=LogProof(
                 entry=write.entry_index,
                 # What is certain was replayed from a known state of this very history.
@@ -240,7 +248,8 @@ class Log(Closing):
             return False
         return kept_from is not None and kept_from <= until
 
-    def _cluster_of(self, write: LoggedWrite) -> ClusterIdentity | None:
+    def cluster_of(self, write: LoggedWrite) -> ClusterIdentity | None:
+        """Return which cluster wrote something: unknown where nothing names it, None where it is this very etcd."""
         assert self._played is not None
         if self.history is not Sameness.SAME or self._cluster.is_known:
             return self._cluster

@@ -18,7 +18,8 @@ import pytest
 from etcdfix.model import Confidence
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from etcdfix.sources.wal.log import WriteAheadLog
+from etcdfix.sources.wal.entries import WriteAheadLog
+from etcdfix.sources.wal.history import LogHistory
 from tests.benchmarks.measure import machine
 from tests.integration.test_write_ahead_log import OBJECTS, Running, damage
 from tests.support.apiserver import EtcdStore
@@ -50,7 +51,7 @@ def test_a_large_log(tmp_path: Path) -> None:
             WriteAheadLog.open(etcd.wal) as log,
         ):
             opened = time.monotonic()
-            history = log.history(live)
+            history = LogHistory(log, live)
             known = time.monotonic()
             found = [next(iter(history.writes(key))) for key in held]
             end = time.monotonic()
@@ -58,7 +59,7 @@ def test_a_large_log(tmp_path: Path) -> None:
                 one.confidence is Confidence.CERTAIN and (one.mod_revision, one.value) == held[one.key]
                 for one in found
             )
-            entries = log.description.entries
+            entries = log.last
             history.close()
         assert right == OBJECTS
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

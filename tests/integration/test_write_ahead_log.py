@@ -14,8 +14,9 @@ import pytest
 from etcdfix.model import Confidence
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from etcdfix.sources.wal.log import LogHistory, WriteAheadLog
-from etcdfix.sources.wal.model import Kinship, WriteKind
+from etcdfix.sources.wal.entries import WriteAheadLog
+from etcdfix.sources.wal.history import LogHistory
+from etcdfix.sources.wal.model import WriteKind
 from etcdfix.testing.places import Processes, Wanted, clean_environment, packaged_tools
 from tests.support.apiserver import EtcdStore
 from tests.support.etcd_members import etcd_members
@@ -96,7 +97,7 @@ def damage(etcd: Running) -> dict[bytes, tuple[int, bytes]]:
 
 
 def check_found(history: LogHistory, held: dict[bytes, tuple[int, bytes]], sure: Confidence) -> None:
-    assert history.agreement.kinship is Kinship.SAME_HISTORY
+    assert history.agreement.same
     for key, (revision, value) in held.items():
         first, second = history.writes(key)
         assert (first.mod_revision, first.value, first.confidence) == (revision, value, sure), key
@@ -114,7 +115,7 @@ def test_all_that_was_overwritten_or_deleted_is_found_at_its_revision(
     last = etcd.store.put(b"/registry/configmaps/shop/last", b"some configuration of today", mod_revision=0)
     etcd.etcdctl("compact", "--physical", str(last))
     with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as live, WriteAheadLog.open(etcd.wal) as log:
-        history = log.history(live)
+        history = LogHistory(log, live)
         check_found(history, held, Confidence.CERTAIN)
         assert not history.problems
         history.close()
@@ -139,7 +140,7 @@ def test_what_was_logged_and_refused_is_told_apart(running: Callable[..., Runnin
     etcd.etcdctl("del", "--prefix", "/registry/x/")
     etcd.store.put(b"/registry/configmaps/shop/last", b"some configuration of today", mod_revision=0)
     with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as live, WriteAheadLog.open(etcd.wal) as log:
-        history = log.history(live)
+        history = LogHistory(log, live)
 
         def told(key: bytes) -> list[tuple[object, ...]]:
             return [(one.kind, one.value, one.refused, one.mod_revision) for one in history.writes(key)]
@@ -161,7 +162,6 @@ def test_what_was_logged_and_refused_is_told_apart(running: Callable[..., Runnin
             (put, b"three", False, end - 4),
             (put, None, False, end - 3),
         ]
-        assert [one.keeps_value for one in history.writes(b"/registry/events/shop/e3")] == [False, True]
         assert told(b"/registry/x/a") == [(put, b"1", True, None)]
         assert told(b"/registry/x/c") == [(put, b"3", False, end - 2), (delete, None, False, end - 1)]
         assert {one.confidence for one in history.writes(b"/registry/x/c")} <= {
@@ -183,7 +183,7 @@ def test_under_an_alarm_of_space_nothing_that_was_refused_is_certain(running: Ca
             refused.append(key)
     assert refused
     with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as live, WriteAheadLog.open(etcd.wal) as log:
-        history = log.history(live)
+        history = LogHistory(log, live)
         check_found(history, held, Confidence.CERTAIN)
         # The first one may be stored although it was answered with an error: etcd raises the alarm with it.
         for key in refused:
@@ -217,8 +217,8 @@ def test_the_logs_of_three_members_make_one(tmp_path: Path) -> None:
         with LiveSource(EtcdConnection(endpoints=(members.endpoint("member-0"),))) as live:
             for chosen in (logs, logs[2:], logs[:1]):
                 with WriteAheadLog.open(*chosen) as log:
-                    history = log.history(live)
-                    assert history.agreement.kinship is Kinship.SAME_HISTORY
+                    history = LogHistory(log, live)
+                    assert history.agreement.same
                     for key, (revision, value) in held.items():
                         first, second = history.writes(key)
                         assert (first.mod_revision, first.value, first.confidence) == (

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from etcdfix.errors import NotALog
 from etcdfix.model import Confidence
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.sources.wal.log import LogHistory, WriteAheadLog
+from etcdfix.sources.wal.entries import WriteAheadLog
+from etcdfix.sources.wal.history import LogHistory
 from tests.support.wal_writer import ModelEtcd, as_apiserver
 
 KEYS = [b"/registry/secrets/a/%d" % n for n in range(4)]
@@ -130,7 +131,7 @@ def test_nothing_wrong_is_certain(steps: list[tuple[str, int]], keep: int, older
         directory = etcd.log.write(Path(name) / "wal", keep=min(keep, len(etcd.log.segments) - 1))
         sources = [SnapshotSource(path) for path in story.bases]
         with WriteAheadLog.open(directory) as log:
-            found = log.history(etcd.store(), others=sources if older else ())
+            found = LogHistory(log, etcd.store(), others=sources if older else ())
             check(found, etcd)
             found.close()
         for source in sources:
@@ -166,7 +167,7 @@ def test_a_log_that_is_cut_or_damaged_neither_crashes_nor_lies(
         except NotALog:
             return
         with log:
-            found = log.history(etcd.store())
+            found = LogHistory(log, etcd.store())
             check(found, etcd)
             found.close()
 
@@ -190,7 +191,7 @@ def test_of_a_copy_that_went_its_own_way_nothing_is_certain_beyond_the_fork(
         story.beat(more)
         other.etcd.log.commit()
         with WriteAheadLog.open(other.etcd.log.write(Path(name) / "wal")) as log:
-            found = log.history(story.etcd.store())
+            found = LogHistory(log, story.etcd.store())
             for key in list(found.keys()):
                 for one in found.writes(key):
                     assert one.entry_index <= fork or one.confidence is not Confidence.CERTAIN
@@ -223,6 +224,6 @@ def test_a_base_of_another_history_makes_nothing_wrong_certain(
         log_of = story.etcd.log
         directory = log_of.write(Path(name) / "wal", keep=1 if len(log_of.segments) > 1 else 0)
         with SnapshotSource(base) as source, WriteAheadLog.open(directory) as log:
-            found = log.history(story.etcd.store(), others=[source])
+            found = LogHistory(log, story.etcd.store(), others=[source])
             check(found, story.etcd)
             found.close()

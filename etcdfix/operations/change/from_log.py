@@ -11,16 +11,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from etcdfix.copies.model import Sameness
+from etcdfix.copies.log import Log
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import ClusterIdentity, Confidence, Outcome
-from etcdfix.operations.change.candidate import Candidate, identify_file
-from etcdfix.operations.judged_log import JudgedLog
+from etcdfix.model import Confidence, Outcome
+from etcdfix.operations.change.candidate import Candidate
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.same_object import newest_readable, uid_of
 from etcdfix.rules import Rule, refuse
-from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions, look
@@ -54,9 +52,9 @@ def of_log(
         OtherHistory: The log is of another history.
         SourceError: The log, or the database beside it, cannot be read.
     """
-    with JudgedLog([directory], cluster.source, cluster.examiner, progress=progress) as judged:
-        judged.require_same_history()
-        history = judged.history
+    with Log([directory], cluster.source, cluster.examiner, progress=progress) as judged:
+        judged.require()
+        history = judged
         chosen, told = _choose(
             cluster,
             key,
@@ -68,16 +66,7 @@ def of_log(
         told = (*told, *judged.notes)
         stored = chosen.stored()
         assert stored is not None  # it has a value
-        named: ClusterIdentity | None = ClusterIdentity()
-        if judged.fit is Sameness.SAME:
-            same_id = judged.log.description.cluster_id == cluster.source.describe().cluster_id
-            before = chosen.entry_index <= history.agreement.newest_agreed_index
-            shared = before or chosen.confidence is not Confidence.POSSIBLE
-            if judged.databases:
-                named = identify_file(cluster, judged.databases[0])
-            elif judged.running and same_id and shared:
-                # What is stored now was written after it. Behind that, it may be the log of a clone that runs.
-                named = None
+        named = judged.cluster_of(chosen)
         deleted_at = _deleted_at(history.writes(key), chosen)
         agreed_until = history.agreed_until(chosen.entry_index)
     return Candidate(
@@ -110,7 +99,7 @@ def _choose(
     key: bytes,
     directory: Path,
     entry: int | None,
-    history: LogHistory,
+    history: Log,
     look: str,
 ) -> tuple[LoggedWrite, tuple[str, ...]]:
     writes = history.writes(key)
@@ -119,7 +108,7 @@ def _choose(
     else:
         reading = cluster.now.read_key(key)
         write = _newest(cluster, reading, key, directory, deque(writes, maxlen=_MOST_WRITES), look)
-    told = [_sureness(write), history.agreement.sentence, *history.problems]
+    told = [_sureness(write), history.about, *history.problems]
     if write.lease is None:
         told.append(
             "the write kept the lease that the key had, which is not in it: it is put back without one"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
+from etcdfix.copies.log import Log
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import KeptRevision, Outcome, StoredValue
-from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.operations.look.history_log import look_into_log, written
 from etcdfix.readable_revision import reads
 from etcdfix.report.head import stakes_of
@@ -73,7 +73,7 @@ def look_into_history(
     *,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
-    log: JudgedLog | None = None,
+    log: Log | None = None,
 ) -> KeyLook[HistoryReport]:
     """Examine every kept revision of a key, up to the revision that the source is read at.
 

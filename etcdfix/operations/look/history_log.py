@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from etcdfix.copies.log import Log
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.operations.judged_log import JudgedLog
 from etcdfix.report.finding import finding_from
 from etcdfix.report.history import Event, HistoryLog, LoggedRevision
 from etcdfix.sources.base import Source
@@ -35,7 +35,7 @@ def same_log(
     older: Sequence[Path] = (),
     *,
     progress: Progress = no_progress,
-) -> Iterator[JudgedLog]:
+) -> Iterator[Log]:
     """Give the log, opened: it is of the history of what is stored now.
 
     Raises:
@@ -45,13 +45,13 @@ def same_log(
     for path in older:
         SnapshotSource(path).close()  # what a person named can be read, or it is no history
     examiner = Examiner.of_cluster(source, reading)
-    with JudgedLog(directories, source, examiner, older_snapshots=older, progress=progress) as log:
-        log.require_same_history()
+    with Log(directories, source, examiner, older=older, progress=progress) as log:
+        log.require()
         yield log
 
 
 def look_into_log(
-    log: JudgedLog, key: bytes, examiner: Examiner, *, kept: set[int], most: int
+    log: Log, key: bytes, examiner: Examiner, *, kept: set[int], most: int
 ) -> HistoryLog | None:
     """Tell the newest ``most`` writes of a key; None where the log knows nothing of it.
 
@@ -69,7 +69,7 @@ def look_into_log(
     told: deque[LoggedRevision] = deque(maxlen=most)
     known = False
     count = 0
-    for write in log.history.writes(key):
+    for write in log.writes(key):
         known = True
         if not write.refused:
             count += 1
@@ -77,9 +77,9 @@ def look_into_log(
     if not known:
         return None
     return HistoryLog(
-        directories=[display(bytes(Path(directory))) for directory in log.log.description.directories],
-        agreement=log.history.agreement.sentence,
-        replayed=log.history.replayed,
+        directories=[display(bytes(directory)) for directory in log.directories],
+        agreement=log.about,
+        replayed=log.replayed,
         left_out=count - len(told),
         writes=[*reversed(told)],
         notes=log.notes,
@@ -96,8 +96,8 @@ def _told(write: LoggedWrite, examiner: Examiner, kept: set[int]) -> LoggedRevis
                 "entry_index": write.entry_index,
                 "event": _EVENTS[write.kind],
                 "mod_revision": write.mod_revision,
-                "after_revision": write.after_revision,
-                "before_revision": write.before_revision,
+                "after_revision": None,
+                "before_revision": None,
                 "confidence": write.confidence,
                 "doubt": write.doubt,
                 "kept": write.mod_revision in kept,

@@ -130,7 +130,7 @@ def _action(request: raft.Request) -> Action:
         found = raft.parse("Alarm", body)
         return Alarm(found.action, found.memberID, found.alarm)
     if kind == raft.REQUEST_AUTH_ENABLE:
-        return Unknown("switches etcd's authentication on, so later requests may have been refused")
+        return Unknown("switches etcd's authentication on, which may refuse later ones")
     if not kind or kind in raft.AUTH_REQUESTS or kind in raft.HARMLESS_REQUESTS:
         return Nothing()
     return Unknown(f"is a request of a kind that is not known here ({kind})")

@@ -15,7 +15,7 @@ from etcdfix.copies.rank import ranked
 from etcdfix.errors import NotALog, OtherHistory, SourceDenied
 from etcdfix.examine import Examiner, Reading
 from etcdfix.model import Confidence, KeptRevision, Outcome, Revision, StoredValue
-from etcdfix.sources.wal.model import Agreement, Kinship, LoggedWrite, WriteKind
+from etcdfix.sources.wal.model import Agreement, LoggedWrite, WriteKind
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource
 from tests.support.objects import config_map
@@ -126,10 +126,9 @@ def test_what_a_clone_wrote_is_only_possible(tmp_path: Path) -> None:
 def write(entry: int, value: bytes | None, confidence: Confidence = CERTAIN, **changes: Any) -> LoggedWrite:
     given: dict[str, Any] = {
         "key": KEY, "kind": WriteKind.PUT if value is not None else WriteKind.DELETE, "entry_index": entry,
-        "operation": 0, "term": 1, "value": value, "keeps_value": False, "lease": 0, "mod_revision": entry + 100,
+        "operation": 0, "value": value, "lease": 0, "mod_revision": entry + 100,
         "create_revision": 100, "version": 1, "confidence": confidence,
         "doubt": "" if confidence is CERTAIN else "it may have been refused",
-        "after_revision": None, "before_revision": None,
     }  # fmt: skip
     return LoggedWrite(**(given | changes))
 
@@ -137,9 +136,7 @@ def write(entry: int, value: bytes | None, confidence: Confidence = CERTAIN, **c
 class Played:
     """A history with these writes."""
 
-    agreement = Agreement(
-        kinship=Kinship.SAME_HISTORY, agreed=3, contradicted=0, newest_agreed_index=9, sentence="3 keys agree"
-    )
+    agreement = Agreement(same=True, newest=9, safe=9, sentence="3 keys agree")
 
     def __init__(self, *writes: LoggedWrite) -> None:
         self._writes = writes
@@ -147,15 +144,12 @@ class Played:
     def writes(self, _key: bytes) -> Iterator[LoggedWrite]:
         yield from self._writes
 
-    def directory_of(self, _entry: int) -> Path:
-        return Path("/log")
-
     def agreed_until(self, _entry: int) -> int:
         return 1000
 
 
 @pytest.fixture
-def look(tmp_path: Path) -> Iterator[Any]:
+def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Give what looks into a log with these writes."""
     opened: list[Log] = []
 
@@ -163,6 +157,7 @@ def look(tmp_path: Path) -> Iterator[Any]:
         log = Log(story().log.write(tmp_path / "wal"), story().store(), EXAMINER, entry=entry)
         opened.append(log)
         log._played = Played(*writes)  # type: ignore[assignment]
+        monkeypatch.setattr(log, "directory_of", lambda _entry: Path("/log"))
         return [*log.find(what)], log
 
     yield look
@@ -178,7 +173,7 @@ def test_what_etcd_refused_and_what_has_no_value_is_no_copy(look: Any) -> None:
     copies, _ = look(
         write(3, WHOLE), write(4, WHOLE), write(5, WHOLE[:-5]), write(6, None),
         write(7, WHOLE, refused=True, confidence=POSSIBLE),
-        write(8, None, kind=WriteKind.PUT, keeps_value=True),
+        write(8, None, kind=WriteKind.PUT),
     )  # fmt: skip
     assert entries(copies) == [5, 4, 3]
     assert [one.later_writes for one in copies] == [1, 2, 3]
@@ -224,7 +219,7 @@ def test_nothing_of_a_log_that_was_not_compared_is_more_than_possible(look: Any)
 def test_an_entry_that_holds_no_value(look: Any, named: int, words: str) -> None:
     copies, log = look(
         write(3, WHOLE), write(4, None), write(5, None, kind=WriteKind.LEASE_REVOCATION),
-        write(6, None, kind=WriteKind.PUT, keeps_value=True), write(7, WHOLE, LIKELY, refused=True),
+        write(6, None, kind=WriteKind.PUT), write(7, WHOLE, LIKELY, refused=True),
         entry=named,
     )  # fmt: skip
     assert copies == []

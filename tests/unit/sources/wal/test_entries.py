@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import LogsDisagree, NotALog
-from etcdfix.sources.wal.entries import LogEntries, MemberLog, join
+from etcdfix.sources.wal.entries import WriteAheadLog
 from tests.support.wal_writer import LogWriter, as_apiserver
 
-OPENED: list[MemberLog] = []
+OPENED: list[WriteAheadLog] = []
 
 
 @pytest.fixture(autouse=True)
@@ -21,8 +21,8 @@ def close() -> Iterator[None]:
         OPENED.pop().close()
 
 
-def opened(log: LogWriter, path: Path, *, keep: int = 0) -> MemberLog:
-    found = MemberLog(log.write(path, keep=keep))
+def opened(*written: Path) -> WriteAheadLog:
+    found = WriteAheadLog.open(*written)
     OPENED.append(found)
     return found
 
@@ -32,7 +32,7 @@ def write(log: LogWriter, count: int, word: bytes = b"v") -> None:
         log.entry(as_apiserver(b"/registry/secrets/%d" % log.index, 0, word))
 
 
-def values(log: LogEntries) -> dict[int, bytes]:
+def values(log: WriteAheadLog) -> dict[int, bytes]:
     return {
         entry.at: data[entry.data_at : entry.data_end] for run in log.runs for entry, data in log.entries(run)
     }
@@ -45,9 +45,8 @@ def test_the_last_entry_of_an_index_counts_and_drops_those_after_it(tmp_path: Pa
     write(log, 4, b"old leader")
     log.entry(as_apiserver(b"/registry/secrets/new", 0, b"new leader"), index=5, term=3)
     log.commit()
-    found = opened(log, tmp_path)
+    found = opened(log.write(tmp_path))
     assert [(run.first, run.last) for run in found.runs] == [(1, 5)]
-    assert found.superseded == 3
     assert b"new leader" in values(found)[5]
     assert b"old leader" in values(found)[4]
     assert found.committed == 5
@@ -65,9 +64,9 @@ def test_what_a_lagging_member_held_beyond_the_last_commit_is_dropped_when_it_is
     log.index = 50
     write(log, 2)
     log.commit()
-    found = opened(log, tmp_path)
+    found = opened(log.write(tmp_path))
     assert [(run.first, run.last) for run in found.runs] == [(1, 3), (51, 52)]
-    assert [(gap.first, gap.last) for gap in found.gaps()] == [(4, 50)]
+    assert [problem[:15] for problem in found.problems] == ["entries 4 to 50"]
 
 
 def test_behind_damage_nothing_that_was_not_agreed_on_counts(tmp_path: Path) -> None:
@@ -80,9 +79,9 @@ def test_behind_damage_nothing_that_was_not_agreed_on_counts(tmp_path: Path) -> 
     write(log, 3)
     log.commit()
     log.segments[0][1][begin + 40] ^= 1
-    found = opened(log, tmp_path)
+    found = opened(log.write(tmp_path))
     assert [(run.first, run.last) for run in found.runs] == [(1, 3), (6, 8)]
-    assert len(found.problems) == 1
+    assert [problem.partition(": ")[2][:4] for problem in found.problems] == ["byte", "byte"]
 
 
 def test_an_entry_that_was_agreed_on_and_is_written_again_is_told(tmp_path: Path) -> None:
@@ -90,7 +89,7 @@ def test_an_entry_that_was_agreed_on_and_is_written_again_is_told(tmp_path: Path
     write(log, 5)
     log.commit()
     log.entry(b"", index=3, term=9)
-    found = opened(log, tmp_path)
+    found = opened(log.write(tmp_path))
     assert [(run.first, run.last) for run in found.runs] == [(1, 2), (3, 3)]
     assert "written again although it had been agreed on" in found.problems[0]
 
@@ -98,7 +97,7 @@ def test_an_entry_that_was_agreed_on_and_is_written_again_is_told(tmp_path: Path
 def test_files_without_a_record_are_no_log(tmp_path: Path) -> None:
     (tmp_path / "0000000000000000-0000000000000000.wal").write_bytes(b"not a log" * 100)
     with pytest.raises(NotALog, match="no record"):
-        MemberLog(tmp_path)
+        WriteAheadLog.open(tmp_path)
 
 
 def two(tmp_path: Path) -> tuple[LogWriter, LogWriter]:
@@ -116,14 +115,12 @@ def test_two_members_make_one_log(tmp_path: Path) -> None:
     first.commit()
     write(second, 3)
     second.commit()
-    joined = join([opened(second, tmp_path / "2"), opened(first, tmp_path / "1", keep=1)])
+    joined = opened(second.write(tmp_path / "2"), first.write(tmp_path / "1", keep=1))
     assert [(run.first, run.last) for run in joined.runs] == [(1, 15)]
     assert joined.committed == 15
     assert sorted(values(joined)) == list(range(1, 16))
     assert joined.place_of(16) is None
-    place = joined.place_of(1)
-    assert place is not None
-    assert joined.segment_of(place).path.parent == tmp_path / "2"
+    assert joined.directory_of(1) == tmp_path / "2"
 
 
 def test_members_that_differ_in_an_entry_that_was_agreed_on_are_refused_with_its_index(
@@ -135,7 +132,7 @@ def test_members_that_differ_in_an_entry_that_was_agreed_on_are_refused_with_its
     for log in (first, second):
         log.commit()
     with pytest.raises(LogsDisagree, match="entry 7") as caught:
-        join([opened(first, tmp_path / "1"), opened(second, tmp_path / "2")])
+        opened(first.write(tmp_path / "1"), second.write(tmp_path / "2"))
     assert caught.value.entry_index == 7
 
 
@@ -144,7 +141,7 @@ def test_members_may_differ_beyond_the_last_commit(tmp_path: Path) -> None:
     write(first, 3)
     first.commit()
     write(second, 3, b"of an old leader")
-    joined = join([opened(first, tmp_path / "1"), opened(second, tmp_path / "2")])
+    joined = opened(first.write(tmp_path / "1"), second.write(tmp_path / "2"))
     assert not [value for value in values(joined).values() if b"old leader" in value]
 
 
@@ -154,9 +151,9 @@ def test_logs_with_nothing_in_common_are_refused(tmp_path: Path) -> None:
     second.commit()
     first.segments.pop()
     with pytest.raises(LogsDisagree, match="no entry in common"):
-        join([opened(first, tmp_path / "1"), opened(second, tmp_path / "2", keep=1)])
+        opened(first.write(tmp_path / "1"), second.write(tmp_path / "2", keep=1))
     other = LogWriter(cluster=0xBEEF)
     write(other, 6)
     other.commit()
     with pytest.raises(LogsDisagree, match="is of cluster"):
-        join([opened(first, tmp_path / "3"), opened(other, tmp_path / "4")])
+        opened(first.write(tmp_path / "3"), other.write(tmp_path / "4"))

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.errors import NotALog
 from etcdfix.model import Confidence
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.sources.wal.log import LogHistory, WriteAheadLog
-from etcdfix.sources.wal.model import Kinship, LoggedWrite, WriteKind
-from tests.support.wal_writer import ModelEtcd
+from etcdfix.sources.wal.entries import WriteAheadLog
+from etcdfix.sources.wal.history import LogHistory
+from etcdfix.sources.wal.model import LoggedWrite, WriteKind
+from tests.support.wal_writer import ModelEtcd, StoreNow, put, request
 
 
 def busy(etcd: ModelEtcd, rounds: int = 30, keys: int = 7) -> None:
@@ -37,7 +39,7 @@ def history(
     etcd: ModelEtcd, path: Path, *, keep: int = 0, others: tuple[SnapshotSource, ...] = ()
 ) -> LogHistory:
     etcd.log.commit()
-    found = opened(etcd.log.write(path / "wal", keep=keep)).history(etcd.store(), others=others)
+    found = LogHistory(opened(etcd.log.write(path / "wal", keep=keep)), etcd.store(), others)
     OPEN.callback(found.close)
     return found
 
@@ -59,7 +61,7 @@ def test_a_log_from_its_beginning_tells_every_revision_for_certain(tmp_path: Pat
     etcd.delete(b"/registry/secrets/", b"/registry/secrets0")
     busy(etcd)
     found = history(etcd, tmp_path)
-    assert found.agreement.kinship is Kinship.SAME_HISTORY
+    assert found.agreement.same
     writes = all_writes(found)
     assert {(one.entry_index, one.key): (one.mod_revision, one.value) for one in writes} == etcd.truth
     late = {one.key: one.confidence for one in writes if one.entry_index > etcd.log.index - 3}
@@ -117,8 +119,8 @@ def test_a_log_of_another_history_is_never_offered(tmp_path: Path) -> None:
         for turn in range(40):
             one.update(b"/registry/leases/%d" % (turn % 7), b"beat %d of %s" % (turn, word))
     other.log.commit()
-    found = opened(other.log.write(tmp_path / "wal")).history(etcd.store())
-    assert found.agreement.kinship is Kinship.OTHER_HISTORY
+    found = LogHistory(opened(other.log.write(tmp_path / "wal")), etcd.store())
+    assert found.agreement.same is False
     assert all_writes(found) == []
 
 
@@ -134,9 +136,9 @@ def test_behind_a_snapshot_that_is_all_there_is_the_log_goes_on_and_nothing_is_c
         etcd.update(b"/registry/secrets/a/b", b"one")
         busy(etcd, 20)
         etcd.log.commit()
-        found = opened(etcd.log.write(tmp_path / "wal", keep=1)).history(snapshot)
+        found = LogHistory(opened(etcd.log.write(tmp_path / "wal", keep=1)), snapshot)
         OPEN.callback(found.close)
-        assert found.agreement.kinship is Kinship.SAME_HISTORY
+        assert found.agreement.same
         (write,) = found.writes(b"/registry/secrets/a/b")
         assert (write.mod_revision, write.confidence) == (62, Confidence.LIKELY)
         assert all(one.confidence is not Confidence.CERTAIN for one in all_writes(found))
@@ -154,7 +156,7 @@ def test_a_snapshot_of_another_cluster_is_no_base(tmp_path: Path) -> None:
         etcd.update(b"/registry/secrets/a/b", b"one")
         busy(etcd, 30)
         found = history(etcd, tmp_path, keep=1, others=(base,))
-        assert found.agreement.kinship is Kinship.SAME_HISTORY
+        assert found.agreement.same
         assert all(one.confidence is not Confidence.CERTAIN for one in all_writes(found))
         assert "replaying the log does not lead to what is stored now" in found.problems[0]
         for one in all_writes(found):
@@ -178,9 +180,9 @@ def test_the_database_beside_a_log_does_not_speak_for_the_cluster_that_runs(tmp_
         etcd.update(b"/registry/configmaps/a/%d" % number, b"of the cluster that runs %d" % number)
     other.log.commit()
     with SnapshotSource(other.database(tmp_path / "db")) as beside:
-        found = opened(other.log.write(tmp_path / "wal")).history(etcd.store(), others=(beside,))
+        found = LogHistory(opened(other.log.write(tmp_path / "wal")), etcd.store(), others=(beside,))
         OPEN.callback(found.close)
-        assert found.agreement.kinship is Kinship.OTHER_HISTORY
+        assert found.agreement.same is False
         assert all_writes(found) == []
 
 
@@ -196,7 +198,7 @@ def test_a_copy_that_went_its_own_way_is_not_believed_for_the_database_beside_it
     busy(etcd, 90)
     other.log.commit()
     with SnapshotSource(other.database(tmp_path / "db")) as beside:
-        found = opened(other.log.write(tmp_path / "wal")).history(etcd.store(), others=(beside,))
+        found = LogHistory(opened(other.log.write(tmp_path / "wal")), etcd.store(), others=(beside,))
         OPEN.callback(found.close)
         for one in all_writes(found):
             assert one.entry_index <= fork or one.confidence is Confidence.POSSIBLE
@@ -221,7 +223,7 @@ def test_how_far_every_write_stands_in_the_log(tmp_path: Path) -> None:
     files = sorted((tmp_path / "wal").glob("*.wal"))
     assert len(files) == 4
     files[2].unlink()
-    gapped = opened(tmp_path / "wal").history(etcd.store())
+    gapped = LogHistory(opened(tmp_path / "wal"), etcd.store())
     OPEN.callback(gapped.close)
     assert list(gapped.writes(b"/registry/secrets/a/b"))
     assert gapped.agreed_until(first) == 0
@@ -231,3 +233,57 @@ def test_how_far_every_write_stands_in_the_log(tmp_path: Path) -> None:
     other.log.cut()
     busy(other)
     assert history(other, tmp_path / "other", keep=1).agreed_until(other.log.index - 5) == 0
+
+
+def test_what_a_log_holds(tmp_path: Path) -> None:
+    etcd = ModelEtcd()
+    busy(etcd)
+    found = history(etcd, tmp_path)
+    log = found._log
+    assert (log.last, log.committed, log.cluster_id, log.problems) == (30, 30, "c1", [])
+    assert "the empty store" in found.replayed
+    assert found.problems == []
+    assert list(found.keys(b"/registry/leases/3")) == [b"/registry/leases/3"]
+    assert log.directory_of(1) == tmp_path / "wal"
+
+
+def test_a_directory_that_is_none_leaves_no_file_open(tmp_path: Path) -> None:
+    etcd = ModelEtcd()
+    busy(etcd)
+    with pytest.raises(NotALog):
+        WriteAheadLog.open(etcd.log.write(tmp_path / "wal"), tmp_path / "none")
+
+
+def test_of_a_log_that_agrees_with_nothing_nothing_is_given(tmp_path: Path) -> None:
+    etcd = ModelEtcd()
+    busy(etcd)
+    etcd.log.commit()
+    found = LogHistory(opened(etcd.log.write(tmp_path / "wal")), StoreNow([], 500))
+    OPEN.callback(found.close)
+    for nothing in (found.keys(), found.deleted(), found.writes(b"/registry/leases/1")):
+        assert list(nothing) == []
+
+
+def test_compared_with_nothing_it_is_likely_at_most(tmp_path: Path) -> None:
+    etcd = ModelEtcd()
+    busy(etcd)
+    etcd.log.commit()
+    found = LogHistory(opened(etcd.log.write(tmp_path / "wal")), None)
+    OPEN.callback(found.close)
+    assert found.agreement.same is None
+    assert {one.confidence for one in found.writes(b"/registry/leases/1")} == {Confidence.LIKELY}
+
+
+def test_where_authentication_is_switched_on_the_rest_is_told_by_compares(tmp_path: Path) -> None:
+    etcd = ModelEtcd()
+    busy(etcd)
+    etcd.log.entry(request(1000, b""))
+    etcd.log.entry(request(4, put(b"/registry/leases/x", b"who knows"), user=b"alice"))
+    busy(etcd)
+    found = history(etcd, tmp_path)
+    assert found.problems == [
+        "nothing after it is certain: entry 31 switches etcd's authentication on, which may refuse later ones"
+    ]
+    (write,) = found.writes(b"/registry/leases/x")
+    assert (write.confidence, write.mod_revision) == (Confidence.POSSIBLE, None)
+    assert "alice" not in repr(write)

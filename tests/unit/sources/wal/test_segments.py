@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import NotALog, SourceError
-from etcdfix.sources.wal.segments import Damage, Record, SegmentReader, open_segments
+from etcdfix.sources.wal.segments import Damage, Record, open_segments, records
 from etcdfix.wire import raft
 from tests.support.wal_writer import PREALLOCATED, LogWriter, as_apiserver
 
@@ -27,8 +27,7 @@ def read(directory: Path, stack: ExitStack) -> list[Record | Damage]:
     assert problems == []
     for segment in segments:
         stack.callback(segment.close)
-    reader = SegmentReader()
-    return [found for segment in segments for found in reader.records(segment, last=segment is segments[-1])]
+    return [*records(segments)]
 
 
 def entries(found: list[Record | Damage]) -> list[int]:
@@ -207,4 +206,6 @@ def test_missing_segments_and_repaired_ones_are_told(tmp_path: Path, stack: Exit
     segments, problems = open_segments(directory)
     for segment in segments:
         stack.callback(segment.close)
-    assert [problem.split()[0] for problem in problems] == [names[1] + ".broken", "segments"]
+    assert [problem.split()[0] for problem in problems] == [names[1] + ".broken"]
+    missing = [found.what for found in records(segments) if isinstance(found, Damage)]
+    assert missing == [f"segments are missing before {directory / names[2]}"]

@@ -170,8 +170,8 @@ class FileRecord(msgspec.Struct, frozen=True):
 
 
 MARKED: Final = (
-    "It holds encryption keys, and only its owner may read it. etcdfix changes nothing in etcd while it is the "
-    "--encryption-config."
+    "What was written holds encryption keys, and only its owner may read it. etcdfix changes nothing in etcd while it "
+    "is the --encryption-config."
 )
 """About a file that etcdfix made."""
 

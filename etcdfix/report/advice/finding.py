@@ -187,7 +187,7 @@ def undetermined_way(
 ) -> Remedy | None:
     """Return what to do first about values that could not be judged; None where nothing general helps."""
     if Cause.NO_CONFIGURATION in causes:
-        return with_configuration(words)
+        return with_configuration(words, run)
     if KMS_DOUBTS.intersection(causes) and _NO_KMS in run.reading:
         reading = [word for word in run.reading if word != _NO_KMS]
         action, note, command = (

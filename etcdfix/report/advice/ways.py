@@ -241,10 +241,11 @@ def other_copies(*words: str, many: bool = False) -> Remedy:
     )
 
 
-def with_configuration(words: Sequence[str]) -> Remedy:
+def with_configuration(words: Sequence[str], run: RunOptions) -> Remedy:
     """Return what to do where no configuration was given for encrypted values."""
+    lost = "; if it is lost: etcdfix encryption recover" if run.keeps_configuration else ""
     return Remedy(
-        "Scan again with the EncryptionConfiguration of the API servers",
+        f"Scan again with the EncryptionConfiguration of the API servers{lost}",
         commands.scan(*words, reading=[Part.CONFIGURATION]),
         "The API server's flag --encryption-provider-config has its path.",
         WayKind.CURE,

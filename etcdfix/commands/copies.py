@@ -32,6 +32,7 @@ from etcdfix.remediation.backup.rows import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import first_of, offers, shown_of
 from etcdfix.remediation.places import RecordPaths
+from etcdfix.report.advice.ways import other_copies
 from etcdfix.report.copies import CopiesReport, ObjectCopies, ObjectState
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin
@@ -42,7 +43,7 @@ from etcdfix.report.sorted_rows import SortedRows, turn_of
 from etcdfix.scope import KeyRange, ResolvedScope, ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes
-from etcdfix.text.safetext import key_base64
+from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import FAILED
 
@@ -216,10 +217,14 @@ class _Found:
             cause=verdict.cause.value if verdict is not None and verdict.cause is not None else None,
             mod_revision=wanted.found.stored.mod_revision if wanted.found is not None else None,
             uid=wanted.life.uid,
-            next=first_of(found, wanted.key),
+            next=first_of(found, wanted.key) or self._look_further(wanted),
             left_out=max(len(found) - _MOST_TOLD, 0),
             copies=[shown_of(offer) for offer in found[:_MOST_TOLD]],
         )
+
+    def _look_further(self, wanted: Wanted) -> Remedy | None:
+        readable = wanted.found is not None and wanted.found.verdict.outcome is Outcome.READABLE
+        return None if readable else other_copies(key_word(wanted.key))
 
 
 def _report(
@@ -233,11 +238,12 @@ def _report(
 ) -> CopiesReport:
     states: Counter[ObjectState] = Counter()
     grades: Counter[Grade] = Counter()
-    first: Remedy | None = None
+    first: dict[Grade, Remedy] = {}
     for one in found.objects():
         states[one.state] += 1
         grades[one.best] += 1
-        first = first or (one.next if one.best is Grade.GOOD else None)
+        if one.next is not None:
+            first.setdefault(one.best, one.next)
     reasons = [*dict.fromkeys(problems)]
     undetermined = states[ObjectState.UNDETERMINED]
     if undetermined:
@@ -256,7 +262,7 @@ def _report(
         expired=look.expired,
         at_stake=look.stakes.at_stake,
         do_not_restart=look.stakes.do_not_restart,
-        next=first,
+        next=next((first[grade] for grade in Grade if grade in first), None),
         complete=not reasons,
         incomplete_reasons=reasons,
         objects=Rows(states.total(), found.objects),

@@ -15,6 +15,7 @@ import msgspec
 from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Place, Sameness, Wanted
 from etcdfix.model import Confidence
 
+_TWO_UIDS: Final = "two uids stand in this generation of the key, and an API server never changes one"
 _PLACES: Final = [*Place]
 _SAMENESS: Final = [*Sameness]
 _SURENESS: Final = [Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE]
@@ -33,11 +34,15 @@ def ranked(copies: Iterable[Copy], wanted: Wanted) -> list[Copy]:
         for copy in copies
         if copy.uid and copy.place is Place.REVISION and copy.create_revision == life.create_revision
     }
-    if len(told | ({life.uid} - {""})) > 1:  # one of them lies: an API server never changes a uid
-        wanted = msgspec.structs.replace(
-            wanted, life=msgspec.structs.replace(life, uid="", create_revision=0)
-        )
-    return sorted((judged(copy, wanted) for copy in copies), key=_turn)
+    found = [judged(copy, wanted) for copy in copies]
+    if len(told | ({life.uid} - {""})) > 1:
+        found = [
+            msgspec.structs.replace(copy, same_object=Sameness.UNKNOWN, proof="", doubt=_TWO_UIDS)
+            if copy.uid in told | {life.uid}
+            else copy
+            for copy in found
+        ]
+    return sorted(found, key=_turn)
 
 
 def judged(copy: Copy, wanted: Wanted) -> Copy:

@@ -66,11 +66,18 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         return self.refusal is not None or bool(unsure and self.save)
 
     @property
-    def proven(self) -> bool:
-        """No rule refuses it, nothing has to be accepted of the copy itself, and nothing is doubtful about it."""
+    def grade(self) -> Grade:
+        """What the copy is good for, whether it may be put back or not."""
         copy = self.copy
+        if not copy.reads or copy.same_object is Sameness.OTHER:
+            return Grade.UNUSABLE
         unsure = copy.doubt or copy.sure is not Confidence.CERTAIN or copy.same_object is not Sameness.SAME
-        return self.refusal is None and not unsure
+        return Grade.DOUBTFUL if unsure else Grade.GOOD
+
+    @property
+    def proven(self) -> bool:
+        """No rule refuses it, and nothing is doubtful about it."""
+        return self.refusal is None and self.grade is Grade.GOOD
 
 
 def offers(
@@ -138,7 +145,7 @@ _CURED_FIRST: Final = frozenset({Rule.CURABLE_BY_CONFIGURATION, Rule.VALUE_MOVED
 
 def first_of(found: Sequence[Offer], key: bytes) -> Remedy | None:
     """Return what to do first about an object: put back, see what cures it, or save; None for nothing."""
-    worth = [one for one in found if shown_of(one).grade is not Grade.UNUSABLE]
+    worth = [one for one in found if one.grade is not Grade.UNUSABLE]
     best = best_of(found) or next((one for one in worth if one.refusal is None and not one.declares), None)
     if best is None and any(
         one.declares or (one.refusal is not None and one.refusal.rule in _CURED_FIRST) for one in worth
@@ -170,6 +177,7 @@ def shown_of(offer: Offer) -> ShownCopy:
     """Return an offer as reports show it."""
     copy, refusal = offer.copy, offer.refusal
     return ShownCopy(
+        grade=offer.grade,
         place=copy.place,
         where=copy.where,
         source=copy.source,
@@ -186,7 +194,6 @@ def shown_of(offer: Offer) -> ShownCopy:
         later_writes=copy.later_writes,
         proof=copy.proof,
         value_sha256=copy.value_sha256,
-        proven=offer.proven,
         refused=refusal.rule.value if refusal is not None else "",
         why=refusal.why if refusal is not None else "",
         needs=[rule.value for rule in offer.needs],
@@ -195,7 +202,14 @@ def shown_of(offer: Offer) -> ShownCopy:
     )
 
 
-_LOOKED_AT: Final = frozenset({Rule.ONLY_COPY, Rule.NEWER_THAN_KNOWN, Rule.UNKNOWN_UID})
+_LOOKED_AT: Final = frozenset(
+    {
+        Rule.ONLY_COPY,
+        Rule.NEWER_THAN_KNOWN,
+        Rule.UNKNOWN_UID,
+        Rule.UNLISTED_SOURCE,
+    }
+)
 _COMPACTS: Final = "API servers have it compacted away every 5 minutes."
 _ACTIONS: Final = {
     Place.BIT: "Put the value right",
@@ -364,6 +378,8 @@ def _needs(copy: Copy, wanted: Wanted, *, breaking: bool) -> tuple[Rule, ...]:
     needs = list(risks_to_accept(found, breaking=breaking)) if found is not None else []
     if found is None and copy.place is Place.OBJECT and wanted.protected:
         needs.append(Rule.CLUSTER_BREAKING)
+    if copy.place is Place.BACKUP and copy.doubt:
+        needs.append(Rule.UNLISTED_SOURCE)
     if copy.same_object is Sameness.UNKNOWN:
         needs.append(Rule.UNKNOWN_UID)
     return tuple(dict.fromkeys(needs))

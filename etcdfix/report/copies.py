@@ -135,7 +135,7 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
             (one,) = first
             best = "has no copy" if one.best is Grade.UNUSABLE else f"has a {one.best} copy"
             return f"{one.key} is {one.state} and {best}"
-        without = f", {self.without_copy} have no copy" if self.without_copy else ""
+        without = f", {self.without_copy} none" if self.without_copy else ""
         doubtful = f", {self.with_doubtful_copy} a doubtful one" if self.with_doubtful_copy else ""
         return f"{self.with_good_copy} of {self.count} objects have a good copy{doubtful}{without}"
 

@@ -21,7 +21,7 @@ class Grade(StrEnum):
     """It reads, and nothing is doubtful about it; a rule may refuse to put it back."""
     DOUBTFUL = "doubtful"
     """It reads, and something is not certain."""
-    UNUSABLE = "no use"
+    UNUSABLE = "unusable"
     """It does not read, or is of another object."""
 
 
@@ -29,6 +29,7 @@ class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
     """One copy of an object, and what stands between it and its etcd key.
 
     Attributes:
+        grade: What it is good for.
         where: For people: ``revision 712``, ``memory of https://…``.
         source: What ``fix --from`` takes; "" where no command can name it.
         way: How it would be written.
@@ -43,7 +44,6 @@ class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
         later_writes: How many later writes of the object are lost with it; null for unknown.
         proof: What shows that it is of the object and right; "" for nothing.
         value_sha256: Of its stored bytes; "" where only the object is there.
-        proven: No rule refuses it, and nothing is doubtful about it.
         refused: The rule that refuses it; "" for none.
         why: What that rule says, one sentence.
         needs: Rules that have to be accepted.
@@ -51,6 +51,7 @@ class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
         save: Command that saves it whole; "" where it is a file already.
     """
 
+    grade: Grade
     place: Place
     where: str
     source: str
@@ -67,20 +68,11 @@ class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
     later_writes: int | None
     proof: str
     value_sha256: str
-    proven: bool
     refused: str = ""
     why: str = ""
     needs: list[str] = msgspec.field(default_factory=list)
     fix: Command = msgspec.field(default_factory=Command)
     save: Command = msgspec.field(default_factory=Command)
-
-    @property
-    def grade(self) -> Grade:
-        """What it is good for."""
-        if not self.reads or self.same_object is Sameness.OTHER:
-            return Grade.UNUSABLE
-        sure = self.confidence is Confidence.CERTAIN and self.same_object is Sameness.SAME
-        return Grade.GOOD if sure and not self.doubt else Grade.DOUBTFUL
 
     @property
     def told(self) -> str:

@@ -28,9 +28,9 @@ def copies(registry: Registry, *words: str) -> dict[str, Any]:
 
 def put_back(registry: Registry, copy: dict[str, Any]) -> None:
     """Run the command of a copy: the dry run, then for good."""
-    ran = registry.paste(copy["put_back"])
+    ran = registry.paste(copy["fix"])
     assert ran.code == 0, ran.err
-    assert registry.paste(copy["put_back"].replace(" --dry-run", "")).code == 0
+    assert registry.paste(copy["fix"].replace(" --dry-run", "")).code == 0
 
 
 def test_an_earlier_revision_goes_back_as_pasted(registry: Registry) -> None:
@@ -65,9 +65,9 @@ def test_an_older_snapshot_after_a_compaction(registry: Registry, tmp_path: Path
     registry.put("shop/web", CUT)
     registry.etcd.compact()
     assert looked(registry, key.decode()).code == 1
-    told = copies(registry, key.decode(), "--older-snapshot", str(old))
+    told = copies(registry, key.decode(), "--in", f"snapshot:{old}")
     (one,) = told["objects"]
-    assert [place["history"] for place in told["places"] if place["kind"] == "snapshot"] == ["same"]
+    assert [place["history"] for place in told["places"] if place["place"] == "snapshot"] == ["same"]
     put_back(registry, one["copies"][0])
     assert registry.stored(key) == WHOLE
 
@@ -78,13 +78,13 @@ def test_a_backup_that_the_audit_log_lists(registry: Registry) -> None:
     (one,) = copies(registry, key.decode())["objects"]
     put_back(registry, one["copies"][0])
     (undone,) = registry.kept()
-    ran = registry.restore(str(undone.path), "--replace-mod-revision", str(registry.mod_revision(key)))
+    ran = registry.run("undo", str(undone.path), *registry.common())
     assert ran.code == 0, ran.err
     registry.etcd.compact()
     assert registry.stored(key) == CUT
     (one,) = copies(registry, key.decode())["objects"]
     best, *_others = one["copies"]
-    assert (best["place"], best["grade"], best["uid_fits"]) == ("backup", "good", "same")
+    assert (best["place"], best["doubt"], best["reads"]) == ("backup", "", True)
     put_back(registry, best)
     assert registry.stored(key) == WHOLE
 

@@ -71,12 +71,12 @@ def test_every_value_comes_back_at_its_revision(logged: Logged) -> None:
     held = logged.fill()
     without = copies(logged)
     assert without["with_good_copy"] == 0
-    told = copies(logged, "--wal", str(logged.wal))
+    told = copies(logged, "--in", f"log:{logged.wal}")
     assert told["complete"], told["incomplete_reasons"]
     assert (told["unreadable"], told["deleted"], told["with_good_copy"]) == (COUNT // 2, COUNT // 2, COUNT)
     for one in told["objects"]:
         best = one["copies"][0]
-        assert (best["place"], best["mod_revision"]) == ("write-ahead-log", held[one["key"].encode()][0])
+        assert (best["place"], best["mod_revision"]) == ("log", held[one["key"].encode()][0])
         assert best["later_writes"] == (1 if one["state"] == "unreadable" else 0)
     for one in [one for one in told["objects"] if one["state"] == "deleted"][:2]:
         put_back(logged, one["copies"][0])
@@ -98,11 +98,11 @@ def test_a_log_of_another_cluster_is_never_offered(
             logged.key(f"shop/other-{number}", "configmaps"), config_map(f"other-{number}"), mod_revision=0
         )
     store.put(logged.key("shop/s-0"), b"k8s:enc:aescbc:v1:key1:", mod_revision=0)
-    told = copies(logged, "--wal", str(tmp_path / "copied" / "wal"))
-    (place,) = [place for place in told["places"] if place["kind"] == "write-ahead-log"]
+    told = copies(logged, "--in", f"log:{tmp_path}/copied/wal")
+    (place,) = [place for place in told["places"] if place["place"] == "log"]
     assert place["history"] == "other"
     assert told["with_good_copy"] == told["with_doubtful_copy"] == 0
-    assert "etcdfix restore" not in json.dumps(told["objects"])
+    assert "etcdfix fix" not in json.dumps(told["objects"])
 
 
 def part(
@@ -152,13 +152,13 @@ def test_the_log_of_a_clone_is_never_offered(
 ) -> None:
     """It has the same kube-system uid, and its own snap/db agrees with it."""
     parted = part(logged, start_local_etcd, tmp_path)
-    told = copies(logged, "--wal", str(tmp_path / "clone" / "member" / "wal"))
-    (place,) = [place for place in told["places"] if place["kind"] == "write-ahead-log"]
+    told = copies(logged, "--in", f"log:{tmp_path}/clone/member/wal")
+    (place,) = [place for place in told["places"] if place["place"] == "log"]
     assert place["history"] == "other", place
-    assert "etcdfix restore" not in json.dumps(told["objects"])
+    assert "etcdfix fix" not in json.dumps(told["objects"])
     # Without its db, it agrees up to the day when they parted: what came after that is never certain.
     alone = shutil.copytree(tmp_path / "clone" / "member" / "wal", tmp_path / "alone")
-    told = copies(logged, "--wal", str(alone))
+    told = copies(logged, "--in", f"log:{alone}")
     good = [copy for one in told["objects"] for copy in one["copies"] if copy["grade"] == "good"]
     assert all(copy["mod_revision"] <= parted for copy in good)
 
@@ -171,7 +171,7 @@ def test_the_log_of_a_clone_is_neither_told_nor_restored(
     wal, key = str(tmp_path / "clone" / "member" / "wal"), logged.key("shop/s-1").decode()
     given = ("--accept", "unlisted-source", "--accept", "unknown-uid", "--dry-run")
     restored = logged.restore("--from-wal", wal, key, *given)
-    told = logged.run("history", key, "--wal", wal, *logged.common(places=False, reason=None))
+    told = logged.run("history", key, "--in", f"log:{wal}", *logged.common(places=False, reason=None))
     for ran in (restored, told):
         assert ran.code == 5, ran
         assert "snap/db beside it is of another history" in ran.err
@@ -202,9 +202,9 @@ def test_the_log_of_a_restored_clone_is_never_offered(
     if not beside:
         wal = shutil.copytree(wal, tmp_path / "alone")
     keys = [logged.key(f"shop/s-{number}").decode() for number in range(1, COUNT, 2)]
-    ran = logged.run("history", keys[0], "--wal", str(wal), *logged.common(places=False, reason=None))
-    told = copies(logged, *keys, "--wal", str(wal))
-    (place,) = [place for place in told["places"] if place["kind"] == "write-ahead-log"]
+    ran = logged.run("history", keys[0], "--in", f"log:{wal}", *logged.common(places=False, reason=None))
+    told = copies(logged, *keys, "--in", f"log:{wal}")
+    (place,) = [place for place in told["places"] if place["place"] == "log"]
     assert place["history"] == "other", place
     assert "no more than what came before a restore can be of both" in place["detail"]
     assert ran.code == 5, ran
@@ -218,8 +218,8 @@ def test_nothing_of_a_clone_is_likely_while_the_cluster_is_idle(
     parted = part(logged, start_local_etcd, tmp_path, idle=True)
     alone = shutil.copytree(tmp_path / "clone" / "member" / "wal", tmp_path / "alone")
     keys = [logged.key(f"shop/s-{number}").decode() for number in range(1, COUNT, 2)]
-    told = copies(logged, *keys, "--wal", str(alone))
-    (place,) = [place for place in told["places"] if place["kind"] == "write-ahead-log"]
+    told = copies(logged, *keys, "--in", f"log:{alone}")
+    (place,) = [place for place in told["places"] if place["place"] == "log"]
     assert place["history"] == "same", place
     assert f"this etcd has come to {parted} only" in place["detail"]
     later = [
@@ -231,14 +231,14 @@ def test_nothing_of_a_clone_is_likely_while_the_cluster_is_idle(
     assert len(later) == COUNT // 2
     assert {(copy["confidence"], copy["grade"]) for copy in later} == {("possible", "doubtful")}
     history = logged.run(
-        "history", keys[0], "--wal", str(alone), "-o", "json", *logged.common(places=False, reason=None)
+        "history", keys[0], "--in", f"log:{alone}", "-o", "json", *logged.common(places=False, reason=None)
     )
     newest, *others = json.loads(history.out)["log"]["writes"]
     assert (newest["confidence"], newest["mod_revision"]) == ("possible", None)
     assert f"this etcd has come to {parted} only" in newest["doubt"]
     assert others[0]["event"] == "delete"
     # Its own log, whose newest writes nothing later shows either: they are of this etcd all the same.
-    told = copies(logged, "--wal", str(logged.wal))
+    told = copies(logged, "--in", f"log:{logged.wal}")
     best = [one["copies"][0]["confidence"] for one in told["objects"]]
     assert best == ["certain"] * COUNT
 
@@ -257,12 +257,12 @@ def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(
     content = whole.read_bytes()
     assert content.count(value) == 1
     rotten.write_bytes(content.replace(value, value[:-1] + bytes([value[-1] ^ 1])))
-    given = ("--snapshot", str(rotten), "--wal", str(logged.wal), "-o", "json")
+    given = ("--snapshot", str(rotten), "--in", f"log:{logged.wal}", "-o", "json")
     options = logged.common(places=False, reason=None)[2:]
     told = logged.run("copies", key.decode(), *given, *options, "--backup-dir", str(logged.backups))
     assert told.code == 1, told
     report = json.loads(told.out)
-    (place,) = [one for one in report["places"] if one["kind"] == "write-ahead-log"]
+    (place,) = [one for one in report["places"] if one["place"] == "log"]
     assert place["history"] == "same", place
     ((copy,),) = [one["copies"] for one in report["objects"]]
     assert (copy["outcome"], copy["confidence"]) == ("readable", "certain")
@@ -271,7 +271,7 @@ def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(
 
 
 def test_no_log_there(logged: Logged, tmp_path: Path) -> None:
-    ran = logged.run("copies", *logged.common(reason=None), "--wal", str(tmp_path / "none"))
+    ran = logged.run("copies", *logged.common(reason=None), "--in", f"log:{tmp_path}/none")
     assert ran.code == 3
     assert "NOT LOOKED INTO" in ran.out
     assert "Traceback" not in ran.err

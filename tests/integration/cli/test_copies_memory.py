@@ -41,11 +41,11 @@ def test_what_a_server_remembers_is_the_best_copy(cluster: LostKeyCluster) -> No
         told = copies(cluster, cluster.key("shop/one").decode())
     (one,) = told["objects"]
     best = one["copies"][0]
-    assert (best["place"], best["grade"], best["later_writes"]) == ("api-server", "good", 0)
+    assert (best["place"], best["grade"], best["later_writes"]) == ("memory", "good", 0)
     assert best["mod_revision"] == one["mod_revision"]
-    assert best["put_back"].startswith("etcdfix heal ")
+    assert best["fix"].startswith("etcdfix fix ")
     assert best["save"].startswith("etcdfix rescue ")
-    assert one["next"]["command"] == best["put_back"]
+    assert one["next"]["command"] == best["fix"]
     accepted = [request.accept for request in cluster.p1.requests if "/secrets/" in request.path]
     assert accepted
     assert all("PartialObjectMetadata" in accept for accept in accepted)
@@ -57,14 +57,14 @@ def test_the_commands_run_as_they_are_pasted(cluster: LostKeyCluster) -> None:
     cluster.rescue("two")  # heal wants everything of the kind
     save = shlex.split(best["save"].replace("--save-dir DIR", f"--save-dir {cluster.saved}"))
     assert cluster.run(*save[1:], "--audit-log", str(cluster.log)).code == 0
-    heal = shlex.split(best["put_back"].replace("--saved DIR", f"--saved {cluster.saved}"))
+    heal = shlex.split(best["fix"].replace("--saved DIR", f"--saved {cluster.saved}"))
     places = ["--backup-dir", str(cluster.backups), "--audit-log", str(cluster.log)]
     ran = cluster.run(*heal[1:], *places)
     assert ran.code == 0, ran.err
     (one,) = copies(cluster, cluster.key("shop/one").decode(), "--rescued", str(cluster.saved))["objects"]
-    rescued = next(copy for copy in one["copies"] if copy["place"] == "rescued-object")
+    rescued = next(copy for copy in one["copies"] if copy["place"] == "object")
     assert (rescued["grade"], rescued["later_writes"], rescued["uid_fits"]) == ("good", 0, "same")
-    assert "--from-object" in rescued["put_back"]
+    assert "--from-object" in rescued["fix"]
 
 
 def test_a_rescued_file_that_was_changed(cluster: LostKeyCluster) -> None:
@@ -73,7 +73,7 @@ def test_a_rescued_file_that_was_changed(cluster: LostKeyCluster) -> None:
     (one,) = copies(cluster, key, "--rescued", str(cluster.saved), kubeconfig=False)["objects"]
     (copy,) = one["copies"]
     assert copy["grade"] == "doubtful"  # no record of a rescue has its digest
-    assert "audit log does not have its digest" in copy["why"]
+    assert "audit log does not have its digest" in copy["doubt"]
     (file,) = [path for path in cluster.saved.iterdir() if path.suffix == ".json"]
     file.write_bytes(file.read_bytes().replace(b"shop", b"shap"))
     ran = looked(cluster, key, "--rescued", str(cluster.saved), kubeconfig=False)
@@ -86,7 +86,7 @@ def test_a_lost_cache_is_told(cluster: LostKeyCluster) -> None:
     told = copies(cluster, cluster.key("shop/one").decode())
     (one,) = told["objects"]
     assert one["copies"] == []
-    (place,) = [place for place in told["places"] if place["kind"] == "api-server"]
+    (place,) = [place for place in told["places"] if place["place"] == "memory"]
     assert "memory of the kind" in place["detail"]
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from etcdfix.copies.backups import BackupRow
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Place
-from etcdfix.copies.search import Places
 from etcdfix.errors import AuditLogUnreadable, BackupUnreadable
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.search import is_there, saved_digests
@@ -22,6 +21,9 @@ from etcdfix.remediation.backup.directory import FileKind, FoundFile, anchors_in
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.text.safetext import safe_text
+
+if TYPE_CHECKING:
+    from etcdfix.copies.search import Places
 
 
 class LogAccount(NamedTuple):

@@ -128,19 +128,8 @@ def test_the_page_names_all_that_is_public() -> None:
         assert re.search(rf"\b{name}\b", PAGE), name
 
 
-def _row(damage: Damage) -> str:
-    way = damage.value
-    also = f" ({', '.join(f'`{cause.value}`' for cause in way.also)})" if way.also else ""
-    return f"| `{damage.name}` | {way.does} | `{way.cause.value}`{also} | {way.fits or 'all'} |"
-
-
-def test_the_page_has_every_damage() -> None:
-    head = ("| `Damage.` | what is done | cause | values it fits |", "|---|---|---|---|")
-    rows = [_row(damage) for damage in Damage]
-    shown = PAGE.partition("<!-- damages: begin -->\n")[2].partition("<!-- damages: end -->")[0]
-    expected = "\n".join((*head, *rows)) + "\n"
-    if os.environ.get("ETCDFIX_UPDATE_SNAPSHOTS"):
-        Path("docs/testing.md").write_text(
-            PAGE.replace(shown, expected) if shown else PAGE.replace("begin -->\n", f"begin -->\n{expected}")
-        )
-    assert shown == expected
+def test_the_page_has_every_damage_and_what_etcdfix_says_of_it() -> None:
+    rows = re.findall(r"^\| `([A-Z0-9_]+)` \|[^|]+\|([^|]+)\|", PAGE, re.MULTILINE)
+    told = [(name, re.findall(r"`([a-z0-9-]+)`", causes)) for name, causes in rows]
+    ways = [(damage.name, damage.value) for damage in Damage]
+    assert told == [(name, [cause.value for cause in (way.cause, *way.also)]) for name, way in ways]

@@ -25,7 +25,6 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity, Confidence, StoredValue
 from etcdfix.sources.base import Source
-from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.entries import WriteAheadLog
 from etcdfix.sources.wal.history import LogHistory
@@ -310,6 +309,8 @@ class Log(Closing):
 
         0 where a file is read, which may be older than the log.
         """
+        from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - grpc is slow to import
+
         if not isinstance(self._source, LiveSource):
             return 0
         reached = self._source.reached_revision()

@@ -557,3 +557,13 @@ class ClusterIdentity(msgspec.Struct, frozen=True, kw_only=True):
 def key_id_digest(key_id: str) -> str:
     """Return ``sha256:<hex>`` of a KMS key id, as the API server's metrics and logs name it; "" for none."""
     return f"sha256:{hashlib.sha256(key_id.encode()).hexdigest()}" if key_id else ""
+
+
+class KeyOfRule(msgspec.Struct, frozen=True):
+    """An encryption key, KMS provider or identity of a configuration; no fingerprint ("") for the latter two."""
+
+    transformer: str
+    key_fingerprint: str
+
+    def __str__(self) -> str:
+        return f"{self.transformer} ({self.key_fingerprint})" if self.key_fingerprint else self.transformer

@@ -7,58 +7,39 @@ are compared by name and fingerprint, KMS providers by version and name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import NamedTuple
 
 import msgspec
 
 from etcdfix.encryption.config import EncryptionConfiguration, ProviderType
-from etcdfix.encryption.config_lint import LintLevel
 from etcdfix.encryption.config_rules import parse_group_resource, rule_name
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import IDENTITY, Transformers
-from etcdfix.model import GroupResource
+from etcdfix.model import KeyOfRule
 
 
 class DifferenceKind(StrEnum):
-    """What differs, one word each that does not change."""
+    """What differs, one word each that does not change; the worst first."""
 
     WRITTEN_NOT_READ = "written-not-read"
-    WRITE_KEY = "write-key-differs"
     OTHER_BYTES = "same-name-other-bytes"
     RENAMED = "renamed-key"
     MISSING = "key-missing"
+    WRITE_KEY = "write-key-differs"
     KMS_ENDPOINT = "kms-endpoint-differs"
     ORDER = "order-differs"
 
 
-LEVELS: Final[Mapping[DifferenceKind, LintLevel]] = {
-    DifferenceKind.WRITTEN_NOT_READ: LintLevel.ERROR,
-    DifferenceKind.OTHER_BYTES: LintLevel.WARNING,
-    DifferenceKind.RENAMED: LintLevel.WARNING,
-    DifferenceKind.MISSING: LintLevel.WARNING,
-    DifferenceKind.WRITE_KEY: LintLevel.WARNING,
-    DifferenceKind.KMS_ENDPOINT: LintLevel.ADVICE,
-    DifferenceKind.ORDER: LintLevel.ADVICE,
-}
+_Keys = tuple[KeyOfRule, ...]
 
 
-class KeyOfRule(msgspec.Struct, frozen=True):
-    """An encryption key, KMS provider or identity; ``key_fingerprint`` is "" for the latter two."""
-
-    transformer: str
-    key_fingerprint: str
-
-    def __str__(self) -> str:
-        return f"{self.transformer} ({self.key_fingerprint})" if self.key_fingerprint else self.transformer
-
-
-class ResourceLists(msgspec.Struct, frozen=True):
-    """What serves some resources: entries for which the files do the same, and what each file tries, in order."""
+class _Rule(NamedTuple):
+    """Entries for which the files do the same, and what each file tries for them, in order."""
 
     resources: tuple[str, ...]
-    lists: tuple[tuple[KeyOfRule, ...], ...]
+    lists: tuple[_Keys, ...]
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -77,36 +58,27 @@ class Difference(msgspec.Struct, frozen=True):
     lacks: tuple[int, ...]
     others: tuple[tuple[KeyOfRule, tuple[int, ...]], ...] = ()
 
-    @property
-    def level(self) -> LintLevel:
-        """How bad it is."""
-        return LEVELS[self.kind]
-
 
 def compare_configurations(configurations: Sequence[EncryptionConfiguration]) -> list[Difference]:
     """Return what configurations do otherwise, the worst first."""
     found = [one for rule in _rules(configurations) if len(set(rule.lists)) > 1 for one in _differences(rule)]
     found += _endpoints(configurations)
-    kinds = list(LEVELS)
+    kinds = list(DifferenceKind)
     return sorted(found, key=lambda difference: kinds.index(difference.kind))
 
 
-def _rules(configurations: Sequence[EncryptionConfiguration]) -> Iterator[ResourceLists]:
+def _rules(configurations: Sequence[EncryptionConfiguration]) -> list[_Rule]:
     entries = (entry for one in configurations for rule in one.rules for entry in rule.resources)
     names = dict.fromkeys(parse_group_resource(entry) for entry in entries if entry)
     transformers = [Transformers.from_configuration(configuration) for configuration in configurations]
-    alike: dict[tuple[tuple[KeyOfRule, ...], ...], list[GroupResource]] = {}
+    alike: dict[tuple[_Keys, ...], list[str]] = {}
     for name in names:
-        served = [one.for_resource(name).keys for one in transformers]
-        lists = tuple(
-            tuple(KeyOfRule(key.transformer, key.key_fingerprint) for key in keys) for keys in served
-        )
-        alike.setdefault(lists, []).append(name)
-    for lists, found in alike.items():
-        yield ResourceLists(tuple(map(rule_name, found)), lists)
+        lists = tuple(tuple(key.named for key in one.for_resource(name).keys) for one in transformers)
+        alike.setdefault(lists, []).append(rule_name(name))
+    return [_Rule(tuple(found), lists) for lists, found in alike.items()]
 
 
-def _differences(rule: ResourceLists) -> Iterator[Difference]:
+def _differences(rule: _Rule) -> Iterator[Difference]:
     writers: dict[KeyOfRule, list[int]] = {}
     for at, keys in enumerate(rule.lists):
         writers.setdefault(keys[0], []).append(at)
@@ -135,7 +107,7 @@ def _differences(rule: ResourceLists) -> Iterator[Difference]:
 
 
 def _difference(
-    kind: DifferenceKind | None, rule: ResourceLists, key: KeyOfRule, has: Sequence[int], lacks: Sequence[int]
+    kind: DifferenceKind | None, rule: _Rule, key: KeyOfRule, has: Sequence[int], lacks: Sequence[int]
 ) -> Difference:
     """Return that some files lack a key, and what they have in its place: its name, or its bytes."""
     found: dict[KeyOfRule, list[int]] = {}
@@ -167,7 +139,7 @@ def _is_in_place_of(other: KeyOfRule, key: KeyOfRule) -> bool:
     )
 
 
-def _same_but_for_order(rule: ResourceLists) -> Iterator[list[int]]:
+def _same_but_for_order(rule: _Rule) -> Iterator[list[int]]:
     """Yield groups of files that have the same keys and the same first one, in another order."""
     groups: dict[tuple[KeyOfRule, frozenset[KeyOfRule]], list[int]] = {}
     for at, keys in enumerate(rule.lists):

@@ -31,7 +31,7 @@ from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.errors import TransformError, aggregate
-from etcdfix.model import Attempt, FailureReason, GroupResource, Plaintext, TransformFailure
+from etcdfix.model import Attempt, FailureReason, GroupResource, KeyOfRule, Plaintext, TransformFailure
 
 IDENTITY = "identity"
 _REFUSED_ERROR = "identity transformer tried to read encrypted data"
@@ -67,6 +67,11 @@ class ConfiguredKey(NamedTuple):
     def key_fingerprint(self) -> str:
         """Of the key, "" for KMS and identity."""
         return self.material.fingerprint if self.material is not None else ""
+
+    @property
+    def named(self) -> KeyOfRule:
+        """What reports have of it."""
+        return KeyOfRule(self.transformer, self.key_fingerprint)
 
 
 class KMSReader(NamedTuple):

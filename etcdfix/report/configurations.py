@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.model import KeyOfRule
 from etcdfix.report.cases import Case, CaseState
 from etcdfix.report.document import Column, Document, Facts, State, Status, Step, Table
 from etcdfix.report.model import PublishedReport, ReportConfiguration, about
@@ -19,21 +20,11 @@ LEVELS: Final = ("error", "warning", "advice")
 """Of findings, the worst first."""
 
 
-class ConfiguredKey(msgspec.Struct, frozen=True):
-    """An encryption key, KMS provider or identity; ``key_fingerprint`` is "" for the latter two."""
-
-    transformer: str
-    key_fingerprint: str
-
-    def __str__(self) -> str:
-        return f"{self.transformer} ({self.key_fingerprint})" if self.key_fingerprint else self.transformer
-
-
 class RuleKeys(msgspec.Struct, frozen=True):
     """What a file has for some resources, in the order in which it is tried; the first one writes."""
 
     resources: list[str]
-    keys: list[ConfiguredKey]
+    keys: list[KeyOfRule]
 
 
 class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +46,7 @@ class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
     line: int = 0
     place: str = ""
     resources: list[str] = []
-    key: ConfiguredKey | None = None
+    key: KeyOfRule | None = None
     lacks: list[int] = []
     message: str
     next_step: str

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.model import GroupResource
+from etcdfix.model import GroupResource, KeyOfRule
 from etcdfix.report.cases import Case, CaseState, whole_case
-from etcdfix.report.configurations import ConfiguredKey
 from etcdfix.report.document import Column, Document, Kind, State, Status, Step, Table, stakes
 from etcdfix.report.model import ReportConfiguration, SourcedReport
 from etcdfix.text.words import counted, transformer_words
@@ -212,8 +211,8 @@ class WriteKeyChange(msgspec.Struct, frozen=True, kw_only=True):
 
     group: str
     resource: str
-    today: ConfiguredKey
-    new: ConfiguredKey
+    today: KeyOfRule
+    new: KeyOfRule
     today_reads_new: bool
     new_reads_today: bool
 

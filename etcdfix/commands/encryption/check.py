@@ -13,27 +13,28 @@ from etcdfix.encryption.config import decode_rules, parse_configuration, read_co
 from etcdfix.encryption.config_diff import Difference, DifferenceKind, compare_configurations
 from etcdfix.encryption.config_lint import LintFinding, LintLevel, lint
 from etcdfix.encryption.transformer import IDENTITY
-from etcdfix.report.configurations import (
-    LEVELS,
-    CheckFinding,
-    ConfiguredKey,
-    EncryptionCheckReport,
-)
+from etcdfix.report.configurations import LEVELS, CheckFinding, EncryptionCheckReport
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_file, timestamp
 
+_ADD: Final = "Add this key to the files that lack it, below their write key"
 _NEXT: Final[Mapping[DifferenceKind, str]] = {
-    DifferenceKind.WRITTEN_NOT_READ: "Add this key to the files that lack it, below their write key, before another "
-    "object is written. docs/runbooks/control-plane-nodes-disagree.md has the order for the API servers.",
-    DifferenceKind.OTHER_BYTES: "Find out which bytes the values were written with: etcdfix encryption try. Keep both "
-    "keys until then: etcdfix encryption merge.",
+    DifferenceKind.WRITTEN_NOT_READ: f"{_ADD}, before another object is written: "
+    "docs/runbooks/control-plane-nodes-disagree.md.",
+    DifferenceKind.OTHER_BYTES: "Find out which bytes wrote the values: etcdfix encryption try. Keep both keys until "
+    "then: etcdfix encryption merge.",
     DifferenceKind.RENAMED: "Give every file both names, since a value names its key: etcdfix encryption merge.",
-    DifferenceKind.MISSING: "Add this key to the files that lack it, below their write key.",
+    DifferenceKind.MISSING: f"{_ADD}.",
     DifferenceKind.WRITE_KEY: "Finish the key rotation. Every file reads what the others write.",
-    DifferenceKind.KMS_ENDPOINT: "Check that all endpoints lead to one KMS and one key. Each node may have its own "
-    "plugin.",
+    DifferenceKind.KMS_ENDPOINT: "Check that all endpoints lead to one KMS and one key.",
     DifferenceKind.ORDER: "Put the keys into one order, so that you notice the next difference.",
 }
+_LEVELS: Final[Mapping[DifferenceKind, LintLevel]] = {
+    DifferenceKind.WRITTEN_NOT_READ: LintLevel.ERROR,
+    DifferenceKind.KMS_ENDPOINT: LintLevel.ADVICE,
+    DifferenceKind.ORDER: LintLevel.ADVICE,
+}
+"""Of the differences that are no warning."""
 
 
 def check_files(paths: Sequence[Path]) -> EncryptionCheckReport:
@@ -68,13 +69,12 @@ def check_files(paths: Sequence[Path]) -> EncryptionCheckReport:
 
 
 def _finding(difference: Difference, names: Sequence[str]) -> CheckFinding:
-    key = difference.key
     return CheckFinding(
         check=difference.kind,
-        level=difference.level,
+        level=_LEVELS.get(difference.kind, LintLevel.WARNING),
         files=list(difference.has),
         resources=list(difference.resources),
-        key=ConfiguredKey(key.transformer, key.key_fingerprint) if key is not None else None,
+        key=difference.key,
         lacks=list(difference.lacks),
         message=_message(difference, names),
         next_step=_NEXT[difference.kind],
@@ -88,23 +88,17 @@ def _message(difference: Difference, names: Sequence[str]) -> str:
     key, has, lacks = difference.key, files(difference.has), files(difference.lacks)
     others = "; ".join(f"{other} in {files(numbers)}" for other, numbers in difference.others)
     resources = ", ".join(difference.resources)
-    match difference.kind:
-        case DifferenceKind.WRITTEN_NOT_READ:
-            how = "unencrypted" if str(key) == IDENTITY else f"with {key}"
-            instead = f". It has {others} instead" if others else ""
-            return f"{lacks} cannot read the {resources} that {has} writes {how}{instead}"
-        case DifferenceKind.WRITE_KEY:
-            return f"{has} writes {resources} with {key}, others write with another key: {others}"
-        case DifferenceKind.OTHER_BYTES:
-            return f"{resources}: {key} in {has} has other bytes elsewhere: {others}"
-        case DifferenceKind.RENAMED:
-            return f"{resources}: {key} in {has} has another name elsewhere: {others}"
-        case DifferenceKind.MISSING:
-            return f"{resources}: {key} is in {has} and not in {lacks}"
-        case DifferenceKind.ORDER:
-            return f"{resources}: {has} have the same keys in another order"
-        case DifferenceKind.KMS_ENDPOINT:
-            return f"{key} has another endpoint in {lacks} than in {has}"
+    how = "unencrypted" if str(key) == IDENTITY else f"with {key}"
+    instead = f". It has {others} instead" if others else ""
+    return {
+        DifferenceKind.WRITTEN_NOT_READ: f"{lacks} cannot read the {resources} that {has} writes {how}{instead}",
+        DifferenceKind.WRITE_KEY: f"{has} writes {resources} with {key}, others write with another key: {others}",
+        DifferenceKind.OTHER_BYTES: f"{resources}: {key} in {has} has other bytes elsewhere: {others}",
+        DifferenceKind.RENAMED: f"{resources}: {key} in {has} has another name elsewhere: {others}",
+        DifferenceKind.MISSING: f"{resources}: {key} is in {has} and not in {lacks}",
+        DifferenceKind.ORDER: f"{resources}: {has} have the same keys in another order",
+        DifferenceKind.KMS_ENDPOINT: f"{key} has another endpoint in {lacks} than in {has}",
+    }[difference.kind]
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

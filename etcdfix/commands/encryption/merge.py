@@ -17,7 +17,7 @@ from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.remediation.audit.log import RESERVE_SUFFIX
 from etcdfix.remediation.audit.record import Operator, Verb
 from etcdfix.remediation.key_files import KeyFile, log_path, record_key_files
-from etcdfix.report.configurations import ConfiguredKey, EncryptionMergeReport, MergeDecision, RuleKeys
+from etcdfix.report.configurations import EncryptionMergeReport, MergeDecision, RuleKeys
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_file, shown_word, timestamp
 
@@ -95,9 +95,7 @@ def merge_files(
 def rules_of(configuration: EncryptionConfiguration) -> list[RuleKeys]:
     """Return what a configuration has for each resource that it names."""
     return [
-        RuleKeys(
-            rule.rule.split(","), [ConfiguredKey(key.transformer, key.key_fingerprint) for key in rule.keys]
-        )
+        RuleKeys(rule.rule.split(","), [key.named for key in rule.keys])
         for rule in dict.fromkeys(Transformers.from_configuration(configuration).rules)
         if rule.rule is not None
     ]

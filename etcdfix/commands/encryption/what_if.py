@@ -23,8 +23,7 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_each, no_progress
-from etcdfix.model import GroupResource, Outcome, ServerBehaviour
-from etcdfix.report.configurations import ConfiguredKey
+from etcdfix.model import GroupResource, KeyOfRule, Outcome, ServerBehaviour
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import (
     ConfigurationChange,
@@ -256,9 +255,9 @@ def _write_keys(
 _UNENCRYPTED: Final = Transformers({}, frozenset()).for_resource(GroupResource("", "")).keys
 
 
-def _keys_of(transformers: Transformers | None, resource: GroupResource) -> list[ConfiguredKey]:
+def _keys_of(transformers: Transformers | None, resource: GroupResource) -> list[KeyOfRule]:
     keys = transformers.for_resource(resource).keys if transformers is not None else _UNENCRYPTED
-    return [ConfiguredKey(key.transformer, key.key_fingerprint) for key in keys]
+    return [key.named for key in keys]
 
 
 def _warnings(

@@ -10,11 +10,10 @@ from etcdfix.encryption.config import EncryptionConfiguration, parse_configurati
 from etcdfix.encryption.config_diff import (
     Difference,
     DifferenceKind,
-    KeyOfRule,
     compare_configurations,
 )
-from etcdfix.encryption.config_lint import LintLevel
 from etcdfix.encryption.keyring import fingerprint
+from etcdfix.model import KeyOfRule
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_of_rules, provider
 
 KEY_3 = bytes(range(50, 82))
@@ -50,7 +49,7 @@ def test_equal_files_do_not_differ_however_they_are_written() -> None:
 
 def test_who_writes_what_another_cannot_read_is_dangerous_in_that_direction() -> None:
     (found,) = differences(only(A), only(B, A))
-    assert (found.kind, found.level) == (DifferenceKind.WRITTEN_NOT_READ, LintLevel.ERROR)
+    assert found.kind is DifferenceKind.WRITTEN_NOT_READ
     assert (found.key, found.has, found.lacks) == (KeyOfRule("aesgcm/v1/b", fingerprint(KEY_2)), (1,), (0,))
     assert [one.has for one in differences(only(A), only(B))] == [(0,), (1,)]
 
@@ -110,11 +109,9 @@ def test_order_matters_little_and_that_of_identity_not_at_all() -> None:
 
 def test_another_endpoint_is_a_note() -> None:
     (found,) = differences(only(kms()), only(kms("unix:///other")), only(kms()))
-    assert (found.kind, found.level, found.has, found.lacks) == (
-        DifferenceKind.KMS_ENDPOINT, LintLevel.ADVICE, (0, 2), (1,),
-    )  # fmt: skip
+    assert (found.kind, found.has, found.lacks) == (DifferenceKind.KMS_ENDPOINT, (0, 2), (1,))
 
 
 def test_the_worst_comes_first() -> None:
-    found = differences(only(A, provider("aescbc", x=KEY_3)), only(B, A))
-    assert [one.level.value for one in found] == ["error", "warning"]
+    found = kinds(only(A, provider("aescbc", x=KEY_3)), only(B, A))
+    assert found == [DifferenceKind.WRITTEN_NOT_READ, DifferenceKind.MISSING]

@@ -298,7 +298,7 @@ def _choose_etcd(
         connection["endpoints"] = ",".join(own)
         notices.append(
             f"{resources[0]} live in an etcd of their own, and this command reads no other one: who uses an object is "
-            "stored elsewhere, and etcdfix impact reads it all"
+            "stored elsewhere, and etcdfix explain KEY --impact reads it all"
         )
         return True
     notices += (

@@ -53,19 +53,11 @@ COMMANDS: Commands = {
     ),
     "explain": (
         "etcdfix.cli.explain",
-        "Explain one key, with everything that was tried and every way out; or explain a cause.",
-    ),
-    "history": (
-        "etcdfix.cli.history",
-        "Show every revision of one key that is still kept.",
+        "Explain one key: what is wrong, every copy, every way out, its history and impact; or a cause.",
     ),
     "copies": (
         "etcdfix.cli.copies",
         "Find every copy that still exists of what cannot be read, or was deleted lately.",
-    ),
-    "impact": (
-        "etcdfix.cli.impact",
-        "Show what losing one object would set off: who depends on it, who uses it.",
     ),
     "namespace": (
         "etcdfix.cli.namespace",
@@ -101,8 +93,8 @@ COMMANDS: Commands = {
 }
 
 SECTIONS = {
-    "Look at what is stored": ("scan", "get", "history", "compare", "orphans"),
-    "Explain what is wrong": ("explain", "impact", "namespace", "encryption"),
+    "Look at what is stored": ("scan", "get", "compare", "orphans"),
+    "Explain what is wrong": ("explain", "namespace", "encryption"),
     "Decide what to do, and save what can be saved": ("copies", "rescue", "plan"),
     "Change something": ("heal", "repair", "restore", "reencrypt", "delete"),
     "Prove what was done": ("audit", "backup", "report"),

@@ -14,10 +14,12 @@ from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import configuration_of, gather_inputs
 from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.cli.report_place import ReportPlace
+from etcdfix.copies.finder import Named
+from etcdfix.copies.model import Place
 from etcdfix.errors import EndedEarly
 from etcdfix.operations.look.in_scope import key_of
 from etcdfix.operations.look.missing import why_missing
-from etcdfix.operations.opening import Inputs
+from etcdfix.operations.opening import Inputs, without_candidates
 from etcdfix.resource_words import builtin_word
 from etcdfix.scope import ObjectWord
 from etcdfix.sources.base import Source
@@ -93,21 +95,32 @@ def found_key(
 
 @contextlib.contextmanager
 def single_key(
-    options: dict[str, Any], wanted: bytes | ObjectWord, output_file: Path | None, form: str
+    options: dict[str, Any],
+    wanted: bytes | ObjectWord,
+    output_file: Path | None,
+    form: str,
+    named: Sequence[Named] = (),
+    *,
+    everything: bool = False,
 ) -> Iterator[Opened]:
-    """Open what one object is read from, and where the report goes.
+    """Open what one object is read from, every etcd for everything, and where the report goes: over nothing named.
 
     Raises:
         ConfigurationError: Options make no sense, or no one object was named.
         ObjectNotFound: No namespace was given, and none has the object.
         SourceError: The source cannot be read.
     """
-    if isinstance(wanted, ObjectWord):
+    if everything:
+        inputs = gather_inputs(options, each_from_its_own=True)
+    elif isinstance(wanted, ObjectWord):
         inputs = gather_inputs(options, resources=(builtin_word(wanted.resource),))
     else:
         inputs = gather_inputs(options, key=wanted)
     configuration = configuration_of(inputs)
-    with open_all(inputs, output_file, form, configuration) as (source, place, plugins):
+    besides = tuple(one.path for one in named)
+    candidates = [one.path for one in named if one.place is Place.CANDIDATE]
+    inputs = without_candidates(inputs, candidates)
+    with open_all(inputs, output_file, form, configuration, besides=besides) as (source, place, plugins):
         key = wanted
         if isinstance(key, ObjectWord):
             key = found_key(source, inputs, configuration, key, plugins)

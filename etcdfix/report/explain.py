@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.model import Confidence, ReadableRevision, RepairKind, RepairProof
+from etcdfix.model import Confidence
 from etcdfix.report.document import (
     Column,
     Document,
@@ -22,9 +22,20 @@ from etcdfix.report.document import (
     Table,
     why_incomplete,
 )
+from etcdfix.report.history import History
+from etcdfix.report.impact import Impact
 from etcdfix.report.model import Finding, Remedy, SourcedReport
+from etcdfix.report.shown_copy import ShownCopy, copies_table
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
+
+
+class Shows(StrEnum):
+    """What stands on the first screen."""
+
+    ALL = "all"
+    HISTORY = "history"
+    IMPACT = "impact"
 
 
 class Where(StrEnum):
@@ -82,18 +93,6 @@ class NotTheCause(msgspec.Struct, frozen=True):
     why: str
 
 
-class RepairShown(msgspec.Struct, frozen=True):
-    """The only way that was found in which the stored bytes themselves read again.
-
-    ``proof`` is ``tag`` or ``decodes``; ``none`` where AES-CBC has no tag that would show it, so that it is a guess.
-    """
-
-    kind: RepairKind
-    words: str
-    proof: RepairProof
-    confidence: Confidence
-
-
 class Siblings(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the same resource under one encryption key that the value counts under, itself counted too.
 
@@ -125,83 +124,62 @@ class Siblings(msgspec.Struct, frozen=True, kw_only=True):
         return f"{counted(self.keys, 'value')} of the resource: {counts}; {doubt}".rstrip("; ")
 
 
-class KeptRevisions(msgspec.Struct, frozen=True, kw_only=True):
-    """What etcd, or the snapshot, still keeps of the key.
-
-    Attributes:
-        not_sought: Why not all of it was looked at.
-        command: Shows each revision.
-    """
-
-    count: int
-    deletions: int
-    oldest_mod_revision: int
-    newest_mod_revision: int
-    newest_readable: ReadableRevision | None
-    not_sought: str
-    command: Command
-
-    @property
-    def told(self) -> str:
-        """The counts in words."""
-        deleted = f", {counted(self.deletions, 'deletion')} among them" if self.deletions else ""
-        counts = f"{counted(self.count, 'revision')}{deleted}"
-        newest = self.newest_readable
-        if newest is None:
-            return f"{counts}; no earlier one that reads was found. {self.not_sought}".rstrip(". ")
-        other = "" if newest.same_object else ", and may be of another object"
-        return f"{counts}; the newest that reads is of mod revision {newest.mod_revision}{other}"
-
-
 class ExplainReport(SourcedReport, frozen=True, kw_only=True):
     """All that is known of one etcd key.
 
     Attributes:
         key_base64: The key itself, where it is not plain text; else null.
+        shows: What was asked for.
         exists: It holds a value at the revision that was read.
         deleted_at: Revision at which it was deleted; null where it was not.
+        kept: How many revisions of it are kept.
         at_stake: What is wrong means, in one line; "" for nothing.
-        finding: As a scan has it; null where nothing is stored.
+        next: The first of ``remedies`` that has a command.
+        finding: As a scan has it; null where nothing is stored. Its remedies are those of the report.
+        remedies: Every way out, the first to be done first.
+        copies: Every copy that was found, the best first.
+        impact: What its loss would set off; null where not everything was looked at.
+        history: Every write that is kept; null where it was not asked for.
         deletion_withheld: Why no deletion is among its ways out, where the values beside it speak against it; else "".
         layout: Parts of the stored value in order, then those of what it decrypts to.
         damage_offset: Byte of the plaintext at which decoding breaks; null where it does not, or that is not known.
         damage_field: Field there, "" for unknown.
         attempts: Every encryption key of the rule; empty without a configuration.
         ruled_out: Causes that were checked and are none.
-        repair: How its own bytes read again; null where no way was found, or none was looked for.
-        no_repair: Why there is none, of a value that cannot be read; "" else.
+        no_repair: Why its bytes cannot be put right, of a value that cannot be read; "" else.
         siblings: One for each encryption key that the value counts under; empty for a readable one.
-        kept: Null where it could not be told.
-        remedies_when_gone: Ways out for a key that holds nothing any more.
         cause_page: Command that shows what the cause means; null for none.
     """
 
     kind: str = "ExplainReport"
     key: str
     key_base64: str | None
+    shows: Shows = Shows.ALL
     exists: bool
     deleted_at: int | None = None
+    kept: int = 0
     at_stake: str = ""
     do_not_restart: str = ""
     next: Remedy | None = None
     finding: Finding | None = None
+    remedies: list[Remedy] = msgspec.field(default_factory=list)
+    copies: list[ShownCopy] = msgspec.field(default_factory=list)
+    impact: Impact | None = None
+    history: History | None = None
     deletion_withheld: str = ""
     layout: list[LayoutPart] = msgspec.field(default_factory=list)
     damage_offset: int | None = None
     damage_field: str = ""
     attempts: list[KeyAttempt] = msgspec.field(default_factory=list)
     ruled_out: list[NotTheCause] = msgspec.field(default_factory=list)
-    repair: RepairShown | None = None
     no_repair: str = ""
     siblings: list[Siblings] = msgspec.field(default_factory=list)
-    kept: KeptRevisions | None = None
-    remedies_when_gone: list[Remedy] = msgspec.field(default_factory=list)
     cause_page: Command | None = None
     complete: bool = True
     incomplete_reasons: list[str] = msgspec.field(default_factory=list)
 
     def document(self) -> Document:
-        """Return what is wrong with the key and why, the ways out, and what else is known; the bytes are wide."""
+        """Return what is wrong with the key, what to do, its copies, and other ways out; the bytes are wide."""
         finding = self.finding
         told = finding is not None and (finding.outcome != "readable" or finding.cause)
         why = finding.message if finding is not None and told else ""
@@ -217,38 +195,50 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             ],
         )
 
+    @property
+    def _healthy(self) -> bool:
+        return self.finding is not None and self.finding.outcome in {"readable", "not-an-object"}
+
     def _state(self) -> State:
         if not self.complete:
             return State.INCOMPLETE
-        healthy = self.finding is not None and self.finding.outcome in {"readable", "not-an-object"}
-        return State.OK if healthy else State.FINDINGS
+        return State.OK if self._healthy else State.FINDINGS
 
     def _headline(self) -> str:
         finding = self.finding
+        if self.shows is Shows.IMPACT and self.impact is not None:
+            return self.impact.headline
         if finding is None:
-            return f"{self.key} was deleted at revision {self.deleted_at}"
+            at = f"was deleted at revision {self.deleted_at}" if self.deleted_at else "is not in etcd"
+            return f"{self.key} {at}{'' if self.deleted_at else '; others mention it, or a copy is left'}"
         cause = f": {finding.cause} ({finding.confidence})" if finding.cause else ""
         if finding.outcome == "readable" and finding.evidence:
             cause = f", with {counted(len(finding.evidence), 'warning')}"
         return f"{self.key} {_STATES.get(finding.outcome, 'cannot be read')}{cause}"
 
     def _brief(self) -> Iterator[Section]:
-        if self.finding is not None:
-            rows = [(one.check, one.result, one.detail or None) for one in self.finding.evidence]
-            columns = (
-                Column("CHECKED"),
-                Column("RESULT", folds=True),
-                Column("DETAIL", folds=True, wide=self.finding.outcome != "readable"),
+        """Yield the sections of the first screen; of what was not asked for, only with ``-o wide``."""
+        shows, finding = self.shows, self.finding
+        if self.history is not None:
+            yield from self.history.sections()
+        if shows is Shows.IMPACT and self.impact is not None:
+            yield from self.impact.sections()
+        yield copies_table(self.copies, brief=3, wide=shows is not Shows.ALL or self._healthy)
+        others = [way.step() for way in self.remedies if way != self.next and way.verb not in _COPIES]
+        at_hand = any(copy.fix for copy in self.copies)
+        title = "Other ways out, the least destructive first"
+        yield Steps(title=title, steps=others, brief=1, wide=at_hand or shows is not Shows.ALL)
+        if shows is Shows.ALL:
+            more = (
+                f"{counted(len(others), 'way')}, with their commands: -o wide" if at_hand and others else ""
             )
-            yield Table(columns=columns, rows=rows, noun="check", brief=2)
-        ways = self.finding.remedies if self.finding is not None else self.remedies_when_gone
-        others = [way.step() for way in ways if way != self.next]
-        yield Steps(title="Other ways out, the least destructive first", steps=others, brief=1)
-        broken = self.finding is None or self.finding.outcome not in _STATES
-        told = broken and self.kept is not None and self.kept.newest_readable is None
-        yield Facts(facts=[("no deletion", self.deletion_withheld)])
-        kept = self.kept.told if self.kept is not None and told else ""
-        yield Facts(facts=[("kept", kept)], wide=True)
+            deletes = self.impact is not None and any(way.verb == "delete" for way in self.remedies)
+            risk = self.impact.brief() if self.impact is not None and deletes else []
+            yield Facts(facts=[("other ways out", more), *risk, ("no deletion", self.deletion_withheld)])
+        if finding is not None:
+            rows = [(one.check, one.result, one.detail or None) for one in finding.evidence]
+            columns = (Column("CHECKED"), Column("RESULT", folds=True), Column("DETAIL", folds=True))
+            yield Table(columns=columns, rows=rows, noun="check", brief=3, wide=not self._healthy)
 
     def _wide(self, finding: Finding) -> Iterator[Section]:
         kind, lease = finding.group_version_kind, finding.lease
@@ -266,7 +256,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             ("revisions", revisions + (f", lease {lease}" if lease else "")),
             ("stored", f"{counted(finding.value_size, 'byte')}, {finding.value_sha256}"),
             ("KMS key id", finding.kms_key_id_sha256 or ""),
-            ("kept", self.kept.told if self.kept is not None else ""),
+            ("kept", counted(self.kept, "revision")),
             *((f"under {one.transformer}", one.told) for one in self.siblings),
         ]
         yield Facts(title="What it is", facts=identity, wide=True)
@@ -292,19 +282,14 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             noun="cause",
             wide=True,
         )
-        repair = self.repair
-        text = (
-            f"It reads with {repair.words}: {_PROOFS[repair.proof]}."
-            if repair is not None
-            else self.no_repair
-        )
-        yield Prose(title="Its own bytes, put right", paragraphs=[text] if text else [], wide=True)
-        steps = [Step("See each kept revision", self.kept.command)] if self.kept is not None else []
-        if self.cause_page is not None:
-            steps.append(Step("Read what the cause means and how to undo a change", self.cause_page))
-        yield Steps(title="More", steps=steps, wide=True)
+        text = [f"Its own bytes cannot be put right: {self.no_repair}."] if self.no_repair else []
+        yield Prose(paragraphs=text, wide=True)
+        more = [("see what the cause means and how to undo a change", self.cause_page)]
+        yield Steps(title="More", steps=[Step(what, command) for what, command in more if command], wide=True)
 
 
+_COPIES: Final = frozenset({"fix", "save"})
+"""Ways out that the table of copies has."""
 _STATES: Final = {
     "readable": "can be read",
     "not-an-object": "is no object of the API",
@@ -316,11 +301,6 @@ _SERVERS: Final = {
     "serves": "serves it",
     "serves-empty": "serves an empty object in its place",
     "breaks-list": "serves it, and JSON answers that contain it fail",
-}
-_PROOFS: Final = {
-    RepairProof.TAG: "its tag fits then",
-    RepairProof.DECODES: "a whole object of its own etcd key decodes then",
-    RepairProof.NONE: "nothing proves it, because other bytes or the key may be wrong too",
 }
 _LAYOUT: Final = tuple(Column(name, folds=name == "WHAT") for name in ("OFFSET", "SIZE", "PART", "WHAT"))
 _ATTEMPTS: Final = tuple(

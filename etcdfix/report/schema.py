@@ -21,8 +21,6 @@ from etcdfix.report.doctor import DoctorReport
 from etcdfix.report.encryption import EncryptionUsageReport, WhatIfReport
 from etcdfix.report.encryption_try import EncryptionTryReport
 from etcdfix.report.explain import ExplainReport
-from etcdfix.report.history import HistoryReport
-from etcdfix.report.impact import ImpactReport
 from etcdfix.report.merge import ReportMerge
 from etcdfix.report.model import API_VERSION, Finding
 from etcdfix.report.namespace import NamespaceReport
@@ -41,9 +39,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 REPORTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "report": ScanReport,
     "explain": ExplainReport,
-    "history": HistoryReport,
     "copies": CopiesReport,
-    "impact": ImpactReport,
     "namespace": NamespaceReport,
     "orphans": OrphansReport,
     "plan": DeletionPlan,

@@ -303,7 +303,7 @@ class KineSource(Closing):
             revision=revision,
             compacted=self._compacted,
             current=self._newest,
-            hint="etcdfix history shows what is kept of a key",
+            hint="etcdfix explain --history shows what is kept of a key",
         )
 
     def _events(self, rows: Iterable[Row]) -> Iterator[KeptRevision]:

@@ -257,9 +257,9 @@ def look(verb: str, *words: Word) -> Command:
     return Command(("etcdfix", *verb.split(), Part.SOURCE, Part.LAYOUT, Part.READING, *words))
 
 
-def explain(key: bytes) -> Command:
-    """Return the command that says everything about one key."""
-    return look("explain", key_word(key))
+def explain(key: bytes, *options: str) -> Command:
+    """Return the command that says everything about one key; ``--history`` and ``--impact`` say more."""
+    return look("explain", key_word(key), *options)
 
 
 def scan(

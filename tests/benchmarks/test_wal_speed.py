@@ -67,10 +67,11 @@ def test_a_large_log(tmp_path: Path) -> None:
             sys.executable,
             "-m",
             "etcdfix",
-            "history",
+            "explain",
             next(iter(held)).decode(),
-            "--wal",
-            str(etcd.wal),
+            "--history",
+            "--in",
+            f"log:{etcd.wal}",
         ]
         at = time.monotonic()
         subprocess.run([*command, "--endpoints", etcd.endpoint], check=False, capture_output=True)

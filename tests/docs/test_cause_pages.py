@@ -106,7 +106,7 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
-READERS = frozenset({"explain", "history", "get", "scan", "impact", "orphans"})
+READERS = frozenset({"explain", "get", "scan", "orphans"})
 
 
 @pytest.mark.parametrize("cause", Cause)

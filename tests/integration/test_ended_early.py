@@ -120,7 +120,7 @@ def test_other_readers_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy, argum
     assert "no answer for" in err
 
 
-@pytest.mark.parametrize("command", ["scan", "history", "copies"])
+@pytest.mark.parametrize("command", ["scan", "explain", "copies"])
 def test_an_etcd_that_is_stopped_while_it_is_watched(
     full: EtcdServer, proxy: EtcdProxy, reported: Path, command: str
 ) -> None:
@@ -268,7 +268,7 @@ def test_a_signal_gives_the_partial_report(
 @pytest.mark.parametrize(
     "arguments",
     [["get", "configmaps", "-n", "shop", "-o", "yaml"], ["orphans"], ["namespace", "shop"],
-     ["impact", "/registry/configmaps/shop/0001"], ["encryption", "usage"],
+     ["explain", "/registry/configmaps/shop/0001", "--impact"], ["encryption", "usage"],
      ["encryption", "what-if", "--no-encryption", "--new", str(ALPHA / "config-lost.yaml")],
      ["encryption", "try", "--candidate-config", str(ALPHA / "config-lost.yaml")]],
     ids=lambda arguments: "-".join(arguments[:2]).replace("/", ""),
@@ -288,7 +288,7 @@ def test_a_signal_to_other_readers(slow: tuple[EtcdProxy, threading.Event], argu
 
 @pytest.mark.parametrize(
     "arguments",
-    [["impact", "/registry/configmaps/shop/0000x"], ["namespace", "shop"]],
+    [["explain", "/registry/configmaps/shop/0000x", "--impact"], ["namespace", "shop"]],
     ids=lambda words: words[0],
 )
 def test_a_report_that_is_ended_after_everything_was_read(

@@ -301,7 +301,7 @@ def test_least_privilege(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["scan"], ["scan", "/registry"], ["scan", "secrets"], ["orphans"], ["impact", "/registry/secrets/shop/s-0"],
+    [["scan"], ["scan", "/registry"], ["scan", "secrets"], ["orphans"], ["explain", "/registry/secrets/shop/s-0"],
      ["namespace", "shop"], ["get", "secrets", "-A"], ["encryption", "usage"]],
     ids=lambda arguments: "-".join(arguments[:2]).replace("/", ""),
 )  # fmt: skip
@@ -324,9 +324,9 @@ def test_what_lies_outside_is_not_called_absent(
     assert run(["orphans", *as_limited]) == INCOMPLETE
     assert "permission denied: keys outside /registry/ were not looked at" in capfd.readouterr().err
     key = "/registry/secrets/shop/no-such-secret"
-    assert run(["impact", key, *as_limited]) == SOURCE
+    assert run(["explain", key, "--impact", *as_limited]) == SOURCE
     assert "nothing is stored under" in capfd.readouterr().err
-    assert run(["impact", "/elsewhere/x", *as_limited]) == SOURCE
+    assert run(["explain", "/elsewhere/x", "--impact", *as_limited]) == SOURCE
     told = capfd.readouterr().err
     assert "nothing is stored" not in told
 
@@ -347,7 +347,7 @@ def test_crds_may_be_read_and_nothing_else(
     words = {
         "scan": ["scan", "secrets"],
         "orphans": ["orphans"],
-        "impact": ["impact", "/registry/secrets/shop/s-0"],
+        "impact": ["explain", "/registry/secrets/shop/s-0", "--impact"],
         "get": ["get", "secrets", "-A"],
         "namespace": ["namespace", "shop"],
     }[command]

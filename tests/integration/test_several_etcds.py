@@ -114,7 +114,7 @@ def test_one_resource_and_one_object(
     assert run(["get", "configmaps", "-n", "shop", "settings", *ground.words]) == 0
     assert "name: settings" in capfd.readouterr().out
     assert run(["get", "configmaps", "-n", "shop", "not-here", *ground.words]) == 5
-    code, report = document(tmp_path, "impact", BROKEN.decode(), *ground.words)
+    code, report = document(tmp_path, "explain", BROKEN.decode(), "--impact", *ground.words)
     assert code == 1
     assert report["exists"]
 

@@ -128,7 +128,7 @@ def _forecasts(case: dict[str, Any], where: list[str]) -> Commands:
     chosen = ["--policy", policy.lower()] if policy else []
     keys = action.get("keys") or [action["key"]] if action.get("key") else []
     for key in keys[:2]:
-        yield f"{name} impact {key}", ["impact", key, *chosen, *where]
+        yield f"{name} impact {key}", ["explain", key, "--impact", *chosen, *where]
     for key in keys or [entry["key"] for entry in case["before"]]:
         if key.startswith("/registry/namespaces/"):
             yield f"{name} {key}", ["namespace", key.rpartition("/")[2], *where]

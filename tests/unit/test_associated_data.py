@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from etcdfix.commands.explain import ExplainRequest, explain_key
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import examine_all
 from etcdfix.model import Confidence, KeptRevision, Revision, StoredValue
-from etcdfix.operations.look.explain import ExplainRequest, explain_key
-from etcdfix.operations.look.history import HistoryRequest, look_into_history
+from etcdfix.report.explain import Shows
 from etcdfix.rules import Rule
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing import objects as stored_objects
@@ -364,11 +364,10 @@ def test_explain_history_and_scan_say_the_same_of_one_value() -> None:
     now = StoredValue(key, two_bytes(sealed(large("web"), key), random.Random(4)), 50, 5, 2, 0)
     source = Kept([now], {key: [StoredValue(key, sealed(large("web"), key, "earlier"), 5, 5, 1, 0)]})
     (scanned,) = look(source).values()
-    reading: dict[str, Any] = {"layout": StorageLayout(), "configuration": GCM}
-    explained = explain_key(source, ExplainRequest(key=key, **reading)).report
-    told = look_into_history(source, HistoryRequest(key=key, **reading)).report
-    assert explained is not None
-    assert explained.finding is not None
+    request = ExplainRequest(layout=StorageLayout(), configuration=GCM, key=key, shows=Shows.HISTORY)
+    told = explain_key(source, request).report
     assert told is not None
+    assert told.finding is not None
+    assert told.history is not None
     assert scanned.verdict.cause is Cause.CIPHERTEXT_DAMAGED
-    assert explained.finding.cause == told.revisions[0].cause == "ciphertext-damaged"
+    assert told.finding.cause == told.history.writes[0].cause == "ciphertext-damaged"

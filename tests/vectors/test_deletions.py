@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
+from etcdfix.commands.explaining.impact import impact_of
 from etcdfix.graph.deletion_model import DeletionForecast
-from etcdfix.operations.look.impact import impact_report
 from tests.support.controllers import Case, cases, look_at, values_before
 from tests.support.golden import VARIABLE, needs_golden
 from tests.vectors.test_controllers import default_policy, node_of
@@ -36,7 +36,7 @@ def forecast(case: Case) -> DeletionForecast:
     policy = case["action"].get("propagationPolicy") or default_policy(
         found.index, node_of(found.index, key.decode())
     )
-    report = impact_report(found, key, policy=policy.lower())
+    report = impact_of(found, key, found.kept.get(key), policy=policy.lower())
     assert report is not None
     assert report.deletion is not None
     return report.deletion

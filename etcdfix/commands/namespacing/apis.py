@@ -15,8 +15,7 @@ from etcdfix.graph.model import Stays, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState
 from etcdfix.report.namespace import SERVICE_PROBLEMS, NamespaceStep, webhook_name
 from etcdfix.storagekey import StorageLayout, display
-from etcdfix.text.commands import NO_COMMAND, Command, kubectl, look
-from etcdfix.text.safetext import key_word
+from etcdfix.text.commands import NO_COMMAND, Command, explain, kubectl
 from etcdfix.text.words import counted
 
 _MOST: Final = 20
@@ -38,7 +37,7 @@ def definition_steps(state: NamespaceState, layout: StorageLayout) -> Iterator[N
         if content.stays == Stays.CRD_UNREADABLE:
             yield step(
                 f"Fix the CustomResourceDefinition {api}, which cannot be read, before any API server restarts",
-                look("impact", key_word(key)),
+                explain(key, "--impact"),
                 f"Running API servers may still serve {many} of it here. After a restart none does, and they are left "
                 "behind. The API cannot show the definition: the command says what can be done.",
                 display(key),

@@ -312,7 +312,7 @@ class NamespacePlan:
             )
         deleted = collection.counts[Action.CASCADE_DELETED]
         if deleted:
-            words += f"The garbage collector then deletes {counted(deleted, 'dependent')}: etcdfix impact shows them. "
+            words += f"The garbage collector then deletes {counted(deleted, 'dependent')}: see explain KEY --impact. "
         return words
 
     def _finalizers(self) -> Iterator[NamespaceStep]:

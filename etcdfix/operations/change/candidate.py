@@ -129,7 +129,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
                 revision=exc.revision,
                 compacted=exc.compacted,
                 current=exc.current,
-                hint="a snapshot may still hold it: etcdfix restore --from-snapshot FILE; etcdfix history KEY says "
+                hint="a snapshot may still hold it: etcdfix restore --from-snapshot FILE; etcdfix explain KEY says "
                 "what etcd keeps",
             ) from exc
         return cls(stored=_found(key, stored, origin), origin=origin, cluster=None, revision=revision)

@@ -61,7 +61,7 @@ def of_log(
             directory,
             entry,
             history,
-            look("history", "--wal", str(directory), key_word(key)).line(run),
+            look("explain", key_word(key), "--history", "--in", f"log:{directory}").line(run),
         )
         told = (*told, *judged.notes)
         stored = chosen.stored()

@@ -36,8 +36,7 @@ from etcdfix.report.document import (
 )
 from etcdfix.report.head import stakes_of
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RunOptions, look
-from etcdfix.text.safetext import key_word
+from etcdfix.text.commands import RunOptions, explain
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
@@ -101,7 +100,7 @@ def deletion_preview(cluster: Cluster, checked: Preflight, run: RunOptions) -> D
     if len(ways) > _MOST_WAYS:
         steps.append(Step(f"etcdfix explain shows {counted(len(ways) - _MOST_WAYS, 'more way')} out"))
     if checked.assessment is not None:
-        steps.append(Step("See everything that depends on it", look("impact", key_word(checked.stored.key))))
+        steps.append(Step("See everything that depends on it", explain(checked.stored.key, "--impact")))
     return preview_of(
         f"To delete: {display(checked.stored.key)}",
         _deletion(cluster, checked),

@@ -302,7 +302,7 @@ def _check_object(cluster: Cluster, reading: KeyReading, found: Examination, rep
         Rule.OTHER_OBJECT,
         f"the object that comes out of {display(found.stored.key)} has another uid than the one that stood there at "
         f"mod_revision {kept.examination.stored.mod_revision}, and no API server changes a uid",
-        hint="that revision reads: see etcdfix history KEY".replace(
+        hint="that revision reads: see etcdfix explain KEY".replace(
             "KEY", quote_command([key_word(found.stored.key)])
         ),
     )

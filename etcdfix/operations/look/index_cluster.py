@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +102,8 @@ def index_cluster(
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
     jobs: Jobs = 1,
+    examiner: Examiner | None = None,
+    targets: Collection[bytes] = (),
 ) -> ClusterIndex:
     """Examine everything in a source once, and gather who refers to whom.
 
@@ -112,11 +114,13 @@ def index_cluster(
         plugins: The KMS plugins to ask; None to ask none. What waits for them is examined after everything else.
         progress: Counts the values for a display, and those that wait for a KMS plugin.
         jobs: How many processes examine values; the result is the same for any number.
+        examiner: Of the source; made when not given.
+        targets: Etcd keys of values that are searched for damage in any case.
 
     Raises:
         SourceError: Nothing could be read.
     """
-    examiner = Examiner.of_cluster(source, request, plugins)
+    examiner = examiner or Examiner.of_cluster(source, request, plugins)
     cluster = examiner.kube_system_uid(source)
     request = msgspec.structs.replace(request, run=with_what_it_keeps(request.run, source))
     builder = IndexBuilder(examiner, source)
@@ -136,7 +140,9 @@ def index_cluster(
     helpers = Helpers(examiner, request, source, jobs, extracted=extracted) if jobs != 1 else None
     # Of a value that was taken by half, the index would speak of what it does not have.
     with whole_calls(take) as taken:
-        ending = examine_all(examiner, source.pages(b""), taken, helpers=helpers, progress=progress)
+        ending = examine_all(
+            examiner, source.pages(b""), taken, helpers=helpers, targets=targets, progress=progress
+        )
     problems = [*source.problems, *ending.problems, *ending.lost]
     if ending.ended is not None:
         problems.append(f"{ending.ended.reason} before the end")

@@ -23,7 +23,7 @@ def test_what_scan_prints_every_command_takes(registry: Registry) -> None:
     assert word == f"base64:{base64.b64encode(key).decode()}"
     assert registry.run("scan", word, "-o", "name", *common).out.splitlines() == [word]
     assert registry.run("get", word, *common).code == 1
-    shown = registry.run("impact", word, *common)
+    shown = registry.run("explain", word, *common)
     assert shown.code == 1
     assert word in shown.out
     ran = registry.run("delete", word, ACKNOWLEDGED, "--yes", *registry.common())

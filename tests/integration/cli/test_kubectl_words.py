@@ -107,28 +107,28 @@ def test_a_scan_is_of_every_namespace_where_none_is_named(words: Words) -> None:
     assert report["scope"]["resources"] == report["scope"]["namespaces"] == []
 
 
-@pytest.mark.parametrize("command", ["impact", "history", "explain"])
-def test_one_object_by_its_name(words: Words, command: str) -> None:
-    by_key = words(command, "/registry/configmaps/shop/x", "-o", "json")
+@pytest.mark.parametrize("option", [[], ["--history"], ["--impact"]])
+def test_one_object_by_its_name(words: Words, option: list[str]) -> None:
+    by_key = words("explain", *option, "/registry/configmaps/shop/x", "-o", "json")
     for arguments in (["cm/x"], ["configmap/x", "-n", "shop"], ["ConfigMap/x", "-A"]):
-        ran = words(command, *arguments, "-o", "json")
+        ran = words("explain", *option, *arguments, "-o", "json")
         assert ran.code == by_key.code == 0
         assert ran.err.startswith(f"etcdfix: {arguments[0]} is /registry/configmaps/shop/x\n")
         assert "/registry/configmaps/shop/x" in ran.out
         assert len(json.loads(ran.out)) == len(json.loads(by_key.out))
 
 
-@pytest.mark.parametrize("command", ["impact", "history", "explain"])
-def test_what_names_no_one_object_is_refused(words: Words, command: str) -> None:
-    several = words(command, "cm/both")
+@pytest.mark.parametrize("option", [[], ["--impact"]])
+def test_what_names_no_one_object_is_refused(words: Words, option: list[str]) -> None:
+    several = words("explain", *option, "cm/both")
     assert (several.code, several.out) == (2, "")
     assert "cm/both names 2 objects" in several.err
     assert "name one: /registry/configmaps/default/both, /registry/configmaps/shop/both" in several.err
-    assert words(command, "cm/both", "-n", "shop").code == 0
-    nowhere = words(command, "cm/nix")
+    assert words("explain", *option, "cm/both", "-n", "shop").code == 0
+    nowhere = words("explain", *option, "cm/nix")
     assert (nowhere.code, nowhere.out) == (5, "")
     assert "cm/nix: no object of this name was found in any namespace" in nowhere.err
-    shared = words(command, "cj/x", "-n", "shop")
+    shared = words("explain", *option, "cj/x", "-n", "shop")
     assert (shared.code, shared.out) == (2, "")
     assert "name one of: cronjobs.batch, gadgets.example.com" in shared.err
 

@@ -54,7 +54,6 @@ CODES: Final = {
     "scan": {0, 1, 3},
     "explain": {0, 1, 3},
     "copies": {0, 1, 3},
-    "history": {0, 1, 3},
     "get": {0, 1},
 }
 CHANGES: Final = ("delete", "repair", "restore")
@@ -213,7 +212,7 @@ def test_every_printed_command_goes_through(
 ) -> None:
     finding = findings[outcome, cause]
     key = finding["key"]
-    documents = [shell.look(command, key) for command in ("explain", "copies", "history")]
+    documents = [shell.look(command, key) for command in ("explain", "copies")]
     printed = list(dict.fromkeys(commands([*documents, finding])))
     if cause == "value-moved":
         # The etcd key that it belongs to holds a value: nothing can be put back there.

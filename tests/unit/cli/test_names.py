@@ -78,8 +78,8 @@ def test_a_line_is_a_word_for_each_key(names: list[str]) -> None:
     ("command", "key_in"),
     [
         (["explain", "-o", "json"], lambda report: report["finding"]),
-        (["history", "-o", "json"], lambda report: report),
-        (["impact", "-o", "json"], lambda report: report["finding"]),
+        (["explain", "--history", "-o", "json"], lambda report: report),
+        (["explain", "--impact", "-o", "json"], lambda report: report["impact"]["object"]),
         (["copies", "-o", "json"], lambda report: report["objects"][0]),
     ],
     ids=["explain", "history", "impact", "copies"],

@@ -38,7 +38,7 @@ def etcdfix(capfd: pytest.CaptureFixture[str]) -> Run:
         (("scan", *SOURCE, "secrets"), "jsonl"),
         (("scan", *SOURCE, "services"), "text"),
         (("namespace", "default", *SOURCE), "json"),
-        (("history", KEY, *SOURCE), "yaml"),
+        (("explain", KEY, "--history", *SOURCE), "yaml"),
         (("copies", KEY, *SOURCE), "json"),
         (("compare", "--with-snapshot", str(ALPHA / "snapshot.db.gz"), *SOURCE), "json"),
         (("encryption", "what-if", *SOURCE, "--new", ROTATED), "junit"),

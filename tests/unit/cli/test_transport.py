@@ -20,7 +20,7 @@ IN_THE_CLEAR = "etcdfix: warning: the password of etcd user 'ada' is sent withou
 COMMANDS = {
     "scan": ["scan"],
     "get": ["get", KEY],
-    "impact": ["impact", KEY],
+    "impact": ["explain", KEY, "--impact"],
     "namespace": ["namespace", "shop"],
     "orphans": ["orphans"],
     "usage": ["encryption", "usage"],

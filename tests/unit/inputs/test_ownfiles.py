@@ -192,7 +192,7 @@ class TestOnTheCommandLine:
             ["scan"],
             ["orphans"],
             ["namespace", "shop"],
-            ["impact", "/registry/pods/a/b"],
+            ["explain", "/registry/pods/a/b", "--impact"],
             ["encryption", "usage"],
         ],
     )

@@ -87,7 +87,7 @@ def test_every_command_names_the_places_that_it_has_options_for() -> None:
     assert commands.recover(["T"], "--save-dir", "D").line(run).endswith("--audit-log L --save-dir D")
     assert "--audit-log L" in commands.get(KEY, "--reveal").line(run)
     for command in (
-        commands.get(KEY), commands.scan("k"), commands.explain(KEY), commands.look("history", "k"),
+        commands.get(KEY), commands.scan("k"), commands.explain(KEY), commands.explain(KEY, "--history"),
         commands.plan("scan.json", "plan.json"),
     ):  # fmt: skip
         assert not {"--backup-dir", "--audit-log", "--audit-syslog"} & set(command.line(run).split())

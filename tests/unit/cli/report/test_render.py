@@ -56,8 +56,8 @@ def test_a_scan_in_every_form(command: Run, scans: dict[str, Path], saved: str) 
 
 @pytest.mark.parametrize(
     "words",
-    [["impact", KEY], ["namespace", "shop"], ["orphans"], ["copies", KEY], ["doctor"], ["explain", KEY],
-     ["history", KEY], ["encryption", "usage"]],
+    [["explain", KEY, "--impact"], ["namespace", "shop"], ["orphans"], ["copies", KEY], ["doctor"], ["explain", KEY],
+     ["explain", KEY, "--history"], ["encryption", "usage"]],
     ids=" ".join,
 )  # fmt: skip
 def test_every_kind_has_every_form(command: Run, tmp_path: Path, words: list[str]) -> None:

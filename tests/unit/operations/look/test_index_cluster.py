@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from etcdfix.commands.explaining.impact import impact_of
 from etcdfix.commands.namespace import concerns_namespace, namespace_report
 from etcdfix.errors import SourceError
-from etcdfix.operations.look.impact import impact_report
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.sources.pages import Page
@@ -135,7 +135,7 @@ def test_after_a_signal_at_any_moment_every_report_comes_out() -> None:
             namespace_report(found, "shop")
             orphans_report(found)
             for key in keys:
-                impact_report(found, key.encode())
+                impact_of(found, key.encode(), found.kept.get(key.encode()))
         if left > 0:
             break
     assert ended[True] > 50

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from etcdfix.commands.copies import CopiesRequest, find_copies
+from etcdfix.commands.explain import ExplainRequest, explain_key
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.copies import CopiesReport
@@ -79,8 +79,7 @@ def first_commands(holds: dict[str, bytes], config: EncryptionConfiguration) -> 
     alone, summary_alone = scanned(holds, config, TARGET)
     told = explained(holds, config)
     steps: list[Remedy | None] = [whole.remedies[0], summary.next, alone.remedies[0], summary_alone.next]
-    assert told.finding is not None
-    steps += [told.finding.remedies[0], told.next]
+    steps += [told.remedies[0], told.next]
     return [step.command.line(LIVE) if step is not None else "" for step in steps]
 
 
@@ -94,7 +93,6 @@ def test_one_bit_of_a_name_is_put_back_first(kind: str, name: str) -> None:
     """Nobody is told to give every API server a key of the misspelt name."""
     holds, config = written(kind, c=name), keyed(kind)
     assert first_commands(holds, config) == [UNPROVEN] * 6
-    assert explained(holds, config).repair is not None
     for words in ((), (TARGET,), ("secrets",)):
         report = copied(holds, config, *words)
         steps = [one.next for one in report.objects if one.key == TARGET] + [report.next]
@@ -115,11 +113,10 @@ def says_nothing_of_a_repair(holds: dict[str, bytes], config: EncryptionConfigur
     said = [scanned(holds, config, *words) for words in ((), (TARGET,))]
     commands = [remedy.command.line(LIVE) for finding, _ in said for remedy in finding.remedies]
     commands += [summary.next.command.line(LIVE) for _, summary in said if summary.next is not None]
-    assert told.finding is not None
-    commands += [remedy.command.line(LIVE) for remedy in told.finding.remedies]
+    commands += [remedy.command.line(LIVE) for remedy in told.remedies]
     commands += [one.next.command.line(LIVE) for one in copied(holds, config).objects if one.next is not None]
     assert not [command for command in commands if command.startswith("etcdfix repair ")]
-    assert told.repair is None
+    assert not told.copies
 
 
 @pytest.mark.parametrize("kind", LOCAL)
@@ -172,8 +169,8 @@ def test_one_bit_of_a_body_is_put_back_first(kind: str, names: tuple[str, ...]) 
         looked = [scanned(holds, config, *words)[0].cause for words in ((), (TARGET,))]
         assert looked == [told.finding.cause] * 2, bit
         commands = first_commands(holds, config)
-        repaired += told.repair is not None
-        if told.repair is None:
+        repaired += bool(told.copies)
+        if not told.copies:
             assert kind == "aescbc"
             assert len(set(commands)) == 1, bit
         else:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from etcdfix.commands.explain import ExplainRequest, explain_key
 from etcdfix.encryption.config import parse_configuration
-from etcdfix.operations.look.explain import ExplainRequest, explain_key
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.snapshot import SnapshotSource
@@ -62,7 +62,7 @@ def test_an_explanation_says_the_same(server: str) -> None:
     assert report.finding is not None
     assert report.finding.cause == "wrong-key"
     assert "two API servers seem to write" in report.finding.message
-    first, second, *_ = (remedy.command.line(reading(server)["run"]) for remedy in report.finding.remedies)
+    first, second, *_ = (remedy.command.line(reading(server)["run"]) for remedy in report.remedies)
     assert first.startswith("etcdfix encryption check ")
     assert second.startswith("etcdfix encryption try ")
     assert second.endswith(f" {key.decode()}")

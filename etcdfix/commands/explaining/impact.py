@@ -1,4 +1,4 @@
-"""What losing one object would set off: the assessment as a report, with what to do next."""
+"""What losing one object would set off, and what to do about an object that reads or is gone."""
 
 from __future__ import annotations
 
@@ -9,44 +9,33 @@ from typing import Final, NamedTuple
 from etcdfix.errors import SourceError
 from etcdfix.graph.assess import assess
 from etcdfix.graph.deletion import forecast, not_forecast, refusal, usual_policy
-from etcdfix.graph.deletion_model import DeletionForecast, DeletionResult
+from etcdfix.graph.deletion_model import DeletionResult
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Action, Assessment, Collection, Propagation, Risk
+from etcdfix.graph.model import Action, Collection, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
-from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.remediation.offers import ways_at_hand
-from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.advice.ways import first_way
-from etcdfix.report.finding import finding_from
-from etcdfix.report.head import stakes_of
-from etcdfix.report.impact import Dependents, Identity, ImpactReport
+from etcdfix.report.impact import Dependents, Identity, Impact
 from etcdfix.report.model import Remedy
 from etcdfix.storagekey import StorageCodec, display
-from etcdfix.text.commands import NO_COMMAND, Command, RunOptions, kubectl, look, save_copy
+from etcdfix.text.commands import NO_COMMAND, Command, kubectl, look
 from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
 
 POLICIES: Final = tuple(policy.lower() for policy in Propagation)
 """How an object can be deleted through the API, as kubectl calls it."""
 
-# KEP-3926 and every runbook begin with it.
-_COPY: Final = "Copy the database of kine before you change anything"
-_SNAPSHOT: Final = "Take a snapshot of etcd before you change anything"
-_APPLY: Final = Command(("kubectl", "apply", "-f", "FILE"))
-_MANIFEST: Final = (
-    "FILE is the manifest that came with the operator; give it the same group, plural, scope and versions."
-)
 
-
-def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = None) -> ImpactReport | None:
-    """Assess the loss of one object, readable or not, and say what to do next.
+def impact_of(
+    cluster: ClusterIndex, key: bytes, examined: Examination | None, *, policy: str | None = None
+) -> Impact | None:
+    """Assess the loss of one object, readable or not.
 
     Args:
-        cluster: Made by keeping the examination of this key.
+        cluster: After a look at everything.
         key: Complete etcd key.
+        examined: What stands there; None where nothing does.
         policy: Forecast an ordinary deletion in this way: one of :data:`POLICIES`. None forecasts, for an
             object that can be read, a deletion that is under way, else what kubectl does by default.
 
@@ -54,17 +43,15 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
         None for a key that nobody has and nobody mentions.
     """
     index = cluster.index
-    # Who ended the look does not want to wait for more.
-    source = cluster.source if cluster.ended is None else None
     node = index.find(key)
     if node is None:
         return None
-    examined = cluster.kept.get(key)
     how = usual_policy(index, node) if policy is None else Propagation(policy.capitalize())
     obstacle = _obstacle(cluster, node, examined)
     assessed = partial(assess, index, examiner=cluster.examiner, key=key, by_api=None if obstacle else how)
     try:
-        found = assessed(source=source)
+        # Who ended the look does not want to wait for more.
+        found = assessed(source=cluster.source if cluster.ended is None else None)
     except SourceError as exc:
         index.problems.append(f"lost the earlier revisions of {display(key)}: {exc.message}")
         found = assessed(source=None)
@@ -77,50 +64,24 @@ def impact_report(cluster: ClusterIndex, key: bytes, *, policy: str | None = Non
         deletion = not_forecast(
             index, node, how, obstacle.why, possible=obstacle.possible, by_default=policy is None
         )
-    ways = _ways_out(cluster, found, examined) if examined else []
-    finding = finding_from(examined, ()) if examined else None
-    unjudged = bool(index.flags(node) & UNDETERMINED)
-    reasons = cluster.incomplete_reasons(cluster.undetermined)
-    elsewhere = sum(index.unreadable_by_path().values()) - index.unreadable(node)
-    undetermined = cluster.undetermined - unjudged
-    stakes = stakes_of([examined] if examined is not None else [], past=cluster.request.run.of_the_past)
-    return ImpactReport(
-        **cluster.origin()
-        | same_fields(found, ImpactReport)
+    undetermined = cluster.undetermined - bool(index.flags(node) & UNDETERMINED)
+    return Impact(
+        **same_fields(found, Impact)
         | {
             "exists": None if not found.exists and index.problems else found.exists,
-            "at_stake": stakes.at_stake,
-            "do_not_restart": stakes.do_not_restart,
-            "next": first_way(ways),
-            "finding": finding,
             "last_known": Identity(**same_fields(found.last_known, Identity)),
             "dependents": Dependents(
                 **same_fields(found.collection, Dependents),
                 warnings=[*_warnings(index, node, found.collection)],
             ),
-            "unreadable_elsewhere": elsewhere - undetermined,
+            "unreadable_elsewhere": sum(index.unreadable_by_path().values())
+            - index.unreadable(node)
+            - undetermined,
             "undetermined_elsewhere": undetermined,
-            "remedies": _remedies(
-                found,
-                ways if examined else None,
-                cluster.request.run,
-                unserved=_unserved(cluster, node),
-                deletion=deletion,
-            ),
-            "complete": not reasons,
-            "incomplete_reasons": reasons,
             "deletion": deletion,
+            "incomplete_reasons": cluster.incomplete_reasons(cluster.undetermined),
         }
     )
-
-
-def _ways_out(cluster: ClusterIndex, found: Assessment, examined: Examination) -> list[Remedy]:
-    readable = None
-    if cluster.ended is None:
-        readable = ReadableRevisions(cluster.source, cluster.examiner).of(examined).revision
-    run, breaking = cluster.request.run, found.risk is Risk.CLUSTER_BREAKING
-    offers = ways_at_hand(examined, run, readable, breaking=breaking)
-    return ways_out(examined, run, offers=offers, breaking=breaking)
 
 
 class _Obstacle(NamedTuple):
@@ -200,64 +161,48 @@ def _unserved(cluster: ClusterIndex, node: int) -> str:
     return f"{directory.resource}.{directory.group}"
 
 
-def _remedies(
-    found: Assessment,
-    ways: list[Remedy] | None,
-    run: RunOptions,
-    *,
-    unserved: str,
-    deletion: DeletionForecast | None,
-) -> list[Remedy]:
-    """Return what to do; ``ways`` is None for what is not stored, ``unserved`` the definition that is missing."""
-    if not found.exists and found.problems:
+_APPLY: Final = Command(("kubectl", "apply", "-f", "FILE"))
+_MANIFEST: Final = (
+    "FILE is the manifest that came with the operator; give it the same group, plural, scope and versions."
+)
+
+
+def ways_without_finding(cluster: ClusterIndex, key: bytes, found: Impact) -> list[Remedy]:
+    """Return what to do about an object that can be read, or that is gone and others mention."""
+    definition = found.object.resource == "customresourcedefinitions"
+    if found.exists is None:
         return [Remedy("Look again in a source that can be read whole: the key may be there")]
-    if ways is None:
-        return _when_gone(found.object.resource == "customresourcedefinitions")
-    if ways:
-        return [Remedy(_COPY if run.of_kine else _SNAPSHOT, save_copy(run)), *ways]
-    if not found.readable:
-        return []
-    if unserved:
+    if not found.exists and definition:
+        return [
+            Remedy("See which of its custom resources are stored", look("orphans")),
+            Remedy("Bring it back, from its manifest, a snapshot or a backup", _APPLY, _MANIFEST),
+        ]
+    if not found.exists:
         return [
             Remedy(
-                f"It can be read, but no CustomResourceDefinition serves it: bring back {unserved} first",
-                _APPLY,
-                f"{_MANIFEST} Delete the object through the API then, which runs its finalizers. etcdfix deletes "
-                "nothing that can be read.",
+                "Let whoever made it make it again, or put it back from a snapshot or backup",
+                note="What refers to it by name works again then; what refers to its old uid does not.",
             )
         ]
-    if deletion and deletion.result is DeletionResult.REFUSED:
-        return [Remedy("It can be read, so nothing has to be done", note=f"{deletion.text}.")]
-    return [
-        Remedy(
-            "It can be read, so nothing has to be done; to delete it, use the API, which runs its finalizers",
-            _ordinary_dry_run(found, deletion),
-            "etcdfix deletes nothing that can be read.",
-        )
-    ]
-
-
-def _when_gone(definition: bool) -> list[Remedy]:
-    """Return what to do about an object that others mention, and that is not there."""
-    if definition:
+    node, deletion = cluster.index.find(key), found.deletion
+    unserved = _unserved(cluster, node) if found.readable and node is not None else ""
+    if unserved:
+        action = f"It can be read, but no CustomResourceDefinition serves it: bring back {unserved} first"
         return [
-            Remedy("It is gone: see which of its custom resources are stored", look("orphans")),
             Remedy(
-                "Bring it back, from its manifest, a snapshot or a backup",
-                _APPLY,
-                f"{_MANIFEST} Its custom resources are served again then.",
-            ),
+                action, _APPLY, f"{_MANIFEST} Then delete the object through the API, which runs finalizers."
+            )
         ]
-    return [
-        Remedy(
-            "It is gone: let whoever made it make it again, or put it back from a snapshot or backup",
-            note="What refers to it by name works again then; what refers to its old uid does not.",
-        )
-    ]
+    if deletion is None:
+        return []
+    if deletion.result is DeletionResult.REFUSED:
+        return [Remedy("It can be read, so nothing has to be done", note=f"{deletion.text}.")]
+    action = "It can be read, so nothing has to be done; to delete it, use the API, which runs its finalizers"
+    return [Remedy(action, _ordinary_dry_run(found), "etcdfix deletes nothing that can be read.")]
 
 
-def _ordinary_dry_run(found: Assessment, deletion: DeletionForecast | None) -> Command:
-    ref = found.object
+def _ordinary_dry_run(found: Impact) -> Command:
+    ref, deletion = found.object, found.deletion
     if not ref.resource or not ref.name or "/" in ref.name:
         return NO_COMMAND
     where = ["-n", ref.namespace] if ref.namespace else []

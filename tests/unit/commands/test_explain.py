@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from etcdfix.commands.explain import ExplainRequest, KeyLook, explain_key
 from etcdfix.errors import SourceError
-from etcdfix.model import StoredValue
-from etcdfix.operations.look.explain import ExplainRequest, explain_key
-from etcdfix.operations.look.history import KeyLook
-from etcdfix.report.document import State
-from etcdfix.report.explain import AttemptResult, ExplainReport
+from etcdfix.model import KeptRevision, Outcome, StoredValue
+from etcdfix.report.document import State, Table
+from etcdfix.report.explain import AttemptResult, ExplainReport, Shows
+from etcdfix.report.history import History
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.memory_source import MemorySource, stored
@@ -22,11 +22,14 @@ from tests.support.objects import (
     aescbc,
     aesgcm,
     configuration,
+    json_object,
     namespace_object,
     provider,
     secret,
 )
 from tests.support.rendering import rendered
+from tests.unit.test_readable_revision import KEY as KEPT
+from tests.unit.test_readable_revision import Remembering
 
 KEY = "/registry/secrets/shop/web"
 SYSTEM = "/registry/namespaces/kube-system"
@@ -42,7 +45,7 @@ def flipped(value: bytes, at: int = -20) -> bytes:
     return value[:there] + bytes([value[there] ^ 1]) + value[there + 1 :]
 
 
-def look(source: MemorySource, key: str | bytes = KEY, *, configured: bool = True) -> KeyLook[ExplainReport]:
+def look(source: MemorySource, key: str | bytes = KEY, *, configured: bool = True) -> KeyLook:
     raw = key.encode() if isinstance(key, str) else key
     request = ExplainRequest(layout=StorageLayout(), configuration=GCM if configured else None, key=raw)
     return explain_key(source, request)
@@ -70,18 +73,14 @@ def test_a_damaged_value_among_others() -> None:
     (beside,) = report.siblings
     assert (beside.keys, beside.opened, beside.failed, beside.damaged, beside.doubt) == (3, 2, 1, 1, "none")
     assert beside.newest_opened == "/registry/secrets/shop/b"
-    assert report.repair is not None
-    assert (report.repair.proof, report.repair.confidence) == ("tag", "certain")
+    (copy, *_) = report.copies
+    assert (copy.place, copy.grade, copy.later_writes) == ("bit", "good", 0)
     document = report.document()
     assert document.status.state is State.FINDINGS
     assert document.status.headline == f"{KEY} cannot be read: ciphertext-damaged (certain)"
     assert document.next is not None
-    assert report.finding.remedies[0].action == document.next.action
-    text = rendered(report)
-    assert len(text.splitlines()) <= 24
-    for remedy in report.finding.remedies:  # nothing is said twice, and nothing is lost
-        assert text.count(remedy.action) <= 1
-        assert rendered(report, "wide").count(remedy.action) == 1
+    assert report.remedies[0].action == document.next.action
+    assert len(rendered(report).splitlines()) <= 24
 
 
 def test_a_repair_that_nothing_proves_is_only_possible() -> None:
@@ -90,16 +89,16 @@ def test_a_repair_that_nothing_proves_is_only_possible() -> None:
     request = ExplainRequest(layout=StorageLayout(), configuration=cbc, key=KEY.encode())
     report = explain_key(there, request).report
     assert report is not None
-    assert report.repair is not None
-    assert (report.repair.proof, report.repair.confidence) == ("none", "possible")
-    assert "may come back with wrong bytes" in rendered(report, "wide")
+    (copy,) = report.copies
+    assert (copy.place, [*copy.needs]) == ("bit", ["unproven-repair"])
+    assert "--accept unproven-repair" in copy.fix.line(RunOptions())
 
 
 def test_a_lost_key_is_not_the_value() -> None:
     others = ((f"/registry/secrets/shop/{n}", sealed(n, b"x" * 32)) for n in ("a", "b"))
     report = explained(source(sealed("web", b"x" * 32), *others))
     assert report.siblings[0].doubt == "none-opens"
-    assert report.repair is None
+    assert not report.copies
     assert report.no_repair == (
         "no single bit or known change makes it readable under the encryption keys of this configuration"
     )
@@ -135,7 +134,7 @@ def test_why_there_is_no_repair_fits_the_cause(value: bytes, cause: str, why: st
     report = explained(source(value, ("/registry/secrets/shop/a", sealed("a"))))
     assert report.finding is not None
     assert report.finding.cause == cause
-    assert report.repair is None
+    assert not report.copies
     assert why in report.no_repair
 
 
@@ -152,7 +151,7 @@ def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
     assert report.finding is not None
     assert report.finding.cause == "nonce-damaged"
     assert report.siblings[0].doubt == "in-between"
-    assert not [way for way in report.finding.remedies if way.action.startswith("Last: ")]
+    assert not [way for way in report.remedies if way.action.startswith("Last: ")]
     assert "a deletion would be refused" in rendered(report)
     alone = explained(
         MemorySource({key: value for key, value in records.items() if not key.endswith("n")}),
@@ -160,7 +159,7 @@ def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
     )
     assert alone.finding is not None
     assert alone.deletion_withheld == ""
-    assert [way for way in alone.finding.remedies if way.action.startswith("Last: ")]
+    assert [way for way in alone.remedies if way.action.startswith("Last: ")]
 
 
 def test_where_decoding_breaks() -> None:
@@ -187,16 +186,16 @@ def test_a_huge_value() -> None:
 def test_hostile_names(name: str) -> None:
     key = f"/registry/secrets/shop/{name}".encode()
     report = explained(MemorySource([stored(key, flipped(aesgcm(secret("web"), "x")))]), key)
-    assert report.kept is not None
     assert all(line.isprintable() for line in rendered(report, "wide").splitlines())
-    command = report.kept.command.line(RunOptions())
-    assert "$(reboot)" not in command.replace("'/registry/secrets/shop/$(reboot)'", "")
+    for way in report.remedies:
+        command = way.command.line(RunOptions())
+        assert "$(reboot)" not in command.replace("'/registry/secrets/shop/$(reboot)'", "")
 
 
 def test_values_beside_it_that_may_not_be_read() -> None:
     class Denied(MemorySource):
         def current(self, prefix: bytes) -> Iterator[StoredValue]:
-            if prefix.endswith(b"secrets/"):
+            if not prefix or prefix.endswith(b"secrets/"):
                 raise SourceError("permission denied")
             return super().current(prefix)
 
@@ -205,3 +204,85 @@ def test_values_beside_it_that_may_not_be_read() -> None:
     assert report.finding.cause == "ciphertext-damaged"
     assert report.incomplete_reasons == ["the values beside it could not be read: permission denied"]
     assert report.siblings[0].keys == 1
+
+
+# ------------------------------------------------------------------------------------------------ what is kept
+
+CBC = configuration(provider("aescbc", key1=KEY_1), IDENTITY)
+WHOLE = aescbc(secret("web"))
+CUT = WHOLE[:-5]
+
+
+def told(there: MemorySource, shows: Shows = Shows.HISTORY) -> ExplainReport:
+    request = ExplainRequest(layout=StorageLayout(), configuration=CBC, key=KEPT, shows=shows)
+    report = explain_key(there, request).report
+    assert report is not None
+    return report
+
+
+def history(*steps: bytes | None, **kept: int) -> History:
+    found = told(Remembering(*steps, **kept)).history
+    assert found is not None
+    return found
+
+
+def test_values_and_deletions_the_newest_first() -> None:
+    found = history(WHOLE, CUT, None, WHOLE)
+    assert [(one.deletes, one.outcome, one.stands_until) for one in found.writes] == [
+        (False, Outcome.READABLE, None),
+        (True, None, 3),
+        (False, Outcome.DECRYPT_FAILURE, 2),
+        (False, Outcome.READABLE, 1),
+    ]
+    assert (found.count, found.readable) == (4, 2)
+    (table, *_) = found.sections()
+    assert isinstance(table, Table)
+    assert [row[0] for row in table.rows] == [4, 3, 2, 1]
+
+
+def test_what_a_write_changed_is_told_without_its_contents() -> None:
+    values = [
+        json_object("v1", "Secret", "web", "shop", more_metadata={"labels": labels}, data={"password": data})
+        for labels, data in (
+            ({}, "YQ=="),
+            ({"tier": "never-to-be-shown"}, "YQ=="),
+            ({}, "bmV2ZXItdG8tYmU="),
+        )
+    ]
+    report = told(Remembering(*map(aescbc, values)))
+    assert report.history is not None
+    assert [one.changed for one in report.history.writes] == [
+        ["metadata.labels (removed)", "data.password (changed)"],
+        ["metadata.labels (added)"],
+        None,
+    ]
+    for secret_word in ("never-to-be-shown", "bmV2ZXItdG8tYmU="):
+        assert secret_word not in rendered(report, "wide") + rendered(report, "json")
+
+
+class Lost(Remembering):
+    """A source that is lost midway."""
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        yield from self.kept[:1]
+        raise SourceError("compacted meanwhile")
+
+
+def test_a_history_that_cannot_be_read_to_its_end() -> None:
+    report = told(Lost(WHOLE, CUT))
+    assert "compacted meanwhile" in report.incomplete_reasons[0]
+    assert report.document().status.state is State.INCOMPLETE
+
+
+def test_only_so_many_are_shown_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.commands.explaining.history._MOST", 2)
+    found = history(*[WHOLE] * 7)
+    assert (len(found.writes), found.count, found.left_out) == (2, 7, 5)
+
+
+def test_a_key_that_is_gone_has_its_copies_and_names_where_from() -> None:
+    report = told(Remembering(WHOLE, None), Shows.ALL)
+    assert (report.exists, report.deleted_at, report.finding) == (False, 2, None)
+    assert [copy.source for copy in report.copies] == ["revision:1"]
+    assert report.next is not None
+    assert " --from revision:1 " in report.next.command.line(RunOptions())

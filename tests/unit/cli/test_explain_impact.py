@@ -1,15 +1,16 @@
-"""``etcdfix impact``: words, trees, users, exit codes, and every form of the report."""
+"""``etcdfix explain --impact``: words, trees, users, exit codes, and every form of the report."""
 
 from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
+from tests.support.cluster_index_runs import HOSTILE, Ran, Runner, assert_harmless
 from tests.support.impact_objects import BROKEN, Cluster, owner
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.memory_source import MemorySource, stored
@@ -18,9 +19,18 @@ from tests.support.objects import IDENTITY, configuration_yaml
 SECRET_WORD = "never-to-be-shown"
 
 
+Impact = Callable[..., Ran]
+
+
 @pytest.fixture
-def impact(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Runner:
-    return Runner("impact", monkeypatch, capfd)
+def impact(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Impact:
+    runner = Runner("explain", monkeypatch, capfd)
+    return lambda cluster, *words: runner(cluster, "--impact", *words)
+
+
+def told(ran: Ran) -> Any:
+    """Return the impact in a JSON report."""
+    return ran.document["impact"]
 
 
 def web(*, pods: int = 2) -> tuple[Cluster, str]:
@@ -34,7 +44,7 @@ def web(*, pods: int = 2) -> tuple[Cluster, str]:
     return cluster, key
 
 
-def test_a_long_chain_of_owners_is_no_deep_document(impact: Runner) -> None:
+def test_a_long_chain_of_owners_is_no_deep_document(impact: Impact) -> None:
     cluster, key = web(pods=0)
     for number in range(1, 1500):
         before = owner("ReplicaSet", f"web-{number}")
@@ -43,7 +53,7 @@ def test_a_long_chain_of_owners_is_no_deep_document(impact: Runner) -> None:
     assert (ran.code, "web-100" in ran.out) == (1, True)
 
 
-def test_readable_gone_and_unknown(impact: Runner, tmp_path: Path) -> None:
+def test_readable_gone_and_unknown(impact: Impact, tmp_path: Path) -> None:
     cluster = Cluster()
     cluster.pod("web", spec={"volumes": [{"name": "v", "secret": {"secretName": "gone"}}]})
     key = cluster.secret("db", finalizers=("example.com/guard",))
@@ -63,7 +73,7 @@ def test_readable_gone_and_unknown(impact: Runner, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [report]
 
 
-def test_a_source_that_breaks_off(impact: Runner) -> None:
+def test_a_source_that_breaks_off(impact: Impact) -> None:
     cluster, key = web()
     records = [stored(k, v) for k, v in cluster.values.items()]
     ran = impact(MemorySource(records, fails_after=2), key)
@@ -90,18 +100,18 @@ def test_a_source_that_breaks_off(impact: Runner) -> None:
     ],
 )
 def test_an_ordinary_deletion_is_forecast(
-    impact: Runner, policy: list[str], action: str, result: str, risk: str
+    impact: Impact, policy: list[str], action: str, result: str, risk: str
 ) -> None:
     cluster = Cluster()
     key = cluster.add("v1", "ConfigMap", "top", "shop")
     blocks = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)
     cluster.add("v1", "ConfigMap", "below", "shop", owners=blocks, finalizers=("example.com/hold",))
     ran = impact(cluster, key, *policy, "-o", "json")
-    deletion = ran.document["deletion"]
+    deletion = told(ran)["deletion"]
     assert ran.code == 0
     assert (deletion["possible"], deletion["by_default"], deletion["result"]) == (True, not policy, result)
-    assert [d["action"] for d in ran.document["dependents"]["tree"]] == [action]
-    assert ran.document["risk"] == risk
+    assert [d["action"] for d in told(ran)["dependents"]["tree"]] == [action]
+    assert told(ran)["risk"] == risk
     assert [wait["name"] for wait in deletion["waits"]] == (
         ["example.com/hold"] if action != "orphaned" else []
     )
@@ -110,16 +120,16 @@ def test_an_ordinary_deletion_is_forecast(
     assert [remedy["command"] for remedy in ran.document["remedies"]] == [command]
 
 
-def test_what_the_api_cannot_delete(impact: Runner) -> None:
+def test_what_the_api_cannot_delete(impact: Impact) -> None:
     cluster, key = web()
 
     def deletion(of: str, *options: str) -> tuple[bool | None, str]:
-        found = impact(cluster, of, *options, "-o", "json").document["deletion"]
+        found = told(impact(cluster, of, *options, "-o", "json"))["deletion"]
         return found["possible"], found["result"]
 
     orphan = ("--policy", "orphan")
     assert deletion(key, *orphan) == (False, "refused")
-    assert impact(cluster, key, "-o", "json").document["deletion"] is None
+    assert told(impact(cluster, key, "-o", "json"))["deletion"] is None
     gone = cluster.key("configmaps", "shop", "gone")
     cluster.pod("p", spec={"volumes": [{"name": "v", "configMap": {"name": "gone"}}]})
     assert deletion(gone, *orphan) == (False, "refused")
@@ -140,11 +150,11 @@ def test_what_the_api_cannot_delete(impact: Runner) -> None:
     cluster.values[lease] = cluster.values[system]
     assert deletion(lease, "--policy", "background") == (False, "refused")
     ran = impact(MemorySource(cluster.values, problems=["page 7 is damaged"]), gone, *orphan, "-o", "json")
-    assert ran.document["deletion"]["possible"] is None
+    assert told(ran)["deletion"]["possible"] is None
 
 
 @pytest.mark.parametrize("form", ["wide", "html", "json"])
-def test_hostile_names_in_a_forecast(impact: Runner, form: str) -> None:
+def test_hostile_names_in_a_forecast(impact: Impact, form: str) -> None:
     cluster = Cluster()
     key = cluster.add("v1", "ConfigMap", "top", "shop", finalizers=(HOSTILE,), terminating=True)
     blocks = owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True)
@@ -171,21 +181,21 @@ def hostile() -> tuple[Cluster, str]:
 
 
 @pytest.mark.parametrize("form", ["wide", "html", "json"])
-def test_hostile_names_act_upon_nothing(impact: Runner, form: str) -> None:
+def test_hostile_names_act_upon_nothing(impact: Impact, form: str) -> None:
     cluster, key = hostile()
     ran = impact(cluster, f"base64:{base64.b64encode(key.encode()).decode()}", "-o", form)
     assert ran.code == 1
     assert_harmless(ran.out + ran.err)
     if form == "json":
-        assert ran.document["object"]["name"] == HOSTILE
-        assert base64.b64decode(ran.document["object"]["key_base64"]) == key.encode()
-        assert ran.document["dependents"]["tree"][0]["object"]["name"] == HOSTILE
+        assert told(ran)["object"]["name"] == HOSTILE
+        assert base64.b64decode(told(ran)["object"]["key_base64"]) == key.encode()
+        assert told(ran)["dependents"]["tree"][0]["object"]["name"] == HOSTILE
 
 
 # ----------------------------------------------------------------------------------------- nothing of contents
 
 
-def test_no_contents_in_any_form(impact: Runner) -> None:
+def test_no_contents_in_any_form(impact: Impact) -> None:
     cluster = Cluster()
     key = cluster.add(
         "v1",
@@ -211,7 +221,7 @@ def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
 
 
 def test_values_that_wait_for_a_plugin_are_looked_into(
-    impact: Runner, plugin: KMSPlugin, tmp_path: Path
+    impact: Impact, plugin: KMSPlugin, tmp_path: Path
 ) -> None:
     cluster, key = web()
     kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint, "timeout": "5s"}}
@@ -221,17 +231,17 @@ def test_values_that_wait_for_a_plugin_are_looked_into(
     cluster.values[sealed] = plugin.stored_v2(cluster.values[sealed], sealed.encode())
     ran = impact(cluster, key, "--encryption-config", str(config), "-o", "json")
     assert ran.code == 1
-    assert "sealed" in {d["object"]["name"] for d in ran.document["dependents"]["tree"]}
+    assert "sealed" in {d["object"]["name"] for d in told(ran)["dependents"]["tree"]}
     # The object itself may wait too, and so may its history.
     ran = impact(cluster, sealed, "--encryption-config", str(config), "-o", "json")
     assert ran.code == 0
-    assert ran.document["last_known"]["uid"] == "uid-sealed"
+    assert told(ran)["last_known"]["uid"] == "uid-sealed"
     ran = impact(cluster, key, "--encryption-config", str(config), "--no-kms")
     assert ran.code == 3
 
 
 @pytest.mark.parametrize("name", ["--all", "a\nb", "\x1b[2J"])
-def test_no_command_for_a_name_that_would_not_survive_a_shell(impact: Runner, name: str) -> None:
+def test_no_command_for_a_name_that_would_not_survive_a_shell(impact: Impact, name: str) -> None:
     cluster = Cluster()
     key = base64.b64encode(cluster.secret(name).encode()).decode()
     ran = impact(cluster, f"base64:{key}", "-o", "json")
@@ -242,7 +252,7 @@ def test_no_command_for_a_name_that_would_not_survive_a_shell(impact: Runner, na
 # ----------------------------------------------------------------------------------------------------- a way back
 
 
-def test_a_crd_that_is_gone_while_its_objects_are_stored(impact: Runner) -> None:
+def test_a_crd_that_is_gone_while_its_objects_are_stored(impact: Impact) -> None:
     cluster = Cluster()
     definition = cluster.define("example.com", "Widget")
     cluster.add("example.com/v1", "Widget", "w", "shop")

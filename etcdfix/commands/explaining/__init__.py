@@ -1,0 +1,1 @@
+"""What ``explain`` says of one etcd key, part by part."""

@@ -1,0 +1,194 @@
+"""Every write to one etcd key that is still kept: what each is, and which fields it changed.
+
+The revisions come oldest first, as etcd gives them, and each is examined as it passes; what is kept of it is small, so
+memory does not grow with the size of values. Each is examined by itself: what other values under its encryption key say
+of the key is told of the present value alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from etcdfix.commands.explaining.changes import changed_fields
+from etcdfix.copies.model import Copy, Place, examined_copy
+from etcdfix.errors import SourceError
+from etcdfix.examine import Examiner
+from etcdfix.examine_all import Progress
+from etcdfix.model import KeptRevision, Outcome
+from etcdfix.report.history import History, KeptWrite
+from etcdfix.report.objects import Form, Viewer
+from etcdfix.sources.base import Source
+from etcdfix.verdicts.deletability import FAILED
+from etcdfix.verdicts.examination import Examination
+
+_MOST: Final = 100
+"""So many writes are told, the newest; all are examined and counted."""
+_MOST_SEARCHED: Final = 20
+"""So many revisions that do not open are searched for what was damaged; each can take a second."""
+_ALWAYS_CHANGE: Final = ("resourceVersion", "managedFields", "generation")
+
+
+def kept_revisions(source: Source, key: bytes) -> Iterator[KeptRevision]:
+    """Yield what is kept of a key, oldest first, up to the revision that the source is read at.
+
+    Raises:
+        SourceError: It cannot be read.
+    """
+    description = source.describe()
+    last = None
+    for kept in source.history(key):
+        # A file holds what is newer, too. An etcd may have compacted the revision, and is read at a later one then.
+        if description.type != "etcd" and kept.revision.main > description.revision:
+            return
+        if kept.revision != last:  # a salvaged file may hold a page twice
+            yield kept
+        last = kept.revision
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """How many revisions of a key are kept, and the newest of them."""
+
+    count: int = 0
+    last: int = 0
+
+    @classmethod
+    def of(cls, source: Source, key: bytes, problems: list[str]) -> Kept:
+        """Count them; ``problems`` takes why not all could be."""
+        count = last = 0
+        try:
+            for kept in kept_revisions(source, key):
+                count, last = count + 1, kept.revision.main
+        except SourceError as exc:
+            problems.append(f"the history could not be read to its end: {exc.message}")
+        return cls(count, last)
+
+
+def history_of(
+    source: Source,
+    examiner: Examiner,
+    key: bytes,
+    copies: Iterable[Copy],
+    problems: list[str],
+    progress: Progress,
+) -> History:
+    """Examine every kept revision of a key, up to the revision that the source is read at.
+
+    Args:
+        source: Which keeps them.
+        examiner: Of the source.
+        key: Complete etcd key.
+        copies: Those of a write-ahead log are told among the others.
+        problems: Takes why not everything could be read.
+        progress: Counts revisions for a display.
+    """
+    told = _Revisions(examiner)
+    compacted: int | None = None
+    try:
+        for kept in progress(kept_revisions(source, key), "revisions", 0):
+            told.add(kept)
+        compacted = source.compacted_revision()
+    except SourceError as exc:
+        problems.append(f"the history could not be read to its end: {exc.message}")
+    logged = [
+        _logged(copy) for copy in copies if copy.place is Place.LOG and copy.mod_revision not in told.kept
+    ]
+    writes = sorted([*told.writes, *logged], key=lambda one: one.mod_revision or 0, reverse=True)
+    return History(
+        compacted_revision=compacted,
+        count=len(told.kept),
+        older_versions=told.older_versions or 0,
+        readable=told.readable,
+        left_out=len(told.kept) - len(told.writes),
+        writes=writes,
+    )
+
+
+def _logged(copy: Copy) -> KeptWrite:
+    return KeptWrite(
+        mod_revision=copy.mod_revision or None,
+        place=copy.where,
+        version=copy.version,
+        outcome=copy.outcome,
+        cause=copy.cause,
+        confidence=copy.sure,
+        uid=copy.uid,
+        value_sha256=copy.value_sha256 or None,
+        doubt=copy.doubt,
+    )
+
+
+class _Revisions:
+    """Takes revisions as they pass, oldest first."""
+
+    def __init__(self, examiner: Examiner) -> None:
+        self._examiner = examiner.apart()
+        self._examiner.kept = examiner.kept  # they are all of one etcd key
+        self._whole, self._masked = Viewer(self._examiner, reveal=True), Viewer(self._examiner)
+        self._before: tuple[dict[str, Any], dict[str, Any]] | None = None
+        self._searched = 0
+        self.writes: deque[KeptWrite] = deque(maxlen=_MOST)
+        self.kept: set[int] = set()
+        self.readable = 0
+        self.older_versions: int | None = None
+
+    def add(self, kept: KeptRevision) -> None:
+        """Examine one revision, and take note of it."""
+        revision = kept.revision.main
+        if self.writes:
+            self.writes[-1] = msgspec.structs.replace(self.writes[-1], stands_until=revision - 1)
+        self.kept.add(revision)
+        stored = kept.stored
+        if stored is None:
+            self._before = None  # what comes next is another object
+            self.writes.append(KeptWrite(mod_revision=revision, deletes=True))
+            return
+        found = self._examiner.examine(stored)
+        if found.verdict.outcome in FAILED and self._searched < _MOST_SEARCHED:
+            self._searched += 1
+            found = self._examiner.examine(stored, thorough=True)
+        if self.older_versions is None:
+            self.older_versions = max(stored.version - 1, 0)
+        self.readable += found.verdict.outcome is Outcome.READABLE
+        verdict, copy = found.verdict, examined_copy(found, Place.REVISION, "", "")
+        self.writes.append(
+            KeptWrite(
+                mod_revision=stored.mod_revision,
+                version=stored.version,
+                outcome=verdict.outcome,
+                cause=verdict.cause.value if verdict.cause is not None else None,
+                confidence=verdict.confidence if verdict.cause is not None else None,
+                transformer=found.transformer,
+                uid=copy.uid,
+                value_sha256=copy.value_sha256,
+                doubt="kine keeps it beside the next revision alone" if kept.from_old_value else "",
+                changed=self._changed(found),
+            )
+        )
+
+    def _changed(self, found: Examination) -> list[str] | None:
+        """Return the fields that differ from the readable value before; None where there is nothing to compare."""
+        if found.verdict.outcome is not Outcome.READABLE:
+            return None
+        shown = self._whole.show(found)
+        if shown.form is not Form.OBJECT:
+            return None
+        before, self._before = self._before, (_comparable(shown.document), self._masked.show(found).document)
+        if before is None:
+            return None
+        (old, old_names), (new, new_names) = before, self._before
+        return changed_fields(old, new, old_names, new_names)
+
+
+def _comparable(document: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without what every write changes."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        return document
+    return {
+        **document,
+        "metadata": {name: what for name, what in metadata.items() if name not in _ALWAYS_CHANGE},
+    }

@@ -26,9 +26,11 @@ from etcdfix.commands.explaining.value import (
 )
 from etcdfix.copies.bit import Bit
 from etcdfix.copies.bootstrap import with_what_it_keeps
+from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.log import Log
 from etcdfix.copies.model import THE_VALUE, Copy, Life, Place, Wanted, Way
 from etcdfix.copies.revisions import life_of
-from etcdfix.copies.search import Places, copies_of, open_finders, problems_of
+from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
@@ -145,6 +147,7 @@ class _Explained:
         self._copies: list[Copy] = []
         self._wanted: Wanted | None = None
         self._history: History | None = None
+        self._places: list[LookedInto] = []
         self._kept = Kept()
         self._no_repair = ""
         self.problems: list[str] = []
@@ -194,8 +197,7 @@ class _Explained:
         self._cluster, self.ended = cluster, cluster.ended
         found = beside.found if beside is not None else None
         self._impact = impact_of(cluster, self._request.key, found, policy=self._request.policy)
-        asked = self._request.shows is Shows.IMPACT
-        self.problems += cluster.incomplete_reasons(cluster.undetermined) if asked else cluster.index.problems
+        self.problems += cluster.index.problems
 
     def look_for_copies(self, candidates: Mapping[Path, Examiner] | None) -> None:
         """Look into every place where the object may be whole, and at what is kept of the key."""
@@ -217,12 +219,13 @@ class _Explained:
                 source, examiner, places, uid=self._uid, identity=identity, candidates=candidates
             ) as finders:
                 self._copies = copies_of(self._wanted, finders)
-                self.problems += problems_of(finders)
                 self._no_repair = next((one.why_not for one in finders if isinstance(one, Bit)), "")
-            if request.shows is Shows.HISTORY:
-                self._history = history_of(
-                    source, examiner, request.key, self._copies, self.problems, self._progress
-                )
+                if request.shows is Shows.HISTORY:
+                    logs = [one for one in finders if isinstance(one, Log)]
+                    self._history = history_of(
+                        source, examiner, request.key, logs, self.problems, self._progress
+                    )
+                self._places, self.problems = looked_into(finders), [*self.problems, *problems_of(finders)]
 
     def _life(self) -> Life:
         try:
@@ -240,12 +243,12 @@ class _Explained:
         withheld = self._against_deletion()
         ways = self._ways_out(told, withheld)
         stakes = stakes_of([found] if found is not None else [], past=request.run.of_the_past)
-        undetermined = (
-            [f"undetermined: {found.verdict.message}"]
-            if found is not None and (found.verdict.outcome is Outcome.UNDETERMINED)
-            else []
-        )
-        reasons = [*dict.fromkeys([*self.problems, *undetermined])]
+        reasons = list(self.problems)
+        if request.shows is Shows.IMPACT and impact is not None:
+            reasons += impact.incomplete_reasons
+        if found is not None and found.verdict.outcome is Outcome.UNDETERMINED:
+            reasons.append(f"undetermined: {found.verdict.message}")
+        reasons = [*dict.fromkeys(reasons)]
         return ExplainReport(
             **self._value() if found is not None else {},
             **report_origin(self._source.describe(), request.configuration, self._uid),
@@ -257,6 +260,7 @@ class _Explained:
             kept=kept.count,
             next=first_way(ways),
             remedies=ways,
+            places=self._places,
             copies=[shown_of(one) for one in told],
             impact=impact,
             history=self._history,

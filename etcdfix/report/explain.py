@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.model import Sameness
 from etcdfix.model import Confidence
 from etcdfix.report.document import (
     Column,
@@ -137,6 +139,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         next: The first of ``remedies`` that has a command.
         finding: As a scan has it; null where nothing is stored. Its remedies are those of the report.
         remedies: Every way out, the first to be done first.
+        places: Where copies were looked for.
         copies: Every copy that was found, the best first.
         impact: What its loss would set off; null where not everything was looked at.
         history: Every write that is kept; null where it was not asked for.
@@ -163,6 +166,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
     next: Remedy | None = None
     finding: Finding | None = None
     remedies: list[Remedy] = msgspec.field(default_factory=list)
+    places: list[LookedInto] = msgspec.field(default_factory=list)
     copies: list[ShownCopy] = msgspec.field(default_factory=list)
     impact: Impact | None = None
     history: History | None = None
@@ -225,6 +229,8 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             yield from self.impact.sections()
         yield copies_table(self.copies, brief=3, wide=shows is not Shows.ALL or self._healthy)
         others = [way.step() for way in self.remedies if way != self.next and way.verb not in _COPIES]
+        odd = [one for one in self.places if not one.searched or one.history is not Sameness.SAME]
+        yield Facts(facts=[(f"{one.place} {one.path}", one.detail) for one in odd])
         at_hand = any(copy.fix for copy in self.copies)
         title = "Other ways out, the least destructive first"
         yield Steps(title=title, steps=others, brief=1, wide=at_hand or shows is not Shows.ALL)

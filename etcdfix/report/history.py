@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.model import Confidence, Outcome
+from etcdfix.model import Outcome
 from etcdfix.report.document import Cell, Column, Facts, Section, Table
 
 
@@ -33,7 +33,6 @@ class KeptWrite(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     outcome: Outcome | None = None
     cause: str | None = None
-    confidence: Confidence | None = None
     transformer: str = ""
     uid: str = ""
     value_sha256: str | None = None

@@ -15,6 +15,8 @@ from tests.support.kms_plugin import KMSPlugin, load_keks
 
 SNAPSHOT = "fixtures/snapshots/alpha/snapshot.db.gz"
 
+CRD = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+
 COMMANDS: dict[str, list[str]] = {
     "scan": ["scan"],
     "scan-narrow": ["scan", "-n", "shop"],

@@ -14,14 +14,16 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.commands.explaining.changes import changed_fields
-from etcdfix.copies.model import Copy, Place, examined_copy
+from etcdfix.copies.log import Log
+from etcdfix.copies.model import digest_of
 from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
-from etcdfix.model import KeptRevision, Outcome
+from etcdfix.model import Confidence, KeptRevision, Outcome
 from etcdfix.report.history import History, KeptWrite
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.sources.base import Source
+from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
 
@@ -71,53 +73,71 @@ def history_of(
     source: Source,
     examiner: Examiner,
     key: bytes,
-    copies: Iterable[Copy],
+    logs: Iterable[Log],
     problems: list[str],
     progress: Progress,
 ) -> History:
-    """Examine every kept revision of a key, up to the revision that the source is read at.
+    """Examine every kept revision of a key, up to the revision that the source is read at, and every write of the logs.
 
     Args:
         source: Which keeps them.
         examiner: Of the source.
         key: Complete etcd key.
-        copies: Those of a write-ahead log are told among the others.
+        logs: Write-ahead logs; one of another history has nothing to tell.
         problems: Takes why not everything could be read.
         progress: Counts revisions for a display.
     """
     told = _Revisions(examiner)
     compacted: int | None = None
+    logged: list[KeptWrite] = []
     try:
         for kept in progress(kept_revisions(source, key), "revisions", 0):
             told.add(kept)
         compacted = source.compacted_revision()
+        writes = (write for log in logs for write in log.writes(key) if not write.refused)
+        logged = [_logged(write, examiner) for write in deque(writes, maxlen=_MOST)]
     except SourceError as exc:
         problems.append(f"the history could not be read to its end: {exc.message}")
-    logged = [
-        _logged(copy) for copy in copies if copy.place is Place.LOG and copy.mod_revision not in told.kept
-    ]
-    writes = sorted([*told.writes, *logged], key=lambda one: one.mod_revision or 0, reverse=True)
+    logged = [one for one in logged if one.mod_revision not in told.kept]
+    last = 0
+    turns: list[tuple[int, int, KeptWrite]] = [(one.mod_revision or 0, 0, one) for one in told.writes]
+    for turn, one in enumerate(
+        logged, start=1
+    ):  # those of unknown revision stand where they stand in the log
+        last = one.mod_revision or last
+        turns.append((last, turn, one))
     return History(
         compacted_revision=compacted,
         count=len(told.kept),
         older_versions=told.older_versions or 0,
         readable=told.readable,
         left_out=len(told.kept) - len(told.writes),
-        writes=writes,
+        writes=[one for *_, one in sorted(turns, key=lambda each: each[:2], reverse=True)],
     )
 
 
-def _logged(copy: Copy) -> KeptWrite:
+def _logged(write: LoggedWrite, examiner: Examiner) -> KeptWrite:
+    stored, entry = write.stored(), f"log entry {write.entry_index}"
+    told = _written(examiner.apart().examine(stored)) if stored is not None else KeptWrite(mod_revision=None)
+    return msgspec.structs.replace(
+        told,
+        mod_revision=write.mod_revision,
+        place=entry if write.confidence is Confidence.CERTAIN else f"{entry}, {write.confidence}",
+        deletes=write.kind is not WriteKind.PUT,
+        doubt=write.doubt,
+    )
+
+
+def _written(found: Examination) -> KeptWrite:
+    verdict, stored = found.verdict, found.stored
     return KeptWrite(
-        mod_revision=copy.mod_revision or None,
-        place=copy.where,
-        version=copy.version,
-        outcome=copy.outcome,
-        cause=copy.cause,
-        confidence=copy.sure,
-        uid=copy.uid,
-        value_sha256=copy.value_sha256 or None,
-        doubt=copy.doubt,
+        mod_revision=stored.mod_revision,
+        version=stored.version,
+        outcome=verdict.outcome,
+        cause=verdict.cause.value if verdict.cause is not None else None,
+        transformer=found.transformer,
+        uid=found.uid,
+        value_sha256=digest_of(stored.value),
     )
 
 
@@ -153,20 +173,9 @@ class _Revisions:
         if self.older_versions is None:
             self.older_versions = max(stored.version - 1, 0)
         self.readable += found.verdict.outcome is Outcome.READABLE
-        verdict, copy = found.verdict, examined_copy(found, Place.REVISION, "", "")
+        doubt = "kine keeps it beside the next revision alone" if kept.from_old_value else ""
         self.writes.append(
-            KeptWrite(
-                mod_revision=stored.mod_revision,
-                version=stored.version,
-                outcome=verdict.outcome,
-                cause=verdict.cause.value if verdict.cause is not None else None,
-                confidence=verdict.confidence if verdict.cause is not None else None,
-                transformer=found.transformer,
-                uid=copy.uid,
-                value_sha256=copy.value_sha256,
-                doubt="kine keeps it beside the next revision alone" if kept.from_old_value else "",
-                changed=self._changed(found),
-            )
+            msgspec.structs.replace(_written(found), doubt=doubt, changed=self._changed(found))
         )
 
     def _changed(self, found: Examination) -> list[str] | None:

@@ -40,8 +40,11 @@ def test_a_cut_value_that_etcd_still_has_whole(registry: Registry) -> None:
     assert registry.paste(document["next"]["command"]).code == 0
     (beside,) = document["siblings"]
     assert (beside["keys"], beside["opened"], beside["failed"]) == (4, 2, 2)
-    assert (document["kept"]["count"], document["kept"]["newest_readable"]["same_object"]) == (2, True)
-    assert registry.paste(document["kept"]["command"]).code == 1
+    assert document["kept"] == 2
+    (copy,) = document["copies"]
+    assert (copy["outcome"], copy["same_object"], copy["later_writes"]) == ("readable", "same", 1)
+    assert copy["fix"] == document["next"]["command"]
+    assert registry.paste(copy["save"]).code == 0
     assert registry.paste(document["cause_page"]).code == 0
 
 
@@ -69,9 +72,30 @@ def test_a_deleted_key_and_one_that_never_was(registry: Registry) -> None:
     ran = looked(registry, key.decode())
     assert ran.code == 1
     assert ran.out.startswith(f"{key.decode()} was deleted at revision ")
-    command = explained(registry, key)["next"]["command"]
-    assert registry.paste(command.replace(" --dry-run", "")).code == 0
+    told = explained(registry, key, "--history")
+    assert [one["deletes"] for one in told["history"]["writes"]] == [True, False]
+    assert registry.paste(told["next"]["command"].replace(" --dry-run", " --yes")).code == 0
     assert registry.stored(key) == WHOLE
     never = looked(registry, registry.key("shop/never").decode())
     assert (never.code, never.out) == (5, "")
     assert "no revision of it is kept" in never.err
+    below = looked(registry, f"{registry.prefix}/secrets/shop")
+    assert "it is a prefix of keys like" in below.err
+
+
+def test_what_was_compacted_is_gone_and_what_stood_then_is_kept(registry: Registry) -> None:
+    for number in range(3):
+        key = registry.put("shop/web", aescbc(secret(f"web-{number}")))
+    compacted = registry.etcd.compact()
+    registry.put("shop/web", WHOLE)
+    told = explained(registry, key, "--history")["history"]
+    assert [one["version"] for one in told["writes"]] == [4, 3]
+    assert (told["older_versions"], told["compacted_revision"]) == (2, compacted)
+
+
+def test_at_an_older_revision_what_came_later_is_not_there(registry: Registry) -> None:
+    registry.put("shop/web", WHOLE)
+    key = registry.put("shop/web", CUT)
+    oldest = explained(registry, key, "--history")["history"]["writes"][1]["mod_revision"]
+    (only,) = explained(registry, key, "--history", "--revision", str(oldest))["history"]["writes"]
+    assert (only["stands_until"], only["mod_revision"]) == (None, oldest)

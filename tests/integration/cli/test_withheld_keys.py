@@ -74,8 +74,8 @@ def stores(
 FORMS = ["text", "json"]
 # Whatever a person may type: of one key, and of everything.
 OF_ONE = [
-    ["explain", "KEY"], ["explain", "KEY", "--history"], ["get", "KEY"], ["explain", "KEY", "--impact"], ["scan", "KEY"],
-    ["get", "KEY/"], ["scan", "KEY0"], ["explain", "KEY0", "--history"],
+    ["explain", "KEY"], ["explain", "KEY", "--history"], ["get", "KEY"], ["explain", "KEY", "--impact"],
+    ["scan", "KEY"], ["get", "KEY/"], ["scan", "KEY0"], ["explain", "KEY0", "--history"],
 ]  # fmt: skip
 OF_ALL = [
     ["scan"],

@@ -1,4 +1,4 @@
-"""``etcdfix history --wal`` on a real etcd: what is not kept any more, and how sure it is."""
+"""``etcdfix explain --history --in log:DIR`` on a real etcd: what is not kept any more, and how sure it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from etcdfix.report.history import HistoryReport
+from etcdfix.report.explain import ExplainReport
 from etcdfix.report.schema import document_schema
 from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import EtcdStore
@@ -67,22 +67,23 @@ def test_what_is_not_kept_any_more_is_told(logged: Logged) -> None:
     logged.etcd.compact()
     store.close()
     common = logged.common(reason=None, places=False)
-    ran = logged.run("history", key.decode(), *common)
+    ran = logged.run("explain", key.decode(), *common)
     assert ran.code == 5
-    ran = logged.run("history", key.decode(), *common, "--wal", str(logged.wal), "-o", "json")
-    report = json.loads(ran.out)
-    jsonschema.validate(report, document_schema(HistoryReport))
-    assert (report["exists"], report["count"]) == (False, 0)
-    writes = report["log"]["writes"]
-    assert [(one["event"], one["mod_revision"], one["confidence"], one["outcome"]) for one in writes] == [
-        ("delete", third, "certain", None),
-        ("put", second, "certain", "decrypt-failure"),
-        ("put", first, "certain", "readable"),
+    named = ("explain", key.decode(), "--history", "--in", f"log:{logged.wal}", *common)
+    report = json.loads(logged.run(*named, "-o", "json").out)
+    jsonschema.validate(report, document_schema(ExplainReport))
+    assert (report["exists"], report["kept"]) == (False, 0)
+    writes = report["history"]["writes"]
+    assert [(one["deletes"], one["mod_revision"], one["doubt"], one["outcome"]) for one in writes] == [
+        (True, third, "", None),
+        (False, second, "", "decrypt-failure"),
+        (False, first, "", "readable"),
     ]
-    assert report["next"]["command"].startswith("etcdfix copies ")
-    assert report["next"]["command"].endswith(f"--wal {logged.wal}")
-    ran = logged.run("history", key.decode(), *common, "--wal", str(logged.wal), "-o", "wide")
-    assert f"log entry {writes[2]['entry_index']}" in ran.out
+    assert writes[2]["place"].startswith("log entry ")
+    assert writes[2]["place"] in logged.run(*named).out
+    (copy, *_) = report["copies"]
+    assert (copy["place"], copy["mod_revision"], copy["same_object"]) == ("log", first, "same")
+    assert report["next"]["command"] == copy["fix"]
 
 
 def test_what_is_kept_is_told_once(logged: Logged) -> None:
@@ -92,24 +93,14 @@ def test_what_is_kept_is_told_once(logged: Logged) -> None:
     logged.beat(store, 0, 30)
     store.close()
     common = logged.common(reason=None, places=False)
-    ran = logged.run("history", key.decode(), *common, "--wal", str(logged.wal))
+    ran = logged.run("explain", key.decode(), "--history", *common, "--in", f"log:{logged.wal}")
     assert ran.code == 0
     assert "log entry" not in ran.out
-    ran = logged.run("history", key.decode(), *common, "--wal", str(logged.wal), "-o", "json")
-    (write,) = json.loads(ran.out)["log"]["writes"]
-    assert write["kept"]
 
 
-def test_what_makes_no_sense_is_refused(logged: Logged, tmp_path: Path) -> None:
-    key, common = (
-        logged.put("shop/web", aescbc(secret("web"))).decode(),
-        logged.common(reason=None, places=False),
-    )
-    for words, code, told in (
-        (("--wal", str(tmp_path)), 5, "no segment of a log"),
-        (("--older-snapshot", str(tmp_path / "old.db")), 2, "give --wal DIR"),
-    ):
-        ran = logged.run("history", key, *common, *words)
-        assert ran.code == code
-        assert told in ran.err
-        assert "Traceback" not in ran.err
+def test_a_log_that_is_not_there(logged: Logged, tmp_path: Path) -> None:
+    key = logged.put("shop/web", aescbc(secret("web"))).decode()
+    ran = logged.run("explain", key, *logged.common(reason=None, places=False), "--in", f"log:{tmp_path}")
+    assert ran.code == 3
+    assert "no segment of a log" in ran.out
+    assert "Traceback" not in ran.err

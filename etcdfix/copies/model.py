@@ -169,7 +169,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
         source: What ``--from`` takes to name it: ``revision:712``; "" where no command can put it back.
         mod_revision: At which it was written; 0 for unknown. So are the next two.
         lease: 0 for none.
-        kept_at: The newest revision at which its place reads it; 0 for its own. etcd may have compacted that.
+        kept_at: The newest revision at which its place reads it, where it may not read it at its own; 0 for its newest.
         sure: How sure it is that the key held it, at that revision.
         doubt: What else is not certain about it; "" for nothing.
         outcome: What it is; None where only the API server can tell.

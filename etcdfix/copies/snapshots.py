@@ -14,7 +14,7 @@ from etcdfix.copies.same_history import history_of
 from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import ClusterIdentity
+from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.text.safetext import safe_text
@@ -90,14 +90,20 @@ class Snapshots(Closing):
 
     def _copies_of(self, key: bytes) -> Iterator[Copy]:
         assert self._snapshot is not None  # else nothing is looked for
-        cluster = ClusterIdentity.by_uid(self._theirs or "")
-        where = f"in snapshot {safe_text(str(self._path))}"
+        before: StoredValue | None = None
         for kept in self._snapshot.history(key):
-            if kept.stored is not None:
-                copy = examined_copy(
-                    self._examiner.examine(kept.stored),
-                    Place.SNAPSHOT,
-                    f"revision {kept.stored.mod_revision} {where}",
-                    f"snapshot:{self._path}",
-                )
-                yield msgspec.structs.replace(copy, history=self._history, cluster=cluster)
+            if before is not None:
+                yield self._copy_of(before, kept.revision.main - 1)
+            before = kept.stored
+        if before is not None:
+            yield self._copy_of(before, 0)  # it stands at the file's newest revision
+
+    def _copy_of(self, stored: StoredValue, until: int) -> Copy:
+        copy = examined_copy(
+            self._examiner.examine(stored),
+            Place.SNAPSHOT,
+            f"revision {stored.mod_revision} in snapshot {safe_text(str(self._path))}",
+            f"snapshot:{self._path}",
+        )
+        cluster = ClusterIdentity.by_uid(self._theirs or "")
+        return msgspec.structs.replace(copy, kept_at=until, history=self._history, cluster=cluster)

@@ -402,6 +402,6 @@ def _save(copy: Copy, wanted: Wanted, run: RunOptions) -> Command:
         case Place.REVISION:
             return commands.get(copy.key, *words, revision=copy.kept_at or copy.mod_revision)
         case Place.SNAPSHOT:
-            return commands.get(copy.key, *words, file=copy.source.partition(":")[2])
+            return commands.get(copy.key, *words, file=copy.source.partition(":")[2], revision=copy.kept_at)
         case _:
             return NO_COMMAND

@@ -1,0 +1,180 @@
+"""Which rule refuses a copy, what has to be accepted, and what is printed: one row a rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Wanted, Way
+from etcdfix.model import Confidence, Outcome, Repair, RepairKind, RepairProof
+from etcdfix.remediation.offers import Offer, best_of, first_of, offers, remedy_of
+from etcdfix.report.shown_copy import Grade
+from etcdfix.rules import Rule
+from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RunOptions
+from etcdfix.verdicts.causes import Cause
+from tests.support.examinations import examination
+
+KEY = b"/registry/secrets/shop/web"
+PROTECTED = b"/registry/namespaces/kube-system"
+LIVE = RunOptions(
+    source=("--endpoints", "e:1"), reading=("--encryption-config", "c"), servers=("--kubeconfig", "k")
+)
+OLD = RunOptions(source=("--snapshot", "s.db"), reading=LIVE.reading)
+EARLIER = RunOptions(source=(*LIVE.source, "--revision", "9"), reading=LIVE.reading)
+KINE = RunOptions(source=("--kine", "state.db"), reading=LIVE.reading)
+BIT = Repair(RepairKind.BIT, "one bit turned back", RepairProof.TAG)
+UNPROVEN = Repair(RepairKind.BIT, "one bit turned back", RepairProof.NONE)
+
+
+def present(cause: Cause | None = Cause.VALUE_TRUNCATED, **fields: Any) -> Wanted:
+    return Wanted.of(examination(KEY, cause=cause, **fields))
+
+
+def copy(place: Place = Place.REVISION, **fields: Any) -> Copy:
+    how: dict[str, Any] = {
+        "key": KEY, "where": f"{place} there", "source": f"{place}:there", "mod_revision": 5,
+        "outcome": Outcome.READABLE, "same_object": Sameness.SAME, "freshness": Freshness.OLDER, "later_writes": 2,
+        "proof": "it has its uid",
+    }  # fmt: skip
+    return Copy(place=place, **(how | fields))
+
+
+def memory(**fields: Any) -> Copy:
+    now: dict[str, Any] = {
+        "way": Way.PATCH,
+        "outcome": None,
+        "source": "memory",
+        "freshness": Freshness.CURRENT,
+    }
+    return copy(Place.MEMORY, **(now | fields))
+
+
+def offered(one: Copy, wanted: Wanted | None = None, run: RunOptions = LIVE) -> Offer:
+    (offer,) = offers([one], wanted or present(), run)
+    return offer
+
+
+GONE = Wanted.gone(KEY, StorageLayout())
+
+
+@pytest.mark.parametrize(
+    ("one", "wanted", "run", "rule"),
+    [
+        (copy(outcome=Outcome.DECRYPT_FAILURE, message="no key"), None, LIVE, Rule.NOT_READABLE),
+        (copy(outcome=Outcome.UNDETERMINED), GONE, LIVE, Rule.NOT_READABLE),
+        (copy(same_object=Sameness.OTHER), None, LIVE, Rule.OTHER_OBJECT),
+        (copy(same_object=Sameness.OTHER), GONE, LIVE, Rule.OTHER_OBJECT),
+        (memory(same_object=Sameness.OTHER), present(Cause.WRONG_KEY), LIVE, Rule.OTHER_OBJECT),
+        (copy(source=""), None, LIVE, Rule.NOT_ONE_KEY),
+        (copy(), None, KINE, Rule.KINE),
+        (copy(Place.BIT, repair=BIT), None, KINE, Rule.KINE),
+        (copy(), None, OLD, Rule.GONE),
+        (copy(), None, EARLIER, Rule.GONE),
+        (copy(), present(None, outcome=Outcome.READABLE), LIVE, Rule.READABLE),
+        (copy(), present(None, outcome=Outcome.INCONSISTENT), LIVE, Rule.INCONSISTENT),
+        (copy(), present(Cause.KEY_RENAMED), LIVE, Rule.CURABLE_BY_CONFIGURATION),
+        (copy(), present(Cause.NO_CONFIGURATION, outcome=Outcome.UNDETERMINED), LIVE, Rule.UNDETERMINED),
+        (copy(), present(Cause.DOUBLE_ENCRYPTED), LIVE, Rule.NEVER_DELETABLE),
+        (copy(Place.KEY), None, LIVE, Rule.PRESENT),
+        (memory(), None, LIVE, Rule.NOT_FROM_MEMORY),
+        (memory(), GONE, LIVE, Rule.NOT_FROM_MEMORY),
+        (memory(), present(Cause.WRONG_KEY), OLD, Rule.NOT_FROM_MEMORY),
+        (memory(doubt="it is being deleted"), present(Cause.WRONG_KEY), LIVE, Rule.NOT_FROM_MEMORY),
+        (memory(freshness=Freshness.OLDER), present(Cause.WRONG_KEY), LIVE, Rule.NOT_FROM_MEMORY),
+        (memory(freshness=Freshness.UNKNOWN), present(Cause.WRONG_KEY), LIVE, Rule.NOT_FROM_MEMORY),
+    ],
+)  # fmt: skip
+def test_a_rule_that_refuses(one: Copy, wanted: Wanted | None, run: RunOptions, rule: Rule) -> None:
+    offer = offered(one, wanted, run)
+    assert offer.refusal is not None
+    assert (offer.refusal.rule, bool(offer.command), offer.proven) == (rule, False, False)
+    assert best_of([offer], list(Rule)) is None
+    assert not remedy_of(offer).command.line(run).startswith("etcdfix fix")
+
+
+@pytest.mark.parametrize(
+    ("one", "wanted", "needs"),
+    [
+        (copy(), None, ()),
+        (copy(), GONE, ()),
+        (copy(same_object=Sameness.UNKNOWN), None, (Rule.UNKNOWN_UID,)),
+        (copy(Place.KEY, same_object=Sameness.UNKNOWN), GONE, (Rule.UNKNOWN_UID,)),
+        (copy(Place.BACKUP, doubt="it may have been edited"), None, (Rule.UNLISTED_SOURCE,)),
+        (copy(Place.BIT, repair=UNPROVEN), None, (Rule.UNPROVEN_REPAIR,)),
+        (copy(Place.BIT, repair=BIT), None, ()),
+        (copy(Place.CANDIDATE, way=Way.SEAL), present(Cause.KEY_RENAMED), ()),
+        (memory(), present(Cause.WRONG_KEY), ()),
+        (
+            copy(Place.OBJECT, way=Way.SEAL, key=PROTECTED),
+            Wanted.gone(PROTECTED, StorageLayout()),
+            (Rule.CLUSTER_BREAKING,),
+        ),
+    ],
+)
+def test_what_has_to_be_accepted_stands_in_the_command(
+    one: Copy, wanted: Wanted | None, needs: tuple[Rule, ...]
+) -> None:
+    offer = offered(one, wanted)
+    assert (offer.refusal, offer.needs) == (None, needs)
+    line = offer.command.line(LIVE)
+    assert line.startswith("etcdfix fix ")
+    assert f" --from {one.source} " in line
+    assert "--dry-run" in line
+    assert all(f"--accept {rule}" in line for rule in needs)
+    assert best_of([offer], needs) == (offer if offer.proven else None)
+    assert best_of([offer]) == (offer if offer.proven and not needs else None)
+
+
+def test_what_goes_over_a_value_of_a_lost_key_declares_that_key() -> None:
+    offer = offered(copy(), present(Cause.WRONG_KEY))
+    assert "--declare-key-lost aescbc/v1/key2" in offer.command.line(LIVE)
+    assert best_of([offer]) is None
+    first = first_of([offer], KEY)
+    assert first is not None
+    assert first.command.line(LIVE).startswith("etcdfix explain")
+
+
+def test_a_value_that_may_read_again_is_looked_at_first() -> None:
+    first = first_of([offered(copy(), present(Cause.KEY_RENAMED))], KEY)
+    assert first is not None
+    assert first.command.line(LIVE).startswith("etcdfix explain")
+
+
+@pytest.mark.parametrize(
+    ("fields", "grade"),
+    [
+        ({}, Grade.GOOD),
+        ({"doubt": "something"}, Grade.DOUBTFUL),
+        ({"sure": Confidence.LIKELY}, Grade.DOUBTFUL),
+        ({"sure": Confidence.POSSIBLE}, Grade.DOUBTFUL),
+        ({"same_object": Sameness.UNKNOWN}, Grade.DOUBTFUL),
+        ({"same_object": Sameness.OTHER}, Grade.UNUSABLE),
+        ({"outcome": Outcome.DECODE_FAILURE}, Grade.UNUSABLE),
+        ({"outcome": None}, Grade.UNUSABLE),
+    ],
+)
+def test_one_doubt_is_enough(fields: dict[str, Any], grade: Grade) -> None:
+    offer = offered(copy(Place.LOG, **fields))
+    assert (offer.grade, offer.proven) == (grade, grade is Grade.GOOD)
+    assert best_of([offer], list(Rule)) == (offer if grade is Grade.GOOD else None)
+
+
+def test_of_kine_a_copy_is_good_and_saved() -> None:
+    offer = offered(copy(kept_at=6), run=KINE)
+    assert offer.grade is Grade.GOOD
+    first = first_of([offer], KEY)
+    assert first is not None
+    assert first.command.line(KINE).startswith("etcdfix get --kine state.db --revision 6")
+
+
+def test_what_nothing_shows_to_be_of_the_object_is_saved_first() -> None:
+    unknown = copy(Place.SNAPSHOT, source="snapshot:old.db", same_object=Sameness.UNKNOWN)
+    first = first_of([offered(unknown)], KEY)
+    assert first is not None
+    assert first.command.line(LIVE).startswith("etcdfix get --snapshot old.db")
+    first = first_of([offered(msgspec.structs.replace(unknown, kept_at=4))], KEY)
+    assert first is not None
+    assert first.command.line(LIVE).startswith("etcdfix get --snapshot old.db --revision 4")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +26,6 @@ from etcdfix.cli.places import syslog_option
 from etcdfix.cli.report_place import report_place
 from etcdfix.operations.look.audit import newest_records, verify_log
 from etcdfix.operations.opening import connect_for_intents
-from etcdfix.remediation.audit.record import Link
-from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.report.audit import EventList
@@ -69,23 +65,14 @@ def command() -> None:
 @command.command("show")
 @_log_argument
 @report_options()
-@click.option(
-    "--last",
-    type=click.IntRange(min=1),
-    metavar="N",
-    envvar="ETCDFIX_LAST",
-    help="Only the last N records.  [default: all]",
-)
 @timeout_option
-def show(*, log: Path, output: str, output_file: Path | None, last: int | None) -> int:
+def show(*, log: Path, output: str, output_file: Path | None) -> int:
     """Print the records of an audit log, as they stand there.
 
     json is one audit.k8s.io/v1 EventList, jsonl one Event to a line. Nothing is judged: audit verify does that.
     """
     with report_place(output_file, [log], output) as place:
-        records: Iterable[tuple[Link, Event]] = read_records(log)
-        if last is not None:
-            records = deque(records, maxlen=last)
+        records = read_records(log)
         if output in {"text", "wide", "html"}:
             place.show(newest_records(log, records), RunOptions())
         elif output == "jsonl":

@@ -103,14 +103,14 @@ def verify_command(*, output: str, output_file: Path | None, **options: Any) -> 
 @command.command("prune", cls=ChangingCommand, epilog=epilog(PRUNE_EXIT_CODES))
 @_places
 @change_output_option
-@click.option("--older-than", metavar="AGE", help="Remove backups of more than this age: 12w, 90d, 36h.")
-@click.option("--before", metavar="DATE", help="Remove backups that were made before this date (UTC).")
+@click.option("--older-than", required=True, metavar="AGE|DATE",
+              help="Remove backups of more than this age (12w, 90d, 36h), or from before this date (UTC).")  # fmt: skip
 @click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the audit log.")
 @click.option("--dry-run", is_flag=True, help="Show what would go; remove nothing, record nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for their number to be typed back (for scripts).")
 @accept_option(Rule.ONLY_COPY, Rule.NOT_APPLIED)
 @syslog_option
-def prune_command(*, output: str, older_than: str | None, before: str | None, **options: Any) -> int:
+def prune_command(*, output: str, older_than: str, **options: Any) -> int:
     """Remove old backups, with a record of each in the audit log.
 
     Removing a backup removes the undo of its change. Only a file goes that is exactly the one that the log means, and
@@ -120,16 +120,11 @@ def prune_command(*, output: str, older_than: str | None, before: str | None, **
     from etcdfix.operations.change import prune_backups  # noqa: PLC0415 - same
     from etcdfix.remediation.backup.prune import PruneRequest  # noqa: PLC0415 - same
 
-    if (older_than is None) == (before is None):
-        raise click.UsageError("name exactly one of --older-than AGE and --before DATE")
     if not str(options["reason"]).strip():
         raise click.UsageError("--reason is empty: say why, for the record")
     require_output()
-    now = datetime.now(UTC)
     request = PruneRequest(
-        before=prune_backups.before_date(before, now=now)
-        if before is not None
-        else prune_backups.older_than(older_than or "", now=now),
+        before=prune_backups.older_than(older_than, now=datetime.now(UTC)),
         reason=options["reason"],
         places=record_paths(options),
         accepted=acceptances(options),

@@ -37,10 +37,6 @@ def _verbose(context: click.Context, _parameter: click.Parameter, value: bool) -
         context.with_resource(listening(say_exchange))
 
 
-def _no_progress(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    HABITS.progress = not value
-
-
 def _habit(*names: str, **settings: Any) -> click.Option:
     # Eager: --quiet and --verbose also hold for what is said of another option.
     variable = variable_of(next(name for name in names if name.startswith("--")))
@@ -54,8 +50,6 @@ def habits() -> list[click.Option]:
                help="No progress and no notes on standard error; errors and warnings stay."),
         _habit("-v", "--verbose", is_flag=True, callback=_verbose,
                help="Write each request to etcd to standard error: range, count and time, never what is stored."),
-        _habit("--no-progress", is_flag=True, callback=_no_progress,
-               help="No progress bar, even at a terminal."),
     ]  # fmt: skip
 
 

@@ -33,7 +33,6 @@ class Habits(msgspec.Struct):
     """What the command line says of standard error, and of the command itself."""
 
     quiet: bool = False
-    progress: bool = True
     changing: bool = False
 
 

@@ -62,7 +62,7 @@ class _Progress(Protocol):
 
 
 def _is_shown() -> bool:
-    wanted = HABITS.progress and not HABITS.quiet
+    wanted = not HABITS.quiet
     return wanted and sys.stderr is not None and sys.stderr.isatty()  # None where the shell closed it: 2>&-
 
 

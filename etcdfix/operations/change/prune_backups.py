@@ -35,36 +35,26 @@ _HOURS: Final = {"w": 7 * 24, "d": 24, "h": 1}
 
 
 def older_than(text: str, *, now: datetime) -> datetime:
-    """Return the time before which a backup has an age: ``90d``, ``12w`` or ``36h``.
+    """Return the time before which a backup is old: of an age (``90d``, ``12w``, ``36h``), or a date in UTC.
 
     Raises:
-        ConfigurationError: It is no age.
+        ConfigurationError: It is neither, or lies ahead.
     """
-    found = _AGE.fullmatch(text)
-    age = timedelta(hours=int(found[1]) * _HOURS[found[2]]) if found is not None else None
-    if age is not None and now - datetime.min.replace(tzinfo=UTC) > age:
-        return now - age
-    raise ConfigurationError(
-        f"--older-than: {text!r} is no age", hint="a number and w, d or h: 12w, 90d, 36h"
+    refused = ConfigurationError(
+        f"--older-than: {text!r} is neither an age nor a date that is over",
+        hint="an age has w, d or h: 12w, 90d, 36h; a date is 2026-03-31 or 2026-03-31T12:00:00Z",
     )
-
-
-def before_date(text: str, *, now: datetime) -> datetime:
-    """Return the time that a date names: its beginning in UTC, or a time of RFC 3339.
-
-    Raises:
-        ConfigurationError: It is none, or lies ahead.
-    """
+    found = _AGE.fullmatch(text)
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError as exc:
-        raise ConfigurationError(
-            f"--before: {text!r} is no date", hint="2026-03-31, or 2026-03-31T12:00:00Z"
-        ) from exc
-    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    if found > now:
-        raise ConfigurationError(f"--before: {text} lies ahead", hint="name a date that is over")
-    return found
+        if found is not None:
+            return now - timedelta(hours=int(found[1]) * _HOURS[found[2]])
+        date = datetime.fromisoformat(text)
+    except (ValueError, OverflowError) as exc:
+        raise refused from exc
+    date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+    if date > now:
+        raise refused
+    return date
 
 
 def run_prune(

@@ -51,13 +51,6 @@ def test_show_a_row_for_each_record(capfd: Captured, path: Path) -> None:
     assert len(audit(capfd, "show", path)[1].splitlines()) <= 24
 
 
-def test_show_the_last_ones(capfd: Captured, path: Path) -> None:
-    write_log(path, pairs=3)
-    _, out, _ = audit(capfd, "show", path, "--last", "2", "-o", "jsonl")
-    shown = [json.loads(line)["annotations"]["etcdfix.io/sequence"] for line in out.splitlines()]
-    assert shown == ["5", "6"]
-
-
 def test_show_json_is_an_event_list_that_fits_the_schema(capfd: Captured, path: Path) -> None:
     write_log(path)
     with AuditLog.open(path) as log:

@@ -1,4 +1,4 @@
-"""How every command speaks: ``-q``, ``-v`` and ``--no-progress``."""
+"""How every command speaks: ``-q`` and ``-v``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.cli.test_variables import COMMANDS
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
-HABIT_NAMES = {"--quiet", "--verbose", "--no-progress"}
+HABIT_NAMES = {"--quiet", "--verbose"}
 NOWHERE = ["--endpoints", "https://127.0.0.1:1", "--dial-timeout", "200ms"]
 
 
@@ -52,12 +52,12 @@ def test_warnings_about_safety_and_errors_stay_quiet_or_not(capfd: pytest.Captur
 
 
 def test_what_a_command_line_says_holds_for_its_command_alone(capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["schema", "-q", "-v", "--no-progress"]
+    words = ["schema", "-q", "-v"]
     assert run(words) == 2
     assert "contradict each other" in capfd.readouterr().err
     words.remove("-q")
     assert run(words) == 0
-    assert (HABITS.quiet, HABITS.progress) == (False, True)
+    assert not HABITS.quiet
     assert question("a:1", RANGE.path, message("RangeRequest")()) is None  # nobody listens any more
 
 

@@ -29,7 +29,7 @@ def offered(*words: str) -> list[str]:
 def test_commands_and_options() -> None:
     assert offered("sc") == ["scan", "schema"]
     assert offered("encryption", "us") == ["usage"]
-    assert offered("scan", "--no-p") == ["--no-progress"]
+    assert offered("scan", "--no-k") == ["--no-kms"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -201,17 +201,9 @@ class NotALog(SourceError):
 
 
 class LogsDisagree(SourceError):
-    """Raised when the write-ahead logs of two members are not of one history.
-
-    Attributes:
-        entry_index: Raft index at which they differ, 0 where they have none in common.
-    """
+    """Raised when the write-ahead logs of two members are not of one history."""
 
     code = "logs-disagree"
-
-    def __init__(self, message: str, *, entry_index: int, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.entry_index = entry_index
 
 
 class OtherHistory(SourceError):

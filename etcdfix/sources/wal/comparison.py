@@ -105,20 +105,18 @@ class Comparison:
                 one for one in self._trace.of_key(key) if run.run.first <= one.entry <= file.applied.entry
             ]
             if records and records[-1].puts and not records[-1].bits & FALLBACK:
-                self._claim(records[-1], file.get(key))
+                self._note(self.claim_of(records[-1], file.get(key)))
 
-    def _claim(self, record: KeyRecord, stored: StoredValue | None) -> bool:
-        """Take note that a put made what is stored, where it has its value; say whether it has."""
-        if stored is None or self._value_of(record) != stored.value:
-            return False
-        claim = Claim(record.entry, stored.mod_revision)
-        if self.fits(claim):
-            self._agreed.add(record.entry)
+    def claim_of(self, record: KeyRecord, stored: StoredValue | None) -> Claim | None:
+        """Return what a stored value says of the put that has its bytes; None where it has others."""
+        if stored is None or self._trace.value(record) != stored.value:
+            return None
+        return Claim(record.entry, stored.mod_revision)
+
+    def _note(self, claim: Claim | None) -> None:
+        if claim is not None and self.fits(claim):
+            self._agreed.add(claim.entry)
             self._claims.append(claim)
-        return True
-
-    def _value_of(self, record: KeyRecord) -> bytes | None:
-        return self._trace.value_of(record.entry, record.number) if record.puts else None
 
     def _compare_replayed(
         self, key: bytes, last: KeyRecord, run: RunTrace, stored: StoredValue | None, revision: int
@@ -131,7 +129,7 @@ class Comparison:
             if one.bits & CHANGED and run.has_replayed(one.entry) and run.revision_at(one.entry) <= revision
         ]
         then = run.revision_at(made[-1].entry) if made else 0
-        if stored is not None and stored.value == self._value_of(last) and stored.mod_revision != then:
+        if stored is not None and stored.value == self._trace.value(last) and stored.mod_revision != then:
             # The log wrote what is stored, and the replay says otherwise.
             self.contradicted.add(last.entry)
             return
@@ -139,7 +137,7 @@ class Comparison:
             return  # it was written after the log ends
         if made[-1].bits & KEEPS_VALUE if made else run.replay.held(key) is not None:
             return  # its value is not in the log
-        value = self._value_of(made[-1]) if made else None
+        value = self._trace.value(made[-1]) if made else None
         if made and stored is not None and (stored.mod_revision, stored.value) == (then, value):
             self._agreed.add(made[-1].entry)
             run.witnessed[made[-1].entry - run.run.first] = 1
@@ -164,7 +162,9 @@ class Comparison:
         self, key: bytes, last: KeyRecord, stored: StoredValue | None, revision: int
     ) -> None:
         """Compare a key with its last write, of which nothing says yet whether it took effect."""
-        if self._claim(last, stored):
+        claim = self.claim_of(last, stored)
+        if claim is not None:
+            self._note(claim)
             return
         could_be = stored is not None and last.puts and self.fits(Claim(last.entry, stored.mod_revision))
         if could_be and self._is_rotten(key, stored):
@@ -173,8 +173,9 @@ class Comparison:
         least, most = self.points[self._trace.run_of(last.entry).run.first].bounds(last.entry)
         if newest is None or most is None or most > revision or last.lease:
             return  # the store was read before the write, or nobody knows
-        if any(one.entry > last.entry and in_range(key, one.begin, one.end) for one in self._trace.ranges):
-            return
+        for entry, deletion in self._trace.ranges:
+            if entry > last.entry and in_range(key, deletion.key, deletion.range_end):
+                return
         if stored is None:
             contradicts = last.puts and revision <= newest
         else:
@@ -186,7 +187,7 @@ class Comparison:
         """Say whether a stored value was changed on disk: no request of the log wrote it, and it cannot be read."""
         if stored is None or self._reads(stored):
             return False
-        return all(self._value_of(record) != stored.value for record in self._trace.of_key(key))
+        return all(self._trace.value(record) != stored.value for record in self._trace.of_key(key))
 
     def _judge(self, agreed: Sequence[int], *, compared: bool) -> Agreement:
         newest = agreed[-1] if agreed else 0

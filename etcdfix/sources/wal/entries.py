@@ -113,19 +113,9 @@ class WriteAheadLog(Closing):
 
     def entry(self, place: int) -> tuple[raft.Entry, bytes]:
         """Read one entry again; its data stands at ``data_at`` to ``data_end`` in the bytes."""
-        raw = self._record(place)
-        return _parsed(raw, 0, len(raw))
-
-    def entry_bytes(self, place: int) -> bytes:
-        """Return a whole entry as it is stored: its term, index, type and data."""
-        raw = self._record(place)
-        _, _, begin, end = raft.parse_record(raw, 0, len(raw))
-        return raw[begin:end]
-
-    def _record(self, place: int) -> bytes:
         segment, at = self.segments[place >> SEGMENT_SHIFT], place & _OFFSET
         size, _ = frame_sizes(segment.read(at, FRAME_HEADER))
-        return segment.read(at + FRAME_HEADER, size)
+        return _parsed(segment.read(at + FRAME_HEADER, size), 0, size)
 
     def entries(self, run: Run) -> Iterator[tuple[raft.Entry, bytes]]:
         """Yield every entry of a run, as :meth:`entry` gives one."""
@@ -247,6 +237,10 @@ def _parsed(data: bytes, at: int, size: int) -> tuple[raft.Entry, bytes]:
     return raft.parse_entry(data, begin, end), data
 
 
+def _contents(entry: raft.Entry, data: bytes) -> tuple[int, int, bytes]:
+    return entry.type, entry.term, data[entry.data_at : entry.data_end]
+
+
 def _joined(logs: Sequence[WriteAheadLog]) -> WriteAheadLog:
     """Return the logs of several members as one.
 
@@ -267,8 +261,7 @@ def _joined(logs: Sequence[WriteAheadLog]) -> WriteAheadLog:
         directory = log.directories[0]
         if joined.cluster_id and log.cluster_id and joined.cluster_id != log.cluster_id:
             raise LogsDisagree(
-                f"{directory} is of cluster {log.cluster_id}, {joined.directories[0]} of {joined.cluster_id}",
-                entry_index=0,
+                f"{directory} is of cluster {log.cluster_id}, {joined.directories[0]} of {joined.cluster_id}"
             )
         joined.cluster_id = joined.cluster_id or log.cluster_id
         joined.snapshots += log.snapshots
@@ -289,7 +282,6 @@ def _joined(logs: Sequence[WriteAheadLog]) -> WriteAheadLog:
             raise LogsDisagree(
                 f"{directory} has no entry in common with {joined.directories[0]}: nothing shows that they are of"
                 " one history",
-                entry_index=0,
                 hint="look at each by itself",
             )
     return joined
@@ -301,10 +293,9 @@ def _add(joined: WriteAheadLog, run: Run, directory: Path) -> bool:
     for one in touching:
         for index in range(max(one.first, run.first), min(one.last, run.last) + 1):
             here, there = one.places[index - one.first], run.places[index - run.first]
-            if joined.entry_bytes(here) != joined.entry_bytes(there):
+            if _contents(*joined.entry(here)) != _contents(*joined.entry(there)):
                 raise LogsDisagree(
                     f"{directory} and {joined.directories[0]} differ in entry {index}",
-                    entry_index=index,
                     hint="they are of different histories, or one is damaged: look at each by itself",
                 )
     begins = touching[0] if touching and touching[0].first <= run.first else run

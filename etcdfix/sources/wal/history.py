@@ -16,12 +16,10 @@ from etcdfix.sources.wal.requests import in_range
 from etcdfix.sources.wal.revisions import Claim
 from etcdfix.sources.wal.trace import (
     CHANGED,
-    CHANGED_SOMETHING,
     FALLBACK,
     KEPT_LEASE,
     REPLAYED,
     TAKEN_ALONG,
-    UNCHANGED,
     KeyRecord,
     RunTrace,
     Trace,
@@ -163,12 +161,12 @@ class LogHistory(Closing):
             return certain
         begin, clean = trace.begin, True
         for place in range(trace.begin, trace.end):
-            clean = clean and trace.effects[place] != UNCHANGED
+            clean = clean and not trace.refuses(place)
             if trace.witnessed[place]:
                 certain[place] = 1
                 if clean:
                     for between in range(begin, place):
-                        certain[between] = trace.effects[between] == CHANGED_SOMETHING
+                        certain[between] = trace.revisions[between] > 0
                 begin, clean = place + 1, True
         unsafe = max(self.agreement.safe + 1 - trace.run.first, 0)
         certain[unsafe:] = bytes(len(certain[unsafe:]))
@@ -193,22 +191,16 @@ class LogHistory(Closing):
 
     def _present_claim(self, key: bytes, records: list[KeyRecord]) -> Claim | None:
         """Return what the present value says of the last write, where that has its bytes."""
-        if self._present is None or not records:
+        if self._present is None or not records or records[-1].bits & FALLBACK:
             return None
-        last = records[-1]
-        if not last.puts or last.bits & FALLBACK or last.entry > self._log.committed:
-            return None
-        stored = self._present.get(key)
-        if stored is None or self._trace.value_of(last.entry, last.number) != stored.value:
-            return None
-        claim = Claim(last.entry, stored.mod_revision)
-        return claim if self._compared.fits(claim) else None
+        claim = self._compared.claim_of(records[-1], self._present.get(key))
+        return claim if claim is not None and self._compared.fits(claim) else None
 
     def _reaching(self, key: bytes, records: list[KeyRecord]) -> Iterator[KeyRecord]:
         """Yield range deletions and lease revocations that may have reached a key, where no replay tells."""
-        for one in self._trace.ranges:
-            if in_range(key, one.begin, one.end):
-                yield taken_along(one.entry, one.number, WriteKind.DELETE)
+        for entry, deletion in self._trace.ranges:
+            if in_range(key, deletion.key, deletion.range_end):
+                yield taken_along(entry, deletion.number, WriteKind.DELETE)
         held = {record.lease for record in records if record.kind is WriteKind.PUT and record.lease > 0}
         for lease in held:
             for entry in self._trace.revoked.get(lease, ()):
@@ -227,7 +219,7 @@ class LogHistory(Closing):
             kind=record.kind,
             entry_index=record.entry,
             operation=record.number,
-            value=self._trace.value_of(record.entry, record.number) if record.puts else None,
+            value=self._trace.value(record),
             lease=None if record.lease == KEPT_LEASE else record.lease,
             mod_revision=sure.revision,
             create_revision=record.create if known else None,
@@ -298,10 +290,8 @@ class LogHistory(Closing):
         for key, records in self._trace.by_key(prefix) if self.agreement.same is not False else ():
             effective = [record for record in records if record.bits & (REPLAYED | CHANGED) != REPLAYED]
             last = effective[-1] if effective else None
-            if last is None:
-                continue
-            ended = any(one.entry > last.entry for one in self._reaching(key, records))
-            if ended or last.kind is not WriteKind.PUT:
+            reached = [one.entry for one in self._reaching(key, records)]
+            if last is not None and (last.kind is not WriteKind.PUT or last.entry < max(reached, default=0)):
                 yield key
 
 

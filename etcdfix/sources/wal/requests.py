@@ -89,23 +89,20 @@ class Alarm(NamedTuple):
     alarm: int
 
 
-class Nothing(NamedTuple):
-    """No key, no lease and no alarm is changed."""
-
-
 class Unknown(NamedTuple):
     """From here on the state is not known; ``why`` is a clause about the entry."""
 
     why: str
 
 
-Action: TypeAlias = Transaction | Grant | Revoke | Alarm | Nothing | Unknown
+Action: TypeAlias = Transaction | Grant | Revoke | Alarm | Unknown | None
+"""None changes no key, no lease and no alarm."""
 
 
 def action_of(entry: raft.Entry, data: bytes) -> Action:
     """Return what an entry asks for; the entry's data stands in ``data``. Never raises: what cannot be told is so."""
     if entry.type != raft.NORMAL or entry.data_at == entry.data_end:
-        return Nothing()
+        return None
     try:
         return _action(raft.parse_request(data, entry.data_at, entry.data_end))
     except raft.Malformed as exc:
@@ -132,7 +129,7 @@ def _action(request: raft.Request) -> Action:
     if kind == raft.REQUEST_AUTH_ENABLE:
         return Unknown("switches etcd's authentication on, which may refuse later ones")
     if not kind or kind in raft.AUTH_REQUESTS or kind in raft.HARMLESS_REQUESTS:
-        return Nothing()
+        return None
     return Unknown(f"is a request of a kind that is not known here ({kind})")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -69,9 +70,7 @@ class Points:
 
     def _fitting(self, claims: set[Claim]) -> list[Claim]:
         """Return the longest series of claims that fit together, in order (patience sorting)."""
-        several: dict[int, int] = {}
-        for claim in claims:
-            several[claim.entry] = several.get(claim.entry, 0) + 1
+        several = Counter(claim.entry for claim in claims)
         ordered = sorted(claim for claim in claims if several[claim.entry] == 1)
         tails: list[int] = []
         chain: list[int] = []

@@ -8,6 +8,7 @@ Format:
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 from collections.abc import Generator, Iterator, Sequence
@@ -39,7 +40,6 @@ _RECORD_START: Final = b"\x08\x10"
 
 _MOST_TRIED: Final = 4 * _SEARCHED
 """So many bytes are read for what looks like a frame there: a value may be made of nothing but such."""
-
 
 _WAYS_OUT: Final = {
     errno.EIO: "copy what can be read of it to another disk (ddrescue), and name the copy",
@@ -165,8 +165,13 @@ def _records(
     place, retried = 0, -1
     while True:
         header = window.bytes(place, FRAME_HEADER)
-        if not any(header) and (len(header) < FRAME_HEADER or _ends_here(segment, place, last=last)):
-            return crc
+        if not any(header):
+            if len(header) < FRAME_HEADER or _zero_from(
+                segment, place
+            ):  # it was preallocated, and never written
+                return crc
+            if last and any(segment.read(place, FRAME_HEADER)):  # a running etcd has just written there
+                return crc
         frame = _frame(window, place)
         if frame is not None and frame.type == raft.CRC:
             if crc not in {None, frame.crc}:
@@ -183,8 +188,7 @@ def _records(
                 place += frame.size
                 continue
         if last and retried != place:  # a running etcd may just be writing it
-            window.forget()
-            retried = place
+            window, retried = _Window(segment), place
             continue
         after = _next_that_fits(window, place + frame.size, {frame.crc, computed}) if frame else None
         after = after or _whole_frame_behind(window, place)
@@ -203,10 +207,6 @@ class _Window:
         self.segment = segment
         self._data = b""
         self._begin = 0
-
-    def forget(self) -> None:
-        """Read anew what is asked for next."""
-        self._data = b""
 
     def bytes(self, place: int, size: int) -> bytes:
         """Return ``size`` bytes, fewer at the end of the file."""
@@ -253,14 +253,6 @@ def _frame(window: _Window, place: int) -> _Frame | None:
     if not raft.METADATA <= type_ <= raft.SNAPSHOT:
         return None
     return _Frame(FRAME_HEADER + whole, type_, crc, raw[begin:end])
-
-
-def _ends_here(segment: Segment, place: int, *, last: bool) -> bool:
-    """Say whether a length of 0 is the end of a segment: what was preallocated and never written is all zeros."""
-    if _zero_from(segment, place):
-        return True
-    # A running etcd has just written there: what was read ends before it. Else zeros cover what was written.
-    return last and any(segment.read(place, FRAME_HEADER))
 
 
 def _next_that_fits(window: _Window, place: int, seeds: set[int | None]) -> tuple[int, int] | None:
@@ -350,13 +342,8 @@ def _torn(raw: bytes, begin: int) -> bool:
     Format:
         etcd ``decoder.go``, ``isTornEntry``.
     """
-    at = 0
-    while at < len(raw):
-        size = min(_SECTOR - (begin + at) % _SECTOR, len(raw) - at)
-        if not any(raw[at : at + size]):
-            return True
-        at += size
-    return False
+    cuts = [0, *range(-begin % _SECTOR or _SECTOR, len(raw), _SECTOR), len(raw)]
+    return any(not any(raw[start:end]) for start, end in itertools.pairwise(cuts))
 
 
 def _zero_from(segment: Segment, place: int) -> bool:

@@ -37,22 +37,9 @@ _MOST_RANGES: Final = 100_000
 _SAMPLE: Final = 256
 _KINDS: Final = tuple(WriteKind)
 
-# Bits of a record.
-FALLBACK: Final = 1
-"""It stands in a branch for failure."""
-REPLAYED: Final = 2
-"""The replay reached it,"""
-CHANGED: Final = 4
-"""and it took effect."""
-TAKEN_ALONG: Final = 8
-"""A range or a lease named the key; the request does not."""
-KEEPS_VALUE: Final = 16
-"""It is a put of no value."""
-
-NOTHING: Final = 0
-CHANGED_SOMETHING: Final = 1
-UNCHANGED: Final = 2
-"""What came of an entry: it asked for no change; it changed something; it would have, and did not."""
+FALLBACK, REPLAYED, CHANGED, TAKEN_ALONG, KEEPS_VALUE = (1 << bit for bit in range(5))
+"""Bits of a record. It stands in a branch for failure; the replay reached it; it took effect; a range or a lease named
+the key, and the request does not; it is a put of no value."""
 
 
 class KeyRecord(NamedTuple):
@@ -94,15 +81,6 @@ def taken_along(entry: int, number: int, kind: WriteKind, bits: int = 0, lease: 
     return KeyRecord(entry, number, _KINDS.index(kind), bits | TAKEN_ALONG, lease=lease)
 
 
-class RangeDeletion(NamedTuple):
-    """A range that was deleted where no replay tells which keys were in it."""
-
-    entry: int
-    number: int
-    begin: bytes
-    end: bytes
-
-
 class RunTrace:
     """What is known of the entries of one run, by their place in it.
 
@@ -113,7 +91,6 @@ class RunTrace:
         stopped: Why the replay ended before the last commit; "" where it did not.
         candidates: How many entries up to this one ask for a change, itself counted.
         revisions: That the replay says it made; 0 for none.
-        effects: :data:`NOTHING`, :data:`CHANGED_SOMETHING` or :data:`UNCHANGED`; as asked where it was not replayed.
         witnessed: 1 where a later compare confirms the replay.
     """
 
@@ -125,7 +102,6 @@ class RunTrace:
         self.stopped = ""
         self.candidates = array("I", bytes(4 * size))
         self.revisions = array("Q", bytes(8 * size))
-        self.effects = bytearray(size)
         self.witnessed = bytearray(size)
         self.replay: Replay | None = None
 
@@ -137,6 +113,11 @@ class RunTrace:
         """Return the revision that the replay says an entry made; 0 for none."""
         return self.revisions[entry - self.run.first]
 
+    def refuses(self, place: int) -> bool:
+        """Say whether the replay says that an entry changed nothing, and yet it asked for a change."""
+        before = self.candidates[place - 1] if place else 0
+        return not self.revisions[place] and self.candidates[place] > before
+
     def last_changed(self, until: int) -> int:
         """Return the last replayed entry up to one that made a revision; 0 for none."""
         places = range(min(until - self.run.first, self.end - 1), self.begin - 1, -1)
@@ -147,7 +128,7 @@ class Trace:
     """The index of a log, made in one pass.
 
     Attributes:
-        ranges: Deleted ranges whose keys are not known.
+        ranges: Deletions of ranges whose keys are not known, each with its entry.
         lost_ranges: So many more there were.
         revoked: For each lease that ended where no replay tells its keys: in which entries.
         sample: Keys to compare with what is stored.
@@ -157,7 +138,7 @@ class Trace:
         self._log = log
         self._records = SortedRecords()
         self._batch: list[bytes] = []
-        self.ranges: list[RangeDeletion] = []
+        self.ranges: list[tuple[int, Delete]] = []
         self.lost_ranges = 0
         self.revoked: dict[int, list[int]] = {}
         self.sample = _Sample()
@@ -187,7 +168,6 @@ class Trace:
             writes = writes_of(action)
             if writes or isinstance(action, Revoke):
                 count += 1
-                trace.effects[place] = UNCHANGED
             trace.candidates[place] = count
             self._index(entry.at, action, writes, self._replay(trace, place, action))
 
@@ -202,7 +182,6 @@ class Trace:
         trace.end = place + 1
         if applied.revision:
             trace.revisions[place] = applied.revision
-            trace.effects[place] = CHANGED_SOMETHING
         for witnessed in applied.witnessed:
             trace.witnessed[witnessed - trace.run.first] = 1
         return applied
@@ -213,8 +192,10 @@ class Trace:
         done = {change.number: change for change in changes if change.written}
         for write, fallback in writes:
             if isinstance(write, Delete) and write.range_end:
-                if applied is None:
-                    self._note_range(RangeDeletion(entry, write.number, write.key, write.range_end))
+                if applied is None and len(self.ranges) < _MOST_RANGES:
+                    self.ranges.append((entry, write))
+                elif applied is None:
+                    self.lost_ranges += 1
                 continue
             change = done.get(write.number)
             bits = FALLBACK * fallback | REPLAYED * (applied is not None) | CHANGED * (change is not None)
@@ -234,12 +215,6 @@ class Trace:
                 self.sample.note(change.key, comparable=False)
         if applied is None and isinstance(action, Revoke):
             self.revoked.setdefault(action.lease, []).append(entry)
-
-    def _note_range(self, found: RangeDeletion) -> None:
-        if len(self.ranges) < _MOST_RANGES:
-            self.ranges.append(found)
-        else:
-            self.lost_ranges += 1
 
     def _add(self, key: bytes, record: KeyRecord) -> None:
         self._batch.append(escape_key(key) + _TERMINATOR + _TAIL.pack(*record))
@@ -272,6 +247,10 @@ class Trace:
                 return write.value
         raise AssertionError(number)
 
+    def value(self, record: KeyRecord) -> bytes | None:
+        """Return the value that a record put, as :meth:`value_of`; None where it put none."""
+        return self.value_of(record.entry, record.number) if record.puts else None
+
     def of_key(self, key: bytes) -> list[KeyRecord]:
         """Return the writes of one key, oldest first."""
         lower = escape_key(key) + _TERMINATOR
@@ -300,9 +279,6 @@ class _Sample:
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(sorted(self._spread.union(self._newest)))
-
-    def __len__(self) -> int:
-        return len(self._spread.union(self._newest))
 
     def note(self, key: bytes, *, comparable: bool) -> None:
         """Take note of a write of a key; only one with a value, or a deletion, can be compared."""

@@ -131,9 +131,8 @@ def test_members_that_differ_in_an_entry_that_was_agreed_on_are_refused_with_its
     write(second, 3, b"another")
     for log in (first, second):
         log.commit()
-    with pytest.raises(LogsDisagree, match="entry 7") as caught:
+    with pytest.raises(LogsDisagree, match="differ in entry 7"):
         opened(first.write(tmp_path / "1"), second.write(tmp_path / "2"))
-    assert caught.value.entry_index == 7
 
 
 def test_members_may_differ_beyond_the_last_commit(tmp_path: Path) -> None:

@@ -40,6 +40,10 @@ from etcdfix.model import GroupResource
 
 MADE_BY: Final = "merge"
 _IDENTITY: Final = IdentityProvider()
+_NOISE: Final = (
+    ". aescbc has no authentication: the first key opens about 1 in 256 values of the second to noise, and an API "
+    "server then calls these damaged. Nothing is lost: the other file alone reads them"
+)
 _SEVERAL: Final = "give the files one by one instead: etcdfix encryption try takes several --candidate-config"
 
 
@@ -159,7 +163,12 @@ def _joined(
                 identity = True
                 if not parts and origin == 0:
                     parts.append(Part(provider, origin))
-                    decisions.identity_writes(name, covered=providers is not None)
+                    why = "does not name it" if providers is None else "has identity first"
+                    decisions.add(
+                        Decided.IDENTITY_WRITES, name, "identity",
+                        f"{decisions.files[0]} {why}: identity stays first, so new values are stored unencrypted, as "
+                        "today",
+                    )  # fmt: skip
             elif isinstance(provider, KMSProvider):
                 first = kms[provider.api_version, provider.name]
                 if all(part.provider != first for part in parts):
@@ -174,7 +183,15 @@ def _joined(
         origin = next(at for at, providers in enumerate(found) if providers is None or _IDENTITY in providers)
         parts.append(Part(_IDENTITY, origin))
         if found[0] is None or _IDENTITY not in found[0]:
-            decisions.identity_kept(name, origin, covered=found[origin] is not None)
+            why = (
+                "does not name it, so values are stored unencrypted"
+                if found[origin] is None
+                else "lists identity"
+            )
+            decisions.add(
+                Decided.IDENTITY_KEPT, name, "identity",
+                f"{decisions.files[origin]} {why}: identity was put last, so that unencrypted values are read",
+            )  # fmt: skip
     return parts
 
 
@@ -194,7 +211,10 @@ def _is_new(
     transformer = transformer_name(kind, "v1", key.name)
     for other, first in seen.items():
         if other[:2] == mine[:2]:
-            decisions.same_name(name, kind, transformer, (first, origin), (other[2], fingerprint))
+            told = f"{other[2]} in {decisions.files[first]} and {fingerprint} in {decisions.files[origin]}"
+            message = f"{transformer} has other bytes: {told}; both were kept, and are tried in this order"
+            noise = _NOISE if kind is ProviderType.AESCBC else ""
+            decisions.add(Decided.SAME_NAME_OTHER_BYTES, name, transformer, message + noise)
         elif (other[0], other[2]) == (mine[0], mine[2]):
             decisions.add(
                 Decided.RENAMED_KEY, name, transformer,
@@ -209,24 +229,16 @@ def _is_new(
 
 
 def _elements(joined: dict[GroupResource, list[Part]], decisions: _Decisions) -> list[Element]:
-    before: list[Element] = []
-    for names in _sharing_kms(joined):
-        before += _share(joined, names, decisions)
+    before = [element for names in _sharing_kms(joined) for element in _share(joined, names, decisions)]
     _drop_what_a_wildcard_serves(joined)
     elements: list[Element] = []
     for name, parts in joined.items():
-        same = next(
-            (
-                at
-                for at, element in enumerate(elements)
-                if _identities(element.parts) == _identities(parts) and _fits(element, name)
-            ),
-            None,
-        )
-        if same is None:
-            elements.append(Element((name,), tuple(parts)))
+        for at, element in enumerate(elements):
+            if _identities(element.parts) == _identities(parts) and _fits(element, name):
+                elements[at] = Element((*element.resources, name), tuple(parts))
+                break
         else:
-            elements[same] = Element((*elements[same].resources, name), tuple(parts))
+            elements.append(Element((name,), tuple(parts)))
     return [*before, *elements]
 
 
@@ -239,47 +251,32 @@ def _sharing_kms(joined: dict[GroupResource, list[Part]]) -> list[list[GroupReso
     """Return the groups of entries that share a KMS v2 provider and do not have one list: such a name stands once."""
     groups: list[tuple[set[str], list[GroupResource]]] = []
     for name, parts in joined.items():
-        providers = {
-            part.provider.name
-            for part in parts
-            if isinstance(part.provider, KMSProvider) and part.provider.api_version != "v1"
-        }
-        if not providers:
-            continue
-        linked = [group for group in groups if group[0] & providers]
-        groups = [group for group in groups if group not in linked]
-        groups.append(
-            (
-                providers.union(*(group[0] for group in linked)),
-                [*(n for group in linked for n in group[1]), name],
-            )
-        )
+        kms = (part.provider for part in parts if isinstance(part.provider, KMSProvider))
+        providers, names = {one.name for one in kms if one.api_version != "v1"}, [name]
+        for linked in [group for group in groups if group[0] & providers]:
+            groups.remove(linked)
+            providers, names = providers | linked[0], [*linked[1], *names]
+        groups.append((providers, names))
     return [names for _, names in groups if len({_identities(joined[name]) for name in names}) > 1]
 
 
 def _share(
     joined: dict[GroupResource, list[Part]], names: Sequence[GroupResource], decisions: _Decisions
 ) -> list[Element]:
-    """Give entries that share a KMS v2 provider one list, which has all that any of them has.
+    """Give entries that share a KMS v2 provider one list, which has all that any of them has, identity last.
 
     Where another provider writes for one of them, that one goes into an element of its own before: lists of the same
     entry are joined. A wildcard cannot stand twice, so for it there is no such way.
     """
-    writers = {_writer_of(joined[name][0].provider): joined[name][0] for name in names}
-    kms = [part for part in writers.values() if isinstance(part.provider, KMSProvider)]
-    first = kms[0] if kms and len(writers) > 1 else joined[names[0]][0]
-    every = {_identity_of(first): first}
-    for name in names:
-        for part in joined[name]:
-            every.setdefault(_identity_of(part), part)
-    identity = every.pop((ProviderType.IDENTITY,), None)
-    shared = [*every.values()] if identity is None else [*every.values(), identity]
-    if identity is not None and first is identity:
-        shared = [identity, *every.values()]
+    writers = [joined[name][0] for name in names]
+    several = len({_writer_of(part.provider) for part in writers}) > 1
+    # One that may stand twice goes before, so it is not the one that has to be first here.
+    first = next((part for part in writers if several and isinstance(part.provider, KMSProvider)), writers[0])
+    every = {_identity_of(part): part for part in [first, *(part for name in names for part in joined[name])]}
+    others = sorted([*every.values()][1:], key=lambda part: isinstance(part.provider, IdentityProvider))
     before = []
-    for name in names:
-        writer = joined[name][0]
-        joined[name] = shared
+    for name, writer in zip(names, writers, strict=True):
+        joined[name] = [first, *others]
         if _writer_of(writer.provider) == _writer_of(first.provider):
             continue
         if name.resource == "*":
@@ -324,7 +321,7 @@ def _identities(parts: Iterable[Part]) -> tuple[tuple[object, ...], ...]:
 
 class _Decisions:
     def __init__(self, files: Sequence[str]) -> None:
-        self._files = files
+        self.files = files
         self._found: dict[tuple[Decided, str, str], list[str]] = {}
 
     def add(
@@ -337,40 +334,6 @@ class _Decisions:
         names = [where] if isinstance(where, GroupResource) else list(where)
         resources = self._found.setdefault((kind, transformer, message), [])
         resources += [found for name in names if (found := rule_name(name)) not in resources]
-
-    def same_name(
-        self,
-        name: GroupResource,
-        kind: ProviderType,
-        transformer: str,
-        origins: tuple[int, int],
-        fingerprints: tuple[str, str],
-    ) -> None:
-        told = " and ".join(
-            f"{fingerprint} in {self._files[origin]}"
-            for fingerprint, origin in zip(fingerprints, origins, strict=True)
-        )
-        message = f"{transformer} has other bytes: {told}; both were kept, and are tried in this order"
-        if kind is ProviderType.AESCBC:
-            message += (
-                ". aescbc has no authentication: the first key opens about 1 in 256 values of the second to "
-                "noise, and an API server then calls these damaged. Nothing is lost: the other file alone reads them"
-            )
-        self.add(Decided.SAME_NAME_OTHER_BYTES, name, transformer, message)
-
-    def identity_kept(self, name: GroupResource, origin: int, *, covered: bool) -> None:
-        why = "lists identity" if covered else "does not name it, so values are stored unencrypted"
-        self.add(
-            Decided.IDENTITY_KEPT, name, "identity",
-            f"{self._files[origin]} {why}: identity was put last, so that unencrypted values are read",
-        )  # fmt: skip
-
-    def identity_writes(self, name: GroupResource, *, covered: bool) -> None:
-        why = "has identity first" if covered else "does not name it"
-        self.add(
-            Decided.IDENTITY_WRITES, name, "identity",
-            f"{self._files[0]} {why}: identity stays first, so new values are stored unencrypted, as today",
-        )  # fmt: skip
 
     def all(self) -> tuple[Decision, ...]:
         return tuple(

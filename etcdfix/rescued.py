@@ -175,7 +175,7 @@ def read_index(directory: Path) -> RescueIndex:
         with open_regular(path, follow=False) as stream:
             return parse_index(stream, directory)
     except OSError as exc:
-        hint = "name the --save-dir of etcdfix rescue" if exc.errno == errno.ENOENT else ""
+        hint = "name the --rescued DIR of etcdfix rescue" if exc.errno == errno.ENOENT else ""
         raise ConfigurationError(f"{path}: {why(exc).lower()}", hint=hint) from exc
 
 

@@ -2,182 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
-from etcdfix.apiserver.all_servers import open_all_servers, require_servers
-from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.keys import is_key, named_key
-from etcdfix.cli.options import FILE, timeout_option
+from etcdfix.cli.options import FILE, inputs_of_one_etcd, reading_options, source_options, what_to_read
 from etcdfix.cli.output import require_output, say, say_incomplete
 from etcdfix.cli.output_options import form_option, output_file_option
-from etcdfix.cli.places import syslog_option
+from etcdfix.cli.places import record_paths, syslog_option
 from etcdfix.cli.progress import with_progress
 from etcdfix.cli.report_place import report_place
-from etcdfix.errors import ConfigurationError
+from etcdfix.cli.safety import api_access, server_options
+from etcdfix.commands.rescue import RescueRequest, run_rescue
+from etcdfix.commands.rescuing.targets import Target, targets_in, targets_of_keys, targets_of_report
 from etcdfix.inputs.releases import parse_kubernetes_version
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.look.rescue import (
-    DEFAULT_PER_SECOND,
-    RescueRequest,
-    run_rescue,
-)
-from etcdfix.operations.look.rescue_report import Afterwards
-from etcdfix.operations.look.rescue_targets import Target, targets_of
-from etcdfix.operations.opening import Inputs
-from etcdfix.remediation.audit.syslog import Syslog
-from etcdfix.remediation.places import RecordPaths, disk_warning, lasting_warnings
-from etcdfix.remediation.rescue.record import RescueRecord
-from etcdfix.remediation.rescue.store import RescueStore
+from etcdfix.operations.opening import Inputs, open_examiner, open_source
 from etcdfix.report.render import FORMS
 from etcdfix.report.saved_report import SavedReport, load_report
-from etcdfix.scope import builtin_key, parse_object, split_words
-from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
-from etcdfix.text.safetext import key_word
-from etcdfix.text.words import counted
+from etcdfix.scope import ScopeRequest, builtin_key, parse_object, split_words
+from etcdfix.storagekey import StorageLayout
 
 MEANINGS: dict[int, str] = {
     ExitCode.NOTHING_WRONG: "all saved as etcd has it, or readable meanwhile",
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "some are not saved, or only in an older state, or were lost midway: what is saved stays",
     4: "refused: an API server reads the objects, lets nobody ask, or a place is not safe; nothing was saved",
-    ExitCode.SOURCE: "no API server could be reached; nothing was saved",
+    ExitCode.SOURCE: "no API server, or not the etcd of a RESOURCE, could be reached; nothing was saved",
     **{int(code): text for code, text in ENDED_EARLY.items()},
 }
 
 
 @click.command("rescue", cls=Command, epilog=epilog(MEANINGS))
-@click.argument("keys", nargs=-1, metavar="[KEY|TYPE/NAME]...")
+@click.argument("words", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY]...")
 @click.option(
-    "-n", "--namespace", metavar="NAMESPACE",
-    help="Namespace of each TYPE/NAME; that may be of a built-in resource alone, for etcd is not read here.",
-)  # fmt: skip
+    "-n", "--namespace", metavar="NAMESPACE", help="Of each TYPE/NAME; of a RESOURCE, only this namespace."
+)
 @click.option(
     "--from-report", type=FILE, metavar="FILE",
-    help="A saved report (etcdfix scan -o json): all that it names unreadable; with KEY, all of the same kinds.",
+    help="Instead: everything that a saved report (etcdfix scan -o json) names unreadable.",
+)  # fmt: skip
+@click.option(
+    "--rescued", type=FILE, required=True, metavar="DIR",
+    help="Where the files go. It is made, with mode 0700; an earlier rescue into it goes on.",
 )  # fmt: skip
 @click.option(
     "--kubeconfig", type=FILE, required=True, metavar="FILE",
     help="As whom to ask. Its server is asked, and those that service default/kubernetes lists.",
 )  # fmt: skip
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
-@click.option(
-    "--server", "servers", multiple=True, metavar="URL",
-    help="Ask this API server too, with the same credentials (may be repeated). Name those behind a load balancer, and "
-    "those that are not ready: service default/kubernetes does not list them.",
-)  # fmt: skip
-@click.option(
-    "--save-dir", type=FILE, required=True, metavar="DIR",
-    help="Where the files go: a directory of yours that nobody else may write to. An earlier rescue into it goes on.",
-)  # fmt: skip
-@click.option(
-    "--reveal", is_flag=True, help="Needed: the files hold the contents, those of Secrets too, unmasked."
-)
+@server_options
 @click.option(
     "--audit-log", type=FILE, metavar="FILE",
     help="Where the rescue and the digests are recorded.  [default: audit.jsonl in /var/lib/etcdfix for root, else in "
     "$XDG_STATE_HOME/etcdfix]",
 )  # fmt: skip
 @syslog_option
-@click.option(
-    "--rate", type=click.FloatRange(min=0.1, max=1000), default=DEFAULT_PER_SECOND, show_default=True, metavar="N",
-    help="Most requests a second, all servers together.",
-)  # fmt: skip
-@click.option(
-    "--etcd-prefix", default=DEFAULT_PREFIX, show_default=True, metavar="PREFIX",
-    help="The API server's --etcd-prefix; a report says its own.",
-)  # fmt: skip
-@timeout_option
+@source_options
+@reading_options
 @form_option(FORMS)
 @output_file_option("Write the report to this file.")
 def command(
     *,
-    keys: tuple[str, ...],
+    words: tuple[str, ...],
     namespace: str | None,
     from_report: Path | None,
-    kubeconfig: Path,
-    context: str | None,
-    servers: tuple[str, ...],
-    save_dir: Path,
-    reveal: bool,
-    audit_log: Path | None,
-    syslog: Syslog | None,
-    rate: float,
-    etcd_prefix: str,
+    rescued: Path,
     output: str,
     output_file: Path | None,
+    **options: Any,
 ) -> int:
     """Save objects that cannot be read from the memory of API servers that still run. Reads only.
 
-    An API server that ran when an encryption key was lost still has the objects in memory, and gives them when asked
-    with resourceVersion=0. A restart, or one deletion of an unreadable object, ends that for good. So restart nothing,
-    delete nothing, and run this first.
+    An API server that ran when an encryption key was lost still has the objects in memory. A restart, or one deletion
+    of an unreadable object, ends that for good. So restart nothing, delete nothing, and run this first.
+
+    Of a RESOURCE everything is saved that does not open in etcd. A KEY, and TYPE/NAME of a built-in type, are asked for
+    without a look into etcd.
 
     Each server is first asked for a few objects in the ordinary way. If one reads them, only a configuration is wrong,
-    and the command stops. Then each object is asked for, at the pace of --rate, until a server gives it as etcd has it.
-    Each answer is one file in --save-dir, mode 0600, with a line in index.jsonl; nothing is overwritten. The audit log
-    gets a record first, and the digest of each file. Nothing is written to etcd or to the API.
+    and the command stops. Then each object is asked for, ten a second, until a server gives it as etcd has it. Each
+    answer is one file, mode 0600. THE FILES HOLD THE CONTENTS, those of Secrets too, unmasked. The audit log gets a
+    record first, and the digest of each file. Nothing is written to etcd or to the API.
 
     You can stop it at any time: what is saved stays, and the same command goes on from there.
     """
-    if not keys and from_report is None:
-        raise click.UsageError("name what to save: --from-report FILE, or KEY")
-    if not reveal:
-        raise ConfigurationError(
-            "the files will hold the contents of the objects, those of Secrets too, unmasked",
-            hint="add --reveal if that is what you want",
-        )
+    if bool(words) is (from_report is not None):
+        raise click.UsageError("name what to save: RESOURCE, TYPE/NAME or KEY, or --from-report FILE")
+    if namespace is not None and all(map(is_key, words)):
+        raise click.UsageError("-n goes with RESOURCE or TYPE/NAME: a KEY names its namespace itself")
     require_output()
-    report = load_report(from_report) if from_report is not None else None
-    named = list(_keys(keys, namespace, StorageLayout(_inputs_of(report, etcd_prefix).etcd_prefix)))
-    targets = targets_of(report, named, etcd_prefix)
-    api = APIAccess(kubeconfig, context, tuple(map(parse_server_url, servers)))
-    cluster = ClusterIdentity.by_uid((report.source.kube_system_uid if report is not None else None) or "")
-    places = RecordPaths(
-        audit_log=audit_log.absolute() if audit_log is not None else None,
-        syslog=syslog,
+    api = api_access(options)
+    assert api is not None  # a kubeconfig was given
+    places = record_paths(options)
+    request = RescueRequest(
+        targets=[],
+        words=words,
+        api=api,
+        cluster=ClusterIdentity(),
+        directory=rescued,
+        places=places,
     )
-    with RescueStore.open(save_dir) as store:
-        kept = {"the saved objects": (store.path,), "the audit log": (places.log_path.parent,)}
-        for warning in (*lasting_warnings(store.path, named=True), *disk_warning(kept)):
-            say(f"warning: {warning}")
-        if store.mended:
-            say(
-                "the last line of the index was torn, by a crash, and was taken away; its file is found again"
-            )
-        with open_all_servers(api, cluster) as all_servers:
-            require_servers(all_servers)
-            if report is not None and not cluster.is_known:
-                say(
-                    "the report does not say which cluster it is of: see that these API servers are of the same one"
-                )
-            say(
-                f"--reveal: what servers hold of {counted(len(targets.objects), 'object')} goes to {store.path}, "
-                "unmasked"
-            )
-            record = RescueRecord(
-                places,
-                store.path,
-                cluster_uid=all_servers.cluster.uid,
-                resources=sorted({str(target.resource) for target in targets.objects}),
-            )
-            request = RescueRequest(
-                targets=targets,
-                report=report,
-                afterwards=Afterwards(
-                    run=_inputs_of(report, etcd_prefix).run_options(api=api, places=places),
-                    report=str(from_report or ""),
-                    keys=tuple(map(key_word, named)),
-                ),
-                per_second=rate,
-            )
-            result = run_rescue(request, all_servers, store, record, progress=_progress)
-    with report_place(output_file, (from_report, kubeconfig), output) as place:
-        place.show(result.report, request.afterwards.run)
+    if from_report is not None:
+        request = _of_report(request, load_report(from_report))
+    else:
+        request = _of_words(request, options, namespace or "")
+    result = run_rescue(request, say=say, progress=_progress)
+    with report_place(output_file, (from_report, api.kubeconfig), output) as place:
+        place.show(result.report, request.run)
     for warning in result.report.warnings:
         say(f"warning: {warning}")
     say_incomplete(result.report.incomplete_reasons)
@@ -186,43 +123,58 @@ def command(
     return ExitCode.NOTHING_WRONG if result.report.complete else ExitCode.INCOMPLETE
 
 
-def _keys(words: Sequence[str], namespace: str | None, layout: StorageLayout) -> Iterator[bytes]:
-    """Yield the keys that words name."""
-    if namespace is not None and all(map(is_key, words)):
-        raise ConfigurationError(
-            "-n goes with TYPE/NAME: a KEY names its namespace itself, and a report each object's",
-            hint="leave it out",
-        )
-    for word in words:
-        if is_key(word):
-            yield named_key(word)
-        else:
-            yield from (
-                builtin_key(parse_object(part, namespace or ""), layout) for part in split_words(word)
-            )
+def _of_words(request: RescueRequest, options: dict[str, Any], namespace: str) -> RescueRequest:
+    """Return what the words of a command line name."""
+    parts = [part for word in request.words for part in ([word] if is_key(word) else split_words(word))]
+    kinds = tuple(part for part in parts if not is_key(part) and "/" not in part)
+    scope = ScopeRequest(kinds, (), (namespace,) if namespace else ())
+    if kinds:
+        inputs, configuration = what_to_read(options, scope=scope)
+    else:
+        inputs, configuration = inputs_of_one_etcd(options, scope), None
+    layout = StorageLayout(inputs.etcd_prefix)
+    keys = [
+        named_key(part) if is_key(part) else builtin_key(parse_object(part, namespace), layout)
+        for part in parts
+        if part not in kinds
+    ]
+    targets = {target.key: target for target in targets_of_keys(keys, layout)}
+    cluster = request.cluster
+    if kinds:
+        with (
+            open_source(inputs, say=say) as source,
+            open_examiner(source, inputs, configuration) as examiner,
+        ):
+            targets |= {target.key: target for target in targets_in(source, examiner, scope)}
+            cluster = ClusterIdentity.by_uid(examiner.kube_system_uid(source) or "")
+    return msgspec.structs.replace(
+        request,
+        targets=[targets[key] for key in sorted(targets)],
+        cluster=cluster,
+        run=inputs.run_options(api=request.api, places=request.places),
+    )
 
 
-def _inputs_of(report: SavedReport | None, etcd_prefix: str) -> Inputs:
-    """Return where the data of the report was, and how it was read, as far as it tells."""
-    if report is None:
-        return Inputs(
-            snapshot=None,
-            connection={"endpoints": ""},
-            etcd_prefix=etcd_prefix,
-            revision=0,
-            encryption_config=None,
-            kubernetes_minor=None,
-        )
-    source, scope, configuration = report.source, report.scope, report.encryption_config
+def _of_report(request: RescueRequest, report: SavedReport) -> RescueRequest:
+    """Return what a report names, with the options under which it was made, as far as it tells."""
+    source, configuration = report.source, report.encryption_config
     file = Path(source.path) if source.path else None
-    return Inputs(
+    inputs = Inputs(
         snapshot=file if source.type == "snapshot" else None,
         kine=file if source.type == "kine" else None,
         connection={"endpoints": ",".join(source.endpoints or ())},
-        etcd_prefix=scope.etcd_prefix,
+        etcd_prefix=report.scope.etcd_prefix,
         revision=0,
         encryption_config=Path(configuration.path) if configuration is not None else None,
-        kubernetes_minor=parse_kubernetes_version(scope.kubernetes_version),
+        kubernetes_minor=parse_kubernetes_version(report.scope.kubernetes_version),
+    )
+    return msgspec.structs.replace(
+        request,
+        targets=targets_of_report(report),
+        words=("--from-report", report.path),
+        cluster=ClusterIdentity.by_uid(source.kube_system_uid or ""),
+        report=report,
+        run=inputs.run_options(api=request.api, places=request.places),
     )
 
 

@@ -30,20 +30,15 @@ class Rescued(StrEnum):
     """What became of one object."""
 
     SAVED = "saved"
-    ALREADY_SAVED = "already-saved"
-    """By an earlier run, at the mod revision of the report; it was not asked for again."""
+    """By this run, or by an earlier one."""
     READABLE = "readable"
-    """An API server reads it from etcd: it was written anew after the report, and needs no rescue."""
+    """An API server reads it from etcd: it was written anew meanwhile, and needs no rescue."""
     NOT_HELD = "not-held"
     """No server has it in memory."""
     REFUSED = "refused"
     """A server would not give it to this user, or gave something else."""
     NOT_ASKED = "not-asked"
     """No server could be asked to the end; it may still be held."""
-
-
-SAVED_STATES: Final = frozenset({Rescued.SAVED, Rescued.ALREADY_SAVED})
-"""Of what is saved, by this run or an earlier one."""
 
 
 class RescuedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,9 +50,9 @@ class RescuedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         group: API group, "" for the core group.
         namespace: "" for an object without one.
         state: What became of it.
-        mod_revision: Of its etcd key, by the report; left out where none says it.
+        mod_revision: Of its etcd key; left out where nothing says it.
         resource_version: Of what is saved; with equal mod_revision, it is the object that the unreadable value holds.
-        fit: How the two compare; ``unknown`` where nothing is saved, or no report says the mod revision.
+        fit: How the two compare; ``unknown`` where nothing is saved, or the mod revision is not known.
         file: Name of the file in the directory; left out where nothing is saved.
         detail: Why it is not saved, by server; left out where it is.
     """
@@ -84,7 +79,7 @@ class RescuedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def lacks(self) -> str:
         """Return what is missing of it, in words; "" for nothing."""
-        if self.state not in {*SAVED_STATES, Rescued.READABLE}:
+        if self.state not in {Rescued.SAVED, Rescued.READABLE}:
             return f"{self.state}: {self.detail}" if self.detail else self.state.value
         return (
             "saved without its last write, in an older state than etcd has" if self.fit is Fit.OLDER else ""
@@ -111,9 +106,8 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
     """What was saved, and what was not.
 
     Attributes:
-        report: The report that named the objects, and its digest; null where keys were named.
+        report: The report that named the objects, and its digest; null where none did.
         kube_system_uid: Of the API servers' cluster; null where it cannot be read.
-        left_out: How many of the report are no matter for a rescue, by outcome, or by why nobody can ask for them.
         next: What to do next, in this order.
         complete: Everything is saved as etcd has it, or needs no rescue.
     """
@@ -127,7 +121,6 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
     audit_log: str
     servers: list[RescueServer]
     objects: list[RescuedObject]
-    left_out: dict[str, int]
     next: list[Remedy] = msgspec.field(default_factory=list)
     warnings: list[str]
     complete: bool
@@ -136,7 +129,7 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """Return how much is saved, what to do next, and what is missing, the same words in one row."""
-        saved = sum(one.state in SAVED_STATES for one in self.objects)
+        saved = sum(one.state is Rescued.SAVED for one in self.objects)
         needless = sum(one.state is Rescued.READABLE for one in self.objects)
         wanted = counted(len(self.objects) - needless, "unreadable object")
         lacking: dict[str, list[str]] = {}

@@ -368,16 +368,17 @@ def kubectl(*words: str) -> Command:
     return NO_COMMAND if odd else Command(("kubectl", *words))
 
 
-def rescue(words: Sequence[str], directory: str = "DIR", *options: str) -> Command:
+def rescue(words: Sequence[str], directory: str = "DIR") -> Command:
     """Return the command that saves what API servers still hold in memory.
 
     Args:
-        words: Of what: keys as words of a command, or ``--from-report`` and a file.
+        words: Of what: resources, of which it is looked up in etcd what does not open; keys as words of a command; or
+            ``--from-report`` and a file.
         directory: Where to, to be named in the place of ``DIR``.
-        options: Further ones.
     """
-    places = (Part.ASKING, "--save-dir", directory, "--reveal", Part.RECORD)
-    return Command(("etcdfix", "rescue", *words, Part.PREFIX, *places, *options))
+    of_kinds = not words[0].startswith(("/", "base64:", "--from-report"))
+    how = (Part.SOURCE, Part.LAYOUT, Part.READING) if of_kinds else (Part.PREFIX,)
+    return Command(("etcdfix", "rescue", *words, *how, Part.ASKING, "--rescued", directory, Part.RECORD))
 
 
 def dry_run(*words: Word, deciding: Part = Part.DECIDING, more: Sequence[Word] = ()) -> Command:

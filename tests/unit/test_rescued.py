@@ -163,7 +163,7 @@ def test_an_index_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pyte
 def test_a_missing_index_and_a_link_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as missing:
         read_index(tmp_path)
-    assert "--save-dir" in missing.value.hint
+    assert "--rescued" in missing.value.hint
     (tmp_path / "elsewhere").write_bytes(b"")
     (tmp_path / INDEX_NAME).symlink_to("elsewhere")
     with pytest.raises(ConfigurationError):

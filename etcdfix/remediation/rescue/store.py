@@ -75,7 +75,7 @@ class RescueStore(Closing):
 
     @classmethod
     def open(cls, path: Path, *, step: Step = no_step) -> RescueStore:
-        """Open a directory for saving, and read its index; one that has none gets an empty one.
+        """Open a directory for saving, made where there is none, and read its index; one without gets an empty one.
 
         Raises:
             UnsafePlace: The directory or its index is not ours alone, or a link.
@@ -83,14 +83,14 @@ class RescueStore(Closing):
             ConfigurationError: Its index is none.
         """
         with ExitStack() as on_failure:
-            directory = on_failure.enter_context(open_directory(path, step=step))
+            directory = on_failure.enter_context(open_directory(path, create=True, step=step))
             try:
                 descriptor = directory.open_locked(INDEX_NAME, what=_INDEX)
             except BlockingIOError as exc:
                 raise NotDurable(
                     f"{_INDEX} {directory.path / INDEX_NAME}: somebody else is saving into this directory",
                     path=directory.path / INDEX_NAME,
-                    hint="wait for it, or choose another --save-dir",
+                    hint="wait for it, or choose another --rescued DIR",
                 ) from exc
             on_failure.callback(os.close, descriptor)
             store = cls(directory, descriptor, step)
@@ -118,8 +118,8 @@ class RescueStore(Closing):
 
     def save(
         self, key: bytes, thing: APIObject, identity: Identity, raw: bytes, origin: Origin
-    ) -> tuple[SavedObject, bool]:
-        """Keep an object, unless these very bytes are kept already; return its line, and whether it is new.
+    ) -> SavedObject:
+        """Keep an object, unless these very bytes are kept already; return its line.
 
         Raises:
             NotDurable: It cannot be kept; nothing that was kept before is lost.
@@ -150,9 +150,9 @@ class RescueStore(Closing):
         if not self._stands(saved, raw):
             self._directory.create(saved.file, raw, what=_WHAT, step=self._step)
         if known is not None:
-            return known, False
+            return known
         self._append(saved)
-        return saved, True
+        return saved
 
     def _stands(self, saved: SavedObject, raw: bytes) -> bool:
         """Say whether the file is there; one of that name with other bytes is never written over."""

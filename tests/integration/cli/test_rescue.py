@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from etcdfix.apiserver.ask_memory import Pace
 from etcdfix.cli.root import run
+from etcdfix.commands import rescue as rescue_module
 from etcdfix.errors import AuditError
 from etcdfix.remediation.audit.search import saved_digests, trouble_with
 from etcdfix.remediation.audit.verify import read_records
@@ -58,7 +60,6 @@ class Ground:
         self.store = MemoryStore()
         self.servers: list[StandIn] = []
         self.saved = folder / "rescued"
-        self.saved.mkdir(mode=0o700)
         self.log = folder / "audit" / "audit.jsonl"
         self.log.parent.mkdir(mode=0o700)
         self._authority = authority
@@ -103,13 +104,11 @@ class Ground:
         path.write_text(json.dumps(document))
         return path
 
-    def rescue(
-        self, *words: str | Path, reveal: bool = True, output: str = "json", token: str = TOKEN
-    ) -> Out:
+    def rescue(self, *words: str | Path, output: str = "json", token: str = TOKEN) -> Out:
         kubeconfig = self.server.kubeconfig(self.folder, token=token)
         code = run(
-            ["rescue", *map(str, words), "--kubeconfig", str(kubeconfig), "--save-dir", str(self.saved),
-             "--audit-log", str(self.log), "--rate", "1000", "-o", output, *(["--reveal"] if reveal else [])]
+            ["rescue", *map(str, words), "--kubeconfig", str(kubeconfig), "--rescued", str(self.saved),
+             "--audit-log", str(self.log), "-o", output]
         )  # fmt: skip
         out, err = self._capfd.readouterr()
         assert CONTENTS not in out + err
@@ -134,8 +133,13 @@ class Ground:
 
 @pytest.fixture
 def ground(
-    authority: CertificateAuthority, tmp_path: Path, capfd: pytest.CaptureFixture[str], no_variables: None
+    authority: CertificateAuthority,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    no_variables: None,
 ) -> Iterator[Ground]:
+    monkeypatch.setattr(rescue_module, "Pace", lambda: Pace(1000))
     found = Ground(authority, tmp_path, capfd)
     yield found
     found.stop()
@@ -181,15 +185,6 @@ def test_the_record_comes_before_the_first_object_is_asked_for(ground: Ground) -
     (_, first), (_, second) = read_records(ground.log)
     assert [first.annotations.type, second.annotations.type] == ["reveal", "rescued"]
     assert first.verb == second.verb == "rescue"
-
-
-def test_without_reveal_nothing_is_asked(ground: Ground) -> None:
-    keys = ground.fill("one")
-    found = ground.rescue("--from-report", ground.report(keys), reveal=False)
-    assert found.code == 2
-    assert "--reveal" in found.err
-    assert ground.server.requests == []
-    assert not ground.log.exists()
 
 
 def test_a_server_that_reads_the_object_ends_it_before_anything_is_revealed(ground: Ground) -> None:
@@ -241,14 +236,6 @@ def test_a_key_by_itself(ground: Ground) -> None:
     assert read_index(ground.saved).objects[0].fit is Fit.UNKNOWN
 
 
-def test_a_key_with_a_report_takes_all_of_its_kind(ground: Ground) -> None:
-    keys = ground.fill("one", "two")
-    others = ground.fill("settings", kind="ConfigMap")
-    ground.lose_key()
-    found = ground.rescue(keys[0].decode(), "--from-report", ground.report([*keys, *others]))
-    assert found.states() == {"one": "saved", "two": "saved"}
-
-
 def test_a_second_run_asks_for_nothing_that_is_saved(ground: Ground) -> None:
     keys = ground.fill("one", "two")
     ground.lose_key()
@@ -257,7 +244,7 @@ def test_a_second_run_asks_for_nothing_that_is_saved(ground: Ground) -> None:
     before, files = len(ground.asked()), ground.files()
     found = ground.rescue("--from-report", report)
     assert found.code == 0
-    assert set(found.states().values()) == {"already-saved"}
+    assert set(found.states().values()) == {"saved"}
     assert (len(ground.asked()), ground.files()) == (before, files)
     assert len(read_index(ground.saved).objects) == 2
 
@@ -301,8 +288,7 @@ def test_when_no_server_has_it_any_more_that_is_said(ground: Ground) -> None:
     assert found.code == 3
     assert set(found.states().values()) == {"not-held"}
     assert ground.files() == []
-    assert "are saved" not in found.err  # which is said before anybody knows
-    assert "--reveal: what servers hold of 2 objects goes to" in found.err
+    assert "will hold what servers have of 2 objects, Secrets unmasked" in found.err
 
 
 def test_a_server_that_could_not_be_asked_may_still_have_it(ground: Ground) -> None:
@@ -480,7 +466,7 @@ def test_a_full_disk_ends_it_with_what_is_whole(ground: Ground, monkeypatch: pyt
     assert f"{SECRETS}/two?resourceVersion=0" not in ground.asked()
     monkeypatch.undo()
     again = ground.rescue("--from-report", ground.report(keys))
-    assert again.states() == {"one": "already-saved", "three": "saved", "two": "saved"}
+    assert again.states() == {"one": "saved", "three": "saved", "two": "saved"}
 
 
 def test_custom_resources_that_only_one_version_gives(ground: Ground) -> None:
@@ -511,5 +497,4 @@ def test_a_report_of_nothing_that_could_be_rescued(ground: Ground) -> None:
     assert found.code == 2
     assert "1 undetermined" in found.err
     assert ground.rescue().code == 2
-    assert ground.rescue("secrets").code == 2
     assert ground.rescue("/registry/ranges/serviceips").code == 2

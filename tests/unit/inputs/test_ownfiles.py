@@ -235,7 +235,7 @@ def test_what_was_saved_from_api_servers_is_never_written_over(tmp_path: Path) -
             version="v1", kind="Secret", namespace="a", name="b", uid="u", resource_version="7"
         )
         origin = Origin(server="https://one", at=datetime(2026, 11, 23, tzinfo=UTC))
-        saved, _ = store.save(
+        saved = store.save(
             b"/registry/secrets/a/b", APIObject("", "v1", "secrets", "a", "b"), identity, b"{}", origin
         )
     assert kind(tmp_path / "saved" / INDEX_NAME) is OwnFile.RESCUE_INDEX

@@ -39,7 +39,7 @@ def identity(resource_version: str = "17") -> Identity:
     )  # fmt: skip
 
 
-def save(store: RescueStore, body: bytes = BODY, resource_version: str = "17") -> tuple[SavedObject, bool]:
+def save(store: RescueStore, body: bytes = BODY, resource_version: str = "17") -> SavedObject:
     return store.save(KEY, THING, identity(resource_version), body, ORIGIN)
 
 
@@ -67,8 +67,7 @@ class Failing:
 
 def test_what_is_saved_is_named_by_the_index_and_is_ours_alone(folder: Path) -> None:
     with RescueStore.open(folder) as store:
-        saved, new = save(store)
-        assert new
+        saved = save(store)
         assert store.objects() == [saved]
     assert read_index(folder).objects == (saved,)
     assert read_saved(folder, saved) == BODY
@@ -79,12 +78,11 @@ def test_what_is_saved_is_named_by_the_index_and_is_ours_alone(folder: Path) -> 
 
 def test_the_same_bytes_are_saved_once_and_newer_ones_beside_them(folder: Path) -> None:
     with RescueStore.open(folder) as store:
-        first, _ = save(store)
-        assert save(store) == (first, False)
-        second, new = save(store, NEWER, "18")
-        assert new
+        first = save(store)
+        assert save(store) == first
+        second = save(store, NEWER, "18")
     with RescueStore.open(folder) as store:
-        assert save(store) == (first, False)
+        assert save(store) == first
         assert store.objects() == [first, second]
         assert store.has(KEY, 17) == first
         assert store.has(KEY, 18) == second
@@ -95,11 +93,11 @@ def test_the_same_bytes_are_saved_once_and_newer_ones_beside_them(folder: Path) 
 
 def test_a_file_that_is_gone_or_changed_is_not_had_and_not_written_over(folder: Path) -> None:
     with RescueStore.open(folder) as store:
-        saved, _ = save(store)
+        saved = save(store)
         path = folder / saved.file
         path.unlink()
         assert store.has(KEY, 17) is None
-        assert save(store) == (saved, False)
+        assert save(store) == saved
         assert store.has(KEY, 17) == saved
         path.write_bytes(b"changed")
         assert store.has(KEY, 17) is None
@@ -120,15 +118,14 @@ def test_what_a_crash_left_without_a_line_gets_one(folder: Path) -> None:
             save(store)
         assert store.objects() == []
         assert len(list(folder.iterdir())) == 2
-        saved, new = save(store)
-        assert new
+        saved = save(store)
     assert read_index(folder).objects == (saved,)
 
 
 @pytest.mark.parametrize("step", ["after append", "before fsync", "after fsync"])
 def test_a_line_that_could_not_be_made_durable_is_taken_back(folder: Path, step: str) -> None:
     with RescueStore.open(folder) as store:
-        first, _ = save(store)
+        first = save(store)
     with RescueStore.open(folder, step=Failing(f"index of saved objects: {step}")) as store:
         with pytest.raises(NotDurable):
             save(store, NEWER, "18")
@@ -153,7 +150,7 @@ def test_an_index_that_is_too_large_is_refused_and_stays_whole(
 
 def test_a_line_that_stays_torn_is_mended_by_the_next_run(folder: Path) -> None:
     with RescueStore.open(folder) as store:
-        first, _ = save(store)
+        first = save(store)
         assert not store.mended
     index = folder / INDEX_NAME
     index.write_bytes(index.read_bytes() + b'{"format":"etcdfix.resc')
@@ -186,9 +183,10 @@ def test_only_one_saves_at_a_time(folder: Path) -> None:
 
 def test_places_that_are_not_ours_alone(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(folder)
-    for path in (tmp_path / "link", tmp_path / "missing"):
-        with pytest.raises(UnsafePlace):
-            RescueStore.open(path)
+    with pytest.raises(UnsafePlace):
+        RescueStore.open(tmp_path / "link")
+    RescueStore.open(tmp_path / "made").close()
+    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o700
     folder.chmod(0o720)
     with pytest.raises(UnsafePlace, match="others may write"):
         RescueStore.open(folder)

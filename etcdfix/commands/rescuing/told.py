@@ -1,4 +1,4 @@
-"""What became of the objects of a rescue, as it is published."""
+"""What became of the objects of a rescue, as it is published, and what to do next."""
 
 from __future__ import annotations
 
@@ -9,32 +9,40 @@ from typing import Final
 import msgspec
 
 from etcdfix.apiserver.memory import Memory, Remembered
-from etcdfix.operations.look.rescue_targets import Target
+from etcdfix.commands.rescuing.targets import Target
 from etcdfix.report.model import Remedy
-from etcdfix.report.rescue import SAVED_STATES, Rescued, RescuedObject
+from etcdfix.report.rescue import Rescued, RescuedObject
 from etcdfix.rescued import Fit, SavedObject
 from etcdfix.storagekey import display
 from etcdfix.text import commands
-from etcdfix.text.commands import Part, RunOptions
+from etcdfix.text.commands import Part
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
 
-
-class Afterwards(msgspec.Struct, frozen=True, kw_only=True):
-    """What the commands for afterwards repeat: the options, as far as known, and the report or keys that were named."""
-
-    run: RunOptions = RunOptions()
-    report: str = ""
-    keys: tuple[str, ...] = ()
+_MOST_KEYS: Final = 5
+_DENIED: Final = frozenset({Memory.DENIED, Memory.UNKNOWN_USER, Memory.OTHER_OBJECT})
+_EMPTY: Final = frozenset({Memory.NOT_HELD, Memory.CACHE_LOST, Memory.READ_ERROR, Memory.NOT_SERVED})
+_LACKS: Final = {
+    Rescued.NOT_HELD: "not in the memory of any server that could be asked",
+    Rescued.REFUSED: "refused",
+    Rescued.NOT_ASKED: "not asked for to the end: may still be held, run again",
+}
 
 
 def next_steps(
-    afterwards: Afterwards, objects: Mapping[bytes, RescuedObject], directory: str, *, all_asked: bool
+    words: Sequence[str], objects: Mapping[bytes, RescuedObject], directory: str, *, all_asked: bool
 ) -> Iterator[Remedy]:
-    """Yield what to do next."""
+    """Yield what to do next.
+
+    Args:
+        words: Of the command line: what was to be saved.
+        objects: By etcd key.
+        directory: Where they are saved.
+        all_asked: Every server that was found could be asked.
+    """
     states = {one.state for one in objects.values()}
-    of_report = ("--from-report", afterwards.report) if afterwards.report else ()
-    once_more = commands.rescue((*afterwards.keys, *of_report), directory)
+    of_report = words[0] == "--from-report"
+    once_more = commands.rescue(words, directory)
     not_said = bool(states & {Rescued.NOT_ASKED, Rescued.REFUSED})
     older = any(one.fit is Fit.OLDER for one in objects.values())
     if not_said or older:
@@ -43,18 +51,18 @@ def next_steps(
         )
     if not_said:
         return
-    saved = [key for key, one in objects.items() if one.state in SAVED_STATES and one.fit is not Fit.OLDER]
+    saved = [key for key, one in objects.items() if one.state is Rescued.SAVED and one.fit is not Fit.OLDER]
     missing = [key for key, one in objects.items() if one.state is Rescued.NOT_HELD]
-    if saved:
-        of_kine = afterwards.run.of_kine
-        each = "" if of_report or len(saved) == 1 else ", one after the other"
-        note = "Where etcd asks for certificates or a user, add --cacert, --cert, --key, --user."
+    if saved and of_report:
+        yield Remedy(
+            "Plan what becomes of each: API servers can write anew what they hold",
+            commands.plan(words[1], "PLAN"),
+        )
+    elif saved:
+        each = "" if len(saved) == 1 else ", one after the other"
         yield Remedy(
             f"Have an API server write the objects anew, from memory{each}: a dry run first",
-            commands.plan(of_report[1], "PLAN")
-            if of_report
-            else commands.fix_from_memory(saved[0], directory),
-            "" if of_kine else note,
+            commands.fix_from_memory(saved[0], directory),
         )
     if missing and not all_asked and not older:
         action = "A server that could not be asked may still hold what is missing: let it answer, and run this again"
@@ -62,17 +70,15 @@ def next_steps(
     if missing:
         yield Remedy(
             "What is in no server's memory may have copies elsewhere",
-            commands.copies(*(of_report or map(key_word, missing)), options=(Part.ASKING,)),
+            commands.copies(
+                *(words if of_report else map(key_word, missing[:_MOST_KEYS])), options=(Part.ASKING,)
+            ),
         )
 
 
 def fit_now(saved: SavedObject, target: Target) -> Fit:
-    """Return how a saved object stands to the mod revision of this report, which may be newer than the one it had."""
+    """Return how a saved object stands to the mod revision of its key as it is known now."""
     return msgspec.structs.replace(saved, mod_revision=target.mod_revision).fit
-
-
-_DENIED: Final = frozenset({Memory.DENIED, Memory.UNKNOWN_USER, Memory.OTHER_OBJECT})
-_EMPTY: Final = frozenset({Memory.NOT_HELD, Memory.CACHE_LOST, Memory.READ_ERROR, Memory.NOT_SERVED})
 
 
 def without_any(target: Target, said: Sequence[tuple[str, Remembered]]) -> RescuedObject:
@@ -112,13 +118,6 @@ def rescued_object(
         sha256=saved.sha256,
         server=saved.server,
     )
-
-
-_LACKS: Final = {
-    Rescued.NOT_HELD: "not in the memory of any server that could be asked",
-    Rescued.REFUSED: "refused",
-    Rescued.NOT_ASKED: "not asked for to the end: may still be held, run again",
-}
 
 
 def reasons_of(objects: Iterable[RescuedObject]) -> Iterator[str]:

@@ -1,0 +1,327 @@
+"""``rescue``: save what running API servers still have in memory of objects that cannot be read. Reads only.
+
+First each server is asked for some of the objects in the ordinary way, as it reads them from etcd: one that reads such
+an object has the encryption key, and then nothing is lost but a configuration. After that each object is asked for at
+one server after the other, until one gives it as etcd has it. Each that is given is on disk before the next is asked
+for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from etcdfix.apiserver.all_servers import AllServers, open_all_servers, require_servers
+from etcdfix.apiserver.ask_memory import Pace, ServerMemory
+from etcdfix.apiserver.memory import Remembered
+from etcdfix.apiserver.objects import Answer, Said, look_for
+from etcdfix.apiserver.servers import APIAccess
+from etcdfix.commands.rescuing.targets import Target
+from etcdfix.commands.rescuing.told import (
+    fit_now,
+    next_steps,
+    reasons_of,
+    rescued_object,
+    without_any,
+)
+from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
+from etcdfix.model import ClusterIdentity
+from etcdfix.remediation.places import RecordPaths, disk_warning, lasting_warnings
+from etcdfix.remediation.rescue.record import BATCH, RescueRecord
+from etcdfix.remediation.rescue.store import Origin, RescueStore
+from etcdfix.report.model import ReportConfiguration
+from etcdfix.report.origin import TOOL, shown_word, timestamp
+from etcdfix.report.rescue import Rescued, RescuedObject, RescueReport, RescueServer
+from etcdfix.report.saved_report import SavedReport
+from etcdfix.rescued import Fit, SavedObject
+from etcdfix.rules import Rule, refuse
+from etcdfix.text import commands
+from etcdfix.text.commands import RunOptions
+from etcdfix.text.words import counted
+
+_MOST_KINDS: Final = 3
+
+RescueProgress: TypeAlias = Callable[[Iterable[Target], int], Iterable[Target]]
+"""Yields the items, so many, and shows how far it is."""
+
+
+class RescueRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be saved, and where.
+
+    Attributes:
+        words: What the command line named, for the commands that are printed.
+        cluster: That the servers must be of; one that is not known is the one of the first that answers.
+        report: That named the objects; None where none did.
+    """
+
+    targets: list[Target]
+    words: tuple[str, ...]
+    api: APIAccess
+    cluster: ClusterIdentity
+    directory: Path
+    places: RecordPaths
+    report: SavedReport | None = None
+    run: RunOptions = RunOptions()
+
+
+class RescueResult(NamedTuple):
+    """The report of a rescue, and what ended it early; None where nothing did."""
+
+    report: RescueReport
+    ended: EndedEarly | None
+
+
+def run_rescue(
+    request: RescueRequest,
+    *,
+    say: Callable[[str], None],
+    progress: RescueProgress = lambda items, _count: items,
+    pace: Pace | None = None,
+) -> RescueResult:
+    """Save what can be saved, and say what became of each object.
+
+    Raises:
+        RefusedByRule: A server reads an object that is called unreadable.
+        UnsafePlace: The directory or the audit log is not safe.
+        NotDurable: Nothing can be saved in the directory.
+        AuditError: Nothing could be recorded beforehand.
+        AuthorizationRefused: A server is of another cluster.
+        SourceUnreachable: Not one server can be asked.
+    """
+    with RescueStore.open(request.directory) as store:
+        kept = {
+            "the saved objects": (store.path,),
+            "the audit log": (request.places.log_path.parent,),
+        }
+        for warning in (*lasting_warnings(store.path, named=True), *disk_warning(kept)):
+            say(f"warning: {warning}")
+        with open_all_servers(request.api, request.cluster) as all_servers:
+            require_servers(all_servers)
+            say(
+                f"{store.path} will hold what servers have of {counted(len(request.targets), 'object')}, Secrets "
+                "unmasked; restart no API server meanwhile"
+            )
+            work = _Rescue(request, all_servers, store, pace or Pace())
+            work.look_plainly()
+            ended = work.rescue(progress)
+            return RescueResult(report=work.report(ended), ended=ended)
+
+
+class _Rescue:
+    """One run; what became of each object stands in ``outcomes``."""
+
+    def __init__(
+        self, request: RescueRequest, all_servers: AllServers, store: RescueStore, pace: Pace
+    ) -> None:
+        self.outcomes: dict[bytes, RescuedObject] = {}
+        self._request, self._all_servers, self._store, self._pace = request, all_servers, store, pace
+        self._record = RescueRecord(
+            request.places,
+            store.path,
+            cluster_uid=all_servers.cluster.uid,
+            resources=sorted({str(target.resource) for target in request.targets}),
+        )
+        self._servers = [ServerMemory(all_servers, server, pace) for server in all_servers.servers]
+        self._given: Counter[str] = Counter()
+        self._problems: list[str] = []
+        self._warnings: list[str] = []
+        self._unrecorded: dict[str, SavedObject] = {}
+        self._on_record: frozenset[str] = frozenset()
+        self._unproven = 0
+        self._began = timestamp()
+
+    def look_plainly(self) -> None:
+        """Ask each server for some objects as it reads them from etcd: three of those that fail alike."""
+        alike: dict[tuple[str, ...], list[Target]] = {}
+        for target in self._request.targets:
+            alike.setdefault(target.alike, []).append(target)
+        for group in alike.values():
+            for target in {one.key: one for one in (group[0], group[len(group) // 2], group[-1])}.values():
+                self._look_plainly_for(target)
+
+    def _look_plainly_for(self, target: Target) -> None:
+        found_at_all = False
+        for server in self._all_servers.servers:
+            self._pace.wait()
+            said = self._all_servers.within(partial(look_for, server, target.thing, certain=True))
+            found_at_all |= said is None or said.answer is not Answer.NOT_FOUND
+            if said is None or said.answer in {Answer.NO_ANSWER, Answer.DENIED}:
+                why = said.detail if said is not None else "it does not answer in time"
+                self._warnings.append(
+                    f"{server.address} did not say whether it reads {target.thing} from etcd: {why}"
+                )
+            elif said.answer is Answer.READS_IT and not _later(said, target):
+                raise self._is_read(server.address, target)
+            elif said.answer is Answer.READS_IT:
+                detail = (
+                    f"{server.address} reads it: written anew meanwhile, at revision {said.resource_version}"
+                )
+                self.outcomes[target.key] = rescued_object(target, Rescued.READABLE, detail=detail)
+        if not found_at_all:
+            self._warnings.append(
+                f"no API server finds {target.thing}: it was deleted meanwhile, or they read another etcd"
+            )
+
+    def _is_read(self, server: str, target: Target) -> RefusedByRule:
+        text = f"the API server at {server} reads {target.thing} from etcd: it needs no rescue"
+        hint = "get it through the API; nothing was saved"
+        if target.mod_revision:
+            text += ", and the configuration by which it was called unreadable is wrong or old"
+            hint = (
+                "compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix; then: "
+                f"{commands.scan().line(self._request.run)}"
+            )
+        return refuse(Rule.CONFIGURATION_WRONG, text, hint=hint)
+
+    def rescue(self, progress: RescueProgress) -> EndedEarly | None:
+        """Ask for each object, and save what is given; return what ended it early.
+
+        It is recorded first that contents are asked for. What is saved and whose digest is not on record is asked for
+        again: only what a server gives is put on record, never what happens to lie in the directory.
+        """
+        counts = Counter(str(target.resource) for target in self._request.targets)
+        named = ", ".join(f"{count} {resource}" for resource, count in counts.most_common(_MOST_KINDS))
+        report = self._request.report
+        source = f", named by {shown_word(report.path)} ({report.sha256})" if report is not None else ""
+        more = " and more" if len(counts) > _MOST_KINDS else ""
+        self._on_record = self._record.announce(f"contents of {named}{more} asked of API servers{source}")
+        targets = [target for target in self._request.targets if target.key not in self.outcomes]
+        try:
+            for target in progress(targets, len(targets)):
+                self.outcomes[target.key] = self._rescue_one(target)
+        except NotDurable as exc:
+            # What could not be kept must not be asked for.
+            self._problems.append(f"saving ended: {exc.message}{f' ({exc.hint})' if exc.hint else ''}")
+        except KeyboardInterrupt as exc:
+            return EndedEarly.of(exc)
+        finally:
+            self._put_on_record()
+        return None
+
+    def _rescue_one(self, target: Target) -> RescuedObject:
+        before = self._store.has(target.key, target.mod_revision) if target.mod_revision else None
+        if before is not None and before.sha256 in self._on_record:
+            return rescued_object(target, Rescued.SAVED, before)
+        best: SavedObject | None = None
+        said: list[tuple[str, Remembered]] = []
+        for server in self._servers:
+            why_not = server.why_not(target.resource)
+            if why_not is not None:
+                said.append((server.address, why_not))
+                continue
+            found = server.ask(target.thing, target.kind)
+            said.append((server.address, found))
+            if found.identity is None:
+                continue
+            self._given[server.address] += 1
+            saved = self._save(target, found, server.address)
+            if best is None or int(saved.resource_version) > int(best.resource_version):
+                best = saved
+            if fit_now(best, target) is Fit.EQUAL:
+                break
+        if best is not None:
+            return rescued_object(target, Rescued.SAVED, best)
+        if before is not None:
+            self._unproven += 1
+            return rescued_object(target, Rescued.SAVED, before, "its digest is not on record")
+        return without_any(target, said)
+
+    def _save(self, target: Target, found: Remembered, server: str) -> SavedObject:
+        assert found.identity is not None  # it was given
+        origin = Origin(
+            server=server,
+            at=datetime.now(UTC),
+            cluster_uid=self._all_servers.cluster.uid,
+            mod_revision=target.mod_revision,
+        )
+        saved = self._store.save(target.key, target.thing, found.identity, found.raw, origin)
+        if saved.sha256 not in self._on_record:
+            self._unrecorded[saved.sha256] = saved
+            if len(self._unrecorded) >= BATCH:
+                self._put_on_record()
+        return saved
+
+    def _put_on_record(self) -> None:
+        """Record the digests of what servers gave, and that are not on record yet."""
+        objects = [*self._unrecorded.values()]
+        if not objects:
+            return
+        try:
+            self._record.saved(objects)
+        except EtcdfixError as exc:
+            self._problems.append(
+                f"the digests of {counted(len(objects), 'saved object')} are not on record: {exc.message} (run again)"
+            )
+        self._unrecorded = {}
+
+    def report(self, ended: EndedEarly | None) -> RescueReport:
+        """Return what it came to."""
+        request = self._request
+        by_key = {
+            target.key: self.outcomes.get(target.key) or rescued_object(target, Rescued.NOT_ASKED)
+            for target in request.targets
+        }
+        absent = self._all_servers.absent
+        reasons = [
+            *([ended.reason] if ended is not None else []),
+            *self._problems,
+            *reasons_of(by_key.values()),
+        ]
+        if reasons:
+            reasons += [f"{one.server} could not be asked: {one.why}" for one in absent]
+        if self._unproven:
+            reasons.append(
+                f"{counted(self._unproven, 'object')} saved by an earlier run are not on record, and no server gives "
+                "them any more: nothing shows that the files are unchanged"
+            )
+        report, uid = request.report, self._all_servers.cluster.uid
+        of_another = (
+            [] if request.cluster.is_known else ["nothing but these API servers says which cluster it is"]
+        )
+        return RescueReport(
+            tool=TOOL,
+            generated_at=self._began,
+            report=ReportConfiguration(shown_word(report.path), report.sha256) if report else None,
+            kube_system_uid=uid or None,
+            directory=shown_word(str(self._store.path)),
+            audit_log=shown_word(str(self._record.log)),
+            servers=[
+                *(
+                    RescueServer(
+                        server=one.address,
+                        asked=True,
+                        requests=one.requests,
+                        given=self._given[one.address],
+                        detail=one.lost_words(),
+                    )
+                    for one in self._servers
+                ),
+                *(RescueServer(server=one.server, asked=False, detail=one.why) for one in absent),
+            ],
+            objects=[*by_key.values()],
+            next=[*next_steps(request.words, by_key, str(self._store.path), all_asked=not absent)],
+            warnings=[
+                *(report.problems if report is not None else ()),
+                *of_another,
+                *self._all_servers.warnings,
+                *self._warnings,
+                *self._record.warnings,
+            ],
+            complete=not reasons,
+            incomplete_reasons=reasons,
+            finished_at=timestamp(),
+        )
+
+
+def _later(said: Said, target: Target) -> bool:
+    """Say whether what a server reads was written since; unknown revisions prove nothing."""
+    with suppress(ValueError):
+        return 0 < target.mod_revision < int(said.resource_version)
+    return False

@@ -1,0 +1,1 @@
+"""What ``rescue`` asks for, and what it tells."""

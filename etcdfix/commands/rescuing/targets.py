@@ -1,0 +1,143 @@
+"""Which objects a rescue asks API servers for: named keys, what does not open of a kind, or what a report names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from etcdfix.apiserver.objects import APIObject
+from etcdfix.errors import ConfigurationError
+from etcdfix.examine import Examiner
+from etcdfix.model import GroupResource
+from etcdfix.operations.look.in_scope import resolved, values_in
+from etcdfix.report.saved_report import SavedReport
+from etcdfix.scope import ScopeRequest
+from etcdfix.sources.base import Source
+from etcdfix.storagekey import NO_OBJECTS, StorageLayout, api_path, display
+from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """One object to ask for.
+
+    Attributes:
+        thing: As a request names it; its version is "" where only the server can tell.
+        kind: That it must be; "" where only a CRD can tell.
+        mod_revision: Of the etcd key; 0 where nothing says it.
+        alike: Values that fail alike have the same.
+    """
+
+    key: bytes
+    thing: APIObject
+    kind: str
+    mod_revision: int = 0
+    alike: tuple[str, ...] = ()
+
+    @property
+    def resource(self) -> GroupResource:
+        """Group and plural resource."""
+        return GroupResource(self.thing.group, self.thing.resource)
+
+
+class _Unread(NamedTuple):
+    """A value that is not readable, whoever found it."""
+
+    key: bytes
+    outcome: str
+    cause: str | None
+    mod_revision: int
+    fails: tuple[str, ...]
+
+
+def targets_of_keys(keys: Iterable[bytes], layout: StorageLayout) -> list[Target]:
+    """Return the objects of etcd keys; of their values nothing is known.
+
+    Raises:
+        ConfigurationError: A key holds no object of the API.
+    """
+    found = {}
+    for key in keys:
+        # Nothing is known of its value, so it is looked at by itself.
+        target = _target(layout, key, alike=(display(key),))
+        if target is None:
+            raise ConfigurationError(
+                f"{display(key)} holds no object that a request to an API server can name",
+                hint="name the complete etcd key of one object; --etcd-prefix where it is not /registry",
+            )
+        found[key] = target
+    return [found[key] for key in sorted(found)]
+
+
+def targets_in(source: Source, examiner: Examiner, scope: ScopeRequest) -> list[Target]:
+    """Return the objects of a scope whose values do not read.
+
+    Raises:
+        ConfigurationError: There is none, or the scope names something that does not exist.
+        SourceError: The source cannot be read.
+    """
+
+    def unread() -> Iterator[_Unread]:
+        for stored in values_in(source, resolved(scope, examiner, source).ranges, []):
+            found = examiner.examine(stored)
+            verdict = found.verdict
+            yield _Unread(
+                stored.key, verdict.outcome, verdict.cause, stored.mod_revision,
+                (verdict.outcome, found.transformer, found.rule or ""),
+            )  # fmt: skip
+
+    return _wanted(unread(), examiner.layout)
+
+
+def targets_of_report(report: SavedReport) -> list[Target]:
+    """Return the unreadable objects of a report.
+
+    Raises:
+        ConfigurationError: It names none.
+    """
+    unread = (
+        _Unread(
+            key, value.outcome, value.cause, value.mod_revision,
+            (value.outcome, value.transformer, value.rule or ""),
+        )
+        for key, value in report.findings.items()
+    )  # fmt: skip
+    return _wanted(unread, StorageLayout(report.scope.etcd_prefix))
+
+
+def _wanted(values: Iterable[_Unread], layout: StorageLayout) -> list[Target]:
+    found: dict[bytes, Target] = {}
+    others: Counter[str] = Counter()
+    for value in values:
+        target = None
+        if value.outcome in FAILED or value.cause in KMS_DOUBTS:
+            target = _target(layout, value.key, value.mod_revision, value.fails)
+        if target is None:
+            others[value.outcome] += 1
+        else:
+            found[value.key] = target
+    if not found:
+        named = ", ".join(f"{count} {outcome}" for outcome, count in sorted(others.items()))
+        raise ConfigurationError(
+            f"no object is unreadable that API servers could be asked for ({named or 'nothing is there'})",
+            hint="a rescue is for decrypt-failure and decode-failure; --encryption-config FILE tells what opens",
+        )
+    return [found[key] for key in sorted(found)]
+
+
+def _target(
+    layout: StorageLayout, key: bytes, mod_revision: int = 0, alike: Sequence[str] = ()
+) -> Target | None:
+    """Return what to ask for; None where no request can name it."""
+    directory, shared = layout.locate(key)
+    where = layout.split(key, directory, shared, namespaced=directory.namespaced)
+    thing = APIObject(directory.group, directory.version, directory.resource, where.namespace, where.name)
+    path = api_path(thing.group, thing.version or "v1", thing.resource, thing.namespace, thing.name)
+    if directory.codec in NO_OBJECTS or not where.well_formed or not path:
+        return None
+    resource = str(directory.group_resource)
+    return Target(
+        key=key, thing=thing, kind=directory.kind, mod_revision=mod_revision, alike=(resource, *alike)
+    )

@@ -73,16 +73,11 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     ),
     "rescue": (
         (
-            "All that a report names unreadable (mkdir -m 700 /srv/rescued first)",
-            "etcdfix rescue --from-report report.json --kubeconfig admin.conf \\\n  --save-dir /srv/rescued --reveal",
+            "All Secrets that do not open",
+            f"etcdfix rescue secrets {_API} --rescued /srv/rescued \\\n  {_CONFIG}",
         ),
     ),
-    "heal": (
-        (
-            "A dry run for all of a saved scan",
-            f"etcdfix heal --from-report report.json --saved /srv/rescued {_API} \\\n  {_LOST} --dry-run",
-        ),
-    ),
+    "heal": (("A dry run", f"etcdfix heal {_KEY} --rescued /srv/rescued {_API} \\\n  {_LOST} --dry-run"),),
     "repair": (("What would be put right", f"etcdfix repair {_KEY} \\\n  {_LOST} --dry-run"),),
     "restore": (
         ("Undo a deletion", 'etcdfix restore /var/lib/etcdfix/backup.json --reason "ticket 4711"'),

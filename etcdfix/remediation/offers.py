@@ -25,7 +25,6 @@ from etcdfix.rules import MEANINGS, Rule
 from etcdfix.storagekey import display
 from etcdfix.text import commands
 from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions
-from etcdfix.text.safetext import key_word
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import KMS_DOUBTS, LOST_KEY, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
@@ -398,7 +397,7 @@ def _save(copy: Copy, wanted: Wanted, run: RunOptions) -> Command:
         case Place.BIT if run.of_kine:
             return commands.save_copy(run, "kept.db")
         case Place.MEMORY:
-            return commands.rescue([key_word(copy.key)])
+            return commands.rescue([str(wanted.resource)])
         case Place.REVISION:
             return commands.get(copy.key, *words, revision=copy.kept_at or copy.mod_revision)
         case Place.SNAPSHOT:

@@ -163,11 +163,6 @@ def test_what_asks_one_etcd_refuses_resources_of_two(
     )
     assert run(["copies", "--from-report", str(report), *ground.words]) == 2
     assert told in capfd.readouterr().err
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG)
-    heal = ["heal", "--from-report", str(report), "--saved", str(tmp_path), "--kubeconfig", str(kubeconfig)]
-    assert run([*heal, "--reason", "drill", "--dry-run", *ground.words]) == 2
-    assert told in capfd.readouterr().err
 
 
 def test_what_is_needed_of_which_key_is_told_of_all(ground: Ground, tmp_path: Path) -> None:

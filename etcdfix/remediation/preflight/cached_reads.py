@@ -37,8 +37,8 @@ _NO_ANSWER: Final = Remembered(word=Memory.NO_ANSWER, detail="it does not answer
 _LOST: Final = frozenset({Memory.CACHE_LOST, Memory.READ_ERROR, Memory.NOT_SERVED})
 _ACCEPT: Final = acceptance(Rule.ENDS_CACHED_READS)
 _SAVE_FIRST: Final = (
-    "save them first: etcdfix rescue --from-report FILE --kubeconfig FILE --save-dir DIR --reveal, then --rescued DIR "
-    "here; or have them healed: etcdfix heal"
+    "save them first: etcdfix rescue RESOURCE --kubeconfig FILE --rescued DIR, then --rescued DIR here; or have them "
+    "written anew: etcdfix fix KEY --from memory"
 )
 
 

@@ -162,8 +162,8 @@ def _from_memory(found: Examination, *, lost: bool) -> list[Remedy]:
     fits = where.namespaced is None or where.namespaced == bool(found.namespace)
     # The version of a custom resource is known to API servers.
     path = api_path(where.group, where.version or "v1", where.resource, found.namespace, found.name or None)
-    key = found.stored.key
-    return from_memory([key_word(key)] if path and fits and found.name else [], key, lost=lost)
+    named = [str(where.group_resource)] if path and fits and found.name else []
+    return from_memory(named, found.stored.key, lost=lost)
 
 
 def _undetermined(cause: Cause, found: Examination, run: RunOptions) -> Iterator[Remedy]:

@@ -202,8 +202,9 @@ def from_memory(words: Sequence[str], key: bytes | None = None, *, lost: bool) -
     """Return how to save what API servers hold in memory, and to write it anew where the encryption key is lost.
 
     Args:
-        words: Of what, as :func:`~etcdfix.text.commands.rescue` takes them; empty where the API cannot name it.
-        key: The one etcd key; None for the values of a report.
+        words: The resources; empty where the API cannot name it. The whole kind is saved: one change ends the memory of
+            all.
+        key: The one etcd key; None for all that does not open.
         lost: The encryption key is lost.
     """
     save = Remedy(
@@ -219,7 +220,9 @@ def from_memory(words: Sequence[str], key: bytes | None = None, *, lost: bool) -
     if key is None:
         again = Remedy(
             "Then plan what becomes of each: API servers can write anew what they hold",
-            commands.plan(words[1], "PLAN"), note, WayKind.FIX,
+            commands.plan("REPORT", "PLAN"),
+            f"{note} REPORT is a scan of everything, saved with -o json.",
+            WayKind.FIX,
         )  # fmt: skip
     else:
         again = Remedy(

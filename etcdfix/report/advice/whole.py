@@ -68,12 +68,7 @@ def ways_of_lost_key(
         note = f"The command saves the first; etcdfix explain KEY has another. {first.note}"
         saved.append(Remedy(action, first.command, note, WayKind.SAVE))
     report = ["--from-report", _REPORT]
-    memory = [
-        msgspec.structs.replace(
-            way, note=f"{way.note} {_REPORT} is a scan of everything, saved with -o json."
-        )
-        for way in from_memory(report, lost=not differing)
-    ]
+    memory = from_memory(words, lost=not differing)
     ways = in_order(saved, cures, memory, urgent=not differing and not run.of_a_file)
     return [*ways, other_copies(*report, many=True)]
 

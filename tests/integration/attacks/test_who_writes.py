@@ -126,18 +126,12 @@ def _repair(cluster: LostKeyCluster) -> Iterator[Ran]:
 
 
 def _rescue(cluster: LostKeyCluster) -> Iterator[Ran]:
-    words = [
-        "rescue",
-        "--from-report",
-        str(cluster.report()),
-        *_api(cluster),
-        "--save-dir",
-        str(cluster.saved),
-    ]
-    words += ["--audit-log", str(cluster.log), "--rate", "1000", "--etcd-prefix", cluster.prefix]
-    yield cluster.run(*words)
-    yield cluster.run(*words, "--reveal")
-    yield cluster.run(*words, "--reveal")
+    words = [*_api(cluster), "--rescued", str(cluster.saved), "--audit-log", str(cluster.log)]
+    reading = ["--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix]
+    reading += ["--encryption-config", str(cluster.config)]
+    yield cluster.run("rescue", "secrets", *words, *reading)
+    yield cluster.run("rescue", "--from-report", str(cluster.report()), *words)
+    yield cluster.run("rescue", cluster.key("shop/one").decode(), *words, *reading[2:4])
 
 
 def _doctor(cluster: LostKeyCluster) -> Iterator[Ran]:
@@ -197,9 +191,9 @@ ATTEMPTS: dict[str, Callable[[LostKeyCluster], Iterator[Ran]]] = {
 
 LOOKS: dict[str, list[str]] = {
     "history --wal": ["history", "KEY", "--wal", "WAL"],
-    "copies --wal": ["copies", "KEY", "--wal", "WAL"],
+    "copies --in": ["copies", "KEY", "--in", "log:WAL"],
     "encryption recover": ["encryption", "recover", "--token-file", "TOKEN"],
-    "encryption recover --wal": ["encryption", "recover", "--token-file", "TOKEN", "--wal", "WAL"],
+    "encryption recover --in": ["encryption", "recover", "--token-file", "TOKEN", "--in", "log:WAL"],
 }
 """Commands that ask no API server."""
 
@@ -369,7 +363,7 @@ def _filled(registry: Registry, words: list[str]) -> list[str]:
         "WAL": str(registry.folder / "data" / "member" / "wal"),
         "TOKEN": str(registry.folder / "token"),
     }
-    return [found.get(word, word) for word in words]
+    return [found.get(word, word.replace("log:WAL", f"log:{found['WAL']}")) for word in words]
 
 
 def _files(registry: Registry) -> set[str]:

@@ -165,7 +165,7 @@ WORDS: dict[str, tuple[list[str], set[str]]] = {
         {"undeployed-write-key", *_CLUSTER},
     ),
     "heal": (
-        ["heal", "/x", "--saved", "d", "--kubeconfig", "k", "--reason", "x"],
+        ["heal", "/x", "--rescued", "d", "--kubeconfig", "k", "--reason", "x"],
         {"unchecked-server=URL", "unchecked-member=NAME", "unknown-release"},
     ),
     "plan --run": (

@@ -39,7 +39,7 @@ NEEDED = {
     "restore": ["/k", "--reason", "x"],
     "reencrypt": ["/k", "--reason", "x", "--candidate-config", "c.yaml"],
     "repair": ["/k", "--reason", "x"],
-    "heal": ["/k", "--reason", "x", "--saved", "d", "--kubeconfig", "k"],
+    "heal": ["/k", "--reason", "x", "--rescued", "d", "--kubeconfig", "k"],
     "audit reconcile": ["log"],
     "backup prune": ["--older-than", "1d", "--reason", "x"],
 }

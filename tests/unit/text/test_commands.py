@@ -80,7 +80,7 @@ def test_every_command_names_the_places_that_it_has_options_for() -> None:
     for command in (commands.delete(KEY), FIX, HEAL, commands.undo("b")):
         assert command.line(run).count(change) == 1, command
         assert command.line(run).count("--audit-log") == 1
-    assert commands.rescue(report).line(run).endswith(" --reveal --audit-log L --audit-syslog /dev/log")
+    assert commands.rescue(report).line(run).endswith(" --rescued DIR --audit-log L --audit-syslog /dev/log")
     for command in (commands.copies("k"), commands.copies(*report)):
         assert "--backup-dir B --audit-log L" in command.line(run)
         assert "--audit-syslog" not in command.line(run)

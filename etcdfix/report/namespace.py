@@ -157,77 +157,61 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
             yield f"It is not known whether {counted(self.unknown_apis, 'API')} answers. One that does not holds it."
 
 
-_GROUPS: Final = (
-    Column("OBJECTS", kind=Kind.NUMBER),
-    Column("WHAT HOLDS IT", folds=True),
-    Column("WHERE", folds=True),
-)
+_NUMBER: Final = Column("OBJECTS", kind=Kind.NUMBER)
+_GROUPS: Final = (_NUMBER, Column("WHAT HOLDS IT", folds=True), Column("WHERE", folds=True))
 _STAGES: Final = {
     "unreadable": "1. unreadable",
     "pods": "2. pods",
     "rest": "3. rest",
     "namespace": "4. the Namespace",
 }
+_NODES: Final = {
+    "absent": "which has no Node object",
+    "not-ready": "which is not ready",
+    "ready": "which says that it is ready",
+}
 
 
 def _headline(report: NamespaceReport) -> str:
-    name = report.name
-    why = _why(report)
+    state, why = report.state, _why(report)
     because = f": {why[0]}" if why else ""
     if len(why) > 1:
         because += f", {counted(len(why) - 1, 'more reason')}"
+    elif not why and state == "stuck" and report.certain:
+        because = ": its last try failed, as its conditions say"
     inside = counted(sum(content.count for content in report.contents), "object")
-    match report.state:
-        case "stuck" if not report.certain:
-            return f"Namespace {name} is Terminating, and whether anything holds it is NOT KNOWN{because}"
-        case "stuck" if not why:
-            return f"Namespace {name} CANNOT FINISH DELETING: its last try failed, as its conditions say"
-        case "stuck":
-            return f"Namespace {name} CANNOT FINISH DELETING{because}"
-        case "terminating":
-            return f"Namespace {name} is Terminating, and nothing that can be read holds it"
-        case "active-with-blockers" if not report.certain:
-            return f"Namespace {name} is Active, and whether it could be deleted is NOT KNOWN{because}"
-        case "active-with-blockers":
-            return f"Namespace {name} is Active, but could not be deleted{because}"
-        case "unreadable" if not report.judged:
-            return f"Namespace {name} COULD NOT BE JUDGED{because}"
-        case "unreadable":
-            return f"Namespace {name} CANNOT BE READ{because}"
-        case "missing":
-            return f"Namespace {name} DOES NOT EXIST, and {inside} in it are stored"
-        case "unknown":
-            return (
-                f"Namespace {name} WAS NOT SEEN, and not everything could be read; {inside} in it were seen"
-            )
-        case _:
-            every = "every object" if report.complete else "every object that was seen"
-            return f"Namespace {name} is {report.phase or 'Active'}; {every} in it can be read"
+    every = "every object" if report.complete else "every object that was seen"
+    told = {
+        "stuck": f"CANNOT FINISH DELETING{because}",
+        "terminating": "is Terminating, and nothing that can be read holds it",
+        "active-with-blockers": f"is Active, but could not be deleted{because}",
+        "unreadable": f"{'CANNOT BE READ' if report.judged else 'COULD NOT BE JUDGED'}{because}",
+        "missing": f"DOES NOT EXIST, and {inside} in it are stored",
+        "unknown": f"WAS NOT SEEN, and not everything could be read; {inside} in it were seen",
+        "active": f"is {report.phase or 'Active'}; {every} in it can be read",
+    }
+    if not report.certain:
+        told["stuck"] = f"is Terminating, and whether anything holds it is NOT KNOWN{because}"
+        told["active-with-blockers"] = f"is Active, and whether it could be deleted is NOT KNOWN{because}"
+    return f"Namespace {report.name} {told[state]}"
 
 
 def _why(report: NamespaceReport) -> list[str]:
-    blockers = [blocker for stage in report.stages for blocker in stage.blockers]
-    blocked = sum(content.unreadable for content in report.contents)
-    pods = sum(blocker.reason == "node" for blocker in blockers)
+    blocked, elsewhere = sum(content.unreadable for content in report.contents), report.elsewhere_count
+    pods = sum(blocker.reason == "node" for stage in report.stages for blocker in stage.blockers)
     finalizers = sum(stage.blocker_count for stage in report.stages) - blocked - pods
-    parts = []
-    if blocked and report.elsewhere_count:
-        parts.append(f"{counted(blocked, 'object')} in it and {report.elsewhere_count} elsewhere unreadable")
-    elif blocked:
-        parts.append(f"{counted(blocked, 'object')} in it unreadable")
-    elif report.elsewhere_count:
-        parts.append(f"{counted(report.elsewhere_count, 'object')} elsewhere unreadable")
-    if report.unavailable_apis:
-        parts.append(f"{counted(report.unavailable_apis, 'API')} missing")
-    if report.webhooks:
-        parts.append(f"{counted(len(report.webhooks), 'webhook')} unanswered")
-    if pods:
-        parts.append(f"{counted(pods, 'pod')} that no kubelet ends")
-    if finalizers and report.terminating:
-        parts.append(f"{counted(finalizers, 'object')} held by finalizers")
-    if report.terminating and (report.finalizers or _foreign(report)):
-        parts.append("its own finalizers")
-    return parts
+    both = f" in it and {elsewhere} elsewhere" if elsewhere else " in it"
+    own = report.terminating and bool(report.finalizers or _foreign(report))
+    parts = (
+        (blocked, f"{counted(blocked, 'object')}{both} unreadable"),
+        (not blocked and elsewhere, f"{counted(elsewhere, 'object')} elsewhere unreadable"),
+        (report.unavailable_apis, f"{counted(report.unavailable_apis, 'API')} missing"),
+        (report.webhooks, f"{counted(len(report.webhooks), 'webhook')} unanswered"),
+        (pods, f"{counted(pods, 'pod')} that no kubelet ends"),
+        (report.terminating and finalizers, f"{counted(finalizers, 'object')} held by finalizers"),
+        (own, "its own finalizers"),
+    )
+    return [told for counts, told in parts if counts]
 
 
 def _foreign(report: NamespaceReport) -> list[str]:
@@ -292,11 +276,7 @@ def _why_held(blocker: Blocker) -> str:
 
 
 def _on_node(blocker: Blocker) -> str:
-    state = {
-        "absent": "which has no Node object",
-        "not-ready": "which is not ready",
-        "ready": "which says that it is ready",
-    }.get(blocker.node_state or "", "whose Node object could not be read")
+    state = _NODES.get(blocker.node_state or "", "whose Node object could not be read")
     also = f"; finalizers {', '.join(blocker.finalizers)} go first" if blocker.finalizers else ""
     late = "past its grace period " if blocker.past_grace else ""
     return f"{late}on node {blocker.node}, {state}{also}"

@@ -184,11 +184,8 @@ class NamespacePlan:
                 way.command if way is not None else NO_COMMAND,
                 way.action if way is not None else "",
             )
-            kept = (
-                recovered_configuration([cause], found.transformer, self._run)
-                for found in unjudged
-                if (cause := found.verdict.cause) is not None
-            )
+            causes = [(found.verdict.cause, found.transformer) for found in unjudged if found.verdict.cause]
+            kept = (recovered_configuration([cause], transformer, self._run) for cause, transformer in causes)
             recovered = next(filter(None, kept), None)
             if recovered is not None:
                 yield step(recovered.action, recovered.command, recovered.note)

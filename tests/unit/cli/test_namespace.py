@@ -424,7 +424,7 @@ def test_custom_resources_whose_definition_is_broken_or_gone(namespace: Namespac
     (step,) = [
         step for step in namespace.plan(cluster) if "Fix the CustomResourceDefinition" in step["action"]
     ]
-    assert step["command"] == f"etcdfix impact {key}"
+    assert step["command"] == f"etcdfix explain {key} --impact"
     del cluster.values[key]
     cluster.break_(cluster.secret("lost", "pay"))
     first = namespace.plan(cluster)[0]

@@ -30,9 +30,9 @@ from etcdfix.operations.look.kept_values import KeptValues
 from etcdfix.operations.look.wanted_objects import WantedObjects
 from etcdfix.remediation.backup.rows import with_records
 from etcdfix.remediation.identify import identify
-from etcdfix.remediation.offers import first_of, offers, shown_of
+from etcdfix.remediation.offers import offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.advice.ways import other_copies
+from etcdfix.report.advice.ways import first_way
 from etcdfix.report.copies import CopiesReport, ObjectCopies, ObjectState
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin
@@ -43,7 +43,7 @@ from etcdfix.report.sorted_rows import SortedRows, turn_of
 from etcdfix.scope import KeyRange, ResolvedScope, ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes
-from etcdfix.text.safetext import key_base64, key_word
+from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import FAILED
 
@@ -217,14 +217,10 @@ class _Found:
             cause=verdict.cause.value if verdict is not None and verdict.cause is not None else None,
             mod_revision=wanted.found.stored.mod_revision if wanted.found is not None else None,
             uid=wanted.life.uid,
-            next=first_of(found, wanted.key) or self._look_further(wanted),
+            next=first_way(ways_of(wanted, found, self._request.run)),
             left_out=max(len(found) - _MOST_TOLD, 0),
             copies=[shown_of(offer) for offer in found[:_MOST_TOLD]],
         )
-
-    def _look_further(self, wanted: Wanted) -> Remedy | None:
-        readable = wanted.found is not None and wanted.found.verdict.outcome is Outcome.READABLE
-        return None if readable else other_copies(key_word(wanted.key))
 
 
 def _report(

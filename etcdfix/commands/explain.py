@@ -40,11 +40,10 @@ from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
 from etcdfix.remediation.backup.rows import with_records
 from etcdfix.remediation.identify import identify
-from etcdfix.remediation.offers import Offer, Refusal, offers, remedy_of, shown_of
+from etcdfix.remediation.offers import Offer, Refusal, offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.advice.change import Beside as Surroundings
-from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.advice.ways import WayKind, first_way, other_copies
+from etcdfix.report.advice.ways import WayKind, first_way
 from etcdfix.report.explain import ExplainReport, NotTheCause, Shows
 from etcdfix.report.finding import finding_from
 from etcdfix.report.head import stakes_of
@@ -52,12 +51,11 @@ from etcdfix.report.history import History
 from etcdfix.report.impact import Impact
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin
-from etcdfix.report.shown_copy import Grade
 from etcdfix.rules import Rule
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import NO_COMMAND, Command
-from etcdfix.text.safetext import key_base64, key_word
+from etcdfix.text.safetext import key_base64
 from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
 from etcdfix.verdicts.key_loss import THE_KEY
 from etcdfix.verdicts.ruled_out import ruled_out
@@ -67,8 +65,6 @@ if TYPE_CHECKING:
 
 _PLAIN_ENOUGH: Final = frozenset({Outcome.READABLE, Outcome.NOT_AN_OBJECT})
 """Of these nothing beside them tells more."""
-_MOST_OFFERED: Final = 3
-"""So many copies are among the ways out; the table has all of them."""
 
 
 class ExplainRequest(ClusterIndexRequest, frozen=True, kw_only=True):
@@ -325,18 +321,16 @@ class _Explained:
     def _ways_out(self, told: Sequence[Offer], withheld: str) -> list[Remedy]:
         """Return every way out in one order: copies by their offers, the rest by the advice on the value."""
         found, impact = self._found, self._impact
-        copied = [remedy_of(one) for one in told if shown_of(one).grade is not Grade.UNUSABLE][:_MOST_OFFERED]
-        if found is None and copied:
-            return [*copied, other_copies(key_word(self._request.key))]
-        if found is None or found.verdict.outcome is Outcome.READABLE:
+        readable = found is not None and found.verdict.outcome is Outcome.READABLE
+        if self._wanted is None or readable or (found is None and not told):
             cluster = self._cluster
             return ways_without_finding(cluster, self._request.key, impact) if cluster and impact else []
-        home = found.verdict.belongs_to
+        home = found.verdict.belongs_to if found is not None else b""
         lost = self._beside is not None and self._beside.others_lost
-        ways = ways_out(
-            found,
+        ways = ways_of(
+            self._wanted,
+            told,
             self._request.run,
-            offers=copied,
             breaking=impact is not None and impact.risk is Risk.CLUSTER_BREAKING,
             beside=Surroundings(lost, home_taken=bool(home) and self._is_there(home)),
         )

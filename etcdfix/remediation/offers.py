@@ -17,17 +17,22 @@ from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Place, Sameness, Wa
 from etcdfix.copies.rank import ranked
 from etcdfix.copies.revisions import kept_copy, life_told
 from etcdfix.model import Confidence, Outcome, ReadableRevision
-from etcdfix.report.advice.change import NOT_TO_KINE, granted, repair_risks, revealed
-from etcdfix.report.advice.ways import WayKind, risks_to_accept
+from etcdfix.report.advice.change import NOT_TO_KINE, Beside, granted, repair_risks, revealed
+from etcdfix.report.advice.finding import NOT_LOOKED, ways_out
+from etcdfix.report.advice.ways import WayKind, other_copies, risks_to_accept
 from etcdfix.report.model import Remedy
 from etcdfix.report.shown_copy import Grade, ShownCopy
 from etcdfix.rules import MEANINGS, Rule
 from etcdfix.storagekey import display
 from etcdfix.text import commands
 from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions
+from etcdfix.text.safetext import key_word
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.deletability import KMS_DOUBTS, LOST_KEY, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
+
+_MOST_OFFERED: Final = 3
+"""So many copies are among the ways out; a table has all of them."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,22 +144,27 @@ def best_of(found: Sequence[Offer], accepted: Iterable[str] = ()) -> Offer | Non
     )
 
 
-_CURED_FIRST: Final = frozenset({Rule.CURABLE_BY_CONFIGURATION, Rule.VALUE_MOVED})
+def ways_of(
+    wanted: Wanted,
+    found: Sequence[Offer],
+    run: RunOptions,
+    *,
+    breaking: bool = False,
+    beside: Beside = NOT_LOOKED,
+) -> list[Remedy]:
+    """Return every way out for an object in one order: its copies by their offers, the rest by the advice on its value.
 
-
-def first_of(found: Sequence[Offer], key: bytes) -> Remedy | None:
-    """Return what to do first about an object: put back, see what cures it, or save; None for nothing."""
-    worth = [one for one in found if one.grade is not Grade.UNUSABLE]
-    best = best_of(found) or next((one for one in worth if one.refusal is None and not one.declares), None)
-    if best is None and any(
-        one.declares or (one.refusal is not None and one.refusal.rule in _CURED_FIRST) for one in worth
-    ):
-        return Remedy(
-            "See first how the present value is read again: with a copy, what was written later is lost",
-            commands.explain(key),
-        )
-    best = best or next((one for one in worth if one.save), None)
-    return remedy_of(best) if best is not None else None
+    Args:
+        wanted: The object.
+        found: The offers of all its copies.
+        run: What was read, and how.
+        breaking: As in :func:`offers`.
+        beside: What a look at other keys showed.
+    """
+    copied = [remedy_of(one) for one in found if one.grade is not Grade.UNUSABLE][:_MOST_OFFERED]
+    if wanted.found is None:
+        return [*copied, other_copies(key_word(wanted.key))]
+    return ways_out(wanted.found, run, offers=copied, breaking=breaking, beside=beside)
 
 
 def remedy_of(offer: Offer) -> Remedy:

@@ -46,7 +46,7 @@ _ANY_RUN = RunOptions()
 _NO_KMS: Final = "--no-kms"
 
 
-_NOT_LOOKED: Final = Beside()
+NOT_LOOKED: Final = Beside()
 
 
 def ways_out(
@@ -55,7 +55,7 @@ def ways_out(
     *,
     offers: Sequence[Remedy] = (),
     breaking: bool = False,
-    beside: Beside = _NOT_LOOKED,
+    beside: Beside = NOT_LOOKED,
 ) -> list[Remedy]:
     """Return the ways out for one examined key, the first to be done first; empty for what needs none.
 

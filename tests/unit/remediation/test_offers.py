@@ -9,7 +9,8 @@ import pytest
 
 from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Wanted, Way
 from etcdfix.model import Confidence, Outcome, Repair, RepairKind, RepairProof
-from etcdfix.remediation.offers import Offer, best_of, first_of, offers, remedy_of
+from etcdfix.remediation.offers import Offer, best_of, offers, remedy_of, ways_of
+from etcdfix.report.advice.ways import first_way
 from etcdfix.report.shown_copy import Grade
 from etcdfix.rules import Rule
 from etcdfix.storagekey import StorageLayout
@@ -128,19 +129,29 @@ def test_what_has_to_be_accepted_stands_in_the_command(
     assert best_of([offer]) == (offer if offer.proven and not needs else None)
 
 
+def first(one: Copy, wanted: Wanted | None = None, run: RunOptions = LIVE) -> str:
+    """Return the first command of all ways out."""
+    wanted = wanted or present()
+    way = first_way(ways_of(wanted, offers([one], wanted, run), run))
+    assert way is not None
+    return way.command.line(run)
+
+
 def test_what_goes_over_a_value_of_a_lost_key_declares_that_key() -> None:
     offer = offered(copy(), present(Cause.WRONG_KEY))
     assert "--declare-key-lost aescbc/v1/key2" in offer.command.line(LIVE)
     assert best_of([offer]) is None
-    first = first_of([offer], KEY)
-    assert first is not None
-    assert first.command.line(LIVE).startswith("etcdfix explain")
+    assert not first(copy(), present(Cause.WRONG_KEY)).startswith("etcdfix fix")
 
 
-def test_a_value_that_may_read_again_is_looked_at_first() -> None:
-    first = first_of([offered(copy(), present(Cause.KEY_RENAMED))], KEY)
-    assert first is not None
-    assert first.command.line(LIVE).startswith("etcdfix explain")
+def test_a_value_that_may_read_again_is_not_written_over_first() -> None:
+    assert not first(copy(), present(Cause.KEY_RENAMED)).startswith("etcdfix fix")
+
+
+def test_a_good_copy_comes_first_and_no_deletion() -> None:
+    assert first(copy()).startswith("etcdfix fix")
+    assert first(copy(), GONE).startswith("etcdfix fix")
+    assert first(copy(outcome=Outcome.DECRYPT_FAILURE)).startswith("etcdfix copies")
 
 
 @pytest.mark.parametrize(
@@ -163,18 +174,13 @@ def test_one_doubt_is_enough(fields: dict[str, Any], grade: Grade) -> None:
 
 
 def test_of_kine_a_copy_is_good_and_saved() -> None:
-    offer = offered(copy(kept_at=6), run=KINE)
-    assert offer.grade is Grade.GOOD
-    first = first_of([offer], KEY)
-    assert first is not None
-    assert first.command.line(KINE).startswith("etcdfix get --kine state.db --revision 6")
+    assert offered(copy(kept_at=6), run=KINE).grade is Grade.GOOD
+    assert first(copy(kept_at=6), run=KINE).startswith("etcdfix get --kine state.db --revision 6")
 
 
 def test_what_nothing_shows_to_be_of_the_object_is_saved_first() -> None:
     unknown = copy(Place.SNAPSHOT, source="snapshot:old.db", same_object=Sameness.UNKNOWN)
-    first = first_of([offered(unknown)], KEY)
-    assert first is not None
-    assert first.command.line(LIVE).startswith("etcdfix get --snapshot old.db")
-    first = first_of([offered(msgspec.structs.replace(unknown, kept_at=4))], KEY)
-    assert first is not None
-    assert first.command.line(LIVE).startswith("etcdfix get --snapshot old.db --revision 4")
+    assert first(unknown).startswith("etcdfix get --snapshot old.db --encryption")
+    assert first(msgspec.structs.replace(unknown, kept_at=4)).startswith(
+        "etcdfix get --snapshot old.db --revision 4"
+    )

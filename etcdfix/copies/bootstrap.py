@@ -159,6 +159,8 @@ def bootstrap_values(
 
 def _values_in(finder: Finder, key: bytes) -> Iterator[tuple[bytes, str, int, Confidence, str]]:
     """Yield what one place has of a key: the value, and the other fields of a :class:`KeptValue`."""
+    if not finder.looked:  # it looks at the value itself
+        return
     looked = finder.looked[0]
     if isinstance(finder, Log):
         for write in finder.writes(key):

@@ -6,8 +6,8 @@ annotation begins with the name of the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,12 +15,11 @@ import msgspec
 
 from etcdfix.commands.encryption.merge import rules_of
 from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
-from etcdfix.copies.bootstrap import BootstrapValues, Configuration, bootstrap_values
+from etcdfix.copies.bootstrap import Configuration, KeptValue, bootstrap_values
 from etcdfix.copies.finder import Finder, Named
 from etcdfix.copies.log import Log
-from etcdfix.copies.model import Place, Sameness
-from etcdfix.copies.revisions import Revisions
-from etcdfix.copies.snapshots import Snapshots
+from etcdfix.copies.model import Sameness
+from etcdfix.copies.search import Places, open_finders, problems_of
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.encryption.bootstrap import RecoveredFile, Stage
 from etcdfix.encryption.candidate_key import NamedCandidate
@@ -30,10 +29,11 @@ from etcdfix.encryption.server_token import ServerToken
 from etcdfix.errors import ConfigurationError, DecodeError, EndedEarly, OtherHistory, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
+from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.key_files import KeyFile, save_key_files
 from etcdfix.report.configurations import FileRecord
-from etcdfix.report.encryption_try import CandidateResult, EncryptionTryReport, FindingGroup, Opened
+from etcdfix.report.encryption_try import Opened
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import report_origin, shown_file, shown_word
 from etcdfix.report.recover import (
@@ -83,21 +83,6 @@ class _Recovered(msgspec.Struct):
     written: ReportConfiguration | None = None
 
 
-class _Nodes(msgspec.Struct):
-    said: list[NodeConfiguration] = []
-    unread: int = 0
-
-    def naming(self, sha256: str) -> tuple[NamedByNodes, list[str]]:
-        """Return whether the Nodes name a file, and which of them do."""
-        naming = [one for one in self.said if one.names_a_file]
-        nodes = [one.node for one in naming if one.sha256 == sha256]
-        if not naming:
-            return NamedByNodes.UNKNOWN, nodes
-        if not nodes:
-            return NamedByNodes.NONE, nodes
-        return NamedByNodes.ALL if len(nodes) == len(naming) else NamedByNodes.SOME, nodes
-
-
 def recover_configurations(
     source: Source, request: RecoverRequest, open_plugins: OpenPlugins, *, progress: Progress = no_progress
 ) -> tuple[EncryptionRecoverReport, EndedEarly | None]:
@@ -113,39 +98,36 @@ def recover_configurations(
         RemediationRefused: The directory, or the audit log that was named, is not safe; or a file cannot be written.
         AuditError: The record could not be made durable in the audit log that was named: nothing was written.
     """
-    examiner = Examiner.of_cluster(source, request) if request.places else Examiner.of(request)
-    with ExitStack() as stack:
-        finders = [*_finders(source, request, examiner, stack, progress)]
-        problems = [problem for finder in finders for problem in finder.problems]
+    examiner, uid = Examiner.of(request), None
+    if request.places:
+        examiner = Examiner.of_cluster(source, request)
+        uid = examiner.kube_system_uid(source)
+    places = Places(named=request.places, progress=progress)
+    with open_finders(source, examiner, places, uid=uid, identity=ClusterIdentity()) as finders:
+        problems, notes = problems_of(finders), [*_notes_on(finders)]
         values = bootstrap_values(source, finders, request.tokens)
-        notes = [*_notes_on(finders)]
     problems += values.problems
-    cluster, nodes = None, _Nodes()
+    nodes: list[NodeConfiguration] = []
+    unread = 0
     try:
-        cluster = examiner.kube_system_uid(source)
-        nodes = _read_nodes(source, examiner)
+        uid = examiner.kube_system_uid(source)
+        nodes, unread = _read_nodes(source, examiner)
     except SourceError as problem:  # what was recovered is worth more
         problems.append(f"what the Nodes say could not be read: {problem.message}")
+    if unread:
+        problems.append(f"{unread} of the Nodes could not be read")
     recovered = [
         _Recovered(f"recovered-{at}", found, _marked(found.file, f"recovered-{at}"))
         for at, found in enumerate(values.configurations, start=1)
     ]
-    records, no_record = _save(source, request, recovered, cluster)
-    usable = [(one, one.usable) for one in recovered if one.usable is not None]
+    records, no_record = _save(source, request, recovered, uid)
+    usable = {one.name: one.usable for one in recovered if one.usable is not None}
     tried, ended = None, None
     if usable:
-        candidates = tuple(
-            NamedCandidate(
-                one.name,
-                configuration
-                if one.written is None
-                else msgspec.structs.replace(configuration, path=one.written.path),
-            )
-            for one, configuration in usable
-        )
+        candidates = tuple(NamedCandidate(*candidate) for candidate in usable.items())
         trying = msgspec.structs.replace(request, candidates=candidates)
         try:
-            with open_plugins(*(configuration for _, configuration in usable)) as plugins:
+            with open_plugins(*usable.values()) as plugins:
                 looked = try_candidates(source, trying, plugins=plugins, progress=progress)
         except SourceError as problem:  # what was recovered, and written, is told all the same
             problems.append(f"which values they open could not be read: {problem.message}")
@@ -155,62 +137,45 @@ def recover_configurations(
                 problems.append(
                     f"no key starts with {request.layout.prefix}: nothing was there to try them on"
                 )
-    if nodes.unread:
-        problems.append(f"{nodes.unread} of the Nodes could not be read")
+            if request.save_dir is None:
+                for group in tried.groups:
+                    group.next = None  # it names files
     problems += tried.incomplete_reasons if tried is not None else source.problems
     results = {one.name: one for one in tried.candidates} if tried is not None else {}
+    names = {one.found.file.sha256: one.name for one in recovered}
     report = EncryptionRecoverReport(
-        **report_origin(source.describe(), request.configuration, cluster),
+        **report_origin(source.describe(), request.configuration, uid),
         token_files=[*map(shown_word, request.token_files)],
         looked_in=[shown_word(str(named)) for named in request.places],
         bootstrap_keys=values.keys,
-        values=[*_values(values, {one.found.file.sha256: one.name for one in recovered})],
-        configurations=[_published(one, results.get(one.name), nodes) for one in recovered],
-        nodes=nodes.said,
-        unread_nodes=nodes.unread,
+        values=[_value(kept, names) for kept in values.values],
+        configurations=[_published(one, results.get(one.name, Opened()), nodes) for one in recovered],
+        nodes=nodes,
+        unread_nodes=unread,
         tried=tried.findings if tried is not None else None,
         opened=tried.opened if tried is not None else 0,
-        groups=_groups(tried, saved=bool(records or no_record)),
+        groups=tried.groups if tried is not None else [],
         audit_records=records,
         no_record=no_record,
         complete=not problems,
         incomplete_reasons=[*dict.fromkeys(problems)],
     )
-    advised = tried.next if tried is not None and any(one.written for one in recovered) else None
+    advised = tried.next if tried is not None and request.save_dir is not None else None
     report = msgspec.structs.replace(report, notes=[*report.what_to_know(), *notes])
     return msgspec.structs.replace(report, next=report.next_step(advised)), ended
 
 
-def _finders(
-    source: Source,
-    request: RecoverRequest,
-    examiner: Examiner,
-    stack: ExitStack,
-    progress: Progress,
-) -> Iterator[Finder]:
-    yield Revisions(source, examiner)
-    snapshots = [named.path for named in request.places if named.place is Place.SNAPSHOT]
-    uid = examiner.kube_system_uid(source) if snapshots else None
-    for path in snapshots:
-        older = stack.enter_context(Snapshots(path, source, examiner, uid=uid, progress=progress))
-        if older.looked[0].history is Sameness.OTHER:
-            raise OtherHistory(
-                f"{path}: {older.looked[0].detail}",
-                hint="name a snapshot of this very cluster, not of a clone",
-            )
-        yield older
-    logs = [named.path for named in request.places if named.place is Place.LOG]
-    if logs:
-        log = stack.enter_context(Log(logs, source, examiner, older=snapshots, progress=progress))
-        log.require()
-        yield log
-
-
-def _notes_on(finders: list[Finder]) -> Iterator[str]:
+def _notes_on(finders: Iterable[Finder]) -> Iterator[str]:
+    """Yield what to know of the places that were named, and refuse those of another history."""
     for finder in finders:
         if isinstance(finder, Log):
             yield from (f"write-ahead log: {note}" for note in finder.notes)
         for looked in finder.looked:
+            if looked.history is Sameness.OTHER:
+                raise OtherHistory(
+                    f"{looked.path}: {looked.detail}",
+                    hint="name a place of this very cluster, not of a clone",
+                )
             if looked.searched and looked.history is Sameness.UNKNOWN:
                 yield (
                     f"Nothing shows that {looked.path} is of this etcd: {looked.detail}. A server that had this token "
@@ -218,24 +183,26 @@ def _notes_on(finders: list[Finder]) -> Iterator[str]:
                 )
 
 
-def _read_nodes(source: Source, examiner: Examiner) -> _Nodes:
+def _read_nodes(source: Source, examiner: Examiner) -> tuple[list[NodeConfiguration], int]:
+    """Return what each Node says of the configuration of its server, and how many could not be read."""
     reader = ObjectReader(examiner.decoder)
     prefix = examiner.layout.prefix_bytes + b"minions/"
-    nodes = _Nodes()
+    said: list[NodeConfiguration] = []
+    unread = 0
     for stored in source.current(prefix):
         plaintext = examiner.plaintext(examiner.examine(stored))
         try:
             node = reader.builtin(plaintext, "", "Node").value if plaintext is not None else None
         except DecodeError:
             node = None
-        nodes.unread += node is None
+        unread += node is None
         annotations = ((node or {}).get("metadata") or {}).get("annotations") or {}
         for name in _ANNOTATIONS:
             stage = Stage.parse(str(annotations.get(name) or "").encode(errors="replace"))
             if stage is not None:
-                said = NodeConfiguration(display(stored.key.removeprefix(prefix)), stage.name, stage.sha256)
-                nodes.said.append(said)
-    return nodes
+                node_name = display(stored.key.removeprefix(prefix))
+                said.append(NodeConfiguration(node_name, stage.name, stage.sha256))
+    return said, unread
 
 
 def _marked(file: RecoveredFile, name: str) -> EncryptionConfiguration | None:
@@ -248,17 +215,18 @@ def _marked(file: RecoveredFile, name: str) -> EncryptionConfiguration | None:
 
 
 def _save(
-    source: Source, request: RecoverRequest, recovered: list[_Recovered], cluster: str | None
+    source: Source, request: RecoverRequest, recovered: Iterable[_Recovered], uid: str | None
 ) -> tuple[list[FileRecord], str]:
     """Record and then write every configuration that API servers would take."""
-    here = source.describe()
+    here, files = source.describe(), []
     origin = f"{here.type} {shown_word(here.path)}" if here.path is not None else "a live etcd"
-    files = []
     for one in recovered:
         if request.save_dir is not None and one.usable is not None:
-            sha256, text = one.found.file.sha256, recovered_file(one.usable, one.found.file.sha256)
+            sha256 = one.found.file.sha256
+            text = recovered_file(one.usable, sha256)
             path = request.save_dir / f"encryption-config-{sha256.removeprefix('sha256:')[:_DIGITS]}.yaml"
             one.written = shown_file(path, text)
+            one.usable = msgspec.structs.replace(one.usable, path=one.written.path)
             detail = f"EncryptionConfiguration {sha256} recovered from the bootstrap data in {origin}"
             files.append(KeyFile(path.name, text, one.written, detail))
     if request.save_dir is None or not files:
@@ -268,53 +236,46 @@ def _save(
         files,
         audit_log=request.audit_log,
         operator=Operator.of_this_process(etcd_user=request.etcd_user),
-        cluster_uid=cluster or "",
+        cluster_uid=uid or "",
         revision=here.revision if here.path is None else 0,
     )
 
 
-def _values(found: BootstrapValues, names: Mapping[str, str]) -> Iterator[BootstrapValue]:
-    for kept in found.values:
-        opened = kept.opened
-        yield BootstrapValue(
-            found_in=kept.where,
-            mod_revision=kept.mod_revision or None,
-            current=kept.current,
-            confidence=kept.sure.value,
-            state=opened.state.value,
-            reason=opened.reason,
-            configuration=names[opened.file.sha256] if opened.file is not None else None,
-        )
+def _value(kept: KeptValue, names: Mapping[str, str]) -> BootstrapValue:
+    opened = kept.opened
+    return BootstrapValue(
+        found_in=kept.where,
+        mod_revision=kept.mod_revision or None,
+        current=kept.current,
+        confidence=kept.sure.value,
+        state=opened.state.value,
+        reason=opened.reason,
+        configuration=names[opened.file.sha256] if opened.file is not None else None,
+    )
 
 
-def _groups(tried: EncryptionTryReport | None, *, saved: bool) -> list[FindingGroup]:
-    if tried is None:
-        return []
-    for group in tried.groups:
-        group.next = group.next if saved else None  # it names files
-    return tried.groups
-
-
-def _published(one: _Recovered, result: CandidateResult | None, nodes: _Nodes) -> RecoveredConfiguration:
-    held, surest, file = one.found.held, one.found.surest, one.found.file
+def _published(one: _Recovered, opened: Opened, nodes: Iterable[NodeConfiguration]) -> RecoveredConfiguration:
+    held, surest, sha256 = one.found.held, one.found.surest, one.found.file.sha256
     revisions = [kept.mod_revision for kept in held if kept.mod_revision]
     # The newest word on it: one file goes through several stages.
     stages = [kept.opened.file.stage for kept in reversed(held) if kept.opened.file is not None]
-    stage = next((stage for stage in stages if stage is not None and stage.is_of(file.sha256)), None)
-    named, naming = nodes.naming(file.sha256)
-    opened = result if result is not None else Opened()
+    naming = [node for node in nodes if node.names_a_file]
+    here = [node.node for node in naming if node.sha256 == sha256]
+    named = NamedByNodes.ALL if len(here) == len(naming) else NamedByNodes.SOME
+    if not here:
+        named = NamedByNodes.NONE if naming else NamedByNodes.UNKNOWN
     return RecoveredConfiguration(
         name=one.name,
-        sha256=file.sha256,
+        sha256=sha256,
         usable=one.usable is not None,
         current=any(kept.current for kept in held),
         confidence=surest.sure.value,
         doubt=surest.doubt,
         first_mod_revision=min(revisions, default=None),
         last_mod_revision=max(revisions, default=None),
-        stage=stage.name if stage is not None else "",
+        stage=next((stage.name for stage in stages if stage is not None and stage.is_of(sha256)), ""),
         named_by_nodes=named,
-        nodes=naming,
+        nodes=here,
         rules=rules_of(one.usable) if one.usable is not None else [],
         opens=opened.opens,
         right_key=opened.right_key,

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.commands.encryption.recover import RecoverRequest, recover_configurations
+from etcdfix.copies.finder import Named
+from etcdfix.copies.model import Place
 from etcdfix.encryption.config import EncryptionConfiguration, KeyedProvider, parse_configuration
 from etcdfix.encryption.config_text import recovered_file
 from etcdfix.encryption.server_token import EMPTY_TOKEN, forms_of
+from etcdfix.errors import OtherHistory
 from etcdfix.model import KeptRevision
 from etcdfix.report.recover import EncryptionRecoverReport
 from etcdfix.report.render.text import text_lines
@@ -31,6 +36,7 @@ from tests.support.k3s_bootstrap import (
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, node
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import aescbc, namespace_object, secret
+from tests.support.wal_writer import ModelEtcd
 
 TOKENS = (*forms_of(TOKEN.encode()), EMPTY_TOKEN)
 KUBE_SYSTEM = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
@@ -146,3 +152,23 @@ def test_nodes_that_disagree_are_said_and_a_request_names_nothing() -> None:
     ]
     assert "name different configurations" in " ".join(found.notes)
     assert len([*text_lines(found.document(), RunOptions(), 100)]) <= 24
+
+
+def test_a_log_of_another_history_is_refused_and_one_that_is_none_is_told(tmp_path: Path) -> None:
+    here, there = ModelEtcd(), ModelEtcd()
+    for etcd, value in ((here, b"here"), (there, b"elsewhere")):
+        etcd.put(path().encode(), bootstrap(OLD))
+        for number in range(8):
+            etcd.update(f"/registry/leases/n/{number}".encode(), value)
+        etcd.log.commit()
+
+    def recovered(directory: Path) -> EncryptionRecoverReport:
+        place = Named(place=Place.LOG, what=str(directory))
+        looking = msgspec.structs.replace(request(), places=(place,))
+        return recover_configurations(here.store(), looking, lambda *_: nullcontext())[0]
+
+    with pytest.raises(OtherHistory):
+        recovered(there.log.write(tmp_path / "wal"))
+    found = recovered(tmp_path)
+    assert [one.current for one in found.configurations] == [True]
+    assert not found.complete

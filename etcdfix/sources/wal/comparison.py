@@ -135,7 +135,7 @@ class Comparison:
             return
         if stored.mod_revision > min(end, revision) if stored is not None else revision > end:
             return  # it was written after the log ends
-        if made[-1].bits & KEEPS_VALUE if made else run.replay.held(key) is not None:
+        if made[-1].bits & KEEPS_VALUE if made else revision < end or run.replay.held(key) is not None:
             return  # its value is not in the log
         value = self._trace.value(made[-1]) if made else None
         if made and stored is not None and (stored.mod_revision, stored.value) == (then, value):

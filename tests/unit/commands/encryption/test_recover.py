@@ -156,8 +156,8 @@ def test_nodes_that_disagree_are_said_and_a_request_names_nothing() -> None:
 
 def test_a_log_of_another_history_is_refused_and_one_that_is_none_is_told(tmp_path: Path) -> None:
     here, there = ModelEtcd(), ModelEtcd()
-    for etcd, value in ((here, b"here"), (there, b"elsewhere")):
-        etcd.put(path().encode(), bootstrap(OLD))
+    for etcd, value, config in ((here, b"here", OLD), (there, b"elsewhere", NEW)):
+        etcd.put(path().encode(), bootstrap(config))
         for number in range(8):
             etcd.update(f"/registry/leases/n/{number}".encode(), value)
         etcd.log.commit()

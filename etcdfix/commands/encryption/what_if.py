@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from etcdfix.commands.encryption.value_change import Seen, State, change_of, seen_of
 from etcdfix.commands.encryption.whole import (
     MAIN_NOT_READ,
     DeploymentRequest,
@@ -23,7 +23,7 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_each, no_progress
-from etcdfix.model import GroupResource, KeyOfRule, Outcome, ServerBehaviour
+from etcdfix.model import GroupResource, KeyOfRule, Outcome
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import (
     ConfigurationChange,
@@ -38,8 +38,8 @@ from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import explain
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
-from etcdfix.verdicts.deletability import FAILED, IDENTITY, LOST_KEY
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination, KeyName
 
 if TYPE_CHECKING:
@@ -56,22 +56,6 @@ class WhatIfRequest(DeploymentRequest, frozen=True, kw_only=True):
 
 
 _Group = tuple[ConfigurationChange, GroupResource, KeyName, str | None]
-
-
-class _State(Enum):
-    READS = 1
-    CORRUPT = 2
-    UNKNOWN = 3
-
-
-class _Seen(NamedTuple):
-    state: _State
-    stale: bool
-    opened: bool
-    resource: GroupResource
-    name: KeyName
-    cause: Cause | None
-    repairable: bool
 
 
 def what_if(
@@ -144,13 +128,13 @@ class _Comparing:
         self.groups: dict[_Group, ValueChange] = {}
         self.counts: dict[str, int] = dict.fromkeys(ConfigurationChange, 0)
         self.resources: dict[GroupResource, None] = {}
-        self._waiting: dict[bytes, tuple[int, _Seen]] = {}
+        self._waiting: dict[bytes, tuple[int, Seen]] = {}
 
     def take(self, number: int, found: Examination, _view: View) -> None:
         if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
             self.enveloped_elsewhere += number == _TODAY and may_be_enveloped(found.stored.value)
             return
-        key, seen = found.stored.key, _seen(found)
+        key, seen = found.stored.key, seen_of(found)
         other = self._waiting.pop(key, None)
         if other is None:
             self._waiting[key] = number, seen
@@ -159,11 +143,11 @@ class _Comparing:
         if len(self.resources) < MAX_NAMES:
             self.resources[seen.resource] = None
         before, after = (other[1], seen) if number == _NEW else (seen, other[1])
-        change = _change(before, after)
+        change = change_of(before, after)
         if change is None:
             return
         self.counts[change] += 1
-        if change is ConfigurationChange.BECOMES_UNREADABLE and before.state is _State.UNKNOWN:
+        if change is ConfigurationChange.BECOMES_UNREADABLE and before.state is State.UNKNOWN:
             self.not_judged_today += 1
         if change is ConfigurationChange.LOSES_ITS_WAY_BACK:
             self.losing = min(self.losing or key, key)
@@ -182,51 +166,6 @@ class _Comparing:
             )
         group.count += 1
         keep_example(group.examples, key)
-
-
-def _seen(found: Examination) -> _Seen:
-    verdict, keys = found.verdict, found.encryption_keys
-    state = _State.READS
-    if verdict.outcome is Outcome.UNDETERMINED:
-        state = _State.UNKNOWN
-    elif verdict.outcome in FAILED and verdict.apiserver is not ServerBehaviour.SERVES_EMPTY:
-        state = _State.CORRUPT
-    name = KeyName(found.rule, found.transformer, keys[0].key if len(keys) == 1 else "")
-    resource, repairable = found.directory.group_resource, found.repair is not None
-    return _Seen(state, found.stale, found.opened, resource, name, verdict.cause, repairable)
-
-
-def _loses_its_way_back(before: _Seen, after: _Seen) -> bool:
-    """Say of a value that is unreadable under both whether a key goes with which something can be done about it."""
-    if before.cause is Cause.KEY_RENAMED:
-        return after.cause is not Cause.KEY_RENAMED
-    maybe_right_key = before.cause not in LOST_KEY or before.cause is Cause.AUTHENTICATION_FAILED
-    return (before.repairable and not after.repairable) or (
-        maybe_right_key and after.cause in LOST_KEY and after.cause is not before.cause
-    )
-
-
-def _change(before: _Seen, after: _Seen) -> ConfigurationChange | None:
-    states = before.state, after.state
-    if _State.UNKNOWN in states:
-        if before.opened and after.opened and before.name[1:] == after.name[1:]:
-            return None  # what comes out is the same, whatever it is
-        if states == (_State.UNKNOWN, _State.READS):
-            return ConfigurationChange.BECOMES_READABLE
-        if states == (_State.UNKNOWN, _State.CORRUPT) and after.cause in CURABLE_BY_CONFIGURATION:
-            # Its plugin may open it today; the new configuration has nothing that could.
-            return ConfigurationChange.BECOMES_UNREADABLE
-        return ConfigurationChange.UNDETERMINED
-    if _State.CORRUPT in states:
-        if before.state is _State.READS:
-            return ConfigurationChange.BECOMES_UNREADABLE
-        if after.state is _State.READS:
-            return ConfigurationChange.BECOMES_READABLE
-        lost = _loses_its_way_back(before, after)
-        return ConfigurationChange.LOSES_ITS_WAY_BACK if lost else ConfigurationChange.STAYS_UNREADABLE
-    if before.stale == after.stale:
-        return None
-    return ConfigurationChange.BECOMES_STALE if after.stale else ConfigurationChange.NO_LONGER_STALE
 
 
 def _order(one: ValueChange) -> tuple[int, int, str, str]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import re
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -107,11 +106,6 @@ class SavedObject(msgspec.Struct, frozen=True, kw_only=True):
         """Group and plural resource."""
         return GroupResource(self.group, self.resource)
 
-    @property
-    def fit(self) -> Fit:
-        """How it stands to the mod revision that the report had."""
-        return fit_of(self.resource_version, self.mod_revision)
-
 
 class RescueIndex(msgspec.Struct, frozen=True, kw_only=True):
     """What an index says.
@@ -128,21 +122,12 @@ class RescueIndex(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
     torn: bool = False
 
-    def of(self, key: bytes) -> tuple[SavedObject, ...]:
-        """Return what was saved of one etcd key, the newest resourceVersion first."""
-        return newest_first(saved for saved in self.objects if saved.key == key)
-
     def by_key(self) -> dict[bytes, list[SavedObject]]:
-        """Return all objects by etcd key, oldest line first."""
+        """Return all objects by etcd key, of each the newest resourceVersion first."""
         found: dict[bytes, list[SavedObject]] = {}
-        for saved in self.objects:
+        for saved in sorted(self.objects, key=lambda one: int(one.resource_version), reverse=True):
             found.setdefault(saved.key, []).append(saved)
         return found
-
-
-def newest_first(objects: Iterable[SavedObject]) -> tuple[SavedObject, ...]:
-    """Return objects by resourceVersion, the highest first."""
-    return tuple(sorted(objects, key=lambda saved: int(saved.resource_version), reverse=True))
 
 
 def fit_of(resource_version: str, mod_revision: int) -> Fit:

@@ -257,8 +257,3 @@ def _misfit(found: _Object, thing: APIObject, kind: str, *, metadata_only: bool)
     if not (number.isascii() and number.isdigit() and len(number) < 20 and int(number)):
         return "resourceVersion than API servers write"
     return ""
-
-
-def identity_in(body: bytes | None, thing: APIObject) -> Identity | None:
-    """Return what names the object in an answer that is not one of :func:`remember`; None where it is another."""
-    return _held(body, thing, "", metadata_only=False).identity

@@ -25,7 +25,6 @@ from etcdfix.apiserver.objects import Answer, Said, look_for
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.commands.rescuing.targets import Target
 from etcdfix.commands.rescuing.told import (
-    fit_now,
     next_steps,
     reasons_of,
     rescued_object,
@@ -40,7 +39,7 @@ from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_word, timestamp
 from etcdfix.report.rescue import Rescued, RescuedObject, RescueReport, RescueServer
 from etcdfix.report.saved_report import SavedReport
-from etcdfix.rescued import Fit, SavedObject
+from etcdfix.rescued import SavedObject
 from etcdfix.rules import Rule, refuse
 from etcdfix.text import commands
 from etcdfix.text.commands import RunOptions
@@ -224,7 +223,7 @@ class _Rescue:
             saved = self._save(target, found, server.address)
             if best is None or int(saved.resource_version) > int(best.resource_version):
                 best = saved
-            if fit_now(best, target) is Fit.EQUAL:
+            if best.resource_version == str(target.mod_revision):
                 break
         if best is not None:
             return rescued_object(target, Rescued.SAVED, best)

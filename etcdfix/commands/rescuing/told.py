@@ -12,7 +12,7 @@ from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.commands.rescuing.targets import Target
 from etcdfix.report.model import Remedy
 from etcdfix.report.rescue import Rescued, RescuedObject
-from etcdfix.rescued import Fit, SavedObject
+from etcdfix.rescued import Fit, SavedObject, fit_of
 from etcdfix.storagekey import display
 from etcdfix.text import commands
 from etcdfix.text.commands import Part
@@ -76,11 +76,6 @@ def next_steps(
         )
 
 
-def fit_now(saved: SavedObject, target: Target) -> Fit:
-    """Return how a saved object stands to the mod revision of its key as it is known now."""
-    return msgspec.structs.replace(saved, mod_revision=target.mod_revision).fit
-
-
 def without_any(target: Target, said: Sequence[tuple[str, Remembered]]) -> RescuedObject:
     """Return what it means that no server gave an object: the most hopeful of what they said."""
     words = {found.word for _server, found in said}
@@ -113,7 +108,7 @@ def rescued_object(
     return msgspec.structs.replace(
         one,
         resource_version=saved.resource_version,
-        fit=fit_now(saved, target),
+        fit=fit_of(saved.resource_version, target.mod_revision),
         file=saved.file,
         sha256=saved.sha256,
         server=saved.server,

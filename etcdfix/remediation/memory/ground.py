@@ -18,7 +18,7 @@ from etcdfix.remediation.durable import Step
 from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.cluster import Cluster, find_cluster
 from etcdfix.remediation.preflight.target import require_write_key
-from etcdfix.rescued import SavedObject, newest_first, read_index
+from etcdfix.rescued import SavedObject, read_index
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.kine import KineSource
 from etcdfix.text.commands import RunOptions, copies, rescue
@@ -42,7 +42,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     identity: ClusterIdentity
     all_servers: AllServers
     rescued: Path
-    copies: Mapping[bytes, tuple[SavedObject, ...]]
+    copies: Mapping[bytes, Sequence[SavedObject]]
     run: RunOptions
     unchecked: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -121,7 +121,7 @@ def open_ground(
             identity=identity,
             all_servers=all_servers,
             rescued=index.directory,
-            copies={key: newest_first(objects) for key, objects in index.by_key().items()},
+            copies=index.by_key(),
             run=run,
             unchecked=unchecked,
             warnings=tuple(warnings),

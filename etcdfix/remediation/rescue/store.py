@@ -34,7 +34,6 @@ from etcdfix.rescued import (
     digest_of,
     file_name,
     is_whole,
-    newest_first,
     parse_index,
 )
 
@@ -58,15 +57,10 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RescueStore(Closing):
-    """A directory of saved objects that is open, ours, and locked; made by :meth:`open`, and a context manager.
-
-    Attributes:
-        mended: The index ended in what a crash left of a line, which was taken away.
-    """
+    """A directory of saved objects that is open, ours, and locked; made by :meth:`open`, and a context manager."""
 
     def __init__(self, directory: SafeDirectory, descriptor: int, step: Step) -> None:
         self.path = directory.path
-        self.mended = False
         self._directory = directory
         self._descriptor = descriptor
         self._step = step
@@ -105,13 +99,9 @@ class RescueStore(Closing):
             self._descriptor = -1
             self._directory.close()
 
-    def objects(self) -> list[SavedObject]:
-        """Return everything that the index names."""
-        return [saved for objects in self._by_key.values() for saved in objects]
-
     def has(self, key: bytes, mod_revision: int) -> SavedObject | None:
         """Return the object of an etcd key as it was at a mod revision, where that is saved and the file is whole."""
-        for saved in newest_first(self._by_key.get(key, ())):
+        for saved in self._by_key.get(key, ()):
             if saved.resource_version == str(mod_revision) and is_whole(self.path, saved):
                 return saved
         return None
@@ -182,7 +172,6 @@ class RescueStore(Closing):
         self._size = index.size
         if index.torn:
             self._cut(path)
-            self.mended = True
 
     def _append(self, saved: SavedObject) -> None:
         path = self.path / INDEX_NAME

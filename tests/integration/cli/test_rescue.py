@@ -23,7 +23,7 @@ from etcdfix.errors import AuditError
 from etcdfix.remediation.audit.search import saved_digests, trouble_with
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.rescue.record import RescueRecord
-from etcdfix.rescued import INDEX_NAME, Fit, digest_of, file_name, read_index, read_saved
+from etcdfix.rescued import INDEX_NAME, digest_of, file_name, read_index, read_saved
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import TOKEN, Answer, MemoryStore, Request, StandIn
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
@@ -159,7 +159,7 @@ def test_everything_that_a_report_names_is_saved_byte_for_byte(ground: Ground) -
         assert entry is not None
         raw = read_saved(ground.saved, saved)
         assert json.loads(raw)["data"] == {"password": CONTENTS}
-        assert saved.fit is Fit.EQUAL
+        assert saved.mod_revision == entry.mod_revision
         assert saved.resource_version == str(entry.mod_revision)
         assert saved.cluster_uid == ground.server.uid
         assert stat.S_IMODE((ground.saved / saved.file).stat().st_mode) == 0o600
@@ -233,7 +233,7 @@ def test_a_key_by_itself(ground: Ground) -> None:
     found = ground.rescue(keys[0].decode())
     assert found.code == 0
     assert found.states() == {"one": "saved"}
-    assert read_index(ground.saved).objects[0].fit is Fit.UNKNOWN
+    assert read_index(ground.saved).objects[0].mod_revision == 0
 
 
 def test_a_second_run_asks_for_nothing_that_is_saved(ground: Ground) -> None:

@@ -68,7 +68,6 @@ class Failing:
 def test_what_is_saved_is_named_by_the_index_and_is_ours_alone(folder: Path) -> None:
     with RescueStore.open(folder) as store:
         saved = save(store)
-        assert store.objects() == [saved]
     assert read_index(folder).objects == (saved,)
     assert read_saved(folder, saved) == BODY
     assert (saved.uid, saved.generation, saved.deleting, saved.mod_revision) == ("u-1", 3, True, 17)
@@ -83,7 +82,6 @@ def test_the_same_bytes_are_saved_once_and_newer_ones_beside_them(folder: Path) 
         second = save(store, NEWER, "18")
     with RescueStore.open(folder) as store:
         assert save(store) == first
-        assert store.objects() == [first, second]
         assert store.has(KEY, 17) == first
         assert store.has(KEY, 18) == second
         assert store.has(KEY, 19) is None
@@ -116,7 +114,6 @@ def test_what_a_crash_left_without_a_line_gets_one(folder: Path) -> None:
     with RescueStore.open(folder, step=failing) as store:
         with pytest.raises(NotDurable, match="No space left"):
             save(store)
-        assert store.objects() == []
         assert len(list(folder.iterdir())) == 2
         saved = save(store)
     assert read_index(folder).objects == (saved,)
@@ -151,14 +148,12 @@ def test_an_index_that_is_too_large_is_refused_and_stays_whole(
 def test_a_line_that_stays_torn_is_mended_by_the_next_run(folder: Path) -> None:
     with RescueStore.open(folder) as store:
         first = save(store)
-        assert not store.mended
     index = folder / INDEX_NAME
     index.write_bytes(index.read_bytes() + b'{"format":"etcdfix.resc')
     with pytest.raises(NotDurable, match="truncate|No space"):  # noqa: RUF043 - either word will do
         RescueStore.open(folder, step=Failing("index of saved objects: before truncate"))
     with RescueStore.open(folder) as store:
-        assert store.mended
-        assert store.objects() == [first]
+        assert store.has(KEY, 17) == first
     assert not read_index(folder).torn
 
 
@@ -169,8 +164,8 @@ def test_a_line_that_cannot_be_taken_back_is_mended_later(folder: Path) -> None:
 
     with RescueStore.open(folder, step=full) as store, pytest.raises(NotDurable, match="broken"):
         save(store)
-    with RescueStore.open(folder) as store:
-        assert len(store.objects()) == 1
+    RescueStore.open(folder).close()
+    assert len(read_index(folder).objects) == 1
 
 
 def test_only_one_saves_at_a_time(folder: Path) -> None:

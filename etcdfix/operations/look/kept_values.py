@@ -96,14 +96,16 @@ class KeptValues:
         return any(one.key.startswith(prefix) for one in self._rows)
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
-        """Yield every value of a key that is kept, the present one included; then that it is gone, where it is."""
-        revision = 0
-        for one in self._known.of(turn_of(key)):
-            if one.stored is not None:
-                revision = one.stored.mod_revision
-                yield KeptRevision(Revision(revision, 0), one.stored)
-        present = self._source.get(key)
-        if present is not None:
-            yield KeptRevision(Revision(present.mod_revision, 0), present)
-        elif revision:
-            yield KeptRevision(Revision(revision + 1, 0), None)
+        """Yield every value of a key that is kept, the present one included, and where it was gone in between.
+
+        When it was deleted is not known: it is told at the first revision at which that may have been.
+        """
+        compacted = self._source.compacted_revision() or 0
+        before: StoredValue | None = None
+        kept = (one.stored for one in self._known.of(turn_of(key)))
+        for stored in itertools.chain(kept, [self._source.get(key)]):
+            if before is not None and (stored is None or stored.create_revision != before.create_revision):
+                yield KeptRevision(Revision(max(before.mod_revision, compacted) + 1, 0), None)
+            if stored is not None:
+                yield KeptRevision(Revision(stored.mod_revision, 0), stored)
+            before = stored

@@ -287,3 +287,22 @@ def test_where_authentication_is_switched_on_the_rest_is_told_by_compares(tmp_pa
     (write,) = found.writes(b"/registry/leases/x")
     assert (write.confidence, write.mod_revision) == (Confidence.POSSIBLE, None)
     assert "alice" not in repr(write)
+
+
+def test_a_snapshot_from_before_the_base_contradicts_nothing(tmp_path: Path) -> None:
+    """It holds a key that was gone when the replay began; a write of it that was refused says nothing."""
+    etcd = ModelEtcd()
+    key = b"/registry/secrets/a/b"
+    etcd.update(key, b"one")
+    busy(etcd, 5)
+    before = etcd.database(tmp_path / "before")
+    etcd.update(key, None)
+    etcd.log.commit()
+    etcd.log.cut()
+    busy(etcd, 5)
+    with SnapshotSource(before) as older, SnapshotSource(etcd.database(tmp_path / "db")) as base:
+        etcd.update(key, b"never", expected=2)
+        busy(etcd)
+        found = history(etcd, tmp_path, keep=1, others=(older, base))
+        assert (found.problems, found.agreement.same) == ([], True)
+        assert [one.refused for one in found.writes(key)] == [True]

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.encryption import config
 from etcdfix.encryption.config import (
     MAX_FILE_BYTES,
     KeyedProvider,
@@ -155,36 +154,18 @@ def failure(path: Path) -> ConfigurationError:
     return caught.value
 
 
-def test_missing_file(tmp_path: Path) -> None:
-    path = tmp_path / "none.yaml"
-    assert failure(path).message == (
-        f'encryption configuration "{path}": it cannot be read: no such file or directory'
-    )
-
-
-def test_directory(tmp_path: Path) -> None:
-    assert failure(tmp_path).message.endswith("it cannot be read: is a directory")
-
-
-def test_error_without_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError
-
-    monkeypatch.setattr(config, "read_input", refuse)
-    assert failure(tmp_path / "x").message.endswith("unknown error")
-
-
-def test_empty_file(tmp_path: Path) -> None:
-    path = tmp_path / "empty.yaml"
-    path.touch()
-    assert failure(path).message.endswith("it is empty")
-
-
-def test_huge_file(tmp_path: Path) -> None:
-    path = tmp_path / "huge.yaml"
-    with path.open("wb") as file:
+def test_what_is_no_file_of_a_sensible_size_is_said(tmp_path: Path) -> None:
+    empty, huge = tmp_path / "empty.yaml", tmp_path / "huge.yaml"
+    empty.touch()
+    with huge.open("wb") as file:
         file.truncate(MAX_FILE_BYTES + 1)
-    assert "is larger than 4194304 bytes" in failure(path).message
+    for path, reason in (
+        (tmp_path / "none.yaml", "it cannot be read: no such file or directory"),
+        (tmp_path, "it cannot be read: is a directory"),
+        (empty, "it is empty"),
+        (huge, "it cannot be read: it is larger than 4194304 bytes"),
+    ):
+        assert failure(path).message.startswith(f'encryption configuration "{path}": {reason}')
 
 
 def test_path_is_quoted() -> None:

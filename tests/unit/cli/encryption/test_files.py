@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.commands.encryption.check import check_files
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import NotDurable
 from etcdfix.remediation import key_files
 from etcdfix.remediation.audit.verify import read_records, verify
-from etcdfix.report.render.text import text_lines
-from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import own_directory
 from tests.support.objects import IDENTITY, configuration_yaml, provider
 
@@ -213,14 +210,6 @@ def test_several_files_are_checked_and_compared(
     refused = written(today.parent / "bad.yaml", provider("aescbc", k=KEY[:15]))
     code, report = checked(str(today), str(refused))
     assert (code, report["compared"], report["findings"][0]["files"]) == (1, False, [1])
-
-
-def test_the_first_screen_of_a_check(today: Path, older: Path) -> None:
-    document = check_files([today, older]).document()
-    assert document.status.headline.startswith("2 files do not read and write alike: 2 errors, ")
-    assert document.next is not None
-    assert document.next.action.startswith("Add this key to the files that lack it")
-    assert len([*text_lines(document, RunOptions(), 100)]) <= 24
 
 
 def test_levels_decide_the_exit_code(today: Path, older: Path, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from etcdfix.encryption.config import EncryptionConfiguration, parse_configurati
 from etcdfix.errors import SourceError
 from etcdfix.model import StoredValue
 from etcdfix.report.encryption import EncryptionUsageReport, KeyUsage
-from etcdfix.report.render.text import text_lines
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
@@ -102,14 +101,6 @@ def test_a_key_that_nothing_needs_is_listed_and_safe_to_remove() -> None:
     assert key_of(report, "identity").safe_to_remove  # nothing of the rule is stored unencrypted
     assert report.next is not None
     assert "what-if" in line(report.next)
-
-
-def test_the_first_screen_says_which_key_can_be_removed() -> None:
-    document = usage(under("new", KEY_1, 3)).document()
-    assert document.status.headline == "2 of 3 configured encryption keys can be removed, at revision 1000"
-    lines = [*text_lines(document, RunOptions(), 100)]
-    assert len(lines) <= 24
-    assert any(one.startswith("aescbc/v1/old") and " yes " in one for one in lines)
 
 
 def test_the_write_key_is_never_safe_to_remove() -> None:

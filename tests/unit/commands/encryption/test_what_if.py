@@ -12,9 +12,7 @@ from etcdfix.commands.encryption.whole import Looked
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.report.encryption import WhatIfReport
-from etcdfix.report.render.text import text_lines
 from etcdfix.storagekey import StorageLayout
-from etcdfix.text.commands import RunOptions
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -215,15 +213,3 @@ def test_a_value_that_a_key_of_today_alone_can_repair_loses_its_way_back(at: int
 def test_noise_under_the_only_key_of_its_name_loses_nothing() -> None:
     report = compared(sealed(1, key=KEY_3), TWO, WITHOUT_ONE).report
     assert (report.counts["loses-its-way-back"], report.counts["stays-unreadable"]) == (0, 1)
-
-
-def test_the_document_names_what_loses_its_way_back_and_what_else_happens() -> None:
-    damaged = {name(1): with_a_bit_changed(sealed(1)[name(1)], len(sealed(1)[name(1)]) - 30)}
-    report = compared({**damaged, **sealed(2, 3)}, TWO, WITHOUT_ONE).report
-    document = report.document()
-    assert document.status.headline.startswith(
-        "2 values will become unreadable and 1 unreadable value will lose"
-    )
-    assert document.stakes[0].endswith(", of 4 values: nothing else changes")
-    assert len([*text_lines(document, RunOptions(), 100)]) <= 24
-    assert {case.state for case in report.cases()} == {"passed", "failure"}

@@ -247,32 +247,31 @@ class ReadableRevisions:
 
     def _look(self, examiner: Examiner, newest: StoredValue) -> Sought:
         if self._questions is None:
-            return _sought(newest_kept(self._source, examiner, newest, reads))
+            return Sought(readable_of(newest_kept(self._source, examiner, newest, reads)))
         kept, end, questions = _step_back(self._source, examiner, newest, reads, _STEPS_OF_MANY + 1)
         self._questions -= max(questions, 1)
         if end is _End.STEPS:
             return Sought(None, f"only the {_STEPS_OF_MANY} revisions before this one were looked at")
         if end is not _End.GENERATION:
-            return _sought(kept)
+            return Sought(readable_of(kept))
         if self._histories is not None:
             if self._histories <= 0:
                 return Sought(None, "nothing before the present generation of the etcd key was looked at")
             self._histories -= 1
-        return _sought(kept_of_history(self._source, examiner, newest.key, reads, newest=newest))
+        return Sought(readable_of(kept_of_history(self._source, examiner, newest.key, reads, newest=newest)))
 
 
-def _sought(kept: Kept | None) -> Sought:
-    if kept is None or not kept.at:  # not the present one: others saw that it cannot be read
-        return Sought(None)
+def readable_of(kept: Kept | None) -> ReadableRevision | None:
+    """Return an earlier value that reads as others are told of it; None for none, and for the present one."""
+    if kept is None or not kept.at:  # others saw that the present one cannot be read
+        return None
     stored = kept.examination.stored
-    return Sought(
-        ReadableRevision(
-            at=kept.at,
-            mod_revision=stored.mod_revision,
-            same_object=kept.same_object,
-            leased=bool(stored.lease),
-            create_revision=stored.create_revision,
-            version=stored.version,
-            uid=kept.examination.uid,
-        )
+    return ReadableRevision(
+        at=kept.at,
+        mod_revision=stored.mod_revision,
+        same_object=kept.same_object,
+        leased=bool(stored.lease),
+        create_revision=stored.create_revision,
+        version=stored.version,
+        uid=kept.examination.uid,
     )

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 
 from etcdfix.cli.output import say, say_lines, show_change
 from etcdfix.cli.output_options import TEXT
 from etcdfix.cli.safety import change_exit_code
-from etcdfix.errors import EndedEarly, EtcdfixError
-from etcdfix.operations.change.batch import Account
+from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.report import follow_ups, outcome_report, refusal_report
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.report.render import Report
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_text
-
-A = TypeVar("A", bound=Account[Any])
 
 
 class Teller:
@@ -83,29 +79,3 @@ def _facts(key: bytes, outcome: ChangeOutcome) -> Iterator[str]:
     yield from (f"Backup {path}" for path in outcome.backups)
     yield from (f"Its value {digest}" for digest in outcome.values)
     yield f"Audit log {outcome.audit_log}, head {outcome.head or 'unknown: the outcome is not recorded'}"
-
-
-def tell_run(
-    output: str,
-    account: A,
-    work: Callable[[], bool],
-    report: Callable[[A, EtcdfixError | None, int], Report],
-) -> int:
-    """Do a run, and tell what the whole of it came to, where it stops or is ended too; return the exit code."""
-
-    def end(code: int, error: EtcdfixError | None = None) -> None:
-        if output != TEXT or account.objects or error is None:
-            show_change(report(account, error, code), output, account.run)
-
-    try:
-        well = work()
-    except EtcdfixError as exc:
-        end(int(exc.exit_code), exc)
-        raise
-    except KeyboardInterrupt as exc:
-        ended = account.ended(EndedEarly.of(exc))
-        end(ended.bare_exit_code)
-        raise ended from exc
-    code = 0 if well else 3
-    end(code)
-    return code

@@ -13,7 +13,7 @@ import click
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import read_files
-from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
+from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.output_options import report_options
 from etcdfix.cli.plan_run import command as run_command
@@ -93,16 +93,28 @@ _UNDETERMINED = "undetermined"
     metavar="FILE",
     help="A report of etcdfix scan, written with -o json or -o jsonl.",
 )
+@click.option(
+    "--rescued", type=FILE, metavar="DIR",
+    help="What etcdfix rescue has saved: an API server can write these objects anew from its memory.",
+)  # fmt: skip
 @source_options
 @reading_options
 @jobs_option
 @report_options()
-def command(*, from_report: Path, output: str, output_file: Path | None, jobs: Jobs, **options: Any) -> int:
+def command(
+    *,
+    from_report: Path,
+    rescued: Path | None,
+    output: str,
+    output_file: Path | None,
+    jobs: Jobs,
+    **options: Any,
+) -> int:
     """Say of many broken objects what each is, who makes it again, in which order to act. Reads only, but for --run.
 
     Takes a saved scan, and looks around in the same cluster: name the same source and configuration as for the scan.
     What is gone, changed or readable by now is left out, and said; so is what was not looked at when the command was
-    ended early. Each object comes with the dry run of its deletion, and with a proposal what to do.
+    ended early. Each object comes with a proposal: put its best copy back, delete it, or leave it for now.
 
     With --run FILE, a plan that was reviewed is worked through instead: another command. Its help, without the options
     of this one: etcdfix plan --run FILE --help.
@@ -139,6 +151,7 @@ def command(*, from_report: Path, output: str, output_file: Path | None, jobs: J
                     **inputs.reading_fields(configuration),
                     report=report,
                     newest=not inputs.revision,
+                    rescued=rescued,
                     plan_file=saved_at,
                 ),
                 progress=progress_of(source),

@@ -8,14 +8,13 @@ from typing import Any
 import click
 
 from etcdfix.cli.accepting import accept_option
-from etcdfix.cli.change_output import tell_run
 from etcdfix.cli.changing import etcd_options, request_fields
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.keys import named_key
 from etcdfix.cli.options import FILE, configuration_of, inputs_of_one_etcd
-from etcdfix.cli.output import require_output, say, show_outcome, show_preview
+from etcdfix.cli.output import require_output, say, show_change, show_outcome, show_preview
 from etcdfix.cli.output_options import TEXT, change_output_option
 from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
@@ -33,7 +32,7 @@ from etcdfix.commands.planning.run import Ran, RunPreview, run_plan
 from etcdfix.commands.planning.run_file import RunFile
 from etcdfix.commands.planning.run_report import RunAccount, ran_lines, run_preview, run_report
 from etcdfix.commands.planning.tasks import RunRequest, Task
-from etcdfix.errors import EtcdfixError
+from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.report.planfile import plan_key
@@ -126,12 +125,12 @@ def command(
     rescued: Path | None,
     **options: Any,
 ) -> int:
-    """Work through a reviewed plan: repairs, restores and deletions, one object after the other.
+    """Work through a reviewed plan: put copies back and delete, one object after the other.
 
-    Each object is examined live and gets its own checks, backup, records and transaction, as with etcdfix repair,
-    restore and delete; one look at everything is kept up to date by a watch. Before the first change you type the
-    number of objects that the run will delete (where it deletes none: that it will change), and the key of each
-    protected object. The run stops at the first surprise; the same command goes on from there.
+    Each object is examined live and gets its own checks, backup, records and transaction, as with etcdfix fix and
+    delete; one look at everything is kept up to date by a watch. Before the first change you type the number of objects
+    that the run will delete (where it deletes none: that it will change), and the key of each protected object. The run
+    stops at the first surprise; the same command goes on from there.
 
     Run it with --dry-run first: that prints the digest of the plan with its decisions, and the command for scripts.
     """
@@ -162,7 +161,20 @@ def command(
             run.finish()
         return well
 
-    return tell_run(options["output"], account, work, run_report)
+    def end(code: int, error: EtcdfixError | None = None) -> int:
+        if options["output"] != TEXT or account.objects or error is None:
+            show_change(run_report(account, error, code), options["output"], account.run)
+        return code
+
+    try:
+        return end(0 if work() else 3)
+    except EtcdfixError as exc:
+        end(int(exc.exit_code), exc)
+        raise
+    except KeyboardInterrupt as exc:
+        ended = account.ended(EndedEarly.of(exc))
+        end(ended.bare_exit_code)
+        raise ended from exc
 
 
 def _finish_all_the_same(run: RunFile) -> None:

@@ -24,7 +24,7 @@ from etcdfix.graph.references import owners_of
 from etcdfix.graph.users import secret_state, users_of
 from etcdfix.graph.uses import ANY
 from etcdfix.model import Confidence, StoredValue
-from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, reads
+from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, readable_of, reads
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
@@ -136,7 +136,7 @@ def last_known(
     if found is not None:
         examination, at_revision, same_object = found
         current = not at_revision and index.exists(node)
-        readable_at = at_revision if reads(examination) and not examination.stored.lease else 0
+        readable = readable_of(found) if reads(examination) else None
         decoded = examination.decoded
         uid = decoded.uid.decode("utf-8", "replace") if decoded is not None and decoded.uid else ""
         if current and not uid:
@@ -144,7 +144,7 @@ def last_known(
         if uid and same_object:
             basis = "current" if current else "history"
             told = _told(reader, examination, uid, Confidence.CERTAIN, basis, stated)
-            return msgspec.structs.replace(told, readable_at=readable_at)
+            return msgspec.structs.replace(told, readable=readable)
         if uid and (not stated or uid in stated):
             # The key was deleted and made again since; references to the old uid may be as old.
             confidence = Confidence.LIKELY if stated.keys() == {uid} else Confidence.POSSIBLE

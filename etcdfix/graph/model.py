@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.graph.uses import Role
-from etcdfix.model import Confidence
+from etcdfix.model import Confidence, ReadableRevision
 
 BY_HAND: Final = "by hand"
 """The maker of what nobody is known to make again."""
@@ -324,8 +324,7 @@ class LastKnown(msgspec.Struct, frozen=True):
         labels: As of then.
         annotations: Names only, as of then: their values may be secret.
         conflicting_uids: Other uids that references state, with how many do.
-        readable_at: A revision at which that value of the same object can still be read; 0 where it is the present
-            one, or had a lease, or for none.
+        readable: That value of the same object, where it is an earlier one and still reads; None for none.
         node: Of a Pod of the same generation, where it was bound to as of then; that never changes. "" for not known.
         type: Of a Secret, as of then; "" where it says none.
         owners: Its owner references as of then, the managing one first.
@@ -340,7 +339,7 @@ class LastKnown(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
     annotations: tuple[str, ...] = ()
     conflicting_uids: dict[str, int] = {}
-    readable_at: int = 0
+    readable: ReadableRevision | None = None
     node: str = ""
     type: str = ""
     owners: tuple[OwnerReference, ...] = ()

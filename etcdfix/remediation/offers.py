@@ -103,21 +103,28 @@ def at_hand(
     found: Examination,
     run: RunOptions,
     readable: ReadableRevision | None = None,
+    held: Copy | None = None,
     *,
     breaking: bool = False,
+    rescued: str = "DIR",
 ) -> list[Offer]:
-    """Return what may be put back of that which a look at the value alone has found, the best first.
+    """Return what may be put back of that which a look at many values has found, the best first.
 
     Args:
         found: The value, with how it is put right where that is known.
         run: What was read, and how.
         readable: Its newest earlier revision that reads; None for none.
-        breaking: As in :func:`offers`.
+        held: What an API server held of it; None for nothing.
+        breaking: As in :func:`offers`, like the next one.
+        rescued: Where that was saved.
     """
-    if found.repair is None and readable is None:
+    copies = [
+        *([put_right(found, found.repair)] if found.repair is not None else []),
+        *([kept_copy(found, readable)] if readable is not None else []),
+        *([held] if held is not None else []),
+    ]
+    if not copies:
         return []
-    copies = [put_right(found, found.repair)] if found.repair is not None else []
-    copies += [kept_copy(found, readable)] if readable is not None else []
     uid = readable.uid if readable is not None and readable.same_object else ""
     told_at = readable.mod_revision if readable is not None else 0
     wanted = Wanted(
@@ -126,7 +133,7 @@ def at_hand(
         resource=found.directory.group_resource,
         life=life_told(found.stored, uid, told_at, "kine" if run.of_kine else "etcd"),
     )
-    return offers(ranked(copies, wanted), wanted, run, breaking=breaking)
+    return offers(ranked(copies, wanted), wanted, run, breaking=breaking, rescued=rescued)
 
 
 def ways_at_hand(

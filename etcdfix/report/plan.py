@@ -24,6 +24,7 @@ from etcdfix.report.document import (
 )
 from etcdfix.report.model import ReportConfiguration, Tool
 from etcdfix.report.plan_entry import (
+    Decision,
     LeftOut,
     PlanDecision,
     PlanEntry,
@@ -196,7 +197,7 @@ class DeletionPlan(
                 return Step(step.title, Command(text=command))
         if first is None or waits:
             return None
-        return Step("Read what the first deletion would do", Command(text=first.command))
+        return Step("Read what the first change would do", Command(text=_dry_run(first)))
 
     def _sections(self) -> Iterator[Section]:
         groups = [
@@ -210,14 +211,17 @@ class DeletionPlan(
         entries = [_row(entry) for entry in islice(self.entries, MOST_SHOWN)]
         yield Table(columns=_ENTRIES, rows=entries, total=number, noun="object", brief=6)
         dry_runs = [
-            Step(one.key, Command(text=one.command)) for one in self.entries[:_DRY_RUNS] if one.command
+            Step(one.key, Command(text=command))
+            for one in self.entries[:_DRY_RUNS]
+            if (command := _dry_run(one))
         ]
         yield Steps(title="The first dry runs", steps=dry_runs, wide=True)
         makers = [(one.count, one.recreated_by, one.comes_back, one.how) for one in self.recreated_by]
         yield Table(title="Who makes them again", columns=_MAKERS, rows=makers, noun="maker", wide=True)
         steps = [step for one in self.steps for step in _steps(one)]
         yield Steps(title="What to do, in this order", steps=steps, wide=True)
-        flags = dict.fromkeys(flag for entry in islice(self.entries, MOST_SHOWN) for flag in entry.needs)
+        shown = islice(self.entries, MOST_SHOWN)
+        flags = dict.fromkeys(flag for entry in shown for flag in (*entry.fix_needs, *entry.needs))
         meant = [(flag, f"if {meaning(flag)}") for flag in flags]
         yield Facts(title="What a person has to accept", facts=meant, wide=True)
         left = [(one.why, one.detail, one.key) for one in islice(self.left_out, MOST_SHOWN)]
@@ -259,12 +263,20 @@ _LEFT: Final = (Column("WHY"), Column("DETAIL", folds=True), Column("ETCD KEY", 
 
 def _row(entry: PlanEntry) -> tuple[str | int, ...]:
     why = entry.reasons[0].text if entry.reasons else entry.protected
-    needs = f"refused: {entry.refused}" if entry.refused else " ".join(entry.needs)
+    decision: str = decision_on(entry).decision
+    fixes = decision == Decision.FIX
+    needs = " ".join(entry.fix_needs if fixes else entry.needs)
+    if entry.refused and not fixes:
+        needs = f"refused: {entry.refused}"
     unproven = " (unproven)" if entry.outcome == Outcome.UNDETERMINED else ""
     return (
-        entry.order, decision_on(entry).decision, f"{entry.risk}{unproven}", entry.recreated_by, entry.what, why,
-        entry.cascade, needs, entry.key,
+        entry.order, f"fix from {entry.source}" if fixes else decision, f"{entry.risk}{unproven}",
+        entry.recreated_by, entry.what, why, entry.cascade, needs, entry.key,
     )  # fmt: skip
+
+
+def _dry_run(entry: PlanEntry) -> str:
+    return entry.fix if decision_on(entry).decision == Decision.FIX else entry.command
 
 
 def _steps(step: PlanStep) -> Iterator[Step]:

@@ -1,6 +1,6 @@
 """One broken object of a plan, and what may be decided on it.
 
-Beside it the flags that a deletion asks for beyond its command, which leaves them to be typed by a person.
+Beside it the flags that a change asks for; the command of a deletion leaves them to be typed by a person.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.copies.model import THE_VALUE, Place
 from etcdfix.graph.model import RiskReason
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.rules import MEANINGS, Rule, acceptance
@@ -18,7 +19,9 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.severity import Severity, Stake, is_conditional
 
 
-class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlanEntry(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"source": "from"}
+):
     """One broken object.
 
     Attributes:
@@ -34,14 +37,15 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         comes_back: ``by-itself``, ``after-a-step``, ``not-needed`` or ``no``.
         recreate_basis: Why that is thought.
         recreate_how: What has to be done, and what differs afterwards.
-        readable_revision: A revision of etcd at which its newest readable value can be read, 0 where none is known or
-            it had a lease, which may have expired.
-        repair: How its own stored bytes can be put right; "" where nothing was found.
-        repair_needs: As ``needs``, of that repair.
+        copy: Its best copy, in words; "" where none is known.
+        source: ``from``: what ``etcdfix fix --from`` takes to put that back; "" where it cannot be.
+        fix: The dry run that puts it back.
+        fix_needs: The flags without which that is refused.
+        save: The command that saves it; "" for none.
         protected: Why the cluster may depend on it: then the deletion needs ``--accept cluster-breaking``.
         risk: The worst of ``reasons``.
-        needs: Flags that its command lacks, and without which it is refused: a person has to type them.
         command: The dry run of its deletion.
+        needs: Flags that this command lacks, and without which it is refused: a person has to type them.
         refused: Why it is refused today whatever flag is given; "" where it is not.
     """
 
@@ -67,15 +71,17 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     comes_back: str
     recreate_basis: str
     recreate_how: str
-    readable_revision: int
     protected: str
     risk: str
     reasons: list[RiskReason]
     needs: list[str] = []
     command: str
     refused: str = ""
-    repair: str = ""
-    repair_needs: list[str] = []
+    copy: str = ""
+    source: str = ""
+    fix: str = ""
+    fix_needs: list[str] = []
+    save: str = ""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,17 +100,16 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Decision(StrEnum):
     """What is to be done to the object of an entry."""
 
-    REPAIR = "repair"
-    RESTORE = "restore"
+    FIX = "fix"
     DELETE = "delete"
-    NONE = "none"
+    LEAVE = "leave"
 
 
 class PlanDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is to be done to the object of one entry, and what came of it: the part of a plan that people may edit.
 
     Attributes:
-        decision: One of ``allowed``. The plan proposes the least destructive one; ``none`` where it has to wait.
+        decision: One of ``allowed``. The plan proposes the least destructive one; ``leave`` where it has to wait.
         allowed: What may be decided.
         outcome: What came of it in a run, one word of the audit log; "" for nothing yet.
         record: Sequence of the record of the outcome in the audit log; 0 for none.
@@ -122,21 +127,24 @@ class PlanDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 def decision_on(entry: PlanEntry) -> PlanDecision:
     """Return what a plan proposes for an entry: the least destructive way, and nothing where it has to wait."""
-    allowed = [Decision.REPAIR] if entry.repair else []
-    if entry.readable_revision:
-        allowed.append(Decision.RESTORE)
+    allowed = [Decision.FIX] if entry.source else []
     if not entry.refused:
         allowed.append(Decision.DELETE)
-    # A key that turns up makes a repair no worse; what an earlier revision or a deletion replaces would be lost.
-    waits = deletion_waits(entry) and not entry.repair
-    proposed = Decision.NONE if waits or not allowed else allowed[0]
+    # Of what only a person can put back, nothing is deleted unasked.
+    waits = deletion_waits(entry) or (entry.save and not entry.source)
+    proposed = allowed[0] if allowed and (loses_nothing(entry) or not waits) else Decision.LEAVE
     return PlanDecision(
         order=entry.order,
         key=entry.key,
         key_base64=entry.key_base64,
         decision=proposed.value,
-        allowed=[each.value for each in (*allowed, Decision.NONE)],
+        allowed=[each.value for each in (*allowed, Decision.LEAVE)],
     )
+
+
+def loses_nothing(entry: PlanEntry) -> bool:
+    """Say whether its copy is of the newest write: then an encryption key that turns up makes the fix no worse."""
+    return entry.source in {*THE_VALUE, Place.MEMORY}
 
 
 def entry_stake(entry: PlanEntry) -> Stake:

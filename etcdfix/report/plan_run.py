@@ -11,7 +11,7 @@ class RunObject(ChangedObject, frozen=True, kw_only=True):
 
     Attributes:
         order: Of its entry in the plan.
-        decision: ``delete``, ``restore`` or ``repair``.
+        decision: ``fix`` or ``delete``.
     """
 
     order: int
@@ -24,8 +24,7 @@ class PlanRunReport(RecordedReport, frozen=True, kw_only=True):
     Attributes:
         plan_sha256: Digest of its contents and decisions, for ``--expect-plan``; "" where it did not come that far.
         to_delete: How many objects this run was to delete.
-        to_restore: How many it was to put back.
-        to_repair: How many it was to repair.
+        to_fix: How many it was to put back.
         protected: How many of all these are protected.
         objects: Those that were dealt with in this run, in that order.
         done_before: How many earlier runs dealt with; null where it did not come that far, as with the next two.
@@ -41,8 +40,7 @@ class PlanRunReport(RecordedReport, frozen=True, kw_only=True):
     plan: str
     plan_sha256: str = ""
     to_delete: int = 0
-    to_restore: int = 0
-    to_repair: int = 0
+    to_fix: int = 0
     protected: int = 0
     objects: list[RunObject]
     done_before: int | None = None
@@ -54,7 +52,7 @@ class PlanRunReport(RecordedReport, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """Return how many were dealt with, and where it stopped; each object was told when its turn came."""
-        of = self.to_delete + self.to_restore + self.to_repair
+        of = self.to_delete + self.to_fix
         left = of if self.left is None else self.left
         dealt = "Would deal" if self.dry_run else "Dealt"
         stakes = []

@@ -31,10 +31,15 @@ def entry(order: int = 1, **change: Any) -> PlanEntry:
         "comes_back": "no",
         "recreate_basis": "",
         "recreate_how": "",
-        "readable_revision": 0,
         "protected": "",
         "risk": "low",
         "reasons": [],
         "command": f"etcdfix delete /registry/secrets/shop/web-{order}",
     }
     return PlanEntry(**(settings | change))
+
+
+def fixable(order: int = 1, source: str = "bit", **change: Any) -> PlanEntry:
+    """Return one that a copy can be put back of."""
+    fix = f"etcdfix fix /registry/secrets/shop/web-{order} --from {source}"
+    return entry(order, **({"copy": source, "source": source, "fix": fix} | change))

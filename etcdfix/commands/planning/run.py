@@ -1,7 +1,7 @@
 """Works through a reviewed plan: one object after the other, each as the command for one key would treat it.
 
-The plan says what to do to which key; that it may be done, each key's own checks say, live: those of ``delete``,
-``restore`` and ``repair``, the very functions. What they share is one look at everything, kept up to date
+The plan says what to do to which key; that it may be done, each key's own checks say, live: those of ``delete``
+and ``fix``, the very functions. What they share is one look at everything, kept up to date
 (:mod:`~etcdfix.commands.planning.kept_look`), and one audit log, which stays open. Each etcd key has its own backup,
 records and transaction. The run stops at the first surprise. What is done stays done, and a second run goes on.
 """
@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+import signal
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, assert_never
 
@@ -19,11 +22,12 @@ import msgspec
 from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.commands.planning.run_file import RunFile, RunLine
 from etcdfix.commands.planning.tasks import RunRequest, Task, workload_of
+from etcdfix.copies.finder import parse_named
+from etcdfix.copies.model import Place
 from etcdfix.encryption.config import read_configuration
-from etcdfix.errors import ConfigurationError, RefusedByRule
+from etcdfix.errors import ConfigurationError, EndedEarly, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.change.batch import Confirmed, ended_by, timer_kept
 from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.operations.change.repair import RepairRequest, run_repair
@@ -33,9 +37,11 @@ from etcdfix.remediation.audit.record import CLOSING_TYPES, Link, Operator, Resu
 from etcdfix.remediation.audit.record_line import Event, parse_list
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.change import Confirmer, operator_for
+from etcdfix.remediation.change import ChangeRequest, Confirmer, operator_for
 from etcdfix.remediation.commit import ChangeOutcome, open_log
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.memory.ground import Ground, open_ground
+from etcdfix.remediation.memory.patch import patch_from_memory
 from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
 from etcdfix.remediation.preflight.deletion import Preflight
@@ -55,9 +61,8 @@ from etcdfix.text.commands import plan as make_plan
 from etcdfix.text.safetext import key_word, quote_command, safe_text
 
 DONE: Final = {
-    Decision.DELETE: Result.DELETED,
-    Decision.RESTORE: Result.RESTORED,
-    Decision.REPAIR: Result.REPAIRED,
+    Decision.DELETE: {Result.DELETED},
+    Decision.FIX: {Result.REPAIRED, Result.RESTORED, Result.HEALED},
 }
 
 
@@ -117,7 +122,9 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def well(self) -> bool:
         """It went as it should, so that the run may go on."""
-        return self.outcome.result in {None, DONE[self.task.decision]} and self.outcome.certain
+        return (
+            self.outcome.result is None or self.outcome.result in DONE[self.task.decision]
+        ) and self.outcome.certain
 
     @property
     def done(self) -> bool:
@@ -125,7 +132,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
         outcome = self.outcome
         if outcome.result is None:
             return self.well
-        return outcome.result is DONE[self.task.decision] and outcome.head is not None
+        return outcome.result in DONE[self.task.decision] and outcome.head is not None
 
 
 class RunTold(Protocol):
@@ -248,6 +255,32 @@ def _confirm(shown: RunPreview, confirmer: RunConfirmer) -> None:
             )
 
 
+def _ended_by(name: str) -> EndedEarly:
+    """Return what a signal comes to that waited for the outcome of one object: no other one is begun."""
+    if name == signal.SIGINT.name:
+        return EndedEarly.of(KeyboardInterrupt())
+    return EndedEarly(f"ended by {name}", 128 + signal.Signals[name])
+
+
+@contextmanager
+def _timer_kept() -> Iterator[None]:
+    """Let ``--timeout`` go on counting after an object: between its intent and its outcome it does not count."""
+    left, begun = signal.getitimer(signal.ITIMER_REAL)[0], time.monotonic()
+    yield
+    if left:
+        signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), 0.001))
+
+
+class _Confirmed:
+    """Stands for a person who has confirmed all objects at once."""
+
+    def confirm_key(self, _key: bytes) -> bool:
+        return True
+
+    def confirm_lost(self, _declared: str) -> bool:
+        return True
+
+
 class _Work:
     """One run."""
 
@@ -260,6 +293,9 @@ class _Work:
         self._told = told
         self._again = again
         self._step = step
+        # API servers that write objects anew, once the first of those is due.
+        self._opened = ExitStack()
+        self._ground: Ground | None = None
         reviewed = (f"--expect-plan {request.expect_plan}",) if request.expect_plan is not None else ()
         self._flags = (f"--run {request.plan_file} ({run.plan.content_sha256})", *reviewed)
         # The preview of the run tells these.
@@ -376,6 +412,7 @@ class _Work:
         with (
             open_log(request.record_paths, operator_for(None, request.etcd_user), self._step) as log,
             KeptLook(self._cluster, keys, progress, self._told.say) as look,
+            self._opened,
         ):
             cluster = msgspec.structs.replace(self._cluster, surroundings=look, datastore=look.now)
             for task in tasks:
@@ -383,7 +420,7 @@ class _Work:
                 self._step("run: next object")
                 try:
                     self._require_same_configuration()
-                    with timer_kept():
+                    with _timer_kept():
                         ran = self._change(cluster, task, log)
                 except RefusedByRule as refusal:
                     raise self._stopped(task, refusal) from None
@@ -398,7 +435,7 @@ class _Work:
                 if ran.outcome.result is not None and ran.outcome.revision:
                     look.note_change(ran.outcome.revision)
                 if ran.outcome.signals:
-                    raise ended_by(ran.outcome.signals[0])
+                    raise _ended_by(ran.outcome.signals[0])
         return True
 
     def _require_same_configuration(self) -> None:
@@ -472,37 +509,55 @@ class _Work:
                         brief=not request.dry_run,
                         **common,
                     ),
-                    Confirmed(),
+                    _Confirmed(),
                     preview=see,
                     step=self._step,
                 )
                 candidate = shown[0].candidate
                 return Ran(task=task, outcome=outcome, may_repair=candidate.words if candidate else "")
-            case Decision.RESTORE:
-                outcome = run_restore(
-                    cluster,
-                    RestoreRequest(
-                        candidate=Candidate.of_revision(cluster, task.key, entry.readable_revision),
-                        replace_mod_revision=entry.mod_revision,
-                        **common,
-                    ),
-                    Confirmed(),
-                    preview=lambda shown: self._warn(shown.warnings),
-                    step=self._step,
-                )
-            case Decision.REPAIR:
-                outcome = run_repair(
-                    cluster,
-                    RepairRequest(key=task.key, **common),
-                    Confirmed(),
-                    preview=lambda shown: self._warn(shown.warnings),
-                    step=self._step,
-                )
-            case Decision.NONE:
+            case Decision.FIX:
+                return Ran(task=task, outcome=self._fix(cluster, task, common))
+            case Decision.LEAVE:
                 raise AssertionError("nothing is to be done to it")
             case _:
                 assert_never(task.decision)
-        return Ran(task=task, outcome=outcome)
+
+    def _fix(self, cluster: Cluster, task: Task, common: dict[str, Any]) -> ChangeOutcome:
+        request, named = self._request, parse_named(task.entry.source)
+        if named.place is Place.MEMORY:
+            if self._ground is None:
+                opened = open_ground(
+                    cluster, ChangeRequest(**common), request.rescued, request.run, self._step
+                )
+                self._ground = self._opened.enter_context(opened)
+                self._warn(self._ground.warnings)
+            patched = patch_from_memory(
+                self._ground,
+                ChangeRequest(**common),
+                task.key,
+                _Confirmed(),
+                preview=lambda _held, _unread: None,
+            )
+            return patched.outcome
+        if named.place is Place.BIT:
+            return run_repair(
+                cluster,
+                RepairRequest(key=task.key, **common),
+                _Confirmed(),
+                preview=lambda shown: self._warn(shown.warnings),
+                step=self._step,
+            )
+        return run_restore(
+            cluster,
+            RestoreRequest(
+                candidate=Candidate.of_revision(cluster, task.key, int(named.what)),
+                replace_mod_revision=task.entry.mod_revision,
+                **common,
+            ),
+            _Confirmed(),
+            preview=lambda shown: self._warn(shown.warnings),
+            step=self._step,
+        )
 
 
 def _line(ran: Ran) -> RunLine:
@@ -523,4 +578,4 @@ def _line(ran: Ran) -> RunLine:
 def _is_done(outcome: str, verb: str) -> bool:
     if outcome == Result.APPLIED_OR_GONE:
         return verb == Verb.DELETE
-    return outcome in {result.value for result in DONE.values()}
+    return outcome in {result.value for results in DONE.values() for result in results}

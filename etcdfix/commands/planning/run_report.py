@@ -7,20 +7,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from etcdfix.commands.planning.run import Ran, RunPreview
 from etcdfix.commands.planning.tasks import RunRequest, Task
-from etcdfix.errors import EtcdfixError
-from etcdfix.operations.change.batch import Account
+from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.operations.change.preview import WARNINGS, Fact, cluster_facts, preview_of, warning_facts
-from etcdfix.operations.change.report import outcome_fields
+from etcdfix.operations.change.report import audit_fields, outcome_fields, refusal_by, settling
 from etcdfix.remediation.audit.record import unicode_text
-from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.report.change import FollowUp, told
 from etcdfix.report.document import Column, Document, Kind, Prose, Table
+from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.report.plan_entry import Decision
 from etcdfix.report.plan_run import PlanRunReport, RunObject
 from etcdfix.storagekey import display
+from etcdfix.text.commands import RunOptions, scan
 from etcdfix.text.safetext import key_base64, key_word, quote_command
 from etcdfix.text.words import counted
 
@@ -28,16 +30,20 @@ _MOST_KINDS: Final = 8
 _BRIEF: Final = 10
 
 
-class RunAccount(Account[Ran], kw_only=True):
+class RunAccount(msgspec.Struct, kw_only=True):
     """What a run over a plan has told so far.
 
     Attributes:
+        objects: What became of each, in the order in which they were dealt with.
         shown: What was shown before anything was asked; None where it did not come that far.
         at: The object that is, or was last, looked at.
         request: What was asked for; None where it did not come that far.
     """
 
     plan_file: Path
+    dry_run: bool
+    objects: list[Ran] = []
+    run: RunOptions = RunOptions()
     shown: RunPreview | None = None
     at: Task | None = None
     request: RunRequest | None = None
@@ -52,10 +58,20 @@ class RunAccount(Account[Ran], kw_only=True):
         """How many of them are left to do, as far as the audit log says."""
         return self.to_do - sum(1 for each in self.objects if each.done)
 
-    def _follow_ups(self, last: ChangeOutcome | None) -> Iterator[FollowUp]:
+    def ended(self, ending: EndedEarly) -> EndedEarly:
+        """Return an early end as one that has a result, where there is one."""
+        return (
+            EndedEarly(ending.reason, ending.exit_code, changed=not self.dry_run) if self.objects else ending
+        )
+
+    def follow_ups(self) -> Iterator[FollowUp]:
+        """Yield what comes next."""
         if self.dry_run and self.to_do and not self.left and self.shown and self.request:
             yield FollowUp("Work through it in a script", self.request.command(self.shown.digest))
-        yield from super()._follow_ups(last)
+        last = self.objects[-1].outcome if self.objects else None
+        if last is not None and last.result is not None:
+            yield from settling(last, self.run)
+            yield FollowUp("Look again", scan())
 
     @property
     def stopped_at(self) -> Task | None:
@@ -74,7 +90,7 @@ def run_preview(cluster: Cluster, shown: RunPreview, *, dry_run: bool) -> Docume
         yield from cluster_facts(cluster, shown.identity)
         if shown.done:
             yield "Done before", f"{counted(shown.done, 'object')}, by earlier runs"
-        for decision in (Decision.DELETE, Decision.RESTORE, Decision.REPAIR):
+        for decision in (Decision.FIX, Decision.DELETE):
             kinds = Counter(task.resource for task in shown.tasks if task.decision is decision)
             if kinds:
                 each = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common(_MOST_KINDS))
@@ -122,8 +138,7 @@ def run_report(account: RunAccount, error: EtcdfixError | None, exit_code: int) 
         plan=unicode_text(str(account.plan_file)),
         plan_sha256=shown.digest if shown is not None else "",
         to_delete=shown.count(Decision.DELETE) if shown is not None else 0,
-        to_restore=shown.count(Decision.RESTORE) if shown is not None else 0,
-        to_repair=shown.count(Decision.REPAIR) if shown is not None else 0,
+        to_fix=shown.count(Decision.FIX) if shown is not None else 0,
         protected=len(shown.protected) if shown is not None else 0,
         objects=[_object(each) for each in account.objects],
         done_before=shown.done if shown is not None else None,
@@ -132,7 +147,13 @@ def run_report(account: RunAccount, error: EtcdfixError | None, exit_code: int) 
         stopped_at=display(stopped.key) if stopped is not None else None,
         stopped_at_base64=key_base64(stopped.key) if stopped is not None else None,
         leave_out=leave_out,
-        **account.common_fields(error, exit_code),
+        tool=TOOL,
+        generated_at=timestamp(),
+        dry_run=account.dry_run,
+        refusal=None if error is None else refusal_by(error),
+        follow_ups=[*account.follow_ups()],
+        exit_code=exit_code,
+        **(audit_fields(account.objects[-1].outcome) if account.objects else {}),
     )
 
 
@@ -140,7 +161,9 @@ def _object(ran: Ran) -> RunObject:
     outcome, key = ran.outcome, ran.task.key
     fields = outcome_fields(outcome)
     if ran.may_repair:
-        repair = f"May repair: {ran.may_repair}. Nothing proves it; etcdfix repair shows what comes of it."
+        repair = (
+            f"May repair: {ran.may_repair}. Nothing proves it; etcdfix fix --from bit shows what comes of it."
+        )
         fields["warnings"].append(unicode_text(repair))
     return RunObject(
         order=ran.task.entry.order,

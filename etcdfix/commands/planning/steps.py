@@ -5,11 +5,9 @@ What nobody misses is deleted first, what the cluster depends on last. Beside it
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -18,14 +16,12 @@ from etcdfix.graph.recreation import TOKEN_TYPE, Recreation, shown
 from etcdfix.graph.recreation_rules import MAKERS, ComesBack
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
-from etcdfix.model import Confidence, GroupResource, Outcome
-from etcdfix.report.advice.change import save_command
+from etcdfix.model import Confidence, Outcome
 from etcdfix.report.advice.finding import undetermined_way
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.model import Remedy
 from etcdfix.report.plan import PlanGroup, PlanStep
-from etcdfix.report.plan_entry import PlanEntry, deletion_waits, entry_stake
-from etcdfix.report.planfile import plan_key
+from etcdfix.report.plan_entry import Decision, PlanEntry, decision_on, deletion_waits, entry_stake
 from etcdfix.report.rows import Rows
 from etcdfix.report.sorted_rows import SortedRows
 from etcdfix.text import commands
@@ -53,56 +49,41 @@ def steps_for(
         counts.add(entry)
     steps = [*_before(counts, groups, ("--from-report", report), run), *_deletions(counts, run)]
     return [
-        PlanStep(step.title, step.text, [line for each in step.commands if (line := each.line(run))])
-        for step in steps
+        PlanStep(title, text, [line for each in found if (line := each.line(run))])
+        for title, text, found in steps
     ]
-
-
-class _Step(NamedTuple):
-    title: str
-    text: str
-    commands: tuple[Command, ...]
-
-
-def _step(title: str, text: str, *found: Command) -> _Step:
-    return _Step(title, text, found)
 
 
 class _Counts(msgspec.Struct):
     """What the entries come to, taken in their order."""
 
-    makers: dict[str, Counter[str]] = msgspec.field(default_factory=dict)
-    trials: set[str] = msgspec.field(default_factory=set)
-    used: int = 0
+    by_hand: int = 0
     breaking: int = 0
-    earlier: int = 0
-    worst_earlier: PlanEntry | None = None
-    repairable: int = 0
-    first_repairable: list[PlanEntry] = msgspec.field(default_factory=list)
+    saved: int = 0
+    worst_saved: PlanEntry | None = None
+    fixes: Counter[str] = msgspec.field(default_factory=Counter)
+    first_fixes: list[PlanEntry] = msgspec.field(default_factory=list)
 
     def add(self, entry: PlanEntry) -> None:
         self.breaking += is_breaking(entry)
-        if entry.repair:
-            self.repairable += 1
-            if len(self.first_repairable) < _MOST_NAMED:
-                self.first_repairable.append(entry)
-        if _is_trial(entry):
-            self.trials.add(entry.recreated_by)
-        if entry.readable_revision:
-            self.earlier += 1
+        if decision_on(entry).decision == Decision.FIX:
+            self.fixes[entry.source.partition(":")[0]] += 1
+            if len(self.first_fixes) < _MOST_NAMED:
+                self.first_fixes.append(entry)
+        if entry.save:
+            self.saved += 1
             # What has a later turn is missed more.
-            if self.worst_earlier is None or _loss(entry) <= _loss(self.worst_earlier):
-                self.worst_earlier = entry
-        back = ComesBack.NO.value if is_guess(entry) else entry.comes_back
-        self.used += back == ComesBack.NO and entry.users > 0
-        self.makers.setdefault(back, Counter())[entry.recreated_by] += 1
+            if self.worst_saved is None or _loss(entry) <= _loss(self.worst_saved):
+                self.worst_saved = entry
+        self.by_hand += is_guess(entry) or entry.comes_back == ComesBack.NO
 
-    def told(self, back: ComesBack) -> str:
-        """Return how many objects come back in this way, and who makes them; "" for none."""
-        makers = self.makers.get(back.value, Counter[str]())
-        names = ", ".join(f"{name} {count}" for name, count in makers.most_common(_MOST_NAMED))
-        more = f", and {len(makers) - _MOST_NAMED} more" if len(makers) > _MOST_NAMED else ""
-        return f"{counted(makers.total(), 'object')}: {names}{more}" if makers else ""
+
+_Step = tuple[str, str, tuple[Command, ...]]
+"""Title, text and commands."""
+
+
+def _step(title: str, text: str, *found: Command) -> _Step:
+    return title, text, found
 
 
 def _before(
@@ -118,11 +99,7 @@ def _before(
         "Save what API servers hold in memory",
         "One deletion ends that for all objects of a kind. It is refused until they are saved (--rescued DIR). Keep "
         "the files as you keep the Secrets themselves."
-        + (
-            " API servers can write objects of a lost key anew, under the same uid (etcdfix fix KEY --from memory)."
-            if lost
-            else ""
-        ),
+        + (" A plan that knows them (--rescued DIR) has API servers write them anew." if lost else ""),
         *([commands.rescue(words)] if lost else []),
     )
     kept = (
@@ -149,17 +126,25 @@ def _before(
     for way, count in silent.items():
         text = f"Nothing is proven of {counted(count, 'object')}, and most likely all is well. Plan again after that."
         yield _step(way.action, text, way.command)
-    if counts.worst_earlier is not None:
-        yield _earlier_revisions(counts.earlier, counts.worst_earlier, run)
-    if counts.repairable and not run.of_kine:
+    if counts.worst_saved is not None:
+        # A file compacts nothing, and nothing can be put back into it.
+        soon = "API servers have it compacted away every 5 minutes: save all of them now, or take a snapshot."
+        if run.of_a_file:
+            soon = "A live etcd may have compacted it: keep this file."
+            if not run.of_kine:
+                soon += f" etcdfix fix KEY --from snapshot:{run.file} puts it back from there."
+        told = f"A readable revision of {counted(counts.saved, 'object')} is kept (save in the plan)."
         yield _step(
-            "Repair what can be had back from its own bytes",
-            f"The stored bytes of {counted(counts.repairable, 'object')} can be put right (repair in the plan), and "
-            "nothing of them is lost. The first dry runs:",
-            *(
-                commands.fix(plan_key(one), "bit", _words(one.repair_needs))
-                for one in counts.first_repairable
-            ),
+            "Save earlier revisions",
+            f"{told} {soon} The worst loss:",
+            commands.Command(text=counts.worst_saved.save),
+        )
+    if counts.fixes:
+        places = ", ".join(f"{count} from {place}" for place, count in counts.fixes.most_common())
+        yield _step(
+            "Put back what has a copy, before anything is deleted",
+            f"{counted(counts.fixes.total(), 'object')}: {places} (from in the plan). The first dry runs:",
+            *(commands.Command(text=one.fix) for one in counts.first_fixes),
         )
     yield _step(
         "Look for every other copy",
@@ -180,33 +165,6 @@ def _before(
     )
 
 
-def _words(needs: list[str]) -> list[str]:
-    return [flag.removeprefix(_ACCEPT) for flag in needs if flag.startswith(_ACCEPT)]
-
-
-def _earlier_revisions(kept: int, worst: PlanEntry, run: RunOptions) -> _Step:
-    """Return the step that keeps what etcd is about to compact, with the command for the worst of the losses.
-
-    A file compacts nothing, and nothing can be put back into it.
-    """
-    key, at = plan_key(worst), worst.readable_revision
-    told = f"A readable revision of {counted(kept, 'object')} is kept (readable_revision in the plan)."
-    save = save_command(key, GroupResource(worst.group, worst.resource), at)
-    if run.of_a_file:
-        title = "See earlier revisions, which this file still holds"
-        text = f"{told} A live etcd may have compacted it: keep this file. The worst loss, to see and to save it:"
-        return _step(title, text, commands.get(key, revision=at), save)
-    waits = deletion_waits(worst) or bool(worst.repair)  # a repair brings back what is newer
-    asking = (Part.ASKING,) if "--kubeconfig" in shlex.split(worst.command) else ()
-    put_back = commands.fix(key, f"revision:{at}", _words(worst.needs), more=asking)
-    return _step(
-        f"{'Save' if waits else 'Put back'} earlier revisions before etcd compacts them",
-        f"{told} To put one back is better than to delete. API servers compact it away every five minutes: save all of "
-        f"them now, or take a snapshot. The worst loss{', until its present value may be deleted' if waits else ''}:",
-        save if waits else put_back,
-    )
-
-
 def kms_step(cause: str | None, run: RunOptions) -> Remedy:
     """Return what comes first for values of which nothing is proven, since KMS did not open them."""
     way = undetermined_way({cause or ""}, (), run)
@@ -215,37 +173,20 @@ def kms_step(cause: str | None, run: RunOptions) -> Remedy:
 
 
 def _deletions(counts: _Counts, run: RunOptions) -> Iterator[_Step]:
-    alone = counts.told(ComesBack.BY_ITSELF)
-    if alone:
-        first = counted(len(counts.trials), "object")
-        trials = f" Delete only the first {first} of this plan, and wait until they are there again."
-        text = f"These come back without you: {alone}.{trials if counts.trials else ''}"
-        yield _step("See that the controllers run that recreate objects", text)
-    helped = counts.told(ComesBack.AFTER_A_STEP)
-    if helped:
-        text = f"{helped}. The list of makers says which step (HOW)."
-        yield _step("Prepare what needs a step after the deletion", text)
-    hand = counts.told(ComesBack.NO)
-    if hand:
-        yield _step(
-            "Have the replacement of the others in hand BEFORE you delete them",
-            f"{hand}. {counts.used} of them are in use. Take a manifest, a rescued copy, or a snapshot that opens. "
-            "Nothing can be created under a name while the broken value is there: create each after its deletion.",
-        )
-    last = (
-        f", and last {counted(counts.breaking, 'object')} that the cluster may depend on"
-        if counts.breaking
-        else ""
-    )
+    breaking = counted(counts.breaking, "object")
+    last = f", and last {breaking} that the cluster may depend on" if counts.breaking else ""
     how = "Each command is a dry run: leave --dry-run out when what it shows is right."
     if run.of_kine:
         how = "etcdfix deletes nothing in kine: an API server does. etcdfix explain shows the request."
-    yield _step(
-        "Delete in the order of this plan, one key after the other",
-        f"First what comes back by itself, then what nobody uses, then what is in use{last}. {how} The plan grades "
-        "each deletion as if everything else were there: read the preview of each.",
-    )
-    yield _step("Scan again", "Nothing of this plan may be left.", commands.scan())
+    hand = ""
+    if counts.by_hand:
+        hand = (
+            f" Nobody makes {counted(counts.by_hand, 'object')} again: have a manifest or a copy of each in hand "
+            "before you delete it, and create it after that."
+        )
+    order = f"First what comes back by itself (see that it does), then what nobody uses, then what is in use{last}."
+    yield "Delete in the order of this plan, one key after the other", f"{order} {how}{hand}", ()
+    yield "Scan again", "Nothing of this plan may be left.", (commands.scan(),)
 
 
 def _patterns(groups: Iterable[PlanGroup]) -> str:
@@ -285,34 +226,20 @@ def is_breaking(entry: PlanEntry) -> bool:
 def in_order(drafts: Iterable[PlanEntry]) -> Sequence[PlanEntry]:
     """Return entries in their order, each with its turn.
 
-    The first turns go to one object of each maker whose objects come back by themselves: whether they do is seen there.
-
     Raises:
         SourceError: They are many, and there is no room for them.
     """
     rows = SortedRows(PlanEntry)
-    trials: dict[str, tuple[bytes, PlanEntry]] = {}
     for entry in drafts:
-        turn = _turn(entry)
-        rows.add(turn, entry)
-        if _is_trial(entry) and (entry.recreated_by not in trials or turn < trials[entry.recreated_by][0]):
-            trials[entry.recreated_by] = turn, entry
-    first = [entry for _, entry in sorted(trials.values(), key=lambda trial: trial[0])]
-    tried = {entry.key for entry in first}
+        rows.add(_turn(entry), entry)
     everything = rows.finish()
 
     def read() -> Iterator[PlanEntry]:
-        rest = (entry for entry in everything if entry.key not in tried)
-        for turn, entry in enumerate(chain(first, rest), start=1):
+        for turn, entry in enumerate(everything, start=1):
             msgspec.structs.force_setattr(entry, "order", turn)  # of a row that was read just now
             yield entry
 
     return Rows(len(everything), read)
-
-
-def _is_trial(entry: PlanEntry) -> bool:
-    comes_back = entry.comes_back == ComesBack.BY_ITSELF and not is_guess(entry)
-    return comes_back and not is_breaking(entry) and not _is_unproven(entry)
 
 
 def _is_unproven(entry: PlanEntry) -> bool:

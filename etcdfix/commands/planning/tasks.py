@@ -127,7 +127,7 @@ def workload_of(
             done += 1
             continue
         what = Decision(decision.decision)
-        if what is Decision.NONE or key in leave_out:
+        if what is Decision.LEAVE or key in leave_out:
             left_alone += 1
             waiting += len(decision_on(entry).allowed) > 1
             continue
@@ -157,13 +157,13 @@ def _names_of_its_key(entry: PlanEntry) -> list[str]:
 
 
 def _needs_of(entry: PlanEntry, what: Decision) -> list[str]:
-    return entry.repair_needs if what is Decision.REPAIR else entry.needs
+    return entry.fix_needs if what is Decision.FIX else entry.needs
 
 
 def _task(entry: PlanEntry, what: Decision, key: bytes, request: RunRequest) -> Task:
     needs = _needs_of(entry, what)
     declared = ""
-    if what is not Decision.REPAIR and _wants_declaration(entry):
+    if any(need.startswith(DECLARE_KEY_LOST) for need in needs):
         declared = next((name for name in _names_of_its_key(entry) if name in request.key_lost), "")
     protected = entry.protected
     if not protected and entry.risk == Risk.CLUSTER_BREAKING:
@@ -179,7 +179,7 @@ def _task(entry: PlanEntry, what: Decision, key: bytes, request: RunRequest) -> 
 
 
 def _needs(key: bytes, need: str, what: Decision) -> RefusedByRule:
-    act = {Decision.DELETE: "deletion", Decision.RESTORE: "restore", Decision.REPAIR: "repair"}[what]
+    act = "deletion" if what is Decision.DELETE else "fix"
     return refuse(
         Rule.PLAN,
         f"the {act} of {display(key)} needs {need}",

@@ -53,11 +53,6 @@ def repair_risks(found: Examination, repair: Repair, *, breaking: bool = False) 
     return [*([Rule.CLUSTER_BREAKING] if breaking else []), Rule.UNPROVEN_REPAIR, *risks]
 
 
-def save_command(key: bytes, resource: GroupResource, revision: int) -> Command:
-    """Return the command that shows a whole object at a revision, to be kept: a Secret that is masked is no copy."""
-    return commands.get(key, *revealed(resource), "-o", "json", revision=revision)
-
-
 def revealed(resource: GroupResource) -> Sequence[str]:
     return ["--reveal"] if resource == _SECRETS else []
 

@@ -23,7 +23,7 @@ def test_a_run_deletes_what_the_plan_decides(planned: Planned) -> None:
     keys = planned.furnish("a", "b", "c")
     planned.make_plan()
     assert planned.outcomes() == {"a": "", "b": "", "c": ""}
-    assert {each["decision"] for each in planned.document()["decisions"]} == {"none"}  # the key may turn up
+    assert {each["decision"] for each in planned.document()["decisions"]} == {"leave"}  # the key may turn up
     planned.decide(a="delete", b="delete")
     ran = planned.work(*DECLARED, "-o", "json")
     assert ran.code == 0, ran
@@ -131,7 +131,7 @@ def test_a_plan_that_is_decided_otherwise_after_its_review(
     with planned.nothing_changes(), typing(monkeypatch, LOST, "2"):
         words = [word for word in arguments if word != "--yes"] if typed else arguments
         refused(planned.run(*words), "not those that --expect-plan names")
-    planned.decide(b="none")
+    planned.decide(b="leave")
     with typing(monkeypatch, LOST):
         assert planned.run(*arguments).code == 0
     assert planned.there(keys) == [False, True]
@@ -184,7 +184,7 @@ def test_what_is_typed_is_the_number_of_deletions_where_there_are_any(
     planned.make_plan()
     with planned.nothing_changes(), typing(monkeypatch, "3"):
         refused(planned.work(reviewed=False), "1, the number of objects that would be deleted")
-    planned.decide(cut="none")
+    planned.decide(cut="leave")
     with planned.nothing_changes(), typing(monkeypatch, "0"):
         refused(planned.work(reviewed=False), "2, the number of objects that would be changed")
     with typing(monkeypatch, "2"):
@@ -279,16 +279,16 @@ def test_a_protected_object_that_is_left_out(planned: Planned) -> None:
 def test_decisions_that_are_none(planned: Planned) -> None:
     keys = planned.furnish("a", "b")
     planned.make_plan()
-    for word in ("remove", "", "restore", "repair", "DELETE"):
+    for word in ("remove", "", "fix", "repair", "DELETE"):
         planned.decide(a=word)
         with planned.nothing_changes():
             ran = planned.work(*DECLARED)
         assert ran.code == 2, (word, ran)
-        assert "allows delete, none" in ran.err
+        assert "allows delete, leave" in ran.err
         assert len(ran.err.splitlines()) <= 3
     document = planned.document()
-    document["decisions"][0]["allowed"] = ["delete", "restore", "none"]
-    document["decisions"][0]["decision"] = "restore"
+    document["decisions"][0]["allowed"] = ["delete", "fix", "leave"]
+    document["decisions"][0]["decision"] = "fix"
     planned.plan.write_text(json.dumps(document))
     with planned.nothing_changes():
         assert planned.work(*DECLARED).code == 2
@@ -326,7 +326,7 @@ def test_a_plan_of_nothing(planned: Planned) -> None:
     for key in keys:
         planned.etcd.delete(key)
     planned.put("broken", b"k8s:enc:aescbc:v1:key1:short")
-    planned.make_plan(all="none")
+    planned.make_plan(all="leave")
     with planned.nothing_changes():
         ran = planned.work("-o", "json")
     assert ran.code == 0, ran
@@ -610,12 +610,12 @@ def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planne
     flipped, earlier, cut = mixed(planned)
     planned.make_plan()
     decided = {each["key"]: each["decision"] for each in planned.document()["decisions"]}
-    assert decided == {flipped.decode(): "repair", earlier.decode(): "restore", cut.decode(): "delete"}
+    assert decided == {flipped.decode(): "fix", earlier.decode(): "fix", cut.decode(): "delete"}
     dry = planned.work("--dry-run", "-o", "json")
     assert dry.code == 0, dry
     ran = planned.work("-o", "json")
     assert ran.code == 0, ran
-    assert planned.outcomes() == {"flipped": "repaired", "earlier": "restored", "cut": "deleted"}
+    assert planned.outcomes() == {"flipped": "fixed", "earlier": "fixed", "cut": "deleted"}
     with planned.cluster() as cluster:
         for key in (flipped, earlier):
             stored = cluster.source.get(key)
@@ -625,7 +625,7 @@ def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planne
     assert len(planned.kept()) == 3
     planned.work()
     assert {event.annotations.outcome for event in planned.events() if event.annotations.outcome} == {
-        "repaired", "restored", "deleted",
+        "fixed", "deleted",
     }  # fmt: skip
 
 
@@ -636,14 +636,14 @@ def test_a_revision_that_had_a_lease_is_not_proposed(planned: Planned) -> None:
     planned.etcd.put(earlier, b"k8s:enc:aesgcm:v1:key1:short")
     planned.make_plan()
     (entry,) = [each for each in planned.document()["entries"] if each["key"] == earlier.decode()]
-    assert entry["readable_revision"] == 0
+    assert (entry["from"], entry["save"]) == ("", "")
     (decision,) = [each for each in planned.document()["decisions"] if each["key"] == earlier.decode()]
-    assert (decision["decision"], "restore" in decision["allowed"]) == ("delete", False)
+    assert (decision["decision"], "fix" in decision["allowed"]) == ("delete", False)
 
 
 def test_a_reviewer_who_decides_otherwise(planned: Planned) -> None:
     flipped, earlier, cut = mixed(planned)
-    planned.make_plan(flipped="none", earlier="delete", cut="none")
+    planned.make_plan(flipped="leave", earlier="delete", cut="leave")
     assert planned.work().code == 0
     assert planned.there([flipped, earlier, cut]) == [True, False, True]
 

@@ -176,7 +176,7 @@ def test_a_plan_whose_file_is_called_like_another(planned: Planned) -> None:
     first = planned.plan.rename(planned.folder / "first.json")
     digest = json.loads(first.read_bytes())["content_sha256"]
     planned.put("shop/more", b"k8s:enc:aescbc:v1:key1:short")
-    planned.make_plan(a="delete", b="delete", more="none")
+    planned.make_plan(a="delete", b="delete", more="leave")
     assert planned.document()["content_sha256"] != digest
     arguments = planned.arguments(*DECLARED)
     named = planned.plan.rename(planned.folder / f"plan ({digest})")
@@ -191,15 +191,15 @@ def test_a_plan_whose_file_is_called_like_another(planned: Planned) -> None:
     assert planned.outcomes() == {"a": "", "b": ""}
 
 
-@pytest.mark.parametrize("decision", ["restore", "repair"])
+@pytest.mark.parametrize("name", ["earlier", "flipped"])
 @pytest.mark.parametrize("written_again", [False, True])
 def test_what_was_put_back_and_not_recorded(
-    planned: Planned, monkeypatch: pytest.MonkeyPatch, decision: str, written_again: bool
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, name: str, written_again: bool
 ) -> None:
     """Where somebody has written it since, nobody can tell who put it back: it is looked at once more."""
     flipped, earlier, _cut = mixed(planned)
-    name, key = ("earlier", earlier) if decision == "restore" else ("flipped", flipped)
-    planned.make_plan(**{"all": "none", name: decision})
+    key = earlier if name == "earlier" else flipped
+    planned.make_plan(**{"all": "leave", name: "fix"})
     not_written(monkeypatch, 2)
     assert planned.work().code == 3
     monkeypatch.undo()
@@ -207,7 +207,7 @@ def test_what_was_put_back_and_not_recorded(
     if not written_again:
         ran = planned.work()
         assert ran.code == 0, ran
-        assert planned.outcomes()[name] == {"restore": "restored", "repair": "repaired"}[decision]
+        assert planned.outcomes()[name] == "fixed"
         return
     assert stored is not None
     planned.etcd.put(key, stored)
@@ -299,7 +299,7 @@ def test_a_plan_of_another_cluster_asks_nothing(planned: Planned) -> None:
     planned.furnish("a", "b")
     planned.make_plan()
     planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
-    for decision in ("none", "delete"):
+    for decision in ("leave", "delete"):
         planned.decide(all=decision)
         with planned.nothing_changes():
             ran = planned.work(*DECLARED)

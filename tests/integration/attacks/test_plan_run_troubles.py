@@ -184,7 +184,7 @@ def test_a_repair_of_which_two_would_do(planned: Planned) -> None:
     planned.make_plan()
     plan = load_plan(planned.plan)
     (entry,), (decision,) = plan.entries, plan.decisions
-    assert decision.decision == "repair"
+    assert decision.decision == "fix"
     stored = planned.stored(both)
     assert stored is not None
     forged = msgspec.structs.replace(

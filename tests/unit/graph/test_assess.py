@@ -118,15 +118,17 @@ def test_the_last_readable_revision_tells_type_account_and_owners() -> None:
     ]
 
 
-@pytest.mark.parametrize(("lease", "readable_at"), [(0, 8), (0x694D, 0)])
-def test_a_value_that_had_a_lease_tells_and_is_not_to_be_put_back(lease: int, readable_at: int) -> None:
+@pytest.mark.parametrize("lease", [0, 0x694D])
+def test_an_earlier_value_tells_and_says_whether_it_had_a_lease(lease: int) -> None:
     cluster = Cluster()
     key = cluster.secret("s")
     good = StoredValue(key.encode(), cluster.values[key], 1, 1, 1, lease)
     found = assessed(
         cluster, key, walking(cluster, good, present=StoredValue(key.encode(), BROKEN, 9, 1, 2, 0))
     )
-    assert (found.last_known.basis, found.last_known.readable_at) == ("history", readable_at)
+    readable = found.last_known.readable
+    assert readable is not None
+    assert (found.last_known.basis, readable.at, readable.leased) == ("history", 8, bool(lease))
 
 
 def test_a_readable_revision_a_few_steps_back_is_found_without_the_history() -> None:

@@ -127,7 +127,7 @@ def test_the_owner_of_the_last_readable_revision(tmp_path: Path) -> None:
     before = earlier_revision(key, cluster.values[key])
     entry = entry_of(cluster, key, tmp_path, before)
     assert summary(entry) == ("cert-manager", "certain", "owned by Certificate site, which is there")
-    assert entry.readable_revision == entry.mod_revision - 1  # up to there it stood
+    assert f" --revision {entry.mod_revision - 1} " in entry.save  # up to there it stood
     assert entry.what == "Secret (TLS certificate)"
 
 

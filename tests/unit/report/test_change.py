@@ -5,18 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
+from etcdfix.commands.planning.run import Ran
+from etcdfix.commands.planning.run_report import RunAccount
+from etcdfix.commands.planning.tasks import Task
 from etcdfix.errors import EndedEarly
-from etcdfix.operations.change.batch import Account
 from etcdfix.operations.change.report import outcome_report
 from etcdfix.remediation.audit.record import Link, Result, Verb
 from etcdfix.remediation.change import DONE
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.report.change import ChangeReport
+from etcdfix.report.plan_entry import Decision
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions
+from tests.support.plan_entries import entry
 
 KEY = b"/registry/secrets/shop/web\x1b[2J"
 RUN = RunOptions(
@@ -86,21 +89,19 @@ def test_what_is_open_is_settled_first() -> None:
     assert (report.result, report.audit_log_head) == ("unknown", None)
 
 
-class One(msgspec.Struct):
-    outcome: ChangeOutcome
-
-
 @pytest.mark.parametrize("result", [Result.DELETED, None])
 def test_an_early_end_changed_something_unless_it_was_a_dry_run(result: Result | None) -> None:
     outcome = ChangeOutcome(result=result, detail="", audit_log=LOG, head=Link(3, "ab"))
-    account = Account(dry_run=result is None, objects=[One(outcome)])
+    task = Task(entry=entry(), decision=Decision.DELETE, key=KEY, declared="", protected="")
+    ran = Ran(task=task, outcome=outcome)
+    account = RunAccount(plan_file=Path("p"), dry_run=result is None, objects=[ran])
     ended = account.ended(EndedEarly("ended by SIGTERM", 143, 5))
     assert (ended.exit_code, ended.bare_exit_code, ended.changed) == (143, 143, result is not None)
-    assert len(account.common_fields(None, 5)["follow_ups"]) == (result is not None)
+    assert len([*account.follow_ups()]) == (result is not None)
 
 
 def test_an_early_end_before_the_first_object_has_no_result() -> None:
     ending = EndedEarly("ended by SIGTERM", 143, 5)
-    before = Account[One](dry_run=False)
+    before = RunAccount(plan_file=Path("p"), dry_run=False)
     assert before.ended(ending) is ending
-    assert before.common_fields(None, 5)["follow_ups"] == []
+    assert not [*before.follow_ups()]

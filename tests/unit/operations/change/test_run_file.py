@@ -92,7 +92,7 @@ def test_what_was_done_is_on_disk_before_the_next_key_and_becomes_part_of_the_pl
     plan = load_plan(path)
     assert outcomes(path) == ["deleted", "deleted", ""]
     assert [(each.decision, each.record, each.detail) for each in plan.decisions][1:] == [
-        ("none", 4, "as wanted"), ("delete", 0, "unknown: no answer"),
+        ("leave", 4, "as wanted"), ("delete", 0, "unknown: no answer"),
     ]  # fmt: skip
     assert plan.audit_log == str(LOG)
 
@@ -295,7 +295,7 @@ def test_a_decision_that_is_edited_meanwhile_is_kept(path: Path) -> None:
         path.write_text(json.dumps(document))
         run.finish()
     assert [(each.decision, each.outcome) for each in load_plan(path).decisions] == [
-        ("none", "deleted"), ("none", ""), ("delete", ""),
+        ("leave", "deleted"), ("leave", ""), ("delete", ""),
     ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import Decision, PlanEntry, decision_on
 from etcdfix.rules import MEANINGS, Rule
 from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_for, scan_to
-from tests.support.plan_entries import entry
+from tests.support.plan_entries import entry, fixable
 
 LOST, KEY_ID = "aescbc/v1/lost", "sha256:0f"
 DECLARE = f"--declare-key-lost {LOST}"
@@ -63,28 +63,28 @@ def refused(plan: DeletionPlan, request: RunRequest) -> str:
 def test_what_is_decided_is_done_in_the_order_of_the_plan(empty: DeletionPlan) -> None:
     entries = (
         entry(1),
-        entry(2, repair="a bit"),
-        entry(3, readable_revision=5),
+        fixable(2),
+        fixable(3, "revision:5"),
         entry(4),
         entry(5, refused="one of many"),
         entry(6),
     )
-    plan = plan_of(empty, *entries, _4="none")
+    plan = plan_of(empty, *entries, _4="leave")
     assert [each.decision for each in plan.decisions] == [
-        "delete", "repair", "restore", "none", "none", "delete",
+        "delete", "fix", "fix", "leave", "leave", "delete",
     ]  # fmt: skip
     done = msgspec.structs.replace(plan.decisions[5], outcome="deleted")
     plan = msgspec.structs.replace(plan, decisions=[*plan.decisions[:5], done])
     found = work(plan, asked())
     assert [(task.entry.order, task.decision.value) for task in found.tasks] == [
-        (1, "delete"), (2, "repair"), (3, "restore"),
+        (1, "delete"), (2, "fix"), (3, "fix"),
     ]  # fmt: skip
     # The one that waits may be deleted; what is refused may not.
     assert (found.done, found.left_alone, found.waiting) == (1, 2, 1)
 
 
 def test_what_is_left_out_is_left_alone(empty: DeletionPlan) -> None:
-    plan = plan_of(empty, entry(1), entry(2), entry(3), _3="none")
+    plan = plan_of(empty, entry(1), entry(2), entry(3), _3="leave")
     found = work(plan, asked(leave_out=(b"/registry/secrets/shop/web-1", b"/registry/secrets/shop/web-3")))
     assert [task.entry.order for task in found.tasks] == [2]
     assert found.left_alone == 2
@@ -103,7 +103,7 @@ def test_what_is_done_needs_nothing_any_more_and_may_be_left_out(empty: Deletion
 
 def test_a_key_that_stands_there_twice(empty: DeletionPlan) -> None:
     twice = msgspec.structs.replace(entry(1), order=2)
-    for decision in ("delete", "none"):
+    for decision in ("delete", "leave"):
         assert "more than once" in refused(plan_of(empty, entry(1), twice, decide=decision), asked())
 
 
@@ -128,7 +128,8 @@ def test_decisions_that_are_not_those_of_the_entries(empty: DeletionPlan, decisi
 @pytest.mark.parametrize(
     ("word", "change"),
     [
-        ("repair", {}),
+        ("fix", {}),
+        ("repair", {"source": "bit"}),
         ("delete", {"refused": "one of many"}),
         ("remove", {}),
         ("DELETE", {}),
@@ -138,7 +139,7 @@ def test_a_decision_that_its_entry_does_not_allow(
     empty: DeletionPlan, word: str, change: dict[str, Any]
 ) -> None:
     plan = plan_of(empty, entry(1, **change))
-    wrong = msgspec.structs.replace(plan.decisions[0], decision=word, allowed=[word, "none"])
+    wrong = msgspec.structs.replace(plan.decisions[0], decision=word, allowed=[word, "leave"])
     with pytest.raises(ConfigurationError, match="which allows"):
         work(msgspec.structs.replace(plan, decisions=[wrong]), asked())
 
@@ -148,7 +149,7 @@ def test_a_decision_that_its_entry_does_not_allow(
 
 def test_each_need_has_to_be_accepted(empty: DeletionPlan) -> None:
     needs = ["--accept only-copy", "--accept mass-damage"]
-    plan = plan_of(empty, entry(1, needs=needs, readable_revision=4), decide="delete")
+    plan = plan_of(empty, fixable(1, "revision:4", needs=needs, fix_needs=needs), decide="delete")
     assert "the deletion of /registry/secrets/shop/web-1 needs --accept only-copy" in refused(
         plan, asked(Rule.MASS_DAMAGE)
     )
@@ -156,16 +157,16 @@ def test_each_need_has_to_be_accepted(empty: DeletionPlan) -> None:
     assert "needs --accept mass-damage" in said
     assert "--leave-out /registry/secrets/shop/web-1" in said
     assert len(work(plan, asked(Rule.ONLY_COPY, Rule.MASS_DAMAGE)).tasks) == 1
-    restored = plan_of(empty, *plan.entries, decide="restore")
-    assert "the restore of" in refused(restored, asked())
+    restored = plan_of(empty, *plan.entries, decide="fix")
+    assert "the fix of" in refused(restored, asked())
 
 
-def test_a_repair_needs_nothing_of_what_a_deletion_needs(empty: DeletionPlan) -> None:
+def test_the_value_put_right_needs_nothing_of_what_a_deletion_needs(empty: DeletionPlan) -> None:
     needs = [DECLARE, "--accept only-copy"]
-    (task,) = work(plan_of(empty, entry(1, needs=needs, repair="a bit"), decide="repair"), asked()).tasks
-    assert (task.decision, task.declared) == (Decision.REPAIR, "")
+    (task,) = work(plan_of(empty, fixable(1, needs=needs)), asked()).tasks
+    assert (task.decision, task.declared) == (Decision.FIX, "")
     # Nor does a declaration speak of it, where it is given for others.
-    plan = plan_of(empty, entry(1, needs=needs, repair="a bit"), entry(2, needs=[DECLARE]), _2="delete")
+    plan = plan_of(empty, fixable(1, needs=needs), entry(2, needs=[DECLARE]), _2="delete")
     first, second = work(plan, asked(key_lost=(LOST,))).tasks
     assert (first.declared, second.declared) == ("", LOST)
 
@@ -195,7 +196,7 @@ def test_a_declaration_of_what_no_entry_waits_for(empty: DeletionPlan, wrong: st
     plan = plan_of(empty, entry(1, needs=[DECLARE]), decide="delete")
     assert "names no encryption key" in refused(plan, asked(key_lost=(LOST, wrong)))
     # Whose deletion does not wait for it, its key is none of those.
-    plan = plan_of(empty, entry(1, needs=["--accept only-copy"]), decide="none")
+    plan = plan_of(empty, entry(1, needs=["--accept only-copy"]), decide="leave")
     assert "names no encryption key" in refused(plan, asked(key_lost=(LOST,)))
 
 
@@ -207,7 +208,7 @@ def test_a_declaration_counts_only_for_whom_the_plan_says_needs_it(empty: Deleti
 
 
 def test_a_declaration_of_what_is_done_or_left_alone_does_not_hinder(empty: DeletionPlan) -> None:
-    plan = plan_of(empty, entry(1, needs=[DECLARE]), entry(2), _1="none", _2="delete")
+    plan = plan_of(empty, entry(1, needs=[DECLARE]), entry(2), _1="leave", _2="delete")
     (task,) = work(plan, asked(key_lost=(LOST,))).tasks
     assert (task.entry.order, task.declared) == (2, "")
 
@@ -224,11 +225,11 @@ def test_a_declaration_of_what_is_done_or_left_alone_does_not_hinder(empty: Dele
         ({"protected": "a", "risk": Risk.CLUSTER_BREAKING.value}, "a"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("decision", ["delete", "repair", "restore"])
+@pytest.mark.parametrize("decision", ["delete", "fix"])
 def test_what_the_cluster_may_depend_on(
     empty: DeletionPlan, change: dict[str, Any], why: str, decision: str
 ) -> None:
-    plan = plan_of(empty, entry(1, repair="a bit", readable_revision=3, **change), decide=decision)
+    plan = plan_of(empty, fixable(1, **change), decide=decision)
     assert "needs --accept cluster-breaking" in refused(plan, asked(Rule.ONLY_COPY))
     (task,) = work(plan, asked(Rule.CLUSTER_BREAKING)).tasks
     assert task.protected == why
@@ -248,9 +249,8 @@ def test_a_risk_counts_only_for_whom_the_plan_says_needs_it(empty: DeletionPlan)
     assert counts(protected="it is in kube-system") == {*always, "cluster-breaking"}
 
 
-def test_a_repair_needs_words_of_its_own(empty: DeletionPlan) -> None:
-    needs = {"needs": ["--accept only-copy"], "repair_needs": ["--accept newer-than-known"]}
-    plan = plan_of(empty, entry(1, repair="what stands behind it", **needs), decide="repair")
-    assert "the repair of" in refused(plan, asked(Rule.ONLY_COPY))
+def test_a_fix_needs_words_of_its_own(empty: DeletionPlan) -> None:
+    plan = plan_of(empty, fixable(1, needs=["--accept only-copy"], fix_needs=["--accept newer-than-known"]))
+    assert "the fix of" in refused(plan, asked(Rule.ONLY_COPY))
     (task,) = work(plan, asked(Rule.ONLY_COPY, Rule.NEWER_THAN_KNOWN)).tasks
     assert [task.heeds(word) for word in ("newer-than-known", "only-copy")] == [True, False]

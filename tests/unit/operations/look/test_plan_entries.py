@@ -40,26 +40,11 @@ def made(name: str, by: str = "cert-manager", comes_back: str = "by-itself", **c
     ],
 )
 def test_what_goes_first(first: dict[str, Any], second: dict[str, Any]) -> None:
-    # Both in the middle of one maker, so that neither is its first; names sort the other way.
+    # Names sort the other way.
     base: dict[str, Any] = {"recreated_by": "by hand", "comes_back": "no", "risk": "low"}
     one = entry(name="z", key="/z", **(base | first))
     two = entry(name="a", key="/a", **(base | second))
     assert names(two, one) == ["z", "a"]
-
-
-def test_the_first_turns_are_one_of_each_maker_that_needs_nobody() -> None:
-    entries = [
-        made("a-1", users=3), made("a-2"), made("a-3"),
-        made("b-1", "External Secrets", risk="high"), made("b-2", "External Secrets", risk="high"),
-        made("c-1", "Helm", comes_back="no"), made("d-1", "token controller", comes_back="after-a-step"),
-        made("e-1", "operator", recreate_confidence="possible"),
-        made("f-1", "Vault", risk="cluster-breaking"), made("g-1", "kubelet", protected="kube-system"),
-        made("h-1", "plugin", outcome="undetermined"),
-    ]  # fmt: skip
-    ordered = in_order(entries)
-    # Of two makers, and of each the one that is missed least.
-    assert [each.name for each in ordered][:5] == ["a-2", "b-1", "a-3", "a-1", "b-2"]
-    assert len({each.name for each in ordered}) == len(entries)
 
 
 def test_many_are_sorted_on_disk_and_the_same_each_time_they_are_read(
@@ -79,6 +64,6 @@ def test_many_are_sorted_on_disk_and_the_same_each_time_they_are_read(
     assert ordered[3] == list(ordered)[3]
     assert ordered[-1] == list(ordered)[-1]
     assert ordered[2:5] == list(ordered)[2:5]
-    assert [each.users for each in ordered[3:]] == sorted(each.users for each in ordered[3:])
+    assert [each.users for each in ordered] == sorted(each.users for each in ordered)
     with pytest.raises(IndexError):
         ordered[200]

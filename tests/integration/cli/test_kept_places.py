@@ -96,7 +96,7 @@ def test_what_copies_says_to_put_back(
     words = registry.common(reason=None, places=told != "variables")
     ran = registry.run("copies", key.decode(), *words, "-o", "json")
     copy = json.loads(ran.out)["objects"][0]["copies"][0]
-    restore = shlex.split(copy["put_back"])[1:]
+    restore = shlex.split(copy["fix"])[1:]
     assert places(restore) == expected(registry)
     assert registry.run(*restore).code == 0
     assert len(registry.events()) == 1

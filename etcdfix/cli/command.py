@@ -13,43 +13,24 @@ import click
 
 from etcdfix.cli.examples import EXAMPLES
 from etcdfix.cli.group import HelpGroup
-from etcdfix.cli.output import HABITS, say, say_exchange
+from etcdfix.cli.output import HABITS, say
 from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
-from etcdfix.sources.etcd.trace import listening
 
-_VERBOSE: Final = "etcdfix.verbose"
-_NOT_BOTH: Final = "--quiet and --verbose contradict each other"
 _UNCHECKED: Final = "insecure_skip_tls_verify"
 _UNCHECKED_OF_ETCDCTL: Final = "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
 
 
-def _quiet(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value and context.meta.get(_VERBOSE):
-        raise click.UsageError(_NOT_BOTH)
+def _quiet(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
     HABITS.quiet = value
 
 
-def _verbose(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value and HABITS.quiet:
-        raise click.UsageError(_NOT_BOTH)
-    context.meta[_VERBOSE] = value
-    if value and not context.resilient_parsing:
-        context.with_resource(listening(say_exchange))
-
-
-def _habit(*names: str, **settings: Any) -> click.Option:
-    # Eager: --quiet and --verbose also hold for what is said of another option.
-    variable = variable_of(next(name for name in names if name.startswith("--")))
-    return click.Option(names, expose_value=False, is_eager=True, envvar=variable, **settings)
-
-
 def habits() -> list[click.Option]:
-    """Return the options that say how a command speaks."""
+    """Return the options that say how a command speaks; eager, so that they hold for what is said of another one."""
     return [
-        _habit("-q", "--quiet", is_flag=True, callback=_quiet,
-               help="No progress and no notes on standard error; errors and warnings stay."),
-        _habit("-v", "--verbose", is_flag=True, callback=_verbose,
-               help="Write each request to etcd to standard error: range, count and time, never what is stored."),
+        click.Option(
+            ("-q", "--quiet"), is_flag=True, expose_value=False, is_eager=True, envvar=variable_of("--quiet"),
+            callback=_quiet, help="No progress and no notes on standard error; errors and warnings stay.",
+        )
     ]  # fmt: skip
 
 

@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TextIO
 
 import click
@@ -20,12 +19,10 @@ import msgspec
 from etcdfix.errors import ConfigurationError
 from etcdfix.text.notes import Note
 from etcdfix.text.safetext import safe_text
-from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
     from etcdfix.report.document import Document
     from etcdfix.report.render import Report
-    from etcdfix.sources.etcd.trace import Exchange
     from etcdfix.text.commands import RunOptions
 
 
@@ -35,9 +32,6 @@ class Habits(msgspec.Struct):
     quiet: bool = False
     changing: bool = False
 
-
-_NO_END: Final = safe_text("\0")
-"""How etcd names the end of all keys, and the first of them."""
 
 HABITS: Final = Habits()
 """Of the command that runs."""
@@ -94,33 +88,6 @@ def say_lines(lines: Iterable[str]) -> None:
     """Write lines to standard error that belong together, as a preview does; safe already."""
     for line in lines:
         click.echo(line, err=True)
-
-
-def say_exchange(exchange: Exchange) -> None:
-    """Write to standard error what was asked of etcd, what came, and how long it took."""
-    from etcdfix.storagekey import display  # noqa: PLC0415 - only where somebody listens
-
-    key, range_end = (safe_text(display(part)) if part else "" for part in (exchange.key, exchange.range_end))
-    words = [exchange.endpoint, exchange.method, *_range(key, range_end)]
-    words.append(f"at revision {exchange.revision}" if exchange.revision else "")
-    words.append(f"at most {exchange.limit}" if exchange.limit else "")
-    told = f"{' '.join(filter(None, words))}: {_came(exchange)}, {exchange.milliseconds} ms"
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    click.echo(f"etcdfix: {now} {safe_text(told)}", err=True)
-
-
-def _range(key: str, range_end: str) -> list[str]:
-    if range_end == _NO_END:
-        return ["every key"] if key == _NO_END else ["from", key]
-    return [key, "to", range_end] if range_end else [key]
-
-
-def _came(exchange: Exchange) -> str:
-    if exchange.status:
-        return f"failed, {exchange.status}"
-    if exchange.keys is None:
-        return "answered"
-    return f"{counted(exchange.keys, 'key')}{', more follow' if exchange.more else ''}"
 
 
 def require_output() -> None:

@@ -60,7 +60,6 @@ from etcdfix.remediation.sending import Sender
 from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
 from etcdfix.rules import refuse
 from etcdfix.sources.etcd.client import EtcdClient
-from etcdfix.sources.etcd.trace import told_afterwards
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import shown_key
 from etcdfix.verdicts.judge import Verdict
@@ -233,7 +232,7 @@ def commit(
         log, warnings = _open_log(stack, places, operator, log, step)
         warnings += _reconcile_first(now, log, change, operator, step)
         log.reserve()  # not earlier: settling another intent would use it up
-        with told_afterwards(), signals_held() as held:
+        with signals_held() as held:
             intent = _record(log, change, directories, step)
             try:
                 if isinstance(by, EtcdClient):

@@ -55,7 +55,6 @@ from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
 from etcdfix.sources.etcd.relay import Relay
 from etcdfix.sources.etcd.tls import TLSMaterial
-from etcdfix.sources.etcd.trace import question
 from etcdfix.wire.descriptors import MessageClasses, build_pool, parse_table
 from etcdfix.wire.etcd import RANGE, read_messages
 
@@ -449,7 +448,7 @@ class _TxnChannel(ReadOnlyChannel):
         """Connect."""
         self.relay = Relay(endpoint, timeout_seconds=connection.dial_timeout_seconds)
         try:
-            super().__init__(open_transport(endpoint, material, connection, self.relay), endpoint)
+            super().__init__(open_transport(endpoint, material, connection, self.relay))
         except BaseException:
             self.relay.close()
             raise
@@ -468,8 +467,7 @@ class _TxnChannel(ReadOnlyChannel):
             request_serializer=_message("TxnRequest").SerializeToString,
             response_deserializer=_message("TxnResponse").FromString,
         )
-        asked = question(self._endpoint, _TXN_PATH, request)
-        return Answer(lambda: call.future(request, timeout=timeout_seconds, metadata=metadata), asked)
+        return Answer(lambda: call.future(request, timeout=timeout_seconds, metadata=metadata))
 
 
 @cache

@@ -24,7 +24,6 @@ from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.sources.etcd.relay import Relay
 from etcdfix.sources.etcd.threads import do_in_time, no_threads, stands_still
 from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials
-from etcdfix.sources.etcd.trace import Question, question, told_stream
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import ALARM, READ_METHODS, alarm_query, message
 
@@ -71,18 +70,15 @@ class RpcError(Exception):
 class Answer:
     """What a request brings."""
 
-    def __init__(self, begin: Callable[[], Any], asked: Question | None = None) -> None:
+    def __init__(self, begin: Callable[[], Any]) -> None:
         """Send the request."""
-        self._asked = asked
         self._ended = False
-        self._ended_at = 0.0
         self._told: SimpleQueue[None] = SimpleQueue()
         with interruptions_held():
             self._future: Any = begin()
             self._future.add_done_callback(self._end)
 
     def _end(self, _future: object) -> None:
-        self._ended_at = time.monotonic()
         self._ended = True
         self._told.put(None)
 
@@ -115,19 +111,9 @@ class Answer:
                 error = RpcError(failed) if failed is not None else None
                 del failed
             del future  # gRPC's has a lock, which is taken once more when it goes
-        self._tell(answer, error)
         if error is not None:
             raise error
         return answer
-
-    def _tell(self, answer: Any, error: Exception | None) -> None:
-        if self._asked is None:
-            return
-        if error is not None:
-            status = error.status if isinstance(error, RpcError) else "CANCELLED"
-            self._asked.failed(status, self._ended_at)
-        else:
-            self._asked.answered(answer[0] if isinstance(answer, tuple) else answer, self._ended_at)
 
     def cancel(self) -> None:
         """Stop waiting; the answer is not wanted any more."""
@@ -154,9 +140,8 @@ def settle(future: Answer, endpoint: Endpoint, timeout_seconds: float) -> Any:
 class ReadOnlyChannel:
     """Wraps a gRPC channel so that nothing but :data:`~etcdfix.wire.etcd.READ_METHODS` goes through it."""
 
-    def __init__(self, channel: Any, endpoint: Endpoint) -> None:
+    def __init__(self, channel: Any) -> None:
         self._channel = channel
-        self._endpoint = endpoint.text
         self._calls: dict[str, Any] = {}
 
     def start(
@@ -183,8 +168,7 @@ class ReadOnlyChannel:
                 request_serializer=message(method.request).SerializeToString,
                 response_deserializer=_WithBytes(message(method.response).FromString),
             )
-        asked = question(self._endpoint, method.path, request)
-        return Answer(lambda: call.future(request, timeout=timeout_seconds, metadata=metadata), asked)
+        return Answer(lambda: call.future(request, timeout=timeout_seconds, metadata=metadata))
 
     def stream(
         self,
@@ -213,16 +197,12 @@ class ReadOnlyChannel:
             request_serializer=message(method.request).SerializeToString,
             response_deserializer=message(method.response).FromString,
         )
-
-        def begin(going_up: Iterator[Any]) -> Generator[Any, None, None]:
-            return _answers(
-                lambda: call(going_up, timeout=timeout_seconds, metadata=metadata),
-                timeout_seconds,
-                patience_seconds,
-                on_silence,
-            )
-
-        return told_stream(self._endpoint, method.path, requests, begin)
+        return _answers(
+            lambda: call(requests, timeout=timeout_seconds, metadata=metadata),
+            timeout_seconds,
+            patience_seconds,
+            on_silence,
+        )
 
     def close(self) -> None:
         """End the connection; requests under way are cancelled. One that does not end in time is left alone."""
@@ -235,7 +215,7 @@ def open_channel(endpoint: Endpoint, material: TLSMaterial, connection: EtcdConn
     Raises:
         CallFailed: With ``insecure_skip_tls_verify``, the server's certificate could not be fetched.
     """
-    return ReadOnlyChannel(open_transport(endpoint, material, connection), endpoint)
+    return ReadOnlyChannel(open_transport(endpoint, material, connection))
 
 
 def open_transport(

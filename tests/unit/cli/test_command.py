@@ -1,23 +1,20 @@
-"""How every command speaks: ``-q`` and ``-v``."""
+"""How every command speaks: ``-q``."""
 
 from __future__ import annotations
 
 import re
-import sys
 
 import pytest
 
 from etcdfix.cli.command import Command, habits
-from etcdfix.cli.output import HABITS, own_habits, say, say_exchange, say_lines, say_next
+from etcdfix.cli.output import HABITS, own_habits, say, say_lines, say_next
 from etcdfix.cli.root import run
-from etcdfix.sources.etcd.trace import Exchange, listening, question
 from etcdfix.text.notes import Note
-from etcdfix.wire.etcd import RANGE, message
 from tests.unit.cli.test_variables import COMMANDS
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
-HABIT_NAMES = {"--quiet", "--verbose"}
+HABIT_NAMES = {"--quiet"}
 NOWHERE = ["--endpoints", "https://127.0.0.1:1", "--dial-timeout", "200ms"]
 
 
@@ -51,37 +48,6 @@ def test_warnings_about_safety_and_errors_stay_quiet_or_not(capfd: pytest.Captur
     assert re.sub(r"\d", "", told[0]) == re.sub(r"\d", "", told[1])
 
 
-def test_what_a_command_line_says_holds_for_its_command_alone(capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["schema", "-q", "-v"]
-    assert run(words) == 2
-    assert "contradict each other" in capfd.readouterr().err
-    words.remove("-q")
-    assert run(words) == 0
+def test_what_a_command_line_says_holds_for_its_command_alone() -> None:
+    assert run(["schema", "-q"]) == 0
     assert not HABITS.quiet
-    assert question("a:1", RANGE.path, message("RangeRequest")()) is None  # nobody listens any more
-
-
-def test_of_a_request_only_range_and_counts_are_told(capfd: pytest.CaptureFixture[str]) -> None:
-    request = message("RangeRequest")(key=b"/registry/a", range_end=b"/registry/b", revision=7, limit=500)
-    answer = message("RangeResponse")(more=True, count=9)
-    answer.kvs.add(key=b"/registry/a\x1b", value=b"not-to-be-shown")
-
-    def ask() -> None:
-        asked = question("10.0.0.1:2379", RANGE.path, request)
-        assert asked is not None
-        asked.answered(answer, sys.float_info.max)
-
-    found: list[Exchange] = []
-    with listening(found.append):
-        ask()
-    (came,) = found
-    assert (came.method, came.key, came.range_end, came.revision, came.limit) == (
-        "KV/Range", b"/registry/a", b"/registry/b", 7, 500,
-    )  # fmt: skip
-    assert (came.keys, came.more, came.status) == (1, True, "")
-    say_exchange(came)
-    assert re.fullmatch(
-        r"etcdfix: \S+Z 10\.0\.0\.1:2379 KV/Range /registry/a to /registry/b at revision 7 at most 500: "
-        r"1 key, more follow, \S+ ms\n",
-        capfd.readouterr().err,
-    )

@@ -55,7 +55,7 @@ def test_the_help_page_shows_them(name: str, capfd: pytest.CaptureFixture[str]) 
         assert " ".join(purpose.split()) in " ".join(page.split())
         for part in line.splitlines():
             assert f"  {part}\n" in page  # whole, to be copied
-    assert page.count("--verbose") == 1
+    assert page.count("--quiet") == 1
     assert page.count("--help ") == 1  # the option: a sentence ends with a full stop
 
 

@@ -19,7 +19,6 @@ from etcdfix.report.document import (
     Section,
     State,
     Status,
-    Step,
     Steps,
     Table,
     why_incomplete,
@@ -28,7 +27,6 @@ from etcdfix.report.history import History
 from etcdfix.report.impact import Impact
 from etcdfix.report.model import Finding, Remedy, SourcedReport
 from etcdfix.report.shown_copy import ShownCopy, copies_table
-from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
 
 
@@ -98,32 +96,26 @@ class NotTheCause(msgspec.Struct, frozen=True):
 class Siblings(msgspec.Struct, frozen=True, kw_only=True):
     """The values of the same resource under one encryption key that the value counts under, itself counted too.
 
-    ``opened`` and ``failed`` of ``keys``; ``damaged`` of the failed are proven to be. ``doubt`` is what the numbers say
-    of the encryption key: ``none``, or why it is probably the key, not the value. ``newest_opened`` is the etcd key of
-    the newest that opened, null for none.
+    ``damaged`` of the failed are proven to be. ``doubt`` is what the numbers say: ``none``, or why it is probably the
+    encryption key, not the value.
     """
 
     rule: str
     transformer: str
     key_fingerprint: str | None
     kms_key_id_sha256: str | None
-    keys: int
     opened: int
     failed: int
     damaged: int
     undetermined: int
-    first_mod_revision: int
-    last_mod_revision: int
-    newest_opened: str | None
     doubt: str
 
     @property
     def told(self) -> str:
         """The counts in words, and what they say of the encryption key."""
         failed = f"{self.failed} failed, {self.damaged} of them damaged"
-        counts = f"{self.opened} opened, {failed}, {self.undetermined} undetermined"
-        doubt = _DOUBTS.get(self.doubt, "")
-        return f"{counted(self.keys, 'value')} of the resource: {counts}; {doubt}".rstrip("; ")
+        counts = f"of the resource {self.opened} opened, {failed}, {self.undetermined} undetermined"
+        return f"{counts}; {_DOUBTS.get(self.doubt, '')}".rstrip("; ")
 
 
 class ExplainReport(SourcedReport, frozen=True, kw_only=True):
@@ -145,13 +137,10 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         history: Every write that is kept; null where it was not asked for.
         deletion_withheld: Why no deletion is among its ways out, where the values beside it speak against it; else "".
         layout: Parts of the stored value in order, then those of what it decrypts to.
-        damage_offset: Byte of the plaintext at which decoding breaks; null where it does not, or that is not known.
-        damage_field: Field there, "" for unknown.
         attempts: Every encryption key of the rule; empty without a configuration.
         ruled_out: Causes that were checked and are none.
         no_repair: Why its bytes cannot be put right, of a value that cannot be read; "" else.
         siblings: One for each encryption key that the value counts under; empty for a readable one.
-        cause_page: Command that shows what the cause means; null for none.
     """
 
     kind: str = "ExplainReport"
@@ -172,13 +161,10 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
     history: History | None = None
     deletion_withheld: str = ""
     layout: list[LayoutPart] = msgspec.field(default_factory=list)
-    damage_offset: int | None = None
-    damage_field: str = ""
     attempts: list[KeyAttempt] = msgspec.field(default_factory=list)
     ruled_out: list[NotTheCause] = msgspec.field(default_factory=list)
     no_repair: str = ""
     siblings: list[Siblings] = msgspec.field(default_factory=list)
-    cause_page: Command | None = None
     complete: bool = True
     incomplete_reasons: list[str] = msgspec.field(default_factory=list)
 
@@ -263,6 +249,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             ("stored", f"{counted(finding.value_size, 'byte')}, {finding.value_sha256}"),
             ("KMS key id", finding.kms_key_id_sha256 or ""),
             ("kept", counted(self.kept, "revision")),
+            ("what it means", f"etcdfix explain {finding.cause}" if finding.cause else ""),
             *((f"under {one.transformer}", one.told) for one in self.siblings),
         ]
         yield Facts(title="What it is", facts=identity, wide=True)
@@ -271,9 +258,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
                 (one.offset, one.length, one.name, one.detail) for one in self.layout if one.where is where
             ]
             yield Table(title=title, columns=_LAYOUT, rows=parts, noun="part", wide=True)
-        field = f"byte {self.damage_offset} {self.damage_field}".rstrip()
-        damage = [("decoding breaks at", field)] if self.damage_offset is not None else []
-        yield Facts(facts=damage, wide=True)
         yield Table(
             title="Encryption keys, in the order in which API servers try them",
             columns=_ATTEMPTS,
@@ -290,8 +274,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         )
         text = [f"Its own bytes cannot be put right: {self.no_repair}."] if self.no_repair else []
         yield Prose(paragraphs=text, wide=True)
-        more = [("see what the cause means and how to undo a change", self.cause_page)]
-        yield Steps(title="More", steps=[Step(what, command) for what, command in more if command], wide=True)
 
 
 _COPIES: Final = frozenset({"fix", "save"})

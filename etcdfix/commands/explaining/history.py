@@ -51,24 +51,6 @@ def kept_revisions(source: Source, key: bytes) -> Iterator[KeptRevision]:
         last = kept.revision
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """How many revisions of a key are kept, and the newest of them."""
-
-    count: int = 0
-    last: int = 0
-
-    @classmethod
-    def of(cls, source: Source, key: bytes, problems: list[str]) -> Kept:
-        """Count them; ``problems`` takes why not all could be."""
-        count = last = 0
-        try:
-            for kept in kept_revisions(source, key):
-                count, last = count + 1, kept.revision.main
-        except SourceError as exc:
-            problems.append(f"the history could not be read to its end: {exc.message}")
-        return cls(count, last)
-
-
 def history_of(
     source: Source,
     examiner: Examiner,
@@ -76,6 +58,8 @@ def history_of(
     logs: Iterable[Log],
     problems: list[str],
     progress: Progress,
+    *,
+    whole: bool,
 ) -> History:
     """Examine every kept revision of a key, up to the revision that the source is read at, and every write of the logs.
 
@@ -86,14 +70,15 @@ def history_of(
         logs: Write-ahead logs; one of another history has nothing to tell.
         problems: Takes why not everything could be read.
         progress: Counts revisions for a display.
+        whole: Tell each; else they are only counted.
     """
-    told = _Revisions(examiner)
+    told = _Revisions(examiner, whole=whole)
     compacted: int | None = None
     logged: list[KeptWrite] = []
     try:
         for kept in progress(kept_revisions(source, key), "revisions", 0):
             told.add(kept)
-        compacted = source.compacted_revision()
+        compacted = source.compacted_revision() if whole else None
         writes = (write for log in logs for write in log.writes(key) if not write.refused)
         logged = [_logged(write, examiner) for write in deque(writes, maxlen=_MOST)]
     except SourceError as exc:
@@ -109,9 +94,10 @@ def history_of(
     return History(
         compacted_revision=compacted,
         count=len(told.kept),
+        deleted_at=told.deleted_at,
         older_versions=told.older_versions or 0,
         readable=told.readable,
-        left_out=len(told.kept) - len(told.writes),
+        left_out=len(told.kept) - len(told.writes) if whole else 0,
         writes=[one for *_, one in sorted(turns, key=lambda each: each[:2], reverse=True)],
     )
 
@@ -144,7 +130,8 @@ def _written(found: Examination) -> KeptWrite:
 class _Revisions:
     """Takes revisions as they pass, oldest first."""
 
-    def __init__(self, examiner: Examiner) -> None:
+    def __init__(self, examiner: Examiner, *, whole: bool) -> None:
+        self._tells = whole
         self._examiner = examiner.apart()
         self._examiner.kept = examiner.kept  # they are all of one etcd key
         self._whole, self._masked = Viewer(self._examiner, reveal=True), Viewer(self._examiner)
@@ -152,6 +139,7 @@ class _Revisions:
         self._searched = 0
         self.writes: deque[KeptWrite] = deque(maxlen=_MOST)
         self.kept: set[int] = set()
+        self.deleted_at: int | None = None
         self.readable = 0
         self.older_versions: int | None = None
 
@@ -162,6 +150,9 @@ class _Revisions:
             self.writes[-1] = msgspec.structs.replace(self.writes[-1], stands_until=revision - 1)
         self.kept.add(revision)
         stored = kept.stored
+        self.deleted_at = revision if stored is None else None
+        if not self._tells:
+            return
         if stored is None:
             self._before = None  # what comes next is another object
             self.writes.append(KeptWrite(mod_revision=revision, deletes=True))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from etcdfix.commands.explain import ExplainRequest, KeyLook, explain_key
+from etcdfix.commands.explain import Explained, ExplainRequest, explain_key
 from etcdfix.errors import SourceError
 from etcdfix.model import KeptRevision, Outcome, StoredValue
 from etcdfix.report.document import State, Table
@@ -45,7 +45,7 @@ def flipped(value: bytes, at: int = -20) -> bytes:
     return value[:there] + bytes([value[there] ^ 1]) + value[there + 1 :]
 
 
-def look(source: MemorySource, key: str | bytes = KEY, *, configured: bool = True) -> KeyLook:
+def look(source: MemorySource, key: str | bytes = KEY, *, configured: bool = True) -> Explained:
     raw = key.encode() if isinstance(key, str) else key
     request = ExplainRequest(layout=StorageLayout(), configuration=GCM if configured else None, key=raw)
     return explain_key(source, request)
@@ -71,8 +71,7 @@ def test_a_damaged_value_among_others() -> None:
         AttemptResult.FAILED, AttemptResult.NOT_TRIED, AttemptResult.NOT_TRIED,
     ]  # fmt: skip
     (beside,) = report.siblings
-    assert (beside.keys, beside.opened, beside.failed, beside.damaged, beside.doubt) == (3, 2, 1, 1, "none")
-    assert beside.newest_opened == "/registry/secrets/shop/b"
+    assert (beside.opened, beside.failed, beside.damaged, beside.doubt) == (2, 1, 1, "none")
     (copy, *_) = report.copies
     assert (copy.place, copy.grade, copy.later_writes) == ("bit", "good", 0)
     document = report.document()
@@ -104,30 +103,11 @@ def test_a_lost_key_is_not_the_value() -> None:
     )
 
 
-OTHER_KEY = b"x" * 32
-
-
 @pytest.mark.parametrize(
     ("value", "cause", "why"),
     [
-        (aesgcm(secret("a"), "/registry/secrets/shop/a"), "value-moved", "its bytes are whole"),
-        (aesgcm(secret("web"), KEY, name="gone"), "key-renamed", "its bytes are whole"),
-        (
-            aesgcm(secret("web"), KEY, OTHER_KEY, "gone"),
-            "key-name-missing",
-            "the key that it names, which is missing",
-        ),
-        (
-            aescbc(secret("web"), OTHER_KEY),
-            "provider-missing",
-            "the provider that it names, which is missing",
-        ),
-        (
-            b"k8s\x00no object",
-            "protobuf-damaged",
-            "none of the changes that can be undone in an unencrypted value",
-        ),
-        (secret("web") + secret("other"), "trailing-bytes", "a whole object may be found in it"),
+        (aesgcm(secret("a"), "/registry/secrets/shop/a"), "value-moved", ""),
+        (aesgcm(secret("web"), KEY, b"x" * 32, "gone"), "key-name-missing", "no single bit or known change"),
     ],
 )
 def test_why_there_is_no_repair_fits_the_cause(value: bytes, cause: str, why: str) -> None:
@@ -135,7 +115,8 @@ def test_why_there_is_no_repair_fits_the_cause(value: bytes, cause: str, why: st
     assert report.finding is not None
     assert report.finding.cause == cause
     assert not report.copies
-    assert why in report.no_repair
+    assert report.no_repair.startswith(why)
+    assert bool(report.no_repair) is bool(why)
 
 
 def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
@@ -160,18 +141,6 @@ def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
     assert alone.finding is not None
     assert alone.deletion_withheld == ""
     assert [way for way in alone.remedies if way.action.startswith("Last: ")]
-
-
-def test_where_decoding_breaks() -> None:
-    value = secret("web")
-    broken = value.replace(b"password", b"pass\xfford").replace(b"\x0a\x03web", b"\x0a\x7fweb")
-    report = explained(source(broken))
-    assert report.finding is not None
-    assert report.finding.outcome == "decode-failure"
-    assert report.damage_offset is not None
-    text = rendered(report, "wide")
-    assert f"decoding breaks at  byte {report.damage_offset}" in text
-    assert "never-to-be-shown" not in text
 
 
 def test_a_huge_value() -> None:
@@ -203,7 +172,7 @@ def test_values_beside_it_that_may_not_be_read() -> None:
     assert report.finding is not None
     assert report.finding.cause == "ciphertext-damaged"
     assert report.incomplete_reasons == ["the values beside it could not be read: permission denied"]
-    assert report.siblings[0].keys == 1
+    assert report.siblings[0].failed == 1
 
 
 # ------------------------------------------------------------------------------------------------ what is kept

@@ -6,16 +6,13 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from etcdfix.operations.change import delete as module
 from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.plan_entry import LeftOut
 from etcdfix.report.planfile import load_plan, sealed
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.text.commands import RunOptions
@@ -180,73 +177,9 @@ def test_a_value_that_was_written_since(registry: Registry) -> None:
     not_fitting(registry, dry(registry, plan), "stands at mod_revision")
 
 
-def test_a_key_that_the_plan_leaves_out_or_does_not_know(registry: Registry) -> None:
-    plan = planned(registry)
-    other = registry.put("shop/later", BROKEN)
-    not_fitting(registry, dry(registry, plan, other), "the plan does not list")
-    left = LeftOut(key=other.decode(), why="undetermined", detail="nothing is proven against it")
-    rewrite(plan, lambda p: {"left_out": [left], "entries": [replace(p.entries[0], key=left.key)]})
-    not_fitting(registry, dry(registry, plan, other), "out (undetermined): nothing is proven against it")
-
-
 def test_a_flag_that_the_plan_asks_for(registry: Registry) -> None:
     plan = planned(registry)
     risk = ("--accept", "cluster-breaking")
     rewrite(plan, lambda p: {"entries": [replace(e, needs=[" ".join(risk)]) for e in p.entries]})
     registry.refused(dry(registry, plan), "needs --accept cluster-breaking", hint="add it, if the cluster")
     assert dry(registry, plan, None, *risk).code == 0
-
-
-class Clock(datetime):
-    """A clock that can be set."""
-
-    ahead = timedelta()
-
-    @classmethod
-    def now(cls, tz: Any = None) -> Self:
-        return cls.fromtimestamp((datetime.now(UTC) + cls.ahead).timestamp(), tz)
-
-
-@pytest.mark.parametrize(
-    ("ahead", "why"),
-    [(timedelta(minutes=16), "the plan is 16 minutes old"), (-timedelta(minutes=5), "the plan is from the future")],
-)  # fmt: skip
-def test_its_age(registry: Registry, monkeypatch: pytest.MonkeyPatch, ahead: timedelta, why: str) -> None:
-    plan = planned(registry)
-    monkeypatch.setattr(Clock, "ahead", ahead)
-    monkeypatch.setattr(module, "datetime", Clock)
-    not_fitting(registry, dry(registry, plan), why)
-
-
-def test_another_configuration(registry: Registry) -> None:
-    plan = planned(registry)
-    registry.config.write_bytes(registry.config.read_bytes() + b"\n")
-    not_fitting(registry, dry(registry, plan), "the plan was made with another encryption configuration")
-
-
-def test_another_storage_prefix(registry: Registry) -> None:
-    plan = planned(registry)
-    rewrite(plan, lambda _: {"etcd_prefix": "/another"})
-    not_fitting(registry, dry(registry, plan), "the plan is of keys below /another")
-
-
-def test_a_plan_of_an_older_revision(registry: Registry) -> None:
-    plan = planned(registry, "--revision", str(registry.etcd.revision()))
-    not_fitting(registry, dry(registry, plan), "the plan was made from a snapshot or an old revision")
-
-
-def test_a_plan_of_somebody_else_is_refused(registry: Registry, tmp_path: Path) -> None:
-    plan = planned(registry)
-    if os.geteuid() == 0:
-        os.chown(plan, 65534, 65534)
-        ran = dry(registry, plan)
-        assert (ran.code, "belongs to somebody else (uid 65534)" in ran.err) == (2, True)
-        os.chown(plan, 0, 0)
-    plan.chmod(0o664)
-    ran = dry(registry, plan)
-    assert (ran.code, "others may write to it (mode 0664)" in ran.err) == (2, True)
-    plan.chmod(0o600)
-    link = tmp_path / "link.json"
-    link.symlink_to(plan)
-    ran = dry(registry, link)
-    assert (ran.code, "it is a symbolic link" in ran.err) == (2, True)

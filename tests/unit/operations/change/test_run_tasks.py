@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from etcdfix.commands.plan import build_plan
-from etcdfix.commands.planning.tasks import RunRequest, Workload, paired, workload_of
-from etcdfix.errors import ConfigurationError, RefusedByRule
+from etcdfix.commands.planning.tasks import RunRequest, Workload, workload_of
+from etcdfix.errors import RefusedByRule
 from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.report.plan import DeletionPlan
@@ -101,49 +101,6 @@ def test_what_is_done_needs_nothing_any_more_and_may_be_left_out(empty: Deletion
     assert (found.tasks, found.done) == ((), 1)
 
 
-def test_a_key_that_stands_there_twice(empty: DeletionPlan) -> None:
-    twice = msgspec.structs.replace(entry(1), order=2)
-    for decision in ("delete", "leave"):
-        assert "more than once" in refused(plan_of(empty, entry(1), twice, decide=decision), asked())
-
-
-@pytest.mark.parametrize(
-    "decisions",
-    [
-        lambda one, two: [one],
-        lambda one, two: [one, two, two],
-        lambda one, two: [two, one],
-        lambda one, two: [one, msgspec.structs.replace(two, order=3)],
-        lambda one, two: [one, msgspec.structs.replace(two, key=one.key)],
-        lambda one, two: [one, msgspec.structs.replace(two, key_base64="L3g=")],
-    ],
-)
-def test_decisions_that_are_not_those_of_the_entries(empty: DeletionPlan, decisions: Any) -> None:
-    plan = plan_of(empty, entry(1), entry(2))
-    plan = msgspec.structs.replace(plan, decisions=decisions(*plan.decisions))
-    with pytest.raises(RefusedByRule):
-        list(paired(plan, plan.decisions))
-
-
-@pytest.mark.parametrize(
-    ("word", "change"),
-    [
-        ("fix", {}),
-        ("repair", {"source": "bit"}),
-        ("delete", {"refused": "one of many"}),
-        ("remove", {}),
-        ("DELETE", {}),
-    ],
-)
-def test_a_decision_that_its_entry_does_not_allow(
-    empty: DeletionPlan, word: str, change: dict[str, Any]
-) -> None:
-    plan = plan_of(empty, entry(1, **change))
-    wrong = msgspec.structs.replace(plan.decisions[0], decision=word, allowed=[word, "leave"])
-    with pytest.raises(ConfigurationError, match="which allows"):
-        work(msgspec.structs.replace(plan, decisions=[wrong]), asked())
-
-
 # -- what has to be accepted
 
 
@@ -205,12 +162,6 @@ def test_a_declaration_counts_only_for_whom_the_plan_says_needs_it(empty: Deleti
     plan = plan_of(empty, entry(1, needs=["--accept only-copy"]), entry(2, needs=[DECLARE]), decide="delete")
     first, second = work(plan, asked(Rule.ONLY_COPY, key_lost=(LOST,))).tasks
     assert (first.declared, second.declared) == ("", LOST)
-
-
-def test_a_declaration_of_what_is_done_or_left_alone_does_not_hinder(empty: DeletionPlan) -> None:
-    plan = plan_of(empty, entry(1, needs=[DECLARE]), entry(2), _1="leave", _2="delete")
-    (task,) = work(plan, asked(key_lost=(LOST,))).tasks
-    assert (task.entry.order, task.declared) == (2, "")
 
 
 @pytest.mark.parametrize(

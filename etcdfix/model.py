@@ -69,7 +69,7 @@ class ReadableRevision(msgspec.Struct, frozen=True):
     """An earlier value of an unreadable key that opens, decodes and fits its key, and is still kept.
 
     Attributes:
-        at: The newest revision at which it stands, for ``--from-revision`` and ``--revision``.
+        at: The newest revision at which it stands, for ``--from revision:N`` and ``--revision``.
         mod_revision: Its own.
         same_object: The unreadable value is proven to be one of the same object.
         leased: It had a lease, which may have expired.

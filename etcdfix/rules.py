@@ -34,6 +34,7 @@ class Rule(StrEnum):
     VALUE_MOVED = "value-moved"
     NOT_REPAIRABLE = "not-repairable"
     SEVERAL_REPAIRS = "several-repairs"
+    SEVERAL_COPIES = "several-copies"
     FAILS_LIKE_OTHERS = "fails-like-others"
     UNPROVEN_DAMAGE = "unproven-damage"
     UNPROVEN_REPAIR = "unproven-repair"

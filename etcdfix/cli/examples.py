@@ -78,20 +78,14 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ),
     ),
     "heal": (("A dry run", f"etcdfix heal {_KEY} --rescued /srv/rescued {_API} \\\n  {_LOST} --dry-run"),),
-    "repair": (("What would be put right", f"etcdfix repair {_KEY} \\\n  {_LOST} --dry-run"),),
-    "restore": (
-        ("Undo a deletion", 'etcdfix restore /var/lib/etcdfix/backup.json --reason "ticket 4711"'),
+    "fix": (
+        ("What would be put back", f"etcdfix fix {_KEY} \\\n  {_LOST} --dry-run"),
         (
-            "A value that was overwritten, from etcd's write-ahead log",
-            f"etcdfix restore --from-wal DIR {_KEY} --replace-mod-revision 4711 \\\n  {_LOST} --dry-run",
+            "What an older configuration opens, encrypted under today's key",
+            f"etcdfix fix {_KEY} --from candidate:old.yaml \\\n  {_LOST} --dry-run",
         ),
     ),
-    "reencrypt": (
-        (
-            "What would be written",
-            f"etcdfix reencrypt {_KEY} --candidate-config old.yaml \\\n  {_LOST} --dry-run",
-        ),
-    ),
+    "undo": (("Undo a deletion", 'etcdfix undo /var/lib/etcdfix/backup.json --reason "ticket 4711"'),),
     "delete": (
         ("What a deletion would mean", f"etcdfix delete {_KEY} {_LOST} \\\n  {_ACK} --dry-run"),
         (

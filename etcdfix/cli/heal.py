@@ -62,7 +62,7 @@ def command(*, key: str, rescued: Path | None, **options: Any) -> int:
     """Have an API server write one object anew, from its memory, whose encryption key is lost."""
     require_reason(options)
     require_output()
-    with Teller(Verb.HEAL, options["output"], dry_run=options["dry_run"]) as teller:
+    with Teller(Verb.FIX, options["output"], dry_run=options["dry_run"]) as teller:
         api = api_access(options)
         named = teller.key = one_key(key, options)
         inputs = inputs_of_one_etcd(options, ScopeRequest(keys=(named,)))
@@ -78,4 +78,4 @@ def command(*, key: str, rescued: Path | None, **options: Any) -> int:
                     memory_preview(cluster, held, unread, str(rescued), dry_run=options["dry_run"]), run
                 ),
             )  # fmt: skip
-            return teller.tell(patched.outcome, run)
+            return teller.tell(patched.outcome, run, patched=True)

@@ -25,18 +25,11 @@ COMMANDS: Commands = {
         "etcdfix.cli.delete",
         "Delete exactly one key that is proven unreadable, backed up and recorded.",
     ),
-    "restore": (
-        "etcdfix.cli.restore",
-        "Put a value back: from a backup, revision, snapshot, log, or saved object.",
+    "fix": (
+        "etcdfix.cli.fix",
+        "Put the best copy of an object back: one bit, an earlier revision, a snapshot, a log, a file.",
     ),
-    "reencrypt": (
-        "etcdfix.cli.reencrypt",
-        "Rewrite one value, which only a candidate key opens, under today's key.",
-    ),
-    "repair": (
-        "etcdfix.cli.repair",
-        "Put the stored bytes of one value right, where a tag or its object shows how.",
-    ),
+    "undo": ("etcdfix.cli.undo", "Put back exactly what a change replaced or deleted."),
     "rescue": (
         "etcdfix.cli.rescue",
         "Save unreadable objects from the memory of API servers that still run.",
@@ -96,7 +89,7 @@ SECTIONS = {
     "Look at what is stored": ("scan", "get", "compare", "orphans"),
     "Explain what is wrong": ("explain", "namespace", "encryption"),
     "Decide what to do, and save what can be saved": ("copies", "rescue", "plan"),
-    "Change something": ("heal", "repair", "restore", "reencrypt", "delete"),
+    "Change something": ("heal", "fix", "undo", "delete"),
     "Prove what was done": ("audit", "backup", "report"),
     "Get ready": ("doctor", "completion", "schema", "version"),
 }

@@ -220,5 +220,5 @@ def api_access(options: dict[str, Any]) -> APIAccess | None:
 
 def change_exit_code(outcome: ChangeOutcome) -> int:
     """Map what became of a change to its exit code: 0 done (or it would be), 3 anything less certain."""
-    done = {Result.DELETED, Result.RESTORED, Result.REENCRYPTED, Result.REPAIRED, Result.HEALED}
+    done = {Result.DELETED, Result.FIXED, Result.UNDONE}
     return 0 if outcome.result in {None, *done} and outcome.certain else 3

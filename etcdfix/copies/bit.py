@@ -35,7 +35,7 @@ class Bit:
         self._examiner, self._every = examiner, every
         self.looked: list[LookedInto] = []
         self.problems: list[str] = []
-        self.why_not = ""
+        self.why_not, self.ambiguous = "", False
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
         """Yield the value as it was before it was damaged; nothing where that is not known."""
@@ -45,7 +45,7 @@ class Bit:
         search = self._examiner.search_repair(found) if found.stored.value else RepairSearch(found.repair)
         if not self._every and found.repair is None:  # else what stands beside the value has told more
             search = unasked(search, found.verdict.cause)
-        self.why_not = search.why_not
+        self.why_not, self.ambiguous = search.why_not, search.ambiguous
         if search.repair is not None:
             yield put_right(found, search.repair, search.repaired)
 

@@ -10,6 +10,7 @@ import msgspec
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Place, Wanted, Way, examined_copy
 from etcdfix.examine import Examiner
+from etcdfix.model import Outcome
 from etcdfix.text.safetext import safe_text
 
 
@@ -33,11 +34,16 @@ class Candidate:
         if wanted.found is None or wanted.found.opened or not wanted.found.stored.value:
             return
         found = self._examiner.examine(wanted.found.stored)
+        opened = f"opened with {found.transformer} of" if found.opened else "not opened by"
         copy = examined_copy(
             found,
             Place.CANDIDATE,
-            f"this value, opened with {found.transformer} of {safe_text(str(self._path))}",
+            f"this value, {opened} {safe_text(str(self._path))}",
             f"candidate:{self._path}",
             way=Way.SEAL,
         )
-        yield msgspec.structs.replace(copy, plaintext=self._examiner.plaintext(found))
+        plaintext = self._examiner.plaintext(found) if copy.reads else None
+        if copy.reads and (copy.cause is not None or plaintext is None):
+            why = found.verdict.message if copy.cause is not None else "it opened once, and not again"
+            copy = msgspec.structs.replace(copy, outcome=Outcome.UNDETERMINED, message=why)
+        yield msgspec.structs.replace(copy, plaintext=plaintext)

@@ -39,8 +39,9 @@ class Elsewhere:
             if there is None:
                 continue
             moved = msgspec.structs.replace(there, key=wanted.key)
+            found = self._examiner.examine(moved)
             copy = examined_copy(
-                self._examiner.examine(moved),
+                found,
                 Place.KEY,
                 f"etcd key {display(other)}",
                 f"key:{key_word(other)}",
@@ -51,6 +52,9 @@ class Elsewhere:
                     outcome=Outcome.UNDETERMINED,
                     message="no tag shows that it was written for this key: its provider has none",
                 )
+            elif copy.reads and copy.cause is not None:
+                message = found.verdict.message
+                copy = msgspec.structs.replace(copy, outcome=Outcome.UNDETERMINED, message=message)
             # Its revisions are those of the other key.
             yield msgspec.structs.replace(copy, create_revision=0, version=0, proof="its tag fits this key")
 

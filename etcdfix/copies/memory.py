@@ -130,7 +130,9 @@ class Rescued:
     ) -> None:
         self._directory, self._identity, self._recorded = directory, identity, recorded_digests
         # What an API server gives is not encrypted.
-        self._plain = Examiner(examiner.layout, None, examiner.decoder)
+        self._plain = Examiner(
+            examiner.layout, None, examiner.decoder, assumed_release=examiner.assumed_release
+        )
         self._plain.know_as(examiner)
         self._index: dict[bytes, list[SavedObject]] = {}
         self.problems: list[str] = []

@@ -77,8 +77,8 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
         create_revision: Of its generation; 0 for unknown. So are the next two.
         mod_revision: Of its newest write.
         version: Of that one.
-        uid: "" where nothing tells it.
-        uid_from: What tells it, part of a sentence.
+        uid: "" where nothing tells it, or what tells it says that there is none.
+        uid_from: What tells it, part of a sentence; "" for nothing.
     """
 
     create_revision: int = 0

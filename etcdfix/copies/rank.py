@@ -83,13 +83,12 @@ def _same_object(copy: Copy, wanted: Wanted) -> tuple[Sameness, str]:
     life = wanted.life
     if copy.history is Sameness.OTHER:
         return Sameness.OTHER, "its place is of another cluster, or of another history of this one"
-    if copy.uid and life.uid:
+    put_right = copy.place in THE_VALUE and copy.reads and copy.stored is not None and life.uid_from
+    if (copy.uid and life.uid) or (put_right and copy.uid != life.uid):
         if copy.uid == life.uid:
             return Sameness.SAME, f"it has the uid of the object at the key ({life.uid_from})"
-        return (
-            Sameness.OTHER,
-            f"its uid is {copy.uid}, and that of the object at the key {life.uid} ({life.uid_from})",
-        )
+        theirs = f"that of the object at the key {life.uid or 'missing'} ({life.uid_from})"
+        return Sameness.OTHER, f"its uid is {copy.uid or 'missing'}, and {theirs}"
     if copy.place in THE_VALUE:
         return Sameness.SAME, "it is the value that stands there"
     if copy.place is Place.MEMORY and copy.mod_revision == life.mod_revision:

@@ -29,7 +29,7 @@ class Revisions:
     Args:
         source: Read at the revision of the present value, or a later one.
         examiner: Of the source; what it sees here speaks for no other value.
-        revision: Only the value that the key had then is wanted; 0 for any.
+        revision: Only the value that the key had then is wanted; 0 for any. The present value is no copy.
         kept: Tells what the source keeps; None to ask it.
     """
 
@@ -126,17 +126,20 @@ def life_of(
     if last is None:
         return Life()
     newest = kept_of_history(history, examiner.apart(), key, reads, newest=present)
-    uid = newest.examination.uid if newest is not None and newest.same_object else ""
-    told_at = newest.examination.stored.mod_revision if newest is not None else 0
+    told = newest.examination if newest is not None and newest.same_object else None
+    uid, told_at = (told.uid, told.stored.mod_revision) if told is not None else ("", 0)
     return life_told(last, uid, told_at, "kine" if source.describe().type == "kine" else "etcd")
 
 
 def life_told(newest: StoredValue, uid: str, told_at: int, kept_in: str) -> Life:
-    """Return what the newest write of an object tells of it, and the uid that the revision ``told_at`` of it says."""
+    """Return what the newest write of an object tells of it, and the uid that its revision ``told_at`` says.
+
+    ``told_at`` is 0 where no revision of it reads.
+    """
     return Life(
         create_revision=newest.create_revision,
         mod_revision=newest.mod_revision,
         version=newest.version,
         uid=uid,
-        uid_from=f"mod_revision {told_at} in {kept_in}" if uid else "",
+        uid_from=f"mod_revision {told_at} in {kept_in}" if told_at else "",
     )

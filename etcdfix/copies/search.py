@@ -17,6 +17,7 @@ from etcdfix.copies.finder import Finder, LookedInto, Named
 from etcdfix.copies.log import Log
 from etcdfix.copies.memory import Memory, Rescued
 from etcdfix.copies.model import Copy, Place, Wanted
+from etcdfix.copies.object import ObjectFile
 from etcdfix.copies.rank import ranked
 from etcdfix.copies.revisions import Revisions
 from etcdfix.copies.snapshots import Snapshots
@@ -88,7 +89,7 @@ def open_finders(
             revision = max((int(named.what) for named in places.of(Place.REVISION)), default=0)
             finders.append(Revisions(source, examiner, revision=revision, kept=places.kept))
         if places.asks(Place.BIT):
-            finders.append(Bit(examiner))
+            finders.append(Bit(examiner, every=places.only))
         finders += [Candidate(path, other) for path, other in (candidates or {}).items()]
         if places.others:
             finders.append(Elsewhere(source, examiner, places.others))
@@ -99,6 +100,7 @@ def open_finders(
             snapshots = [named.path for named in places.of(Place.SNAPSHOT)]
             log = Log(directories, source, examiner, entry=entry, older=snapshots, progress=places.progress)
             finders.append(stack.enter_context(log))
+        finders += [ObjectFile(named.path, examiner) for named in places.of(Place.OBJECT)]
         if places.backups is not None and places.asks(Place.BACKUP):
             finders.append(Backups(places.backups, examiner, identity))
         finders += [Rescued(saved, examiner, identity, places.recorded) for saved in places.rescued]

@@ -426,8 +426,8 @@ def _refuse_marked(configuration: EncryptionConfiguration | None) -> None:
             Rule.MARKED_CONFIGURATION,
             f"{configuration.path} was made by etcdfix encryption {configuration.made_by}: it is for reading, and says "
             "nothing about how API servers write",
-            hint="--encryption-config: the file that the API servers run with today; for reencrypt, this one may "
-            "be the --candidate-config",
+            hint="--encryption-config: the file that the API servers run with today; fix --from candidate:FILE "
+            "takes this one",
         )
 
 

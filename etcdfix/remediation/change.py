@@ -22,6 +22,7 @@ from etcdfix.storagekey import display
 if TYPE_CHECKING:
     from etcdfix.apiserver.authorization import Authorization
     from etcdfix.apiserver.servers import APIAccess, ServerAnswers
+    from etcdfix.copies.model import Way
     from etcdfix.model import ClusterIdentity, StoredValue
     from etcdfix.remediation.audit.log import AuditLog
     from etcdfix.remediation.landmarks import Landmark, Landmarks
@@ -35,10 +36,8 @@ if TYPE_CHECKING:
 
 DONE: Final = {
     Verb.DELETE: Result.DELETED,
-    Verb.RESTORE: Result.RESTORED,
-    Verb.REENCRYPT: Result.REENCRYPTED,
-    Verb.REPAIR: Result.REPAIRED,
-    Verb.HEAL: Result.HEALED,
+    Verb.FIX: Result.FIXED,
+    Verb.UNDO: Result.UNDONE,
 }
 """What each change is called when all goes well."""
 
@@ -106,6 +105,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         value: What to put; None deletes, unless a sender has the change made.
         value_sha256: Of what is put, for the record; "" for what makes room.
         lease: To attach, 0 for none.
+        way: How the value is written; None for a deletion.
     """
 
     verb: Verb
@@ -123,6 +123,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     value_sha256: str = ""
     lease: int = 0
     detail: str = ""
+    way: Way | None = None
 
 
 def carry_out(
@@ -183,6 +184,7 @@ def _change(cluster: Cluster, request: ChangeRequest, checked: Change) -> Write:
             header_revision=checked.reading.revision,
             value_sha256=checked.value_sha256,
             detail=checked.detail,
+            way=checked.way.value if checked.way is not None else "",
             accepted=(*request.accepted.as_flags(), *request.plan_flags, *checked.flags),
             grounds=msgspec.structs.replace(
                 grounds_of(cluster, checked.found, checked.servers, checked.identity, checked.counts),

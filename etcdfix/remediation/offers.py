@@ -125,8 +125,8 @@ def at_hand(
     ]
     if not copies:
         return []
-    uid = readable.uid if readable is not None and readable.same_object else ""
-    told_at = readable.mod_revision if readable is not None else 0
+    same = readable is not None and readable.same_object
+    uid, told_at = (readable.uid, readable.mod_revision) if readable is not None and same else ("", 0)
     wanted = Wanted(
         key=found.stored.key,
         found=found,
@@ -289,6 +289,9 @@ def _reads(copy: Copy, _wanted: Wanted, _run: RunOptions) -> Refusal | None:
     if copy.reads:
         return None
     why = copy.message or "whether it reads could not be told"
+    if copy.place is Place.OBJECT and copy.outcome is not None:
+        as_given = "give the file of this very object, as kubectl get -o json or etcdfix rescue saved it"
+        return Refusal(rule=Rule.OBJECT_FILE, why=why, hint=as_given)
     return Refusal(rule=Rule.NOT_READABLE, why=why, hint="give the --encryption-config that reads it")
 
 

@@ -317,7 +317,7 @@ def judge_reading(
         return Result.NOT_APPLIED, (
             f"the key was written again since, to mod_revision {present.mod_revision}, and never deleted"
         )
-    if intent.verb is Verb.HEAL:
+    if intent.is_patch:
         return _judge_healed(intent, present, was_healed)
     if _is_its_write(intent, present):
         return _PUTS[intent.verb], (
@@ -330,7 +330,7 @@ def _judge_healed(intent: Intent, present: StoredValue, was_healed: WasHealed | 
     """Judge a key that was written after a heal was asked for: only its value tells by whom."""
     carried = Carried(None) if was_healed is None else was_healed(intent, present)
     if carried.ours:
-        return Result.HEALED, (
+        return Result.FIXED, (
             f"the key was written since, to mod_revision {present.mod_revision}: its value opens, and carries the "
             "annotation of this intent"
         )
@@ -345,9 +345,8 @@ def _written(present: StoredValue) -> str:
 
 
 _PUTS: Final = {
-    Verb.RESTORE: Result.RESTORED,
-    Verb.REENCRYPT: Result.REENCRYPTED,
-    Verb.REPAIR: Result.REPAIRED,
+    Verb.FIX: Result.FIXED,
+    Verb.UNDO: Result.UNDONE,
 }
 
 
@@ -379,7 +378,7 @@ def _judge_absent(intent: Intent, revision: int) -> tuple[Result, str]:
 
 def _judge_created(intent: Intent, present: StoredValue) -> tuple[Result, str]:
     if digest(present.value) == intent.value_sha256:
-        return Result.RESTORED, (
+        return _PUTS[intent.verb], (
             f"the key was created at revision {present.create_revision} and holds the bytes of the intent"
         )
     return Result.APPLIED_OR_GONE, (
@@ -395,7 +394,7 @@ def _judge_unmoved(intent: Intent, present: StoredValue) -> tuple[Result, str]:
             "members disagree, or etcd was put back to an older state and went on from there"
         )
     detail = f"the key stands at mod_revision {present.mod_revision}, as it was examined"
-    if intent.verb is Verb.HEAL:
+    if intent.is_patch:
         detail += " (a request that an API server still works on could arrive later)"
     return Result.NOT_APPLIED, detail
 

@@ -13,10 +13,8 @@ from etcdfix.text.commands import Command
 
 _DONE: Final = {
     "delete": "deleted",
-    "restore": "restored",
-    "reencrypt": "reencrypted",
-    "repair": "repaired",
-    "heal": "healed",
+    "fix": "fixed",
+    "undo": "undone",
 }
 """What each command does, and its result where all goes well."""
 _WATCH: Final = (
@@ -111,20 +109,20 @@ class RecordedReport(PublishedReport, frozen=True, kw_only=True):
         return Document(status=Status(state, headline), stakes=stakes, next=following, sections=sections)
 
 
-_UNDO: Final = ("etcdfix", "restore")
+_UNDO: Final = ("etcdfix", "undo")
 
 
 class ChangeReport(RecordedReport, frozen=True, kw_only=True):
-    """What became of one deletion, restore, re-encryption or repair.
+    """What became of one deletion, fix or undo.
 
     Attributes:
-        command: ``delete``, ``restore``, ``reencrypt`` or ``repair``.
+        command: ``delete``, ``fix`` or ``undo``.
         key: Etcd key as it is shown; null where none was named as it has to be.
         key_base64: The key itself, where it is not plain text; else null.
-        result: ``deleted``, ``restored``, ``reencrypted``, ``repaired``; ``dry-run`` where that would go ahead;
-            ``refused`` where a rule forbids it and ``failed`` where something else came in between: then nothing was
-            changed, and ``refusal`` says why; ``not-applied``, ``applied-or-gone``, ``unknown`` and ``anomaly`` are
-            explained with the exit code 3.
+        result: ``deleted``, ``fixed``, ``undone``; ``dry-run`` where that would go ahead; ``refused`` where a
+            rule forbids it and ``failed`` where something else came in between: then nothing was changed, and
+            ``refusal`` says why; ``not-applied``, ``applied-or-gone``, ``unknown`` and ``anomaly`` are explained with
+            the exit code 3.
         revision: etcd's revision after it; null where unknown, or where nothing was done.
         value_sha256s: Digests of the values that these hold, each once: to be written down.
         afterwards: After a deletion: what comes back by itself, and what stands in the way, one sentence each.

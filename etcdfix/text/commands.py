@@ -442,22 +442,6 @@ def delete(
     return Command((*words, *more, *accepting(accepted)), writes=True)
 
 
-def restore(
-    words: Sequence[Word], key: bytes | None, *, replacing: int = 0, accepted: Sequence[str] = ()
-) -> Command:
-    """Return the dry run that puts a value back.
-
-    Args:
-        words: Which value: the path of a backup, or options such as ``--from-revision N``.
-        key: Complete key; None for a backup, which names it.
-        replacing: mod_revision of the value that is there; 0 where none is.
-        accepted: The rules to accept.
-    """
-    replaced = ("--replace-mod-revision", str(replacing)) if replacing else ()
-    named = (key_word(key),) if key is not None else ()
-    return dry_run("restore", *words, *named, *replaced, *accepting(accepted))
-
-
 def accepting(rules: Sequence[str]) -> tuple[str, ...]:
     """Return the words that accept these rules."""
     return tuple(word for rule in rules for word in ("--accept", rule))

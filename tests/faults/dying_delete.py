@@ -21,7 +21,7 @@ import msgspec
 from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
-from tests.support.remediation_ground import Ground, delete, reencrypt, repair, restore
+from tests.support.remediation_ground import Ground, delete, fix, undo
 
 _BROKEN = 70
 
@@ -35,7 +35,7 @@ class Order(msgspec.Struct, kw_only=True):
     Attributes:
         change: Names one of :data:`CHANGES`.
         ground: Where.
-        subject: Key, or path of a backup.
+        subject: Key, path of a backup, or ``KEY@PLACE`` of what is put back.
         at: Number or name of the step at which something happens; None for none.
         sent: The signal that arrives there, or :data:`STAND_STILL`.
         timeout_seconds: For one answer of etcd.
@@ -78,31 +78,20 @@ def _delete(order: Order, step: Step) -> ChangeOutcome:
     return delete(order.ground, key, step, command_timeout_seconds=order.timeout_seconds)
 
 
-def _restore(order: Order, step: Step) -> ChangeOutcome:
-    return restore(order.ground, Path(order.subject), step, command_timeout_seconds=order.timeout_seconds)
+def _undo(order: Order, step: Step) -> ChangeOutcome:
+    return undo(order.ground, Path(order.subject), step, command_timeout_seconds=order.timeout_seconds)
 
 
-def _replace(order: Order, step: Step) -> ChangeOutcome:
-    path, _, revision = order.subject.rpartition("@")
-    return restore(order.ground, Path(path), step, replace_mod_revision=int(revision))
-
-
-def _reencrypt(order: Order, step: Step) -> ChangeOutcome:
-    key = os.fsencode(order.subject)
-    return reencrypt(order.ground, key, step, command_timeout_seconds=order.timeout_seconds)
-
-
-def _repair(order: Order, step: Step) -> ChangeOutcome:
-    key = os.fsencode(order.subject)
-    return repair(order.ground, key, step, command_timeout_seconds=order.timeout_seconds)
+def _fix(order: Order, step: Step) -> ChangeOutcome:
+    key, _, source = order.subject.rpartition("@")
+    seconds = order.timeout_seconds
+    return fix(order.ground, os.fsencode(key), source, step, command_timeout_seconds=seconds)
 
 
 CHANGES: dict[str, Callable[[Order, Step], ChangeOutcome]] = {
     "delete": _delete,
-    "restore": _restore,
-    "replace": _replace,
-    "reencrypt": _reencrypt,
-    "repair": _repair,
+    "undo": _undo,
+    "fix": _fix,
 }
 
 

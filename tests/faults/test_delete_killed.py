@@ -35,7 +35,7 @@ from tests.support.durable_steps import (
 )
 from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
 from tests.support.objects import KUBE_SYSTEM_UID
-from tests.support.remediation_ground import Ground, delete, reached, reencrypt, repair, restore, stands
+from tests.support.remediation_ground import Ground, delete, fix, reached, stands, undo
 
 pytestmark = pytest.mark.etcd
 
@@ -173,7 +173,7 @@ def leave_unfinished(ground: Ground, stored: StoredValue) -> None:
         file.write(b'{"kind":"Event","torn')
 
 
-def test_restore_killed_at_every_step(
+def test_undo_killed_at_every_step(
     etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
 ) -> None:
     base = lay("plain")
@@ -183,14 +183,14 @@ def test_restore_killed_at_every_step(
         value = ground.broken(name)
         return Scene(
             key=key,
-            change="restore",
+            change="undo",
             subject=str(backup),
-            again=lambda: restore(ground, backup),
+            again=lambda: undo(ground, backup),
             before=None,
             is_done=lambda now: now is not None and (now.value, now.version, now.lease) == (value, 1, 0),
-            done="restored",
+            done="undone",
             refused=Rule.PRESENT,
-            reconciled="restored",
+            reconciled="undone",
         )
 
     steps = die_everywhere(mortals, base, folder, capfd, prepare, clear=rewrite(etcd), first="confirm")
@@ -209,25 +209,25 @@ def deleted(etcd: EtcdServer, ground: Ground, name: str) -> tuple[bytes, Path]:
     return key, Path(delete(ground, key).backups[0])
 
 
-def test_replacing_restore_killed_at_every_step(
+def test_fix_from_a_revision_killed_at_every_step(
     etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
 ) -> None:
     base = lay("plain", directories=("one", "two"))
 
     def prepare(ground: Ground, cluster: Cluster, name: str) -> Scene:
-        key, backup = deleted(etcd, ground, name)
-        value = ground.broken(name)
-        revision = etcd.put(key, value[:20])  # broken otherwise
+        key, value = ground.key(name), ground.readable(name)
+        source = f"revision:{etcd.put(key, value)}"
+        etcd.put(key, ground.broken(name))
         return Scene(
             key=key,
-            change="replace",
-            subject=f"{backup}@{revision}",
-            again=lambda: restore(ground, backup, replace_mod_revision=revision),
+            change="fix",
+            subject=f"{key.decode()}@{source}",
+            again=lambda: fix(ground, key, source),
             before=stands(cluster, key),
-            is_done=lambda now: now is not None and (now.value, now.version) == (value, 2),
-            done="restored",
-            refused=Rule.EXPECTATION_DIFFERS,
-            reconciled="restored",
+            is_done=lambda now: now is not None and (now.value, now.version) == (value, 3),
+            done="fixed",
+            refused=Rule.READABLE,
+            reconciled="fixed",
         )
 
     steps = die_everywhere(mortals, base, folder, capfd, prepare, clear=rewrite(etcd), first="confirm")
@@ -254,14 +254,14 @@ def test_reencryption_killed_at_every_step(
 
         return Scene(
             key=key,
-            change="reencrypt",
-            subject=key.decode(),
-            again=lambda: reencrypt(ground, key),
+            change="fix",
+            subject=f"{key.decode()}@candidate",
+            again=lambda: fix(ground, key, "candidate"),
             before=stands(cluster, key),
             is_done=is_done,
-            done="reencrypted",
+            done="fixed",
             refused=Rule.READABLE,
-            reconciled="reencrypted",
+            reconciled="fixed",
         )
 
     steps = die_everywhere(mortals, base, folder, capfd, prepare, first="confirm")
@@ -282,14 +282,14 @@ def test_repair_killed_at_every_step(
 
         return Scene(
             key=key,
-            change="repair",
-            subject=key.decode(),
-            again=lambda: repair(ground, key),
+            change="fix",
+            subject=f"{key.decode()}@bit",
+            again=lambda: fix(ground, key, "bit"),
             before=stands(cluster, key),
             is_done=is_done,
-            done="repaired",
+            done="fixed",
             refused=Rule.READABLE,
-            reconciled="repaired",
+            reconciled="fixed",
         )
 
     steps = die_everywhere(mortals, base, folder, capfd, prepare, first="confirm")
@@ -304,13 +304,11 @@ def test_repair_killed_before_its_outcome_can_be_undone_once_it_is_settled(
     etcd.put(key, ground.broken("undone"))
     with reached(ground) as cluster:
         after = Aftermath(ground, cluster, key, capfd)
-        mortals.start(Order(change="repair", ground=ground, subject=key.decode(), at=ANSWERED))
+        mortals.start(Order(change="fix", ground=ground, subject=f"{key.decode()}@bit", at=ANSWERED))
         assert mortals.end().signal == signal.SIGKILL
-        now = after.now()
-        assert now is not None
-        assert list(after.reconcile().values()) == ["repaired"]
+        assert list(after.reconcile().values()) == ["fixed"]
         (backup,) = (path for folder in ground.places.backup_directories for path in folder.glob("*.json"))
-        assert restore(ground, backup, replace_mod_revision=now.mod_revision).result == "restored"
+        assert undo(ground, backup).result == "undone"
         undone = after.now()
         assert undone is not None
         assert undone.value == ground.broken("undone")
@@ -347,7 +345,7 @@ def test_killed_after_etcd_did_it_and_before_the_answer(
     (intent,) = after.verify()
     assert after.reconcile() == {intent: "applied-or-gone"}
     assert after.verify() == []
-    assert restore(ground, backup_of(ground)).result == "restored"
+    assert undo(ground, backup_of(ground)).result == "undone"
     now = after.now()
     assert now is not None
     assert scene.before is not None

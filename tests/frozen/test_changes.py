@@ -45,7 +45,7 @@ class Freezing(Attacked):
     def step(self, command: str, *arguments: str, **common: Any) -> None:
         """Run a command as a person would, and keep what it came to and whether etcd changed."""
         before = self.etcd.revision()
-        reports = command in {"delete", "restore", "reencrypt"}
+        reports = command in {"delete", "fix", "undo"}
         given = [command, *arguments, *self.common(**common), *(["-o", "json"] if reports else [])]
         found = came_to(given)
         out = self._capfd.readouterr().out
@@ -55,12 +55,15 @@ class Freezing(Attacked):
     def delete_it(self, key: bytes, *flags: str, yes: bool = True, **common: Any) -> None:
         self.step("delete", key.decode(), ACKNOWLEDGED, *(["--yes"] if yes else []), *flags, **common)
 
-    def put_back(self, *arguments: str, **common: Any) -> None:
-        self.step("restore", *arguments, "--yes", **common)
+    def undo_it(self, backup: str, *flags: str, **common: Any) -> None:
+        self.step("undo", backup, *flags, "--yes", **common)
+
+    def fix_it(self, key: bytes, *flags: str, **common: Any) -> None:
+        self.step("fix", key.decode(), *flags, "--yes", **common)
 
     def rewrite(self, key: bytes, *flags: str, **key_of_old: bytes) -> None:
         candidate = candidate_config(self.folder, provider("aesgcm", **(key_of_old or {"old": OTHER})))
-        self.step("reencrypt", key.decode(), "--candidate-config", str(candidate), "--yes", *flags)
+        self.fix_it(key, "--from", f"candidate:{candidate}", *flags)
 
     def cut(self, name: str = "cut", cut: int = 40) -> bytes:
         """Store a Secret that is cut short, and a whole one under the same key."""
@@ -101,9 +104,9 @@ def done(registry: Freezing) -> None:
     registry.delete_it(at)
     registry.delete_it(at)
     backup = str(registry.kept()[0].path)
-    registry.put_back(backup, "--dry-run")
-    registry.put_back(backup)
-    registry.put_back(backup)
+    registry.undo_it(backup, "--dry-run")
+    registry.undo_it(backup)
+    registry.undo_it(backup)
 
 
 def readable(registry: Freezing) -> None:
@@ -184,7 +187,7 @@ def protected(registry: Freezing) -> None:
     registry.delete_it(at)
     registry.delete_it(at, "--accept", "cluster-breaking")
     backup = str(registry.kept()[0].path)
-    registry.put_back(backup)
+    registry.undo_it(backup)
 
 
 def allocator(registry: Freezing) -> None:
@@ -237,7 +240,7 @@ def unknown_cluster(registry: Freezing) -> None:
     registry.lose_kube_system()
     registry.delete_it(at)
     registry.delete_it(at, "--accept", "unknown-cluster")
-    registry.put_back(str(registry.kept()[0].path))
+    registry.undo_it(str(registry.kept()[0].path))
 
 
 def asked_servers(registry: Freezing) -> None:
@@ -249,44 +252,43 @@ def asked_servers(registry: Freezing) -> None:
         registry.delete_it(other, "--kubeconfig", str(api.kubeconfig(registry.folder)))
 
 
-def restored_elsewhere(registry: Freezing) -> None:
+def undone_elsewhere(registry: Freezing) -> None:
     at = registry.cut()
     registry.delete_it(at)
     (kept,) = registry.kept()
     backup = str(kept.path)
     registry.put("kube-system", namespace_object("kube-system", uid="another"), "namespaces")
-    registry.put_back(backup)
+    registry.undo_it(backup)
     registry.put("kube-system", namespace_object("kube-system"), "namespaces")
     registry.etcd.put(at, seal("aesgcm", secret("cut"), at))
-    registry.put_back(backup)
-    registry.put_back(backup, "--replace-mod-revision", str(registry.mod_revision(at)))
+    registry.undo_it(backup)
+    registry.fix_it(at, "--from", f"backup:{backup}")
 
 
-def restored_without_its_log(registry: Freezing) -> None:
+def undone_without_its_log(registry: Freezing) -> None:
     at = registry.cut()
     registry.delete_it(at)
     (kept,) = registry.kept()
     for path in registry.log.parent.iterdir():
         path.unlink()
     backup = str(kept.path)
-    registry.put_back(backup)
-    registry.put_back(backup, "--accept", "unlisted-source")
+    registry.undo_it(backup)
+    registry.undo_it(backup, "--accept", "unlisted-source")
     digest = ("--expect-value-sha256", kept.content.value_sha256)
-    registry.put_back(backup, "--accept", "unlisted-source", *digest)
+    registry.undo_it(backup, "--accept", "unlisted-source", *digest)
 
 
-def restored_from_an_earlier_revision(registry: Freezing) -> None:
+def fixed_from_an_earlier_revision(registry: Freezing) -> None:
     (at,) = registry.secrets("aesgcm", ["cut"])
     then = str(registry.mod_revision(at))
     registry.etcd.put(at, (registry.stored(at) or b"")[:-40])
-    there = ["--from-revision", then]
-    registry.put_back(at.decode(), *there)
-    now = ["--replace-mod-revision", str(registry.mod_revision(at))]
-    registry.put_back(at.decode(), *there, *now, "--dry-run")
-    registry.put_back(at.decode(), *there, *now)
+    there = ["--from", f"revision:{then}"]
+    registry.fix_it(at, *there, "--expect-mod-revision", "1")
+    registry.fix_it(at, "--dry-run")
+    registry.fix_it(at, *there)
 
 
-def reencrypted(registry: Freezing) -> None:
+def sealed(registry: Freezing) -> None:
     at = registry.key("shop/old")
     registry.etcd.put(at, seal("aesgcm", secret("old"), at, OTHER, "old"))
     registry.rewrite(at)
@@ -296,12 +298,10 @@ def reencrypted(registry: Freezing) -> None:
     registry.rewrite(at, "--dry-run")
     registry.rewrite(at)
     registry.rewrite(at)
-    registry.put_back(str(registry.kept()[0].path))
-    there = str(registry.mod_revision(at))
-    registry.put_back(str(registry.kept()[0].path), "--replace-mod-revision", there)
+    registry.undo_it(str(registry.kept()[0].path), "--expect-mod-revision", str(registry.mod_revision(at)))
 
 
-def reencrypted_under_the_same_name(registry: Freezing) -> None:
+def sealed_under_the_same_name(registry: Freezing) -> None:
     registry.rules(("secrets", (provider("aesgcm", key1=WRONG), IDENTITY)))
     (at,) = registry.secrets("aesgcm", ["web"], TRUE)
     registry.secrets("aesgcm", ["newest"], WRONG)
@@ -332,11 +332,11 @@ CASES: dict[str, Callable[[Freezing], None]] = {
         by_plan,
         unknown_cluster,
         asked_servers,
-        restored_elsewhere,
-        restored_without_its_log,
-        restored_from_an_earlier_revision,
-        reencrypted,
-        reencrypted_under_the_same_name,
+        undone_elsewhere,
+        undone_without_its_log,
+        fixed_from_an_earlier_revision,
+        sealed,
+        sealed_under_the_same_name,
     )
 }
 
@@ -387,8 +387,8 @@ def test_what_a_person_reads_first(
     reads("delete-dry-run", *deletion, "--dry-run")
     reads("delete", *deletion)
     backup = str(registry.kept()[0].path)
-    reads("restore-dry-run", "restore", backup, "--yes", "--dry-run", *common)
-    reads("restore", "restore", backup, "--yes", *common)
+    reads("undo-dry-run", "undo", backup, "--yes", "--dry-run", *common)
+    reads("undo", "undo", backup, "--yes", *common)
     for command in ("show", "verify"):
         reads(f"audit-{command}", "audit", command, str(registry.log))
     for command in ("list", "verify"):

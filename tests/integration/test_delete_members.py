@@ -15,7 +15,7 @@ from etcdfix.rules import Rule
 from etcdfix.sources.etcd import client as client_module
 from tests.support import objects
 from tests.support.etcd_members import EtcdMembers, broken, etcd_members
-from tests.support.remediation_ground import Ground, Recorded, delete, reached, restore, stands
+from tests.support.remediation_ground import Ground, Recorded, delete, reached, stands, undo
 
 pytestmark = pytest.mark.etcd
 
@@ -35,7 +35,7 @@ def odd_one(name: str) -> bytes:
 
 
 def put_all(members: EtcdMembers, ground: Ground) -> None:
-    values = {name: broken(name) for name in ("differs", "healthy-copy", "same", "down", "restored")}
+    values = {name: broken(name) for name in ("differs", "healthy-copy", "same", "down", "undone")}
     values["broken-copy"] = objects.secret("broken-copy")
     server = members.server("member-0")
     server.put_all(
@@ -133,7 +133,7 @@ def test_members_that_agree_let_it_go(members: EtcdMembers, tmp_path: Path) -> N
     for name in members.names:
         with reached(ground.through(members.endpoint(name))) as cluster:
             assert stands(cluster, key) is None
-    assert restore(ground, Path(outcome.backups[0])).result == "restored"
+    assert undo(ground, Path(outcome.backups[0])).result == "undone"
     for name in members.names:
         with reached(ground.through(members.endpoint(name))) as cluster:
             now = stands(cluster, key)

@@ -34,11 +34,10 @@ from tests.support.remediation_ground import (
     Ground,
     Recorded,
     delete,
+    fix,
     reached,
-    reencrypt,
-    repair,
-    restore,
     stands,
+    undo,
 )
 
 pytestmark = pytest.mark.etcd
@@ -201,7 +200,7 @@ def test_transaction_that_arrives_after_everybody_gave_it_up(etcd: EtcdServer, l
         assert withheld.passed.wait(30)
         assert proxy.calls.count(TXN) == 1
     assert value_at(ground, key) is None
-    assert restore(ground, Path(outcome.backups[0])).result == "restored"
+    assert undo(ground, Path(outcome.backups[0])).result == "undone"
     assert value_at(ground, key) == ground.broken("target")
     assert verify(ground.log).state is ChainState.WHOLE
 
@@ -290,29 +289,29 @@ def test_etcd_that_is_full(
     assert verify(ground.log).state is ChainState.WHOLE
 
 
-# Restore and re-encryption.
+# Undo and fix.
 
 
-def test_answer_to_a_restore_lost(etcd: EtcdServer, lay: Lay) -> None:
+def test_answer_to_an_undo_lost(etcd: EtcdServer, lay: Lay) -> None:
     ground = lay()
     key = put_broken(etcd, ground)
     backup = Path(delete(ground, key).backups[0])
     with LossyProxy(etcd.endpoint) as proxy:
         proxy.lost = {TXN}
-        outcome = restore(ground.through(proxy.endpoint), backup)
+        outcome = undo(ground.through(proxy.endpoint), backup)
         assert proxy.calls.count(TXN) == 1
-    assert outcome.result == "restored"  # bytes and revision show it
+    assert outcome.result == "undone"  # bytes and revision show it
     assert value_at(ground, key) == ground.broken("target")
 
 
-def test_answer_to_a_reencryption_lost(etcd: EtcdServer, lay: Lay) -> None:
+def test_answer_to_a_fix_lost(etcd: EtcdServer, lay: Lay) -> None:
     ground = lay("rotated")
     key = put_broken(etcd, ground)
     with LossyProxy(etcd.endpoint) as proxy:
         proxy.lost = {TXN}
-        outcome = reencrypt(ground.through(proxy.endpoint), key)
+        outcome = fix(ground.through(proxy.endpoint), key, "candidate")
         assert proxy.calls.count(TXN) == 1
-    assert outcome.result == "reencrypted"  # the digest of what was sent shows it
+    assert outcome.result == "fixed"  # the digest of what was sent shows it
     assert value_at(ground, key) != ground.broken("target")
     assert [backup.content.stored.value for backup in ground.backups()] == [ground.broken("target")]
 
@@ -331,24 +330,24 @@ def _deletion(etcd: EtcdServer, ground: Ground) -> Change:
 
 def _undo(etcd: EtcdServer, ground: Ground) -> Change:
     backup = Path(delete(ground, put_broken(etcd, ground)).backups[0])
-    return lambda where, step, dry: restore(where, backup, step, dry_run=dry)
+    return lambda where, step, dry: undo(where, backup, step, dry_run=dry)
 
 
 def _replacement(etcd: EtcdServer, ground: Ground) -> Change:
     key = put_broken(etcd, ground)
-    backup = Path(delete(ground, key).backups[0])
-    revision = etcd.put(key, ground.broken("target")[:20])
-    return lambda where, step, dry: restore(where, backup, step, dry_run=dry, replace_mod_revision=revision)
+    source = f"revision:{etcd.put(key, ground.readable('target'))}"
+    etcd.put(key, ground.broken("target"))
+    return lambda where, step, dry: fix(where, key, source, step, dry_run=dry)
 
 
 def _reencryption(etcd: EtcdServer, ground: Ground) -> Change:
     key = put_broken(etcd, ground)
-    return lambda where, step, dry: reencrypt(where, key, step, dry_run=dry)
+    return lambda where, step, dry: fix(where, key, "candidate", step, dry_run=dry)
 
 
 def _repair(etcd: EtcdServer, ground: Ground) -> Change:
     key = put_broken(etcd, ground)
-    return lambda where, step, dry: repair(where, key, step, dry_run=dry)
+    return lambda where, step, dry: fix(where, key, "bit", step, dry_run=dry)
 
 
 @pytest.mark.parametrize(
@@ -356,10 +355,10 @@ def _repair(etcd: EtcdServer, ground: Ground) -> Change:
     [
         pytest.param(_deletion, "plain", "", id="delete"),
         pytest.param(_deletion, "lost", "aesgcm/v1/key1", id="delete, key declared lost"),
-        pytest.param(_undo, "plain", "", id="restore"),
-        pytest.param(_replacement, "plain", "", id="restore over another value"),
-        pytest.param(_reencryption, "rotated", "", id="reencrypt"),
-        pytest.param(_repair, "flipped", "", id="repair"),
+        pytest.param(_undo, "plain", "", id="undo"),
+        pytest.param(_replacement, "plain", "", id="fix from a revision"),
+        pytest.param(_reencryption, "rotated", "", id="fix from a candidate"),
+        pytest.param(_repair, "flipped", "", id="fix of a bit"),
     ],
 )
 def test_dry_run_makes_the_same_checks_and_changes_nothing(
@@ -486,24 +485,24 @@ def test_two_operators_with_one_log(etcd: EtcdServer, lay: Lay, two: tuple[Morta
     assert verify(ground.log).state is ChainState.WHOLE
 
 
-def test_restoring_against_somebody_who_creates_it(etcd: EtcdServer, lay: Lay) -> None:
+def test_undoing_against_somebody_who_creates_it(etcd: EtcdServer, lay: Lay) -> None:
     ground = lay()
     key = put_broken(etcd, ground)
     backup = Path(delete(ground, key).backups[0])
     steps = Recorded({SENT: lambda: etcd.put(key, objects.secret("target"))})
     with pytest.raises(RefusedByRule, match="the key exists: created at revision") as refused:
-        restore(ground, backup, steps)
+        undo(ground, backup, steps)
     assert (refused.value.rule, refused.value.exit_code) == (Rule.MOVED, 4)
     assert value_at(ground, key) == objects.secret("target")
 
 
-def test_repairing_against_somebody_who_writes(etcd: EtcdServer, lay: Lay) -> None:
-    """Also where what was written is what the repair would have put."""
+def test_fixing_against_somebody_who_writes(etcd: EtcdServer, lay: Lay) -> None:
+    """Also where what was written is what would have been put."""
     ground = lay("flipped")
     key = put_broken(etcd, ground)
     steps = Recorded({SENT: lambda: etcd.put(key, ground.readable("target"))})
     with pytest.raises(RefusedByRule, match="the key was written again") as refused:
-        repair(ground, key, steps)
+        fix(ground, key, "bit", steps)
     assert (refused.value.rule, refused.value.exit_code) == (Rule.MOVED, 4)
     assert value_at(ground, key) == ground.readable("target")
 

@@ -26,11 +26,10 @@ from tests.support.remediation_ground import (
     Ground,
     Recorded,
     delete,
+    fix,
     reached,
-    reencrypt,
-    repair,
-    restore,
     stands,
+    undo,
 )
 
 pytestmark = pytest.mark.etcd
@@ -169,11 +168,11 @@ def _undo(pair: Twins) -> Change:
     key = pair.ground.key("target")
     backup = Path(delete(pair.ground, key).backups[0])
     pair.there.delete(key)
-    return lambda pair, step: restore(pair.ground, backup, step)
+    return lambda pair, step: undo(pair.ground, backup, step)
 
 
 def _reencryption(pair: Twins) -> Change:
-    return lambda pair, step: reencrypt(pair.ground, pair.ground.key("target"), step)
+    return lambda pair, step: fix(pair.ground, pair.ground.key("target"), "candidate", step)
 
 
 @pytest.mark.parametrize(
@@ -224,14 +223,15 @@ def test_connection_that_is_cut_while_a_change_is_sent(twins: Made) -> None:
     for point in (CutPoint(up, frames) for frames in range(1, 15) for up in (False, True)):
         while pair.there.revision() < pair.here.revision():
             pair.there.put(b"padding", b"")
-        change = repair if point.frames % 3 == 0 else delete
-        broken = pair.ground.broken("target") if change is repair else objects.secret("target")[:-3]
+        fixes = point.frames % 3 == 0
+        broken = pair.ground.broken("target") if fixes else objects.secret("target")[:-3]
         pair.part(key, broken, healthy)
         revision = pair.there.revision()
         with CuttingProxy(pair.here.endpoint) as proxy:
             steps = Recorded({SENT: lambda: proxy.arm(point, pair.there.endpoint)})  # noqa: B023 - called at once
             try:
-                result = str(change(pair.ground.through(proxy.endpoint), key, steps).result)
+                there = pair.ground.through(proxy.endpoint)
+                result = str((fix(there, key, "bit", steps) if fixes else delete(there, key, steps)).result)
             except TransactionNotSent as exc:
                 result = exc.code
         here = pair.value_here(key)
@@ -243,7 +243,7 @@ def test_connection_that_is_cut_while_a_change_is_sent(twins: Made) -> None:
         elif result == "anomaly":  # what was read again there says nothing of what was done here
             assert proxy.was_cut, point
         else:
-            assert (result, here) == (("repaired", healthy) if change is repair else ("deleted", None)), point
+            assert (result, here) == (("fixed", healthy) if fixes else ("deleted", None)), point
     assert len(seen) >= 16
     assert "transaction-not-sent" in seen
 

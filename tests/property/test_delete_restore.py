@@ -26,7 +26,7 @@ from etcdfix.rules import Rule
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
 from tests.support import objects
-from tests.support.remediation_ground import Ground, Recorded, delete, reached, restore
+from tests.support.remediation_ground import Ground, Recorded, delete, reached, undo
 from tests.support.thorough import THOROUGH
 
 pytestmark = pytest.mark.etcd
@@ -108,31 +108,25 @@ class OneKey(RuleBasedStateMachine):
         assert self._read() == before
 
     @precondition(lambda self: self._places.backups())
-    @rule(data=st.data(), replace=st.booleans(), intrusion=_intrusions)
-    def restore(self, data: st.DataObject, *, replace: bool, intrusion: Intrusion) -> None:
+    @rule(data=st.data(), intrusion=_intrusions)
+    def undo(self, data: st.DataObject, *, intrusion: Intrusion) -> None:
         # In an order that is the same when a failure is run again: the names hold the time.
         backups = sorted(self._places.backups(), key=lambda backup: backup.intent.sequence)
         backup = data.draw(st.sampled_from(backups))
-        before, deletable = self._read(), self._is_deletable()
-        replaced = before.stored.mod_revision if replace and before.stored is not None else None
-        ended = self._attempt(
-            lambda step: restore(self._places, backup.path, step, replace_mod_revision=replaced), intrusion
-        )
+        before = self._read()
+        ended = self._attempt(lambda step: undo(self._places, backup.path, step), intrusion)
         if isinstance(ended, RefusedByRule):
             self._check_refusal(ended, before)
             if self._intruded is None:
                 assert before.stored is not None
-                assert replaced is None or not deletable
-                assert replaced is not None or ended.rule == Rule.PRESENT
+                assert ended.rule == Rule.PRESENT
             return
         assert self._intruded is None
-        assert ended.result == "restored"
+        assert ended.result == "undone"
+        assert before.stored is None  # nothing is ever replaced
         now = self._read().stored
         assert now is not None
         assert now.value == backup.content.stored.value
-        if before.stored is not None:
-            assert deletable  # nothing else is ever replaced
-            assert before.stored in self._kept()
 
     # What holds all the time.
 

@@ -201,20 +201,18 @@ class Registry:
         """Run a command as it is printed, a change with records here and without a question."""
         program, *words = shlex.split(command)
         assert program == "etcdfix"
-        if words[0] in {"restore", "delete", "repair"}:
+        if words[0] in {"fix", "undo", "delete"}:
             words += ["--backup-dir", str(self.backups), "--audit-log", str(self.log), "--yes"]
         return self.run(*words)
 
-    def restore(self, *arguments: str, yes: bool = True, **common: Any) -> Ran:
-        return self.run("restore", *arguments, *(["--yes"] if yes else []), *self.common(**common))
+    def put_back(self, key: bytes, source: str = "", *arguments: str, yes: bool = True, **common: Any) -> Ran:
+        """Put a copy back: the one of ``--from``, or the best for ""."""
+        given = [*(["--from", source] if source else []), *(["--yes"] if yes else []), *arguments]
+        return self.run("fix", *named(key), *given, *self.common(**common))
 
-    def reencrypt(self, key: bytes, candidate: Path, *arguments: str, yes: bool = True) -> Ran:
-        given = ["--candidate-config", str(candidate), *(["--yes"] if yes else []), *arguments]
-        return self.run("reencrypt", *named(key), *given, *self.common())
-
-    def repair(self, key: bytes, *arguments: str, yes: bool = True, **common: Any) -> Ran:
-        given = [*(["--yes"] if yes else []), *arguments]
-        return self.run("repair", *named(key), *given, *self.common(**common))
+    def undo(self, backup: object, *arguments: str, yes: bool = True, **common: Any) -> Ran:
+        """Undo the change that made a backup."""
+        return self.run("undo", str(backup), *(["--yes"] if yes else []), *arguments, *self.common(**common))
 
     def events(self) -> list[Event]:
         """Return the records of the log."""

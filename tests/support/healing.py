@@ -166,9 +166,9 @@ class LostKeyCluster(Registry):
         held = content(stored, purpose="restore", cluster=cluster)
         with AuditLog.open(self.log) as log, open_directory(self.backups) as directory:
             intent = record_intent(
-                log, entry(verb=Verb.RESTORE, subject=about, cluster_uid=uid), held, [directory]
+                log, entry(verb=Verb.UNDO, subject=about, cluster_uid=uid), held, [directory]
             )
-            log.append(intent.closed_by(Result.RESTORED, operator=OPERATOR))
+            log.append(intent.closed_by(Result.UNDONE, operator=OPERATOR))
         return Path(intent.backups[0])
 
     def fix(self, name: str, *arguments: str, yes: bool = True, **common: Any) -> Ran:

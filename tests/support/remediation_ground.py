@@ -13,18 +13,18 @@ from typing import Any
 
 import msgspec
 
+from etcdfix.commands.fix import run_fix
+from etcdfix.commands.undo import UndoRequest, run_undo
+from etcdfix.copies.finder import parse_named
 from etcdfix.encryption.cipher import turned
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.model import StoredValue
-from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
-from etcdfix.operations.change.reencrypt import ReencryptRequest, run_reencrypt
-from etcdfix.operations.change.repair import RepairRequest, run_repair
-from etcdfix.operations.change.restore import run_restore
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.backup.file import Backup, read_backup
+from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import RecordPaths
@@ -211,72 +211,47 @@ def delete(
         )
 
 
-def restore(
+def undo(
     ground: Ground,
     backup: Path,
     step: Step = no_step,
     *,
     dry_run: bool = False,
-    replace_mod_revision: int | None = None,
     command_timeout_seconds: float = 10.0,
 ) -> ChangeOutcome:
     """Put back what a backup holds."""
     with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
-        return run_restore(
+        return run_undo(
             cluster,
-            RestoreRequest(
-                candidate=Candidate.of_backup(read_backup(backup)),
-                replace_mod_revision=replace_mod_revision,
-                # What is there was made anew.
-                **ground.asked(
-                    *([Rule.UNKNOWN_UID] if replace_mod_revision is not None else ()), dry_run=dry_run
-                ),
-            ),
+            UndoRequest(backup=read_backup(backup), **ground.asked(dry_run=dry_run)),
             Yes(),
-            preview=lambda _shown: None,
+            preview=lambda _shown, _why: None,
             step=step,
         )
 
 
-def reencrypt(
+def fix(
     ground: Ground,
     key: bytes,
+    source: str,
     step: Step = no_step,
-    *,
+    *words: str,
     dry_run: bool = False,
     command_timeout_seconds: float = 10.0,
 ) -> ChangeOutcome:
-    """Rewrite a value under today's key; it may be the newest of its resource, so no proof of the key is asked for."""
+    """Put the copy of a source back; ``candidate`` is that of the ground."""
+    named = parse_named("candidate:old.yaml" if source == "candidate" else source)
+    # It may be the newest of its resource, so no proof of the key is asked for.
+    more = (Rule.UNDEPLOYED_WRITE_KEY,) if source == "candidate" else ()
     with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
         candidate = examiner(ground, CANDIDATE)
-        return run_reencrypt(
+        candidate.know_as(cluster.examiner)
+        return run_fix(
             cluster,
-            candidate,
-            ReencryptRequest(
-                key=key,
-                **ground.asked(Rule.UNDEPLOYED_WRITE_KEY, dry_run=dry_run),
-            ),
+            FixRequest(key=key, named=named, **ground.asked(*words, *more, dry_run=dry_run)),
             Yes(),
-            preview=lambda _shown: None,
-            step=step,
-        )
-
-
-def repair(
-    ground: Ground,
-    key: bytes,
-    step: Step = no_step,
-    *,
-    dry_run: bool = False,
-    command_timeout_seconds: float = 10.0,
-) -> ChangeOutcome:
-    """Put the stored bytes of a value right."""
-    with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
-        return run_repair(
-            cluster,
-            RepairRequest(key=key, **ground.asked(dry_run=dry_run)),
-            Yes(),
-            preview=lambda _shown: None,
+            preview=lambda _shown, _chosen: None,
+            candidates={named.path: candidate} if source == "candidate" else {},
             step=step,
         )
 

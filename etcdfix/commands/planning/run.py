@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
+from etcdfix.commands.fix import run_fix
 from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.commands.planning.run_file import RunFile, RunLine
 from etcdfix.commands.planning.tasks import RunRequest, Task, workload_of
@@ -28,16 +29,14 @@ from etcdfix.encryption.config import read_configuration
 from etcdfix.errors import ConfigurationError, EndedEarly, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.change.candidate import Candidate, RestoreRequest
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
-from etcdfix.operations.change.repair import RepairRequest, run_repair
-from etcdfix.operations.change.restore import run_restore
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import CLOSING_TYPES, Link, Operator, Result, Verb
 from etcdfix.remediation.audit.record_line import Event, parse_list
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.change import ChangeRequest, Confirmer, operator_for
+from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.commit import ChangeOutcome, open_log
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.memory.ground import Ground, open_ground
@@ -62,7 +61,7 @@ from etcdfix.text.safetext import key_word, quote_command, safe_text
 
 DONE: Final = {
     Decision.DELETE: {Result.DELETED},
-    Decision.FIX: {Result.REPAIRED, Result.RESTORED, Result.HEALED},
+    Decision.FIX: {Result.FIXED},
 }
 
 
@@ -539,23 +538,11 @@ class _Work:
                 preview=lambda _held, _unread: None,
             )
             return patched.outcome
-        if named.place is Place.BIT:
-            return run_repair(
-                cluster,
-                RepairRequest(key=task.key, **common),
-                _Confirmed(),
-                preview=lambda shown: self._warn(shown.warnings),
-                step=self._step,
-            )
-        return run_restore(
+        return run_fix(
             cluster,
-            RestoreRequest(
-                candidate=Candidate.of_revision(cluster, task.key, int(named.what)),
-                replace_mod_revision=task.entry.mod_revision,
-                **common,
-            ),
+            FixRequest(key=task.key, named=named, run=request.run, **common),
             _Confirmed(),
-            preview=lambda shown: self._warn(shown.warnings),
+            preview=lambda shown, _chosen: self._warn(shown.warnings),
             step=self._step,
         )
 

@@ -122,7 +122,7 @@ def run_preview(cluster: Cluster, shown: RunPreview, *, dry_run: bool) -> Docume
 def ran_lines(ran: Ran, number: int, of: int) -> Iterator[str]:
     """Yield what became of one object, as soon as it is known."""
     found = _object(ran)
-    yield f"[{number}/{of}] {told(found, found.decision)}"
+    yield f"[{number}/{of}] {told(found, 'delete' if found.decision == 'delete' else 'fix')}"
     yield from (f"  Backup: {path}" for path in found.backups)
     if not ran.well or ran.may_repair:
         yield from (f"  Note: {warning}" for warning in found.warnings)

@@ -12,12 +12,10 @@ import msgspec
 
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.servers import ServerAnswers
+from etcdfix.copies.model import THE_VALUE, Freshness, Sameness
 from etcdfix.graph.model import Action, Assessment, Stops
 from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
-from etcdfix.operations.change.reencrypt import ReencryptPreview
-from etcdfix.operations.change.repair import RepairPreview
-from etcdfix.operations.change.restore import OwnWrite, RestorePreview
-from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.checks.situation import UNSIGNED_LEASE, Situation
 from etcdfix.remediation.memory.held import Held
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
@@ -51,7 +49,6 @@ WARNINGS: Final = (
 """KEP-3926, in meaning."""
 _MOST_WAYS: Final = 2
 _MOST_NAMED: Final = 3
-_UNSIGNED: Final = 0xFFFFFFFFFFFFFFFF
 _CANDIDATE: Final = {
     RepairProof.TAG: "the value then opens, and its tag authenticates it",
     RepairProof.DECODES: "the object then decodes",
@@ -235,116 +232,66 @@ def _pattern(checked: Preflight) -> Iterator[Fact]:
     yield from (("Proof", line) for line in peek_lines(checked.found))
 
 
-def restore_preview(cluster: Cluster, shown: RestorePreview) -> Document:
-    """Return what will be put back, what speaks for it, and what makes room."""
-    present = shown.replaced
-    stakes = []
-    if isinstance(present, Preflight) and present.protected:
-        stakes.append(
-            f"CLUSTER-BREAKING, as accepted: {present.protected}. Users of the object see this earlier state again."
-        )
+def fix_preview(one: Situation, others: int | None) -> Document:
+    """Return which copy will be put back and why that one, and what makes room.
+
+    Args:
+        one: What was found out.
+        others: How many other copies there are; None where a person named this one.
+    """
+    copy = one.copy
+    chosen = "as you named it" if others is None else f"the best of {counted(others + 1, 'copy')}"
+    paragraphs = []
+    if copy.place not in THE_VALUE:
+        paragraphs = ["Dependents that the garbage collector has deleted do not come back with their owner."]
+    stakes = [] if one.wanted.found is None else _stakes(one.wanted.found)
+    if isinstance(one.replaced, Preflight) and one.replaced.protected:
+        again = "Users of the object see this earlier state again."
+        stakes.append(f"CLUSTER-BREAKING, as accepted: {one.replaced.protected}. {again}")
     return preview_of(
-        f"To put back: {display(shown.candidate.stored.key)}",
-        _restore(cluster, shown),
-        Prose(
-            paragraphs=[
-                "Dependents that the garbage collector has deleted do not come back with their owner."
-            ]
-        ),
-        stakes=stakes,
+        f"To fix: {one.shown}", _fix(one, chosen), Prose(paragraphs=paragraphs), stakes=stakes[:_MOST_NAMED]
     )
 
 
-def _restore(cluster: Cluster, shown: RestorePreview) -> Iterator[Fact]:
-    found, stored, candidate = shown.found, shown.candidate.stored, shown.candidate
-    yield "From", candidate.origin
-    yield from (("", line) for line in candidate.told)
-    yield "Source", _speaks_for(shown)
-    was = f", was at mod_revision {stored.mod_revision}" if stored.mod_revision else ""
-    yield "Value", f"{len(stored.value)} bytes{was}"
-    if found.gvk is not None:
-        version = f"{found.gvk.group}/{found.gvk.version}".lstrip("/")
-        yield "Object", f"{version} {found.gvk.kind} {found.namespace}/{found.name}"
-    readable = found.verdict.outcome is Outcome.READABLE
-    yield "Examined", f"{found.verdict.outcome}{'' if readable else f': {found.verdict.message}'}"
-    if candidate.file is not None:
-        how = "no encryption" if candidate.transformer == IDENTITY else candidate.transformer
-        yield "Written with", f"{how}, as JSON; the same object was read from it"
-        if shown.proof:
-            yield "Proof", f"API servers write so too: {display(shown.proof)} is stored under it"
-        yield "Newer", shown.newer
-    yield from cluster_facts(cluster, shown.identity)
-    yield from server_facts(shown.servers)
-    if stored.lease:
-        kept = f"{shown.lease & _UNSIGNED:x} is attached again" if shown.lease else "is left out, as accepted"
-        yield "Lease", kept
-    yield "There now", _present(shown.replaced)
-    yield from warning_facts(shown.warnings)
-
-
-def _speaks_for(shown: RestorePreview) -> str:
-    source, candidate = shown.source, shown.candidate
-    if source.intent is not None:
-        return "a true undo: this audit log lists these bytes at this key"
-    told = ""
-    if source.listed:
-        told = "a backup that this audit log knows, and NO true undo: the key went on without it; "
-    elif not candidate.revision:
-        told = "NOT a backup that this audit log knows, as accepted; "
-    if source.by_itself:
-        return f"{told}by itself: its own digests fit, and the one that was given; {source.by_itself}"
-    if not source.same_object:
-        return f"{told}perhaps of ANOTHER OBJECT that had this name, as accepted"
-    if candidate.revision:
-        return f"{told}an earlier value of the same object, as this etcd keeps it"
-    return f"{told}it is of the object that is at the key, or was there last"
-
-
-def _present(present: Preflight | OwnWrite | None) -> str:
-    if present is None:
-        return "nothing"
-    why = str(present.found.verdict.cause)
-    if isinstance(present, OwnWrite):
-        why = f"put there by record {present.intent.link.sequence} of this audit log"
-    at = f"{len(present.stored.value)} bytes at mod_revision {present.stored.mod_revision}"
-    return f"{at}, {present.found.verdict.outcome}, {why}; backed up first"
-
-
-def reencrypt_preview(cluster: Cluster, shown: ReencryptPreview) -> Document:
-    """Return what will be rewritten, and with what."""
-    today, candidate = shown.found, shown.candidate
+def undo_preview(one: Situation, why: str) -> Document:
+    """Return what will be put back, and what speaks for it."""
 
     def facts() -> Iterator[Fact]:
-        yield now_fact(today)
-        kind = candidate.directory.kind or "object"
-        yield "Candidate", f"opens it with {candidate.transformer}: a readable {kind}"
-        yield "Written with", shown.write_transformer
-        proof = f"API servers hold that key: {display(shown.proof)} is stored under it" if shown.proof else ""
-        yield "Proof", proof or "nothing shows that API servers hold that key, as accepted"
-        yield from _rewrite(cluster, shown)
+        yield "From", one.copy.where
+        yield "Source", why
+        yield from _written(one)
+        yield from _surroundings(one)
 
-    return preview_of(f"To rewrite: {display(today.stored.key)}", facts(), stakes=_stakes(today))
+    return preview_of(f"To undo: {one.shown}", facts())
 
 
-def repair_preview(cluster: Cluster, shown: RepairPreview) -> Document:
-    """Return what will be put right, what proves it, and what the value is then."""
-    found, repaired, gvk = shown.found, shown.repaired, shown.repaired.gvk
-
-    def facts() -> Iterator[Fact]:
-        yield object_fact(found)
+def _fix(one: Situation, chosen: str) -> Iterator[Fact]:
+    copy, found = one.copy, one.wanted.found
+    yield object_fact(one.found)
+    if found is not None:
         yield now_fact(found)
-        yield "Repair", shown.repair.words
-        named = shown.repair.kind is RepairKind.NAME
-        yield "Proof", _OF_THE_NAME if named else _PROVEN[shown.repair.proof]
-        kind = f"{gvk.api_version} {gvk.kind}" if gvk is not None else "object"
-        opened = f", opened with {repaired.transformer}" if repaired.transformer != IDENTITY else ""
-        name = f"{repaired.namespace}/{repaired.name}".lstrip("/")
-        yield "Then", f"{repaired.verdict.outcome}: {kind} {name}{opened}"
-        for when, value in (("now", found.stored.value), ("then", repaired.stored.value)):
-            yield "Bytes", f"{len(value)} {when}, {digest(value)}"
-        yield from _rewrite(cluster, shown, f", {counted(shown.alike.keys, 'key')}")
-
-    return preview_of(f"To repair: {display(found.stored.key)}", facts(), stakes=_stakes(found))
+    yield "From", f"{copy.where}, {chosen}"
+    if copy.same_object is Sameness.SAME:
+        named = copy.repair is not None and copy.repair.kind is RepairKind.NAME
+        proof = (
+            _OF_THE_NAME if named else _PROVEN[copy.repair.proof] if copy.repair is not None else copy.proof
+        )
+        yield "Proof", proof
+    else:
+        yield "Proof", "NONE: perhaps of ANOTHER OBJECT that had this name, as accepted"
+    yield "Doubt", copy.doubt
+    yield from _written(one)
+    if copy.freshness is Freshness.OLDER:
+        later = counted(copy.later_writes, "later write") if copy.later_writes else "what was written later"
+        yield "Lost", f"{later} of the object"
+    elif copy.freshness is Freshness.UNKNOWN and copy.place not in THE_VALUE:
+        yield "Lost", "nothing tells whether the object was written after this copy"
+    if one.sealed is not None:
+        how = "no encryption" if one.sealed.transformer == IDENTITY else one.sealed.transformer
+        yield "Written with", how
+        proof = f"API servers write so too: {display(one.proof)} is stored under it" if one.proof else ""
+        yield "Write key", proof or "nothing shows that API servers hold that key, as accepted"
+    yield from _surroundings(one)
 
 
 def memory_preview(cluster: Cluster, held: Held, unread: int, rescued: str, *, dry_run: bool) -> Document:
@@ -381,9 +328,33 @@ def memory_preview(cluster: Cluster, held: Held, unread: int, rescued: str, *, d
     return preview_of(f"To fix: {display(held.key)}", facts(), Prose(paragraphs=means))
 
 
-def _rewrite(cluster: Cluster, shown: ReencryptPreview | RepairPreview, keys: str = "") -> Iterator[Fact]:
-    yield from cluster_facts(cluster, shown.identity, keys)
-    yield from server_facts(shown.servers)
-    if shown.lease is not None:
-        yield "Lease", f"{shown.lease.lease & _UNSIGNED:x}, kept"
-    yield from warning_facts(shown.warnings)
+def _written(one: Situation) -> Iterator[Fact]:
+    copy, then = one.copy, one.examined
+    was = f", written at mod_revision {copy.mod_revision}" if copy.mod_revision else ""
+    if one.value is not None:
+        yield "Value", f"{len(one.value)} bytes{was}"
+    if then is not None:
+        readable = then.verdict.outcome is Outcome.READABLE
+        kind = f"{then.gvk.api_version} {then.gvk.kind} " if then.gvk is not None else ""
+        name = f"{then.namespace}/{then.name}".lstrip("/")
+        yield (
+            "Then",
+            f"{then.verdict.outcome}{f': {kind}{name}' if readable else f': {then.verdict.message}'}",
+        )
+
+
+def _surroundings(one: Situation) -> Iterator[Fact]:
+    present, replaced = one.present, one.replaced
+    yield from cluster_facts(one.cluster, one.identity)
+    yield from server_facts(one.servers)
+    if one.lease:
+        yield "Lease", f"{one.lease & UNSIGNED_LEASE:x} is kept"
+    elif one.copy.lease:
+        yield "Lease", "is left out, as accepted"
+    there = "nothing"
+    if present is not None and replaced is not None:
+        verdict = replaced.found.verdict
+        said = f"{verdict.outcome}, {verdict.cause}" if verdict.cause is not None else verdict.outcome
+        there = f"{len(present.value)} bytes at mod_revision {present.mod_revision}, {said}; backed up first"
+    yield "There now", there
+    yield from warning_facts(one.warnings)

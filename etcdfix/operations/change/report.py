@@ -29,10 +29,12 @@ def outcome_report(
     exit_code: int,
     deleted: Preflight | None = None,
     unread: bool = False,
+    patched: bool = False,
 ) -> ChangeReport:
     """Return what became of a change.
 
-    With ``unread``, an encrypted value was put back without a configuration: a look at it needs one.
+    With ``unread``, an encrypted value was put back without a configuration: a look at it needs one. With ``patched``,
+    an API server wrote the value, which cannot be undone.
     """
     afterwards, after = ([], []) if deleted is None else (_recovery(deleted), [_what_is_left(deleted)])
     return ChangeReport(
@@ -42,7 +44,7 @@ def outcome_report(
         afterwards=[unicode_text(text) for text in afterwards],
         **outcome_fields(outcome),
         **audit_fields(outcome),
-        follow_ups=[*follow_ups(verb, key, outcome, run, unread=unread), *after],
+        follow_ups=[*follow_ups(verb, key, outcome, run, unread=unread, patched=patched), *after],
         exit_code=exit_code,
     )
 
@@ -110,21 +112,21 @@ def _same(outcome: ChangeOutcome) -> tuple[str | Part, ...]:
 
 
 def follow_ups(
-    verb: Verb, key: bytes, outcome: ChangeOutcome, run: RunOptions, *, unread: bool
+    verb: Verb, key: bytes, outcome: ChangeOutcome, run: RunOptions, *, unread: bool, patched: bool
 ) -> Iterator[FollowUp]:
     """Yield how to settle a change, how to undo it, and how to look at what it came to."""
     if outcome.result is None:
         return
     yield from settling(outcome, run)
-    yield from _undo(verb, outcome)
+    yield from _undo(verb, outcome, patched=patched)
     if verb is not Verb.DELETE:
         reading = Part.CONFIGURATION if unread else Part.READING
         yield FollowUp("Look again", scan(key_word(key), reading=[reading]))
 
 
-def _undo(verb: Verb, outcome: ChangeOutcome) -> Iterator[FollowUp]:
+def _undo(verb: Verb, outcome: ChangeOutcome, *, patched: bool) -> Iterator[FollowUp]:
     words = (*_same(outcome), "--audit-log", str(outcome.audit_log), "--reason", "REASON")
-    if verb is Verb.HEAL:
+    if patched:
         return  # nobody could read the old value, and an API server wrote the new one
     if verb is Verb.DELETE:
         if outcome.result in {Result.NOT_APPLIED, Result.REFUSED}:
@@ -134,13 +136,13 @@ def _undo(verb: Verb, outcome: ChangeOutcome) -> Iterator[FollowUp]:
             return
         # What the undo replaces is kept where the change kept what it replaced.
         places = [word for path in outcome.backups for word in ("--backup-dir", str(Path(path).parent))]
-        words = (*words, *places, "--replace-mod-revision", str(outcome.revision))
+        words = (*words, *places, "--expect-mod-revision", str(outcome.revision))
     backups = dict(zip(outcome.backups[:1], ["Undo"], strict=False))
     if outcome.result is Result.ANOMALY:
         whats = ("Put back what was examined", "Put back what etcd gave back")
         backups = dict(zip(outcome.backups, whats, strict=False))
     for path, what in backups.items():
-        yield FollowUp(what, Command(("etcdfix", "restore", path, *words)))
+        yield FollowUp(what, Command(("etcdfix", "undo", path, *words)))
 
 
 def _what_is_left(deleted: Preflight) -> FollowUp:

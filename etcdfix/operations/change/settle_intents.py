@@ -205,9 +205,9 @@ def _next_steps(log: Path, item: Reconciliation, run: RunOptions) -> dict[str, A
         same = after_change(known_cluster=intent.cluster.is_known)
         more = accepting([Rule.OTHER_CLUSTER_ID]) if item.other_etcd else ()
         recorded = ("--audit-log", str(log), "--reason", "TEXT")
-        undo = Command(("etcdfix", "restore", intent.backups[0], *same, *more, *recorded))
+        undo = Command(("etcdfix", "undo", intent.backups[0], *same, *more, *recorded))
         return {"follow_ups": [FollowUp("Undo", undo)]}
-    if item.result is Result.ANOMALY or (item.result is Result.APPLIED_OR_GONE and intent.verb is Verb.HEAL):
+    if item.result is Result.ANOMALY or (item.result is Result.APPLIED_OR_GONE and intent.is_patch):
         return {"follow_ups": [FollowUp("Look at it", look)]}
     if item.result is Result.UNKNOWN and not item.header_revision:
         when = "the file can be read again" if run.of_kine else "etcd answers again"

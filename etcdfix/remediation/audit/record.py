@@ -11,9 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
+from etcdfix.copies.model import Way
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.grounds import Grounds
 
+PATCH: Final = Way.PATCH.value
 NO_PREVIOUS: Final = "0" * 64
 """What the first record names as the hash of the one before it."""
 
@@ -35,10 +37,8 @@ class Verb(StrEnum):
     """What was to be done. The first is upstream's; the API server has no verb for the others."""
 
     DELETE = "unsafe-delete-ignore-read-errors"
-    RESTORE = "restore"
-    REENCRYPT = "reencrypt"
-    REPAIR = "repair"
-    HEAL = "heal"
+    FIX = "fix"
+    UNDO = "undo"
     REVEAL = "reveal"
     MERGE = "merge-configurations"
     RECOVER = "recover-audit-log"
@@ -55,10 +55,8 @@ class Result(StrEnum):
     """What became of an intent. ``unknown`` is the one that leaves it open."""
 
     DELETED = "deleted"
-    RESTORED = "restored"
-    REENCRYPTED = "reencrypted"
-    REPAIRED = "repaired"
-    HEALED = "healed"
+    FIXED = "fixed"
+    UNDONE = "undone"
     REFUSED = "refused"
     NOT_APPLIED = "not-applied"
     APPLIED_OR_GONE = "applied-or-gone"
@@ -150,6 +148,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         backup_sha256: ``content_sha256`` of these files; "" for none.
         accepted: Safety flags that were given and what they accepted (``--accept cluster-breaking``).
         grounds: What the change rests on; None where nothing is changed (a reveal, a torn line).
+        way: How a value is written, as :class:`~etcdfix.copies.model.Way` says it; "" for a deletion.
         intent: Sequence of the intent that an outcome belongs to.
         audit_id: The same for an intent and its outcome; "" makes a new one.
         saved: Digests of objects that were saved from API servers, ``sha256:<hex>``.
@@ -169,6 +168,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     accepted: tuple[str, ...] = ()
     grounds: Grounds | None = None
+    way: str = ""
     intent: int | None = None
     audit_id: str = ""
     saved: tuple[str, ...] = ()
@@ -237,6 +237,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
         header_revision: Of etcd's last answer before the intent, 0 for none.
         grounds: What the change rested on; None where the record says nothing of it.
         detail: One sentence; that of a change that puts a value ends with the digest of that.
+        way: How a value is written; "" for a deletion.
     """
 
     link: Link
@@ -252,11 +253,17 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     accepted: tuple[str, ...]
     grounds: Grounds | None = None
     detail: str = ""
+    way: str = ""
 
     @property
     def cluster(self) -> ClusterIdentity:
         """Which cluster it is about."""
         return cluster_of(self.grounds, self.cluster_uid)
+
+    @property
+    def is_patch(self) -> bool:
+        """Whether an API server was asked to write the value."""
+        return self.way == PATCH
 
     def closed_by(
         self,
@@ -290,6 +297,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
             detail=detail,
             accepted=tuple(dict.fromkeys((*self.accepted, *accepted))),
             grounds=self.grounds,
+            way=self.way,
             intent=self.link.sequence,
             audit_id=self.audit_id,
         )

@@ -90,6 +90,7 @@ class Annotations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     reason: str = ""
     accepted: str = ""
     grounds: str = ""
+    way: str = ""
     saved: str = ""
     detail: str = ""
     os_user: str = ""
@@ -222,6 +223,7 @@ def _annotations(entry: Entry, sequence: int, previous: Link) -> Annotations:
         reason=unicode_text(entry.reason),
         accepted=_list(entry.accepted),
         grounds="" if entry.grounds is None else _encode(unicode_grounds(entry.grounds)),
+        way=entry.way,
         saved=_list(entry.saved),
         detail=unicode_text(entry.detail),
         os_user=unicode_text(operator.os_user),
@@ -319,6 +321,7 @@ def intent_of_event(event: Event, sha256: str) -> Intent:
         accepted=parse_list(notes.accepted),
         grounds=parse_grounds(notes.grounds),
         detail=notes.detail,
+        way=notes.way,
     )
 
 

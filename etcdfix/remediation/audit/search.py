@@ -15,13 +15,13 @@ import msgspec
 from etcdfix.errors import AuditLogUnreadable, why
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.model import StoredValue
-from etcdfix.remediation.audit.record import CLOSING_TYPES, Intent, RecordType, Result, Verb
+from etcdfix.remediation.audit.record import CLOSING_TYPES, PATCH, Intent, RecordType, Result, Verb
 from etcdfix.remediation.audit.record_line import Annotations, parse_event, parse_list
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, find_line, read_records, verify
 from etcdfix.remediation.backup.file import digest
 
-_WRITES = frozenset({Verb.RESTORE.value, Verb.REENCRYPT.value, Verb.REPAIR.value})
-_WRITTEN = frozenset({Result.RESTORED.value, Result.REENCRYPTED.value, Result.REPAIRED.value})
+_WRITES = frozenset({Verb.FIX.value, Verb.UNDO.value})
+_WRITTEN = frozenset({Result.FIXED.value, Result.UNDONE.value})
 _NOTHING_WRITTEN = frozenset({Result.REFUSED.value, Result.NOT_APPLIED.value})
 _EVER = 1 << 63
 
@@ -77,7 +77,7 @@ def wrote(path: Path, intent: Intent, present: StoredValue) -> bool:
     Raises:
         AuditLogUnreadable: The log cannot be read.
     """
-    if intent.verb.value not in _WRITES or intent.subject.key != present.key:
+    if intent.verb.value not in _WRITES or intent.is_patch or intent.subject.key != present.key:
         return False
     revision = str(present.mod_revision)
     if not any(
@@ -105,7 +105,11 @@ def own_writes(path: Path, cluster_uid: str) -> dict[str, int]:
     unsettled: dict[str, str] = {}
     for _link, event in read_records(path) if is_there(path) else ():
         notes = event.annotations
-        if event.verb not in _WRITES or (notes.cluster_uid and cluster_uid not in {"", notes.cluster_uid}):
+        if (
+            event.verb not in _WRITES
+            or notes.way == PATCH
+            or (notes.cluster_uid and cluster_uid not in {"", notes.cluster_uid})
+        ):
             continue
         if notes.type == RecordType.INTENT:
             unsettled[notes.sequence] = notes.key_base64

@@ -10,11 +10,11 @@ import msgspec
 
 from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.audit.record import CLOSING_TYPES, Intent, Link, RecordType, Result, Verb
+from etcdfix.remediation.audit.record import CLOSING_TYPES, PATCH, Intent, Link, RecordType, Result, Verb
 from etcdfix.remediation.audit.record_line import Event, intent_of_event, parse_list
 from etcdfix.remediation.backup.file import Backup
 
-_WRITTEN: Final = frozenset({Result.RESTORED, Result.REENCRYPTED, Result.REPAIRED})
+_WRITTEN: Final = frozenset({Result.FIXED, Result.UNDONE})
 
 
 class Listed(msgspec.Struct, kw_only=True):
@@ -131,7 +131,7 @@ class Account:
                             result=result,
                         )
                     )
-        if result in _WRITTEN:
+        if result in _WRITTEN and notes.way != PATCH:
             intent = of_intent[0].intent if of_intent else None
             key = intent.subject.key if intent is not None else msgspec.convert(notes.key_base64, bytes)
             cluster = intent.cluster if intent is not None else ClusterIdentity.by_uid(notes.cluster_uid)

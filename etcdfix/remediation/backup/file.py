@@ -115,7 +115,7 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
     """What a backup holds of its key.
 
     Attributes:
-        purpose: What it was made before: ``delete``, ``restore``, ``reencrypt``, ``repair``; ``anomaly`` for a value
+        purpose: What it was made before: ``delete``, ``fix``, ``undo``; ``anomaly`` for a value
             that a transaction gave back although another was expected.
         key: For people; what is not UTF-8 is spelled out.
         mod_revision: As in ``mvccpb.KeyValue``; so are the next two.

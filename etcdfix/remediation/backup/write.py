@@ -60,7 +60,7 @@ MARKER_SUFFIX: Final = ".unconfirmed"
 ANOMALY: Final = "anomaly"
 """Purpose of a backup of what a transaction gave back although another value was expected."""
 
-_PUTS: Final = frozenset({"restore", "reencrypt", "repair"})
+_PUTS: Final = frozenset({"fix", "undo"})
 _NAME_SIZE: Final = 16  # hexadecimal digits
 _FRAME_SIZE: Final = 1 << 16  # all of a file but its content: digests, and a path
 _MARKER_TEXT: Final = b"The audit record of this backup was not written yet when this file was.\n"

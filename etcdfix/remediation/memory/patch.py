@@ -16,6 +16,7 @@ from etcdfix.apiserver.client import NoReply, Reply
 from etcdfix.apiserver.holders import Holder, read_by_each
 from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
 from etcdfix.apiserver.patience import AGAIN
+from etcdfix.copies.model import Way
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
@@ -87,7 +88,8 @@ def patch_from_memory(
     at = now_text()
     sender = PatchSender(ground, held, at)
     change = Change(
-        verb=Verb.HEAL,
+        verb=Verb.FIX,
+        way=Way.PATCH,
         found=held.found,
         reading=held.reading,
         identity=held.identity,
@@ -284,7 +286,7 @@ class PatchSender:
             doubts.append(f"it opens, and is {found.verdict.outcome}: {found.verdict.message}")
         doubts += self._unread_elsewhere()
         return Sent(
-            result=Result.HEALED,
+            result=Result.FIXED,
             detail="; ".join(
                 [by, *([f"changed besides: {', '.join(self.changed)}"] if self.changed else []), *doubts]
             ),

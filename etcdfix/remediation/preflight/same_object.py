@@ -20,8 +20,6 @@ from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.same_etcd import Recorded, differing_id, hold_against_history
-from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
 
@@ -36,67 +34,6 @@ class SaidUid(NamedTuple):
     uid: str
     origin: str
     examination: Examination
-
-
-def check_same_object(cluster: Cluster, reading: KeyReading, found: Examination) -> bool:
-    """Say whether a readable earlier value of a key is proven to be of its present object, or of its last one.
-
-    False where nothing that is kept tells the uid of that object.
-
-    Raises:
-        RefusedByRule: It is of another object.
-        SourceError: What etcd keeps of the key could not be read.
-    """
-    newest = _newest_readable(cluster, reading, found.stored.key)
-    if newest is None:  # compacted meanwhile
-        return reading.stored is not None and reading.stored.create_revision == found.stored.create_revision
-    if not newest.same_object:
-        return False
-    there, here = uid_of(newest.examination), uid_of(found)
-    same_generation = newest.examination.stored.create_revision == found.stored.create_revision
-    if there == here and (here or same_generation):
-        return True
-    if not there or not here:
-        return False
-    raise refuse(
-        Rule.OTHER_OBJECT,
-        f"the value of mod_revision {found.stored.mod_revision} is of an earlier object at "
-        f"{display(found.stored.key)}, with uid {here}; since then the object there had uid {there}",
-        hint=f"of that one, mod_revision {newest.examination.stored.mod_revision} reads (--from-revision); the earlier "
-        "one can be created anew through the API",
-    )
-
-
-def check_uid(
-    cluster: Cluster,
-    reading: KeyReading,
-    found: Examination,
-    identity: ClusterIdentity,
-    places: RecordPaths,
-) -> bool:
-    """Say whether a readable value from elsewhere has the uid of a key's present object, or of its last one.
-
-    What etcd keeps says that uid, or a backup of the same generation that our audit log lists. Revisions that the
-    value itself names prove nothing: a restored etcd repeats them.
-
-    False where nothing tells the uid of that object.
-
-    Raises:
-        RefusedByRule: It is of another object.
-        SourceError: What etcd keeps of the key could not be read.
-    """
-    key, here = found.stored.key, uid_of(found)
-    said = next(said_uids(cluster, reading, key, identity, places), None)
-    if not here or said is None:
-        return False
-    if here == said.uid:
-        return True
-    raise refuse(
-        Rule.OTHER_OBJECT,
-        f"the value is of the object with uid {here}; the one at {display(key)}, or there last, has uid {said.uid} "
-        f"({said.origin})",
-        hint="it is no copy of that object; what the value holds can be created anew through the API",
-    )
 
 
 def said_uids(
@@ -115,7 +52,15 @@ def said_uids(
         if uid:
             origin = f"mod_revision {newest.examination.stored.mod_revision} in {cluster.kept_in}"
             yield SaidUid(uid, origin, newest.examination)
-    yield from _in_backups(cluster, reading, last_stored(cluster, reading, key), key, identity, places)
+    last = last_stored(cluster, reading, key)
+    yield from in_backups(
+        cluster,
+        reading,
+        key,
+        identity,
+        places,
+        create_revision=last.create_revision if last is not None else 0,
+    )
 
 
 def last_stored(cluster: Cluster, reading: KeyReading, key: bytes) -> StoredValue | None:
@@ -133,29 +78,29 @@ def last_stored(cluster: Cluster, reading: KeyReading, key: bytes) -> StoredValu
     return last
 
 
-def newest_readable(cluster: Cluster, reading: KeyReading, key: bytes) -> Examination | None:
-    """Return the newest value of a key's present object, or its last one, that reads; None where none is kept.
-
-    Raises:
-        SourceError: What etcd keeps of the key could not be read.
-    """
-    newest = _newest_readable(cluster, reading, key)
-    return newest.examination if newest is not None and newest.same_object else None
-
-
-def _in_backups(
+def in_backups(
     cluster: Cluster,
     reading: KeyReading,
-    last: StoredValue | None,
     key: bytes,
     identity: ClusterIdentity,
     places: RecordPaths,
+    *,
+    create_revision: int,
 ) -> list[SaidUid]:
-    """The newest first; a backup of another generation says nothing."""
+    """Return what backups that the audit log lists say of the uid, the newest first.
+
+    Args:
+        cluster: Whose etcd has the key.
+        reading: Of the key.
+        key: Complete etcd key.
+        identity: Of the cluster.
+        places: Where backups and the log are.
+        create_revision: A backup of another generation says nothing; 0 for any.
+    """
     said = []
     examiner = cluster.examiner.apart()
     for path, content in _backups_of(key, places):
-        another = last is not None and content.create_revision != last.create_revision
+        another = create_revision and content.create_revision != create_revision
         if another or not content.cluster.named.is_same(identity):
             continue
         # In an etcd that only shares its past, the same create revision may be that of another object.

@@ -137,7 +137,7 @@ def test_a_server_without_the_write_key_ends_it_after_the_first(cluster: LostKey
     with beside(cluster, THIRD) as p2:
         _tell_nothing(p2)
         told = cluster.told("one", code=3)
-        assert told["result"] == "healed"
+        assert told["result"] == "fixed"
         assert any(p2.url in warning and "write key" in warning for warning in told["warnings"])
         with cluster.unwritten():
             told = cluster.told("two", code=4)
@@ -154,7 +154,7 @@ def test_the_server_writes_with_another_key_than_ours(cluster: LostKeyCluster) -
         )
     )
     told = cluster.told("one", code=3)
-    assert told["result"] == "healed"
+    assert told["result"] == "fixed"
     assert any("not today's write key" in warning for warning in told["warnings"])
 
 
@@ -173,7 +173,7 @@ def test_a_server_that_has_loaded_another_file(cluster: LostKeyCluster) -> None:
         refusal = _refused(cluster, rule="unchecked-server", says=f"{p2.url} has loaded another")
         assert f"--accept unchecked-server={p2.url}" in str(refusal["next_step"])
         told = cluster.told("one", "--accept", f"unchecked-server={p2.url}", code=3)
-    assert told["result"] == "healed"  # it is the test, and shows it
+    assert told["result"] == "fixed"  # it is the test, and shows it
 
 
 def test_ours_is_another_file_than_the_server_has_loaded(cluster: LostKeyCluster) -> None:
@@ -186,7 +186,7 @@ def test_another_file_that_reads_what_is_there(cluster: LostKeyCluster) -> None:
     cluster.config.write_bytes(NEW + b"\n")
     _refused(cluster, rule="unchecked-server", says="has loaded another")
     cluster.p1.create("v1", "Secret", "canary", "shop", data={"password": DATA})
-    assert cluster.told("one")["result"] == "healed"
+    assert cluster.told("one")["result"] == "fixed"
 
 
 def test_without_encryption_nothing_is_written(cluster: LostKeyCluster) -> None:
@@ -226,7 +226,7 @@ def test_a_server_that_does_not_answer_has_to_be_accepted(cluster: LostKeyCluste
     refusal = _refused(cluster, rule="unchecked-server", says=gone)
     assert f"--accept unchecked-server={gone}" in str(refusal["next_step"])
     told = cluster.told("one", "--accept", f"unchecked-server={gone}")
-    assert told["result"] == "healed"
+    assert told["result"] == "fixed"
     assert any(
         f"--accept unchecked-server={gone}" in event.annotations.accepted for event in cluster.events()
     )
@@ -522,7 +522,7 @@ def test_the_key_is_deleted_meanwhile(cluster: LostKeyCluster) -> None:
 def test_the_cache_ends_between_two_requests(cluster: LostKeyCluster) -> None:
     """The process still holds the objects: the second is written with the uid of its saved copy."""
     _at_patch(cluster, lambda: cluster.p1.lose_cache("secrets"))
-    assert [cluster.told(name)["result"] for name in ("one", "two", "three")] == ["healed"] * 3
+    assert [cluster.told(name)["result"] for name in ("one", "two", "three")] == ["fixed"] * 3
 
 
 def test_the_server_is_restarted_while_the_request_is_on_its_way(cluster: LostKeyCluster) -> None:
@@ -708,7 +708,7 @@ def test_a_controller_writes_right_after_the_patch(cluster: LostKeyCluster, what
 
     cluster.p1.before.append(write)
     told = cluster.told("one", code=0 if what == "good" else 3)
-    assert told["result"] == ("healed" if what == "good" else "anomaly")
+    assert told["result"] == ("fixed" if what == "good" else "anomaly")
     assert any("written again" in warning for warning in told["warnings"]) == (
         what in {"good", "another password"}
     )
@@ -724,7 +724,7 @@ def test_the_saved_copy_is_gone_afterwards(cluster: LostKeyCluster) -> None:
 
     _at_patch(cluster, lose)
     told = cluster.told("one", code=3)
-    assert told["result"] == "healed"
+    assert told["result"] == "fixed"
     assert "could not be compared with the saved copy" in told["detail"]
 
 
@@ -751,16 +751,16 @@ def test_etcd_does_not_say_what_became_of_it(cluster: LostKeyCluster) -> None:
     assert told["result"] == "unknown"
     assert "reading the key again failed" in told["detail"]
     cluster.endpoints = cluster.etcd.endpoint
-    assert "healed" in _reconciled(cluster).out
+    assert "fixed" in _reconciled(cluster).out
 
 
 def test_the_server_dies_after_it_wrote(cluster: LostKeyCluster) -> None:
     """The answer never comes; etcd shows that it was done. What the dead server reads now nobody knows: stop."""
     _at_patch(cluster, lambda: cluster.p1.die_after(1, answering=False))
     told = cluster.told("one", code=3)
-    assert told["result"] == "healed"
+    assert told["result"] == "fixed"
     assert any("gave no answer" in warning for warning in told["warnings"])
-    assert cluster.outcomes() == ["healed"]
+    assert cluster.outcomes() == ["fixed"]
 
 
 def test_the_server_dies_before_it_wrote(cluster: LostKeyCluster) -> None:
@@ -784,13 +784,13 @@ def test_an_answer_that_comes_too_late(cluster: LostKeyCluster, monkeypatch: pyt
     while not (cluster.stored(key) or b"").startswith(b"k8s:enc:aescbc:v1:key2:"):
         assert time.monotonic() < ends
         time.sleep(0.05)
-    assert "healed" in _reconciled(cluster).out
-    assert cluster.outcomes()[-1] == "healed"
+    assert "fixed" in _reconciled(cluster).out
+    assert cluster.outcomes()[-1] == "fixed"
 
 
 @pytest.mark.parametrize(
     ("died_at", "settled"),
-    [("patch: compare", "not-applied"), ("patch: answer", "healed"), ("patch: request", "not-applied")],
+    [("patch: compare", "not-applied"), ("patch: answer", "fixed"), ("patch: request", "not-applied")],
 )
 def test_an_open_intent_is_settled(
     cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch, died_at: str, settled: str
@@ -873,7 +873,7 @@ def test_a_value_under_kms_settles_nothing_while_the_plugin_is_not_asked(
         cluster.shows_nothing(ran)
     plugin.refusal = None
     ran = _reconciled(cluster)
-    assert (ran.code, "healed" in ran.out, "applied-or-gone" in ran.out) == (0, ours, not ours), ran
+    assert (ran.code, "fixed" in ran.out, "applied-or-gone" in ran.out) == (0, ours, not ours), ran
     assert "no open intents" in _reconciled(cluster).out
 
 
@@ -895,7 +895,7 @@ def test_what_was_written_cannot_be_examined(cluster: LostKeyCluster, plugin: KM
     assert "cannot be examined" in told["detail"]
     assert any("audit reconcile" in step["command"] for step in told["follow_ups"])
     plugin.refusal = None
-    assert "healed" in _reconciled(cluster).out
+    assert "fixed" in _reconciled(cluster).out
 
 
 @on_etcd
@@ -927,12 +927,9 @@ def test_the_unreadable_bytes_never_come_back_over_what_was_healed(cluster: Lost
     (backup,) = cluster.kept()
     key = cluster.key("shop/one")
     with cluster.unwritten():
-        ran = cluster.restore(
-            str(backup.path), "--replace-mod-revision", str(cluster.mod_revision(key)), "--accept", "unlisted-source",
-            "--accept", "no-api-server",
-        )  # fmt: skip
+        ran = cluster.undo(backup.path, "--expect-mod-revision", str(cluster.mod_revision(key)))
     assert ran.code == 4, ran
-    assert "readable" in ran.err
+    assert "cannot be undone" in ran.err
 
 
 # After the caches have ended.
@@ -1012,7 +1009,7 @@ def test_a_backup_that_etcd_contradicts_says_no_uid(ended: LostKeyCluster) -> No
     ended.back_up(msgspec.structs.replace(first, value=ended.sealed("one", uid=OTHER)))
     ended.p1.lose_cache("secrets")
     told = ended.told("one")
-    assert told["result"] == "healed"
+    assert told["result"] == "fixed"
     assert [patch["metadata"]["uid"] for patch in ended.patches()] == [ended.uid("one")]
 
 
@@ -1199,7 +1196,7 @@ def test_the_second_server_still_holds_it(cluster: LostKeyCluster) -> None:
     with beside(cluster, NEW):  # started since: it holds nothing, and the first one's cached reads have ended
         cluster.p1.lose_cache("secrets")
         told = cluster.told("one")
-    assert told["result"] == "healed"
+    assert told["result"] == "fixed"
     assert f"by {cluster.p1.url}, with" in told["detail"]
 
 
@@ -1209,8 +1206,8 @@ def test_the_second_server_still_holds_it(cluster: LostKeyCluster) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_waits_for_the_outcome(cluster: LostKeyCluster, number: signal.Signals) -> None:
     _at_patch(cluster, lambda: os.kill(os.getpid(), number))
-    assert cluster.told("one")["result"] == "healed"
-    assert cluster.outcomes() == ["healed"]
+    assert cluster.told("one")["result"] == "fixed"
+    assert cluster.outcomes() == ["fixed"]
 
 
 def test_without_a_terminal_only_yes_confirms(cluster: LostKeyCluster) -> None:

@@ -91,7 +91,7 @@ def test_writes_of_others_are_no_surprise(cluster: LostKeyKineCluster) -> None:
         cluster.put("busy", b"of another program", resource="elsewhere")
 
     cluster.p1.before.append(write)
-    assert cluster.told("one")["result"] == "healed"
+    assert cluster.told("one")["result"] == "fixed"
 
 
 @pytest.mark.parametrize("status", [403, 500])
@@ -130,7 +130,7 @@ def test_a_server_that_says_it_a_little_later(
         cluster.put("busy", b"of another program", resource="elsewhere")
 
     monkeypatch.setattr(holders_module, "sleep", sleep)
-    assert cluster.told("one")["result"] == "healed"
+    assert cluster.told("one")["result"] == "fixed"
 
 
 def test_one_of_two_that_need_not_say_it(cluster: LostKeyKineCluster) -> None:
@@ -139,12 +139,12 @@ def test_one_of_two_that_need_not_say_it(cluster: LostKeyKineCluster) -> None:
             p2.behaviour.instead[path] = Answer(403, b'{"kind": "Status"}')
         _refused(cluster, rule="unchecked-server", says=p2.url)
         told = cluster.told("one", "--accept", f"unchecked-server={p2.url}")
-    assert told["result"] == "healed"
+    assert told["result"] == "fixed"
 
 
 def test_namespaces_that_cannot_be_listed(cluster: LostKeyKineCluster) -> None:
     cluster.p1.behaviour.instead[NAMESPACES] = Answer(500, b'{"kind": "Status"}')
-    assert cluster.told("one")["result"] == "healed"
+    assert cluster.told("one")["result"] == "fixed"
 
 
 def _at_patch(cluster: LostKeyKineCluster, action: Callable[[], object]) -> None:
@@ -165,7 +165,7 @@ def test_the_file_goes_away_while_the_request_is_on_its_way(cluster: LostKeyKine
     words = [*cluster.where, "--etcd-prefix", cluster.prefix, "--encryption-config", str(cluster.config)]
     ran = cluster.run("audit", "reconcile", *words, str(cluster.log))
     assert ran.code == 0, ran
-    assert "healed" in ran.out
+    assert "fixed" in ran.out
 
 
 def _left_open(cluster: LostKeyKineCluster) -> None:
@@ -192,7 +192,7 @@ def test_a_copy_settles_nothing(cluster: LostKeyKineCluster, copied: Path, dry_r
     assert f"--kine {cluster.store.path}" in ran.out
     assert cluster.log.read_bytes() == recorded
     ran = _settle(cluster, *cluster.where)
-    assert (ran.code, "healed" in ran.out) == (0, True), ran
+    assert (ran.code, "fixed" in ran.out) == (0, True), ran
 
 
 def test_the_same_file_by_another_name(
@@ -205,7 +205,7 @@ def test_the_same_file_by_another_name(
     link = tmp_path / "link"
     link.symlink_to(cluster.store.path.parent)
     ran = _settle(cluster, "--kine", str(link / cluster.store.path.name))
-    assert (ran.code, "healed" in ran.out) == (0, True), ran
+    assert (ran.code, "fixed" in ran.out) == (0, True), ran
 
 
 def test_reconciling_asks_no_other_etcd(cluster: LostKeyKineCluster) -> None:
@@ -241,7 +241,7 @@ def test_what_kine_does_by_itself_moves_nothing(cluster: LostKeyKineCluster, wha
     cluster.written_twice("three")
     cluster.rescue("three")
     cluster.p1.before.append(tidy)
-    assert [cluster.told(name)["result"] for name in ("one", "two", "three")] == ["healed"] * 3
+    assert [cluster.told(name)["result"] for name in ("one", "two", "three")] == ["fixed"] * 3
 
 
 def test_a_damaged_file_decides_nothing(cluster: LostKeyKineCluster, copied: Path) -> None:

@@ -212,8 +212,8 @@ def test_one_that_can_be_repaired_among_those_of_a_lost_key(
     for at in found.lost:
         assert registry.delete(at, *lost, "--dry-run").code == 0
         with registry.nothing_changes():
-            assert registry.repair(at).code == 4
-    ran = registry.repair(found.healthy)
+            assert registry.put_back(at, "bit").code == 4
+    ran = registry.put_back(found.healthy, "bit")
     assert ran.code == 0, ran.err
     refused(registry.delete(found.healthy, *EVERY_FLAG, *lost))
 
@@ -260,12 +260,12 @@ def test_a_restore_over_a_healthy_one(registry: Attacked) -> None:
         str(registry.mod_revision(at)),
     )
     with registry.nothing_changes():
-        refused(registry.restore(*given, *every_flag_but(of=())), "key-renamed")
+        refused(registry.undo(*given, *every_flag_but(of=())), "key-renamed")
     registry.rules(("secrets", (provider("aesgcm", key1=WRONG), IDENTITY)))
     # Only where its key is nowhere any more may it make room.
     registry.etcd.delete(newest)
     with registry.nothing_changes():
-        refused(registry.restore(*given, *every_flag_but(of=())), "wrong-key")
+        refused(registry.undo(*given, *every_flag_but(of=())), "wrong-key")
 
 
 @pytest.mark.parametrize("how", ["under the same name", "nowhere"])
@@ -277,13 +277,13 @@ def test_a_reencryption_among_many(registry: Attacked, tmp_path: Path, how: str)
     candidate = candidate_config(tmp_path, provider("aesgcm", key1=TRUE))
     with registry.nothing_changes():
         for at in found.lost[:2]:
-            refused(registry.reencrypt(at, candidate, "--accept", "no-api-server"), "candidate")
+            refused(registry.put_back(at, f"candidate:{candidate}", "--accept", "no-api-server"), "candidate")
         if how == "under the same name":
-            ran = registry.reencrypt(found.healthy, candidate, "--accept", "no-api-server")
+            ran = registry.put_back(found.healthy, f"candidate:{candidate}", "--accept", "no-api-server")
             registry.refused(ran, "today's configuration opens", hint="kubectl replace")
     if how == "nowhere":
         kept = [registry.stored(at) for at in found.lost]
-        ran = registry.reencrypt(found.healthy, candidate, "--accept", "no-api-server")
+        ran = registry.put_back(found.healthy, f"candidate:{candidate}", "--accept", "no-api-server")
         assert ran.code == 0, ran.err
         assert [registry.stored(at) for at in found.lost] == kept
         refused(

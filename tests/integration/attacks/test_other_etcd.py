@@ -63,7 +63,7 @@ def refusal(ran: Ran) -> str:
 
 
 def undo(registry: Registry, backup: Path, *arguments: str) -> Ran:
-    return registry.restore(str(backup), "-o", "json", *arguments)
+    return registry.undo(backup, "-o", "json", *arguments)
 
 
 # -- undo
@@ -73,11 +73,11 @@ def test_the_undo_of_the_same_etcd_needs_nothing(production: Registry) -> None:
     """Or else no refusal below would prove anything; and what is compacted is said."""
     backup = production.deleted()
     production.put("shop/later", aescbc(secret("later")))
-    ran = production.restore(str(backup.path), "--dry-run", configured=False)
+    ran = production.undo(backup.path, "--dry-run", configured=False)
     assert ran.code == 0, ran.err
     assert "compacted" not in ran.err
     production.etcd.compact()
-    ran = production.restore(str(backup.path), configured=False)
+    ran = production.undo(backup.path, configured=False)
     assert ran.code == 0, ran.err
     assert "is compacted" in ran.err
     assert production.stored(production.key("shop/broken")) == BROKEN
@@ -157,7 +157,7 @@ def test_a_cluster_that_came_back_from_its_own_snapshot(production: Registry, re
     backup = production.deleted()
     again = restored(production, bump=3)
     assert refusal(undo(again, backup.path)) == Rule.OTHER_CLUSTER_ID
-    ran = again.restore(str(backup.path), OTHER_ID, configured=False)
+    ran = again.undo(backup.path, OTHER_ID, configured=False)
     assert ran.code == 0, ran.err
     assert "of another etcd, as accepted: its etcd has the cluster id" in ran.err
     assert again.stored(again.key("shop/broken")) == BROKEN
@@ -185,7 +185,7 @@ def test_a_readable_value_of_another_etcd_goes_the_road_of_every_source(
         with production.untouched():
             assert refusal(undo(production, backup.path, OTHER_ID)) == Rule.OTHER_OBJECT
         return
-    ran = production.restore(str(backup.path), OTHER_ID)
+    ran = production.undo(backup.path, OTHER_ID)
     assert ran.code == 0, ran.err
     assert "NO true undo" in ran.err
     assert production.stored(key) == backup.content.stored.value

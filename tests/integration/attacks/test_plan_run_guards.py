@@ -10,8 +10,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from etcdfix.commands import fix as fix_module
 from etcdfix.commands.planning import run as module
-from etcdfix.operations.change import repair as repair_module
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.reconcile import reconcile_intent
@@ -101,14 +101,14 @@ def test_a_repair_that_is_not_read_back_as_written(planned: Planned, monkeypatch
     flipped, earlier, cut = mixed(planned)
     planned.make_plan()
     order = [each["key"] for each in planned.document()["decisions"]]
-    monkeypatch.setattr(repair_module, "_read_back", lambda *_: (True, "it is not what was written"))
+    monkeypatch.setattr(fix_module, "_read_back", lambda *_: (True, "it is not what was written"))
     ran = planned.work("-o", "json")
     assert ran.code == 3, ran
     document = json.loads(ran.out)
     assert document["stopped_at"] == flipped.decode()
     after = order[order.index(flipped.decode()) + 1 :]
     assert document["left"] == len(after)
-    assert planned.outcomes()["flipped"] == "repaired"
+    assert planned.outcomes()["flipped"] == "fixed"
     assert [planned.outcomes()[key.rpartition("/")[2]] for key in after] == [""] * len(after)
     text = planned.work() if not after else None
     assert text is None or "--leave-out" not in text.out

@@ -127,7 +127,7 @@ def test_damage_is_deletable_and_can_be_undone(registry: Attacked, sealer: Seale
         content = registry.kept()[-1].content
         assert content.stored.value == after
         assert content.verdict.outcome in {"decrypt-failure", "decode-failure"}
-        ran = registry.restore(str(registry.kept()[-1].path))
+        ran = registry.undo(registry.kept()[-1].path)
         assert ran.code == 0, (what, ran.err)
         assert registry.stored(at) == after
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from etcdfix.commands import fix as fix_module
 from etcdfix.model import StoredValue
-from etcdfix.operations.change import repair as repair_module
 from etcdfix.remediation.change import carry_out
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.datastore import EtcdNow
@@ -117,7 +117,7 @@ def refuses(
 ) -> None:
     """Assert that a repair is refused for this reason whatever is accepted, and that nothing changes."""
     with registry.nothing_changes():
-        refused(registry.repair(key, "-o", "json", *flags), rule, *words, hint=hint)
+        refused(registry.put_back(key, "bit", "-o", "json", *flags), rule, *words, hint=hint)
 
 
 EVERY_RISK = (
@@ -141,22 +141,20 @@ def test_a_bit_is_put_back_and_that_can_be_undone(
         damaged = flipped(value, bit)
         registry.etcd.put(key, damaged)
         with registry.nothing_changes():
-            dry = registry.repair(key, "--dry-run", yes=False)
+            dry = registry.put_back(key, "bit", "--dry-run", yes=False)
         assert dry.code == 0, dry.err
         assert "Nothing was changed" in dry.out
-        ran = registry.repair(key, "-o", "json")
+        ran = registry.put_back(key, "bit", "-o", "json")
         assert ran.code == 0, (bit, ran.err)
         document = json.loads(ran.out)
-        assert document["result"] == "repaired"
+        assert document["result"] == "fixed"
         assert any(text.startswith("read back: it opens") for text in document["warnings"])
         assert registry.stored(key) == value
         content = registry.kept()[-1].content
         assert (content.stored.value, content.purpose) == (damaged, "repair")
         undo = next(item["command"] for item in document["follow_ups"] if item["what"] == "Undo")
         assert str(registry.kept()[-1].path) in undo
-        restored = registry.restore(
-            str(registry.kept()[-1].path), "--replace-mod-revision", str(document["revision"])
-        )
+        restored = registry.undo(registry.kept()[-1].path, "--expect-mod-revision", str(document["revision"]))
         assert restored.code == 0, restored.err
         assert registry.stored(key) == damaged
     assert not holds(registry.log.read_bytes())
@@ -172,9 +170,9 @@ def test_a_wrapped_key_comes_from_a_neighbour(
     damaged = value[:-60] + bytes(30) + value[-30:]
     registry.etcd.put(key, damaged)
     with registry.nothing_changes():
-        assert registry.repair(key).code == 4  # nobody else has it
+        assert registry.put_back(key, "bit").code == 4  # nobody else has it
     registry.etcd.put(other, healthy)
-    ran = registry.repair(key)
+    ran = registry.put_back(key, "bit")
     assert ran.code == 0, ran.err
     assert "the wrapped data key of another value" in ran.err
     assert registry.stored(key) == value
@@ -199,7 +197,7 @@ def test_what_must_not_be_repaired(registry: Attacked, plugin: Callable[[str], K
         registry.etcd.put(key, stored)
         for flags in ((), EVERY_RISK):
             with registry.nothing_changes():
-                ran = registry.repair(key, "-o", "json", *flags)
+                ran = registry.put_back(key, "bit", "-o", "json", *flags)
             assert ran.code == 4, (what, ran)
             assert json.loads(ran.out)["refusal"]["rule"] in rules, (what, ran.out)
 
@@ -257,7 +255,7 @@ def test_a_renamed_key_is_no_damaged_prefix(registry: Attacked) -> None:
         command = first_command(registry, *word)
         assert command[:3] == ["etcdfix", "repair", keys[0].decode()], word
         assert pasted(registry, command).code == 0, word
-    assert "ANOTHER KEY MAY HAVE THAT NAME" in registry.repair(keys[0], *EVERY_RISK, "--dry-run").err
+    assert "ANOTHER KEY MAY HAVE THAT NAME" in registry.put_back(keys[0], "bit", *EVERY_RISK, "--dry-run").err
     command.remove("--dry-run")
     assert pasted(registry, command, "--yes").code == 0
     assert registry.stored(keys[0]) == seal("aesgcm", secret("a"), keys[0], TRUE, "key3")
@@ -309,7 +307,7 @@ def test_an_object_of_an_earlier_life_of_the_name(registry: Attacked) -> None:
     refuses(registry, key, "other-object", "another uid", flags=EVERY_RISK)
     registry.etcd.put(key, seal("aesgcm", secret("web"), key))
     registry.etcd.put(key, flipped(value, (len(value) - 60) * 8))
-    assert registry.repair(key, "--dry-run").code == 0
+    assert registry.put_back(key, "bit", "--dry-run").code == 0
 
 
 def test_two_fits_are_none(registry: Attacked) -> None:
@@ -328,7 +326,7 @@ def test_aescbc_needs_a_word_and_what_is_written_is_said_to_be_unproven(registry
     for bit in range(at * 8, at * 8 + 8):
         registry.etcd.put(key, flipped(value, bit))
         refuses(registry, key, "unproven-repair", "no tag", hint="--accept unproven-repair")
-    ran = registry.repair(key, "--accept", "unproven-repair")
+    ran = registry.put_back(key, "bit", "--accept", "unproven-repair")
     assert ran.code == 0, ran.err
     assert "ITS CONTENTS MAY BE WRONG" in ran.err
     assert registry.stored(key) == value
@@ -358,7 +356,7 @@ def test_an_unproven_repair_of_what_the_cluster_depends_on_needs_two_words(regis
     value = seal("aescbc", unknown(b"v1", b"Secret", block(1, meta)), key)
     registry.etcd.put(key, flipped(value, (body_of(value) + 16 + 35) * 8))
     refuses(registry, key, "cluster-breaking", flags=EVERY_RISK[:2], hint="--accept cluster-breaking")
-    assert registry.repair(key, *EVERY_RISK, "--dry-run").code == 0
+    assert registry.put_back(key, "bit", *EVERY_RISK, "--dry-run").code == 0
 
 
 PLAIN = {
@@ -391,11 +389,11 @@ def test_an_unencrypted_value(plain: Attacked, what: str) -> None:
     registry.etcd.put(key, PLAIN[what](value))
     accepted = () if what == "CR LF" else NEWER
     for flags in (["--no-encryption"], ["--encryption-config", str(registry.config)]):
-        ran = registry.repair(key, *flags, *accepted, "--dry-run", configured=False)
+        ran = registry.put_back(key, "bit", *flags, *accepted, "--dry-run", configured=False)
         assert ran.code == 0, ran.err
         assert "no bit was searched for" in ran.err
     registry.refused(
-        registry.repair(key, configured=False),
+        registry.put_back(key, "bit", configured=False),
         "no encryption configuration was given",
         hint="--no-encryption",
     )
@@ -405,7 +403,7 @@ def test_an_unencrypted_value(plain: Attacked, what: str) -> None:
     assert (ran.code, refusal["rule"]) == (4, "only-copy")
     assert "etcdfix repair" in refusal["next_step"]
     assert "--accept only-copy" in refusal["next_step"]
-    ran = registry.repair(key, "--no-encryption", *accepted, configured=False)
+    ran = registry.put_back(key, "bit", "--no-encryption", *accepted, configured=False)
     assert ran.code == 0, ran.err
     assert registry.stored(key) == value
 
@@ -417,7 +415,7 @@ def test_a_bit_of_an_unencrypted_value_is_not_searched(plain: Attacked) -> None:
     at = value.index(b"shop")
     for bit in ((at - 1) * 8 + 1, 4 * 8 + 1):
         registry.etcd.put(key, flipped(value, bit))
-        ran = registry.repair(key, "--no-encryption", *EVERY_RISK, "-o", "json", configured=False)
+        ran = registry.put_back(key, "bit", "--no-encryption", *EVERY_RISK, "-o", "json", configured=False)
         assert json.loads(ran.out)["refusal"]["rule"] in {"not-repairable", "inconsistent"}, ran.out
         assert ran.code == 4
 
@@ -429,12 +427,16 @@ def test_magic_that_none_of_its_kind_has_may_be_a_newer_encoding(plain: Attacked
         registry.etcd.put(key, b"k9s\x00" + config_map(name)[4:])
     for key in keys:
         with registry.nothing_changes():
-            ran = registry.repair(key, "--no-encryption", *EVERY_RISK, "-o", "json", configured=False)
+            ran = registry.put_back(
+                key, "bit", "--no-encryption", *EVERY_RISK, "-o", "json", configured=False
+            )
         refused(ran, "fails-like-others", "not the object", hint="use an etcdfix that knows")
     # Where others begin in other ways, this one is damaged.
     registry.etcd.put(keys[1], b"k8t\x00" + config_map("b")[4:])
     registry.etcd.put(registry.key("shop/c", "configmaps"), config_map("c"))
-    assert registry.repair(keys[0], "--no-encryption", *NEWER, "--dry-run", configured=False).code == 0
+    assert (
+        registry.put_back(keys[0], "bit", "--no-encryption", *NEWER, "--dry-run", configured=False).code == 0
+    )
 
 
 def test_a_deletion_names_the_repair_with_what_it_has_to_accept(registry: Attacked) -> None:
@@ -491,7 +493,7 @@ def test_no_encryption_over_an_encrypted_value(registry: Attacked) -> None:
     for stored in (flipped(value, 3), flipped(value, 4, 9), flipped(value, 600)):
         registry.etcd.put(key, stored)
         with registry.nothing_changes():
-            ran = registry.repair(key, "--no-encryption", "-o", "json", configured=False)
+            ran = registry.put_back(key, "bit", "--no-encryption", "-o", "json", configured=False)
         refused(ran, "configuration-wrong", "there is encryption at rest")
 
 
@@ -506,7 +508,7 @@ def test_text_mode_of_many_values_is_undone_one_by_one(registry: Attacked) -> No
             registry.etcd.put(key, value.replace(b"\n", b"\r\n"))
     assert len(damaged) > 12
     for key, value in [*damaged.items()][:3]:
-        ran = registry.repair(key)
+        ran = registry.put_back(key, "bit")
         assert ran.code == 0, ran.err
         assert registry.stored(key) == value
 
@@ -526,7 +528,7 @@ def test_hostile_names(registry: Attacked) -> None:
     meta = object_meta(name.encode(), b"shop", UID)
     value = seal("aesgcm", unknown(b"v1", b"Secret", block(1, meta)), key)
     registry.etcd.put(key, flipped(value, (len(value) - 40) * 8))
-    ran = registry.repair(key)
+    ran = registry.put_back(key, "bit")
     assert ran.code == 0, ran.err
     assert "\x1b" not in ran.out + ran.err
     assert "\u202e" not in ran.out + ran.err
@@ -544,7 +546,7 @@ def test_a_lease_is_kept_and_an_expired_one_refused(
         gone = LeaseState(lease=7, alive=False, remaining_seconds=0)
         patched.setattr(target, "read_lease", lambda *_: gone)
         refuses(registry, key, "gone", "has expired")
-    ran = registry.repair(key)
+    ran = registry.put_back(key, "bit")
     assert ran.code == 0, ran.err
     assert f"Lease  {int(lease, 16):x}, kept" in ran.err
     assert registry.lease(key) == int(lease, 16)
@@ -560,9 +562,9 @@ def test_expectations_snapshots_and_names(registry: Attacked, tmp_path: Path) ->
     refuses(registry, key, "expectation-differs", flags=("--expect-value-sha256", "sha256:" + "0" * 64))
     refuses(registry, registry.key("shop/gone"), "gone")
     refuses(registry, registry.key("shop"), "not-one-key")
-    ran = registry.repair(key, "--accept", "only-copy")
+    ran = registry.put_back(key, "bit", "--accept", "only-copy")
     assert ran.code == 2
-    ran = registry.repair(key, reason=" ")
+    ran = registry.put_back(key, "bit", reason=" ")
     assert ran.code == 2
     refuses(registry, registry.key("kube-system", "namespaces"), "readable")
 
@@ -572,7 +574,7 @@ def test_no_terminal_and_no_yes(registry: Attacked) -> None:
     key = registry.key("shop/web")
     registry.etcd.put(key, flipped(seal("aesgcm", secret("web"), key), 700))
     with registry.nothing_changes():
-        ran = registry.repair(key, yes=False)
+        ran = registry.put_back(key, "bit", yes=False)
     assert (ran.code, "was not typed back" in ran.err) == (4, True)
 
 
@@ -620,8 +622,8 @@ def test_what_moves_meanwhile_is_left_alone(registry: Attacked, monkeypatch: pyt
         registry.etcd.put(key, newer)
         return carry_out(*arguments, **named)
 
-    monkeypatch.setattr(repair_module, "carry_out", late)
-    ran = registry.repair(key)
+    monkeypatch.setattr(fix_module, "carry_out", late)
+    ran = registry.put_back(key, "bit")
     assert ran.code == 4, ran
     assert registry.stored(key) == newer
 
@@ -645,7 +647,7 @@ def test_what_does_not_read_back_is_told(registry: Attacked, monkeypatch: pytest
         return dataclasses.replace(reading, stored=changed)
 
     monkeypatch.setattr(EtcdNow, "read_key", other)
-    ran = registry.repair(key)
+    ran = registry.put_back(key, "bit")
     assert ran.code == 3
     assert "READ BACK, AND IT IS NOT AS IT WAS WRITTEN" in ran.out
 
@@ -656,7 +658,7 @@ def test_nothing_is_written_where_the_backup_has_no_place(registry: Attacked) ->
     registry.etcd.put(key, flipped(seal("aesgcm", secret("web"), key), 900))
     registry.backups.chmod(0o777)
     with registry.nothing_changes():
-        ran = registry.repair(key)
+        ran = registry.put_back(key, "bit")
     assert ran.code == 4, ran
     registry.backups.chmod(0o700)
 
@@ -668,6 +670,6 @@ def test_custom_resources_and_json(registry: Attacked) -> None:
     value = seal("aesgcm", json_object("example.com/v1", "Widget", "w-0"), key, OTHER)
     registry.etcd.put(key, flipped(value, 900))
     with registry.nothing_changes():
-        ran = registry.repair(key, "-o", "json", *EVERY_RISK)
+        ran = registry.put_back(key, "bit", "-o", "json", *EVERY_RISK)
     assert json.loads(ran.out)["refusal"]["rule"] in {"undetermined", "not-repairable"}
     assert PLAINTEXT not in ran.err.encode()

@@ -240,13 +240,8 @@ def test_a_restore_over_it_is_refused_in_the_same_words(registry: Attacked, case
     registry.etcd.put(at, now)
     replace = ("--replace-mod-revision", str(registry.mod_revision(at)), "--accept", "unlisted-source")
     with registry.nothing_changes():
-        ran = registry.restore(
-            at.decode(),
-            "--from-revision",
-            str(earlier),
-            *replace,
-            *every_flag_but(of=REPLACING_RULES),
-            yes=True,
+        ran = registry.put_back(
+            at, f"revision:{earlier}", *replace, *every_flag_but(of=REPLACING_RULES), yes=True
         )
     registry.refused(ran, says, hint=hint)
 
@@ -354,7 +349,9 @@ def test_reencryption_without_a_proof_that_the_servers_hold_the_key(registry: At
             registry.etcd.put(other, seal("aesgcm", config_map("newest"), other, WRONG))
     candidate = candidate_config(registry.folder, provider("aesgcm", old=TRUE))
     with registry.nothing_changes():
-        ran = registry.reencrypt(at, candidate, "--accept", "no-api-server", "--accept", "unknown-cluster")
+        ran = registry.put_back(
+            at, f"candidate:{candidate}", "--accept", "no-api-server", "--accept", "unknown-cluster"
+        )
     registry.refused(
         ran, "nothing shows that the API servers hold the key of", hint="--accept undeployed-write-key"
     )
@@ -364,7 +361,7 @@ def test_reencryption_of_what_today_reads(registry: Attacked) -> None:
     (at,) = registry.secrets("aesgcm", ["web"])
     candidate = candidate_config(registry.folder, provider("aesgcm", key1=TRUE))
     with registry.nothing_changes():
-        ran = registry.reencrypt(at, candidate, "--accept", "undeployed-write-key")
+        ran = registry.put_back(at, f"candidate:{candidate}", "--accept", "undeployed-write-key")
     registry.refused(ran, "today's configuration opens", hint="kubectl replace")
 
 

@@ -109,10 +109,10 @@ def test_a_kept_revision_goes_over_the_newest_value_only_with_the_word_of_every_
     registry.etcd.put(at, seal("aesgcm", secret("web"), at, WRONG))
     words = ("--from-revision", str(kept), "--replace-mod-revision", str(registry.mod_revision(at)))
     risk = ("--accept", "unproven-damage")
-    refused = registry.restore(*words, at.decode(), *risk)
+    refused = registry.undo(*words, at.decode(), *risk)
     registry.refused(refused, POSSIBLE, hint="--kubeconfig FILE")
     asking = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
-    ran = registry.restore(*words, at.decode(), *risk, *asking)
+    ran = registry.undo(*words, at.decode(), *risk, *asking)
     assert ran.code == 0, ran.err
     assert registry.stored(at) == seal("aesgcm", secret("web"), at)
 
@@ -169,7 +169,7 @@ def test_two_bytes_are_damage_and_the_kept_revision_goes_back(registry: Attacked
     risk = ("--accept", "unproven-damage")
     assert registry.delete(at, *risk, "--dry-run").code == 0
     words = ("--from-revision", str(kept), "--replace-mod-revision", str(registry.mod_revision(at)))
-    registry.refused(registry.restore(*words, at.decode()), "not proven", hint="--accept unproven-damage")
-    ran = registry.restore(*words, at.decode(), *risk)
+    registry.refused(registry.undo(*words, at.decode()), "not proven", hint="--accept unproven-damage")
+    ran = registry.undo(*words, at.decode(), *risk)
     assert ran.code == 0, ran.err
     assert registry.stored(at) == whole

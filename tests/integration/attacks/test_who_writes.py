@@ -56,8 +56,8 @@ def _restore(cluster: LostKeyCluster) -> Iterator[Ran]:
     *_, done = _delete(cluster)
     yield done
     backup = str(next(cluster.backups.glob("*.json"), "none"))
-    yield cluster.restore(backup, *_api(cluster), "--dry-run", yes=False)
-    yield cluster.restore(backup, *_api(cluster))
+    yield cluster.undo(backup, *_api(cluster), "--dry-run", yes=False)
+    yield cluster.undo(backup, *_api(cluster))
 
 
 def _restore_object(cluster: LostKeyCluster) -> Iterator[Ran]:
@@ -68,17 +68,9 @@ def _restore_object(cluster: LostKeyCluster) -> Iterator[Ran]:
     # What is stored newest shows which key API servers write with.
     cluster.p1.create("v1", "Secret", "newest", "shop", data={"password": "YQ=="})
     cluster.p1.requests.clear()
-    words = ["--from-object", str(saved[lost]), lost.decode(), "--replace-mod-revision"]
-    words += [
-        str(cluster.mod_revision(lost)),
-        "--declare-key-lost",
-        "aescbc/v1/key1",
-        "--accept",
-        "unlisted-source",
-    ]
-    words += ["--accept", "unknown-uid", *_api(cluster)]
-    yield cluster.restore(*words, "--dry-run", yes=False)
-    yield cluster.restore(*words)
+    words = ["--declare-key-lost", "aescbc/v1/key1", "--accept", "unknown-uid", *_api(cluster)]
+    yield cluster.put_back(lost, f"object:{saved[lost]}", *words, "--dry-run", yes=False)
+    yield cluster.put_back(lost, f"object:{saved[lost]}", *words)
 
 
 def _restore_key(cluster: LostKeyCluster) -> Iterator[Ran]:
@@ -92,25 +84,17 @@ def _restore_key(cluster: LostKeyCluster) -> Iterator[Ran]:
     moved = cluster.put("shop/moved", value)
     cluster.etcd.delete(home)
     cluster.p1.requests.clear()
-    words = [
-        "--from-key",
-        moved.decode(),
-        home.decode(),
-        "--accept",
-        "unlisted-source",
-        "--accept",
-        "unknown-uid",
-    ]
-    yield cluster.restore(*words, *_api(cluster), "--dry-run", yes=False)
-    yield cluster.restore(*words, *_api(cluster))
+    words = ["--accept", "unknown-uid", *_api(cluster)]
+    yield cluster.put_back(home, f"key:{moved.decode()}", *words, "--dry-run", yes=False)
+    yield cluster.put_back(home, f"key:{moved.decode()}", *words)
 
 
 def _reencrypt(cluster: LostKeyCluster) -> Iterator[Ran]:
     key = cluster.put("shop/other", aescbc(secret("other"), KEY_3, name="key3"))
     cluster.p1.create("v1", "Secret", "newest", "shop", data={"password": "YQ=="})
     candidate = candidate_config(cluster.folder, provider("aescbc", key3=KEY_3))
-    yield cluster.reencrypt(key, candidate, *_api(cluster), "--dry-run", yes=False)
-    yield cluster.reencrypt(key, candidate, *_api(cluster))
+    yield cluster.put_back(key, f"candidate:{candidate}", *_api(cluster), "--dry-run", yes=False)
+    yield cluster.put_back(key, f"candidate:{candidate}", *_api(cluster))
 
 
 def _repair(cluster: LostKeyCluster) -> Iterator[Ran]:
@@ -121,8 +105,8 @@ def _repair(cluster: LostKeyCluster) -> Iterator[Ran]:
     value = bytearray(cluster.stored(key) or b"")
     value[60] ^= 1
     cluster.etcd.put(key, bytes(value))
-    yield cluster.repair(key, *_api(cluster), "--dry-run", yes=False)
-    yield cluster.repair(key, *_api(cluster))
+    yield cluster.put_back(key, "bit", *_api(cluster), "--dry-run", yes=False)
+    yield cluster.put_back(key, "bit", *_api(cluster))
 
 
 def _rescue(cluster: LostKeyCluster) -> Iterator[Ran]:
@@ -197,7 +181,7 @@ LOOKS: dict[str, list[str]] = {
 }
 """Commands that ask no API server."""
 
-REPLACING = {"restore --from-wal": ["--from-wal", "WAL", "KEY"]}
+REPLACING = {"fix --from log": ["log:WAL"]}
 
 
 class Asked:
@@ -344,15 +328,16 @@ def test_a_look_writes_nothing(logged: Registry, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(REPLACING))
-def test_a_restore_from_a_log_is_one_transaction(logged: Registry, name: str) -> None:
+def test_a_fix_from_a_log_is_one_transaction(logged: Registry, name: str) -> None:
     asked = Asked()
-    words = [*_filled(logged, REPLACING[name]), "--accept", "unlisted-source", "--accept", "unknown-uid"]
-    words += ["--replace-mod-revision", str(logged.mod_revision(logged.key("shop/lost")))]
+    (source,) = _filled(logged, REPLACING[name])
+    words = ("--accept", "unknown-uid")
+    lost = logged.key("shop/lost")
     with EtcdProxy(logged.etcd.endpoint, before=asked) as proxy:
         logged.endpoints = proxy.endpoint
-        dry = logged.restore(*words, "--dry-run", yes=False)
+        dry = logged.put_back(lost, source, *words, "--dry-run", yes=False)
         assert (dry.code, asked.writing) == (0, []), dry.err
-        ran = logged.restore(*words)
+        ran = logged.put_back(lost, source, *words)
     assert (ran.code, asked.writing) == (0, [TXN]), ran.err
 
 

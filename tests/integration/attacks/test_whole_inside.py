@@ -320,7 +320,7 @@ def test_what_a_newer_release_may_have_written_is_not_undone_without_a_word(
     others = ("--accept", "unproven-repair", "--accept", "cluster-breaking")
     for flags in ((), others):
         with registry.nothing_changes():
-            ran = registry.repair(at, *flags, "-o", "json")
+            ran = registry.put_back(at, "bit", *flags, "-o", "json")
         assert ran.code == 4, ran
         refusal = json.loads(ran.out)["refusal"]
         assert refusal["rule"] == "newer-than-known", refusal

@@ -70,22 +70,19 @@ def writers(registry: Registry, name: str, *arguments: str) -> Iterator[tuple[st
     present = registry.mod_revision(key)
     yield (
         "restore",
-        registry.restore(
-            key.decode(), "--from-revision", str(present - 1), "--accept", "unlisted-source",
-            "--replace-mod-revision", str(present), *arguments,
-        ),
+        registry.put_back(key, f"revision:{present - 1}", *arguments),
     )  # fmt: skip
     file = saved(registry.folder, json_secret(name, resource_version=present))
     yield (
         "restore --from-object",
-        registry.restore(
-            key.decode(), "--from-object", str(file), "--accept", "unlisted-source", "--accept", "unknown-uid",
-            "--replace-mod-revision", str(present), *arguments,
-        ),
+        registry.put_back(key, f"object:{file}", "--accept", "unknown-uid", *arguments),
     )  # fmt: skip
     candidate = candidate_config(registry.folder, provider("aesgcm", key1=TRUE))
     declared = [word for word in arguments if word not in {*DECLARED, "--accept=cluster-breaking"}]
-    yield "reencrypt", registry.reencrypt(key, candidate, "--accept", "undeployed-write-key", *declared)
+    yield (
+        "reencrypt",
+        registry.put_back(key, f"candidate:{candidate}", "--accept", "undeployed-write-key", *declared),
+    )
 
 
 def test_every_writer_refuses_whatever_is_declared(registry: Registry, api: KubernetesAPI) -> None:
@@ -131,5 +128,5 @@ def test_a_declaration_that_nobody_could_contradict(registry: Registry) -> None:
             ran = registry.delete(key, *DECLARED)
             registry.refused(ran, "--declare-key-lost: no API server is asked", hint="--kubeconfig FILE")
             earlier = ("--from-revision", str(registry.mod_revision(key) - 1))
-            ran = registry.restore(key.decode(), *earlier, "--accept", "unlisted-source", *DECLARED)
+            ran = registry.undo(key.decode(), *earlier, "--accept", "unlisted-source", *DECLARED)
             registry.refused(ran, "--declare-key-lost: no API server is asked", hint="--accept no-api-server")

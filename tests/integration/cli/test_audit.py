@@ -128,7 +128,7 @@ def test_reconcile_refuses_another_cluster_and_does_the_rest(
 ) -> None:
     _cluster(etcd, prefix)
     _open_intent(path, prefix + b"secrets/shop/db", 1, cluster_uid="another")
-    _gone(etcd, path, prefix + b"secrets/shop/db", verb=Verb.REENCRYPT)
+    _gone(etcd, path, prefix + b"secrets/shop/db", verb=Verb.FIX)
     code, out, _ = reconcile()
     assert code == 4
     assert out.startswith("1 intent settled, 1 refused\nNext: name the etcd of that cluster")

@@ -46,8 +46,8 @@ def test_deleted_and_put_back(registry: Registry) -> None:
     assert [step["what"] for step in document["follow_ups"]] == ["Undo", "See what is left"]
     assert str(kept.path) in document["follow_ups"][0]["command"]
     assert "Verdict" in ran.err  # the preview
-    document = told(registry.restore(str(kept.path), "-o", "json"))
-    assert (document["command"], document["result"]) == ("restore", "restored")
+    document = told(registry.undo(kept.path, "-o", "json"))
+    assert (document["command"], document["result"]) == ("restore", "undone")
     assert document["revision"] == registry.etcd.revision()
 
 
@@ -67,7 +67,7 @@ def test_a_refusal_has_the_word_of_its_rule(registry: Registry) -> None:
 
 
 def test_what_is_no_rule_has_the_name_of_its_error(registry: Registry, tmp_path: Path) -> None:
-    ran = registry.restore(str(tmp_path / "nothing.json"), "-o", "json")
+    ran = registry.undo(tmp_path / "nothing.json", "-o", "json")
     document = told(ran)
     assert ran.code == 5
     assert (document["result"], document["refusal"]["rule"], document["key"]) == ("failed", None, None)

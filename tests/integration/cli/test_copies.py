@@ -78,7 +78,7 @@ def test_a_backup_that_the_audit_log_lists(registry: Registry) -> None:
     (one,) = copies(registry, key.decode())["objects"]
     put_back(registry, one["copies"][0])
     (undone,) = registry.kept()
-    ran = registry.run("undo", str(undone.path), *registry.common())
+    ran = registry.undo(undone.path, "--expect-mod-revision", str(registry.mod_revision(key)))
     assert ran.code == 0, ran.err
     registry.etcd.compact()
     assert registry.stored(key) == CUT

@@ -170,10 +170,10 @@ def test_the_log_of_a_clone_is_neither_told_nor_restored(
     part(logged, start_local_etcd, tmp_path)
     wal, key = str(tmp_path / "clone" / "member" / "wal"), logged.key("shop/s-1").decode()
     given = ("--accept", "unlisted-source", "--accept", "unknown-uid", "--dry-run")
-    restored = logged.restore("--from-wal", wal, key, *given)
+    restored = logged.put_back(key.encode(), f"log:{wal}", *given)
     told = logged.run("history", key, "--in", f"log:{wal}", *logged.common(places=False, reason=None))
-    for ran in (restored, told):
-        assert ran.code == 5, ran
+    for ran, code in ((restored, 4), (told, 5)):
+        assert ran.code == code, ran
         assert "snap/db beside it is of another history" in ran.err
 
 
@@ -185,10 +185,10 @@ def test_the_log_of_a_clone_that_went_on_alone(
     wal, key = str(tmp_path / "clone" / "member" / "wal"), logged.key("shop/s-1").decode()
     given = ("--accept", "unlisted-source", "--accept", "unknown-uid")
     with logged.untouched():
-        ran = logged.restore("--from-wal", wal, key, *given)
+        ran = logged.put_back(key.encode(), f"log:{wal}", *given)
         logged.refused(ran, "nothing shows that etcd applied it", hint="--entry")
         (entry,) = re.findall(r"is entry (\d+),", ran.err)
-        ran = logged.restore("--from-wal", wal, key, "--entry", entry, *given)
+        ran = logged.put_back(key.encode(), f"log:{wal}#{entry}", *given)
     logged.refused(ran, "which is newer than what is read", hint="--accept unknown-cluster")
 
 

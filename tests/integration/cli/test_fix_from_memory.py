@@ -38,7 +38,7 @@ def test_one_object(cluster: LostKeyCluster) -> None:
     assert patch["metadata"]["resourceVersion"] == str(before.mod_revision)
     assert list(patch["metadata"]["annotations"]) == ["etcdfix.io/fixed-at"]
     assert [event.verb for event in cluster.events()] == ["heal", "heal"]
-    assert cluster.outcomes() == ["healed"]
+    assert cluster.outcomes() == ["fixed"]
     (backup,) = cluster.kept()
     assert backup.content.stored.value == before.value
     shown = json.loads(
@@ -63,7 +63,7 @@ def test_a_dry_run_sends_no_change(cluster: LostKeyCluster) -> None:
 def test_what_admission_changes_is_told_by_its_path(cluster: LostKeyCluster) -> None:
     cluster.p1.behaviour.stamp = {"shop": {"team": "never-a-value"}}
     told = cluster.told("one")
-    assert told["result"] == "healed"
+    assert told["result"] == "fixed"
     assert "changed besides: metadata.labels" in told["detail"]
     assert "never-a-value" not in json.dumps(told) + cluster.log.read_text()
 
@@ -71,7 +71,7 @@ def test_what_admission_changes_is_told_by_its_path(cluster: LostKeyCluster) -> 
 def test_cached_reads_have_ended(cluster: LostKeyCluster) -> None:
     cluster.p1.lose_cache("secrets")
     told = cluster.told("one")
-    assert (told["result"], "changed besides" in told["detail"]) == ("healed", False)
+    assert (told["result"], "changed besides" in told["detail"]) == ("fixed", False)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_the_uid_is_said_by_what_is_still_kept(ended: LostKeyCluster, kept_in: s
     shown = ended.fix("one", "--dry-run", yes=False)
     assert (shown.code, ended.patches()) == (0, []), shown
     assert f" as {origin} says" in shown.err
-    assert ended.told("one")["result"] == "healed"
+    assert ended.told("one")["result"] == "fixed"
     assert [patch["metadata"]["uid"] for patch in ended.patches()] == [uid]
 
 
@@ -120,9 +120,7 @@ def test_several_kinds(lose_key: LoseKey) -> None:
         cluster.rescue("w1", resource="widgets", group="example.com")
         keys = ["one", cluster.key("shop/settings", "configmaps").decode(), widget]
         done = [cluster.told(key) for key in keys]
-        assert [(one["result"], "changed besides" in one["detail"]) for one in done] == [
-            ("healed", False)
-        ] * 3
+        assert [(one["result"], "changed besides" in one["detail"]) for one in done] == [("fixed", False)] * 3
 
 
 def test_the_key_is_typed(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_the_ways_out_that_a_deletion_shows(registry: Registry) -> None:
 
 def test_an_undo_names_each_place_once(registry: Registry) -> None:
     key = registry.put("shop/trailing", REPAIRABLE)
-    (repaired,) = commands(registry.repair(key, "--accept", "newer-than-known").out, "restore")
+    (repaired,) = commands(registry.put_back(key, "bit", "--accept", "newer-than-known").out, "restore")
     assert places(repaired) == expected(registry)
     deleted = registry.delete(registry.key("shop/broken"))
     (undo,) = commands(deleted.out, "restore")

@@ -57,7 +57,7 @@ def test_a_name_of_the_candidate_is_whole(registry: Registry) -> None:
     key = registry.put("shop/odd", aescbc(secret("odd"), KEY_2, "a:b"))
     candidate = candidate_config(registry.folder, provider("aescbc", **{"a:b": KEY_2}))
     registry.configure(provider("aescbc", key1=KEY_1), IDENTITY)
-    ran = registry.reencrypt(key, candidate, "--accept", "undeployed-write-key")
+    ran = registry.put_back(key, f"candidate:{candidate}", "--accept", "undeployed-write-key")
     assert ran.code == 0, ran.err
     grounds = json.loads(registry.events()[-1].annotations.grounds)
     assert grounds["transformer"] in {"", "aescbc/v1/a:b"}

@@ -56,11 +56,11 @@ def test_every_command_that_changes_something_refuses_it(
     attempts: list[Callable[[], Ran]] = [
         lambda: registry.delete(key),
         lambda: registry.delete(key, "--dry-run"),
-        lambda: registry.repair(key),
-        lambda: registry.restore(str(backup)),
-        lambda: registry.restore("--from-revision", "1", key.decode()),
-        lambda: registry.reencrypt(old, candidate),
-        lambda: registry.reencrypt(old, candidate, "--accept", "undeployed-write-key"),
+        lambda: registry.put_back(key, "bit"),
+        lambda: registry.undo(backup),
+        lambda: registry.put_back(key, f"revision:{'1'}"),
+        lambda: registry.put_back(old, f"candidate:{candidate}"),
+        lambda: registry.put_back(old, f"candidate:{candidate}", "--accept", "undeployed-write-key"),
     ]
     with registry.untouched():
         for attempt in attempts:
@@ -87,7 +87,7 @@ def test_a_manifest_that_names_it_is_no_way_round(registry: Registry) -> None:
 def test_it_may_be_the_candidate(registry: Registry) -> None:
     old = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
     registry.put("shop/good-9", aescbc(secret("good-9")))
-    ran = registry.reencrypt(old, merged(registry))
+    ran = registry.put_back(old, f"candidate:{merged(registry)}")
     assert ran.code == 0, ran.err
 
 

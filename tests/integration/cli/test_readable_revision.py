@@ -112,7 +112,7 @@ def test_a_refused_deletion(registry: Registry) -> None:
 def test_after_our_own_deletion_and_its_undo(registry: Registry) -> None:
     key = registry.key("shop/broken")
     backup = registry.deleted()
-    assert registry.restore(str(backup.path)).code == 0
+    assert registry.undo(backup.path).code == 0
     finding, _ = scanned(registry)
     assert finding["version"] == 1
     ran = registry.paste(finding["remedies"][0]["command"].replace(" --dry-run", ""))
@@ -134,7 +134,7 @@ def test_a_plan(registry: Registry) -> None:
     key = registry.key("shop/broken")
     found, _ = planned(registry)
     assert found["readable_revision"] > 0
-    assert registry.restore(str(registry.deleted().path)).code == 0
+    assert registry.undo(registry.deleted().path).code == 0
     again, step = planned(registry)
     assert again["readable_revision"] == found["readable_revision"]
     assert step["title"].startswith("Put back earlier revisions")

@@ -1,23 +1,482 @@
-"""The undo that a change prints runs as it is printed, whatever options the change had."""
+"""``etcdfix undo``: the true undo, the backup whose log is lost, what is refused, and the undo that a change prints.
+
+What a change prints runs as it is printed, whatever options the change had.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from etcdfix.commands.undo import UndoRequest, run_undo
+from etcdfix.errors import AuditLogUnreadable, RefusedByRule, UnsafePlace
+from etcdfix.remediation import places as places_module
+from etcdfix.remediation.audit.verify import ChainState, verify
+from etcdfix.remediation.backup.file import encode_content, encode_document
+from etcdfix.remediation.durable import Filesystem
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.remediation.preflight import target as preflight_module
+from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, survey_members
+from etcdfix.rules import Rule
+from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Registry, candidate_config, follow_up
+from tests.support.change_runs import (
+    ACKNOWLEDGED,
+    BROKEN,
+    UID,
+    Agreeing,
+    Ran,
+    Registry,
+    candidate_config,
+    follow_up,
+    typing,
+)
 from tests.support.kubernetes_api import KubernetesAPI
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, namespace_object, provider, secret
 from tests.support.syslogs import PlayedSyslog
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+# A backup by itself: its log is lost, broken, or another one.
+
+_ALONE = ("--accept", "unlisted-source", "--expect-value-sha256")
+
+
+def _printed(registry: Registry) -> str:
+    """Delete the broken Secret; return the digest that was printed for whoever writes it down."""
+    ran = registry.delete(registry.key("shop/broken"))
+    assert ran.code == 0, ran.err
+    (digest,) = re.findall("^Its value  (sha256:[0-9a-f]{64})$", ran.out, re.MULTILINE)
+    assert digest == f"sha256:{hashlib.sha256(BROKEN).hexdigest()}"
+    return str(digest)
+
+
+def _nothing_said(ran: Ran, digest: str) -> None:
+    assert digest.removeprefix("sha256:") not in ran.out + ran.err
+
+
+def _lose(log: Path) -> None:
+    for path in log.parent.iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_backup_whose_log_is_lost_is_undone_by_itself(registry: Registry, configured: bool) -> None:
+    digest = _printed(registry)
+    backup = registry.kept()[0].path
+    _lose(registry.log)
+    # Neither the acceptance nor the digest is enough, and no refusal says what the digest would be.
+    for given in ([], ["--expect-value-sha256", digest], ["--accept", "unlisted-source"]):
+        with registry.untouched():
+            ran = registry.undo(backup, *given, "-o", "json", configured=configured)
+        assert (ran.code, json.loads(ran.out)["refusal"]["rule"]) == (4, Rule.UNLISTED_SOURCE)
+        if digest not in given:
+            _nothing_said(ran, digest)
+    other = "sha256:" + "0" * 64
+    with registry.untouched():
+        ran = registry.undo(backup, *_ALONE, other, configured=configured)
+    registry.refused(ran, f"does not have the digest {other}", hint="the one that the change printed")
+    _nothing_said(ran, digest)
+    with registry.untouched():
+        assert registry.undo(backup, *_ALONE, digest, "--dry-run", configured=configured).code == 0
+    ran = registry.undo(backup, *_ALONE, digest.removeprefix("sha256:"), configured=configured)
+    assert ran.code == 0, ran.err
+    assert "by itself: its own digests fit, and the one that was given" in ran.err
+    assert registry.stored(registry.key("shop/broken")) == BROKEN
+    intent = registry.events()[1].annotations
+    assert json.loads(intent.accepted) == ["--accept unlisted-source", f"--expect-value-sha256 {digest}"]
+    assert f"its audit log {registry.log} does not list it; now {digest}" in intent.detail
+    assert verify(registry.log).state is ChainState.WHOLE
+
+
+def _damage(log: Path) -> None:
+    log.write_bytes(log.read_bytes().replace(b"its key is lost", b"its key is lOst", 1))
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (_damage, "is not the one that record 2 was chained to"),
+        (lambda log: log.with_name(f"{log.name}.head").unlink(), "its head file is missing"),
+        (lambda log: log.write_bytes(b""), "cut off the end: the head file names record 2"),
+        (lambda log: log.unlink(), "the log is gone, and its head file is still there"),
+    ],
+)
+def test_broken_log_says_how_to_go_on_and_hinders_nothing(
+    registry: Registry, harm: Callable[[Path], object], why: str
+) -> None:
+    digest = _printed(registry)
+    backup = registry.kept()[0].path
+    harm(registry.log)
+    left = {path: path.read_bytes() for path in registry.log.parent.iterdir()}
+    for given in ([], [*_ALONE, digest]):
+        with registry.untouched():
+            ran = registry.undo(backup, *given)
+        registry.refused(ran, why, hint="begin a new one with --audit-log; a backup is undone by itself")
+        if not given:
+            _nothing_said(ran, digest)
+    broken, registry.log = registry.log, own_directory(registry.folder / "anew") / "audit.jsonl"
+    ran = registry.undo(backup, *_ALONE, digest, configured=False)
+    assert ran.code == 0, ran.err
+    assert registry.stored(registry.key("shop/broken")) == BROKEN
+    assert {path: path.read_bytes() for path in broken.parent.iterdir()} == left
+    detail = registry.events()[0].annotations.detail
+    assert f"its audit log {broken} has a broken chain: " in detail
+    assert why in detail
+
+
+@pytest.mark.parametrize("begun_anew", [True, False])
+def test_another_log_than_the_one_that_lists_it(registry: Registry, begun_anew: bool) -> None:
+    digest = _printed(registry)
+    backup = registry.kept()[0].path
+    if begun_anew:
+        _lose(registry.log)
+        registry.put("shop/second", BROKEN)
+        registry.deleted("shop/second")
+    first, registry.log = registry.log, own_directory(registry.folder / "anew") / "audit.jsonl"
+    ran = registry.undo(backup, *_ALONE, digest)
+    assert ran.code == 0, ran.err
+    says = "does not list it" if begun_anew else "lists it, but another one was named"
+    assert f"its audit log {first} {says}" in registry.events()[0].annotations.detail
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value_base64": BROKEN + b"!"},
+        {"key_base64": b"/registry/secrets/shop/elsewhere"},
+        {"mod_revision": 1},
+    ],
+)
+def test_backup_that_says_something_else_than_its_intent_is_none(
+    registry: Registry, change: dict[str, Any]
+) -> None:
+    backup = registry.deleted()
+    content = encode_content(msgspec.structs.replace(backup.content, **change))
+    forged = registry.folder / "forged.json"
+    forged.write_bytes(encode_document(content, backup.intent))
+    with registry.untouched():
+        ran = registry.undo(forged)
+    assert ran.code != 0
+    assert registry.stored(backup.content.key_base64) is None
+
+
+def test_log_that_cannot_be_looked_for(registry: Registry) -> None:
+    backup = registry.deleted()
+    places = RecordPaths((registry.backups,), registry.folder / ("a" * 300))
+    request = UndoRequest(backup=backup, reason="r", record_paths=places)
+    assert BROKEN.decode() not in repr(request)
+    with (
+        registry.untouched(),
+        registry.cluster() as cluster,
+        pytest.raises(AuditLogUnreadable, match="File name too long") as caught,
+    ):
+        run_undo(cluster, request, Agreeing(), preview=lambda *_: None)
+    assert caught.value.exit_code == 5
+
+
+def test_listed_backup_is_held_against_the_digest_too(registry: Registry) -> None:
+    digest = _printed(registry)
+    backup = registry.kept()[0].path
+    with registry.untouched():
+        ran = registry.undo(backup, "--expect-value-sha256", "ab" * 32)
+    registry.refused(ran, "does not have the digest", hint="another value")
+    _nothing_said(ran, digest)
+    assert registry.undo(backup, "--expect-value-sha256", digest).code == 0
+
+
+def test_by_itself_only_where_nothing_is(registry: Registry) -> None:
+    digest = _printed(registry)
+    backup = registry.kept()[0].path
+    _lose(registry.log)
+    key = registry.put("shop/broken", b"k8s:enc:aescbc:v1:key1:other")
+    for given in ([], ["--expect-mod-revision", str(registry.mod_revision(key))]):
+        with registry.untouched():
+            ran = registry.undo(backup, *_ALONE, digest, *given)
+        registry.refused(ran, "is put only where nothing is", hint="--audit-log")
+
+
+def test_by_itself_only_in_the_cluster_that_it_names(registry: Registry) -> None:
+    digest = _printed(registry)
+    (kept,) = registry.kept()
+    _lose(registry.log)
+    given = (*_ALONE, digest, "--accept", "unknown-cluster")
+    nameless = registry.folder / "nameless.json"
+    cluster = msgspec.structs.replace(kept.content.cluster, kube_system_uid=None, identity=None)
+    content = encode_content(msgspec.structs.replace(kept.content, cluster=cluster))
+    nameless.write_bytes(encode_document(content, kept.intent))
+    registry.lose_kube_system()
+    for uid, path, words, hint in (
+        ("", kept.path, "only in the cluster that it names; that cannot be read here", "--encryption-config"),
+        ("another", kept.path, "comes from the cluster with kube-system uid", "--endpoints"),
+        (UID, nameless, "it names none", "--audit-log"),
+    ):
+        if uid:
+            registry.put("kube-system", namespace_object("kube-system", uid=uid), "namespaces")
+        with registry.untouched():
+            ran = registry.undo(path, *given)
+        registry.refused(ran, words, hint=hint)
+
+
+def test_protected_kind_by_itself_needs_the_risk_accepted(registry: Registry) -> None:
+    key = registry.put("kube-system/broken", BROKEN)
+    assert registry.delete(key, "--accept", "cluster-breaking").code == 0
+    (kept,) = registry.kept()
+    _lose(registry.log)
+    given = (kept.path, *_ALONE, kept.content.value_sha256)
+    with registry.untouched():
+        ran = registry.undo(*given)
+    registry.refused(ran, "may be part of the control plane", hint="--accept cluster-breaking")
+    # Under another storage prefix the same key would be no object, and so unprotected.
+    registry.etcd.put(f"{registry.prefix}x/namespaces/kube-system".encode(), namespace_object("kube-system"))
+    real, registry.prefix = registry.prefix, f"{registry.prefix}x"
+    with registry.untouched():
+        ran = registry.undo(*given)
+    registry.prefix = real
+    registry.refused(ran, "holds no object of the API", hint="--etcd-prefix")
+    ran = registry.undo(*given, "--accept", "cluster-breaking")
+    assert ran.code == 0, ran.err
+    assert "--accept cluster-breaking" in registry.events()[0].annotations.accepted
+
+
+# The true undo.
+
+
+def test_undo_needs_no_configuration(registry: Registry) -> None:
+    key, backup = registry.key("shop/broken"), registry.deleted()
+    before = registry.etcd.revision()
+    ran = registry.undo(backup.path, configured=False)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == BROKEN
+    assert registry.etcd.revision() == before + 1
+    for words in (
+        f"From  backup {backup.path}",
+        "record 1 of this audit log lists these bytes at this key",
+        f"Value  28 bytes, written at mod_revision {backup.content.mod_revision}",
+        "Then  undetermined",
+        "There now  nothing",
+        f"kube-system uid {UID}, at {registry.endpoints}",
+        "the etcd credentials are the only gate",
+    ):
+        assert words in ran.err, words
+    assert f"UNDONE {key.decode()} at revision {before + 1}." in ran.out
+    assert "Undo" not in ran.out
+    intent, outcome = registry.events()[2:]
+    assert (intent.verb, outcome.annotations.outcome) == ("undo", "undone")
+    assert intent.annotations.backups == ""
+    assert verify(registry.log).state is ChainState.WHOLE
+
+
+def test_not_confirmed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup = registry.deleted().path
+    with registry.untouched():
+        ran = registry.undo(backup, yes=False)
+    registry.refused(ran, "was not typed back; nothing was changed", hint="--yes")
+    with typing(monkeypatch, registry.key("shop/broken").decode()):
+        assert registry.undo(backup, yes=False).code == 0
+
+
+@pytest.mark.parametrize("value", [aescbc(secret("broken")), b"k8s:enc:aescbc:v1:key1:other"])
+def test_key_that_was_created_again(registry: Registry, value: bytes) -> None:
+    """Readable or not: what the change did not put there is never replaced."""
+    backup = registry.deleted().path
+    there = registry.etcd.put(registry.key("shop/broken"), value)
+    for given in ((), ("--expect-mod-revision", str(there)), ("--accept", "unlisted-source")):
+        with registry.untouched():
+            ran = registry.undo(backup, *given)
+        registry.refused(ran, f"exists: created at revision {there}", hint=f"--from backup:{backup}")
+    with registry.untouched():
+        ran = registry.undo(backup, "--expect-mod-revision", str(there + 1))
+    registry.refused(ran, f"stands at mod_revision {there}, not at {there + 1}", hint="examine it again")
+
+
+def test_nothing_there_to_replace(registry: Registry) -> None:
+    backup = registry.deleted().path
+    with registry.untouched():
+        ran = registry.undo(backup, "--expect-mod-revision", "5")
+    registry.refused(ran, "does not exist", hint="leave --expect-mod-revision out")
+
+
+def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI) -> None:
+    asked = (registry.deleted().path, "--kubeconfig", str(api.kubeconfig(registry.folder)))
+    api.denied = {"delete"}
+    with registry.untouched():
+        ran = registry.undo(*asked)
+    registry.refused(ran, "denies the permission to delete secrets shop/broken", hint="auth can-i")
+    api.denied = set()
+    api.reads = True
+    with registry.untouched():
+        ran = registry.undo(*asked)
+    registry.refused(ran, "or this is not that server's etcd", hint="--etcd-servers")
+    api.reads = False
+    ran = registry.undo(*asked)
+    assert ran.code == 0, ran.err
+    assert f"Allowed by  {api.url}, for alice@example.org" in ran.err
+    assert registry.events()[-2].annotations.authorization == "allowed"
+
+
+def test_backup_of_another_cluster(registry: Registry) -> None:
+    backup = registry.deleted().path
+    other = "11111111-0000-0000-0000-000000000000"
+    registry.put("kube-system", namespace_object("kube-system", other), resource="namespaces")
+    with registry.untouched():
+        ran = registry.undo(backup)
+    registry.refused(
+        ran, f"comes from the cluster with kube-system uid {UID}", f"holds the cluster with kube-system uid {other}",
+        hint="name the etcd of that cluster with --endpoints",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_unknown_cluster(registry: Registry, named: bool) -> None:
+    """The backup, or this etcd, does not name its cluster."""
+    if named:
+        backup = registry.deleted().path
+        registry.lose_kube_system()
+        words = "there is no namespace kube-system here"
+    else:
+        registry.lose_kube_system()
+        backup = registry.deleted("shop/broken", "--accept", "unknown-cluster").path
+        registry.put("kube-system", namespace_object("kube-system"), resource="namespaces")
+        words = "does not say which cluster it comes from"
+    with registry.untouched():
+        ran = registry.undo(backup)
+    registry.refused(ran, words, hint="--accept unknown-cluster")
+    assert registry.undo(backup, "--accept", "unknown-cluster").code == 0
+
+
+@pytest.mark.parametrize("expired", [True, False])
+def test_lease(registry: Registry, expired: bool) -> None:
+    key = registry.key("shop/leased")
+    lease = registry.grant(key, BROKEN)
+    backup = registry.deleted("shop/leased").path
+    shown = lease.lstrip("0")
+    if not expired:
+        ran = registry.undo(backup)
+        assert ran.code == 0, ran.err
+        assert f"Lease  {shown} is kept" in ran.err
+        assert f"{registry.lease(key):x}" == shown
+        return
+    registry.etcd.etcdctl("lease", "revoke", lease)
+    with registry.untouched():
+        ran = registry.undo(backup)
+    registry.refused(ran, f"had the lease {shown}, which has expired", hint="--accept expired-lease")
+    ran = registry.undo(backup, "--accept", "expired-lease")
+    assert ran.code == 0, ran.err
+    assert "Lease  is left out, as accepted" in ran.err
+    assert registry.lease(key) == 0
+    assert registry.events()[-2].annotations.accepted == '["--accept expired-lease"]'
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_default_directory_must_last_where_something_goes_there(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    """Only what makes room is backed up."""
+    key, command = (_put_right if replaced else _delete)(registry)
+    assert registry.run(*command, *registry.common(), "--yes").code == 0
+    backup = registry.kept()[-1]
+    default = own_directory(registry.folder / "default")
+    monkeypatch.setattr(places_module, "default_directory", lambda: default)
+    monkeypatch.setattr(
+        places_module,
+        "filesystem_kind",
+        lambda path: Filesystem("tmpfs" if path == default else "ext4", "", "/"),
+    )
+    request = UndoRequest(backup=backup, reason="r", record_paths=RecordPaths(audit_log=registry.log))
+    with registry.cluster() as cluster:
+        if replaced:
+            with registry.untouched(), pytest.raises(UnsafePlace, match="is on tmpfs"):
+                run_undo(cluster, request, Agreeing(), preview=lambda *_: None)
+            return
+        run_undo(cluster, request, Agreeing(), preview=lambda *_: None)
+    assert registry.stored(key) == BROKEN
+
+
+def _other_copy(survey: MemberSurvey, **changes: Any) -> MemberSurvey:
+    second = dataclasses.replace(survey.copies[0], member_id=0xB0B, name="bob", **changes)
+    return dataclasses.replace(survey, copies=(*survey.copies, second))
+
+
+def _differing(survey: MemberSurvey) -> MemberSurvey:
+    stored = survey.reading.stored
+    assert stored is not None
+    other = msgspec.structs.replace(stored, value=b"other")
+    return _other_copy(survey, stored=other, value_sha256="00")
+
+
+def _unchecked(survey: MemberSurvey) -> MemberSurvey:
+    made = _other_copy(survey, state=CopyState.UNCHECKED, stored=None, value_sha256="", reason="no address")
+    third = dataclasses.replace(made.copies[0], name="dora", member_id=0xD0)
+    return dataclasses.replace(made, copies=(*made.copies, third))
+
+
+def _moved(survey: MemberSurvey) -> MemberSurvey:
+    return dataclasses.replace(survey, reading=dataclasses.replace(survey.reading, stored=None))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [(_differing, "members-disagree"), (_unchecked, "unchecked-member"), (_moved, "moved")],
+)
+def test_members_are_asked_before_what_we_wrote_goes(
+    registry: Registry,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[MemberSurvey], MemberSurvey],
+    rule: str,
+) -> None:
+    _key, command = _put_right(registry)
+    assert registry.run(*command, *registry.common(), "--yes").code == 0
+
+    def survey(client: EtcdClient, asked: bytes) -> MemberSurvey:
+        return change(survey_members(client, asked))
+
+    monkeypatch.setattr(preflight_module, "survey_members", survey)
+    request = UndoRequest(backup=registry.kept()[-1], reason="r", record_paths=registry.places)
+    with registry.untouched(), registry.cluster() as cluster, pytest.raises(RefusedByRule) as caught:
+        run_undo(cluster, request, Agreeing(), preview=lambda *_: None)
+    assert caught.value.rule == rule
+    if change is _unchecked:
+        ran = registry.undo(registry.kept()[-1].path, "--accept", "unchecked-member=bob", "--dry-run")
+        assert ran.code == 0, ran.err
+        assert "member bob (b0b) was not asked, as accepted" in ran.err
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_what_we_wrote_goes_and_comes(registry: Registry, answered: bool) -> None:
+    """Also where a server reads it, which speaks against every other change; there and back."""
+    key, command = _put_right(registry)
+    damaged = registry.stored(key)
+    assert registry.run(*command, *registry.common(), "--yes").code == 0
+    whole, there = registry.stored(key), registry.mod_revision(key)
+    backup = registry.kept()[-1].path
+    with registry.untouched():
+        ran = registry.undo(backup, "--expect-mod-revision", str(there - 1))
+    registry.refused(ran, f"stands at mod_revision {there}, not at {there - 1}", hint="examine it again")
+    ran = registry.undo(backup, configured=answered)
+    assert ran.code == 0, ran.err
+    assert "record 1 of this audit log put there what stands there now" in ran.err
+    assert registry.stored(key) == damaged
+    second = registry.kept()[-1]
+    assert (second.content.purpose, second.content.stored.value) == ("undo", whole)
+    assert registry.undo(second.path, configured=answered).code == 0
+    assert registry.stored(key) == whole
+    assert verify(registry.log).state is ChainState.WHOLE
+
+
+# What a change prints.
 
 Prepared = Callable[[Registry], tuple[bytes, list[str]]]
 """Makes something to change; returns its etcd key, and the command that changes it."""
@@ -26,7 +485,7 @@ Prepared = Callable[[Registry], tuple[bytes, list[str]]]
 @pytest.fixture(autouse=True)
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let nothing get to where records go to which nobody gives a place."""
-    place = tmp_path / "default"
+    place = tmp_path / "nowhere"
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: place)
     monkeypatch.setattr("etcdfix.remediation.places.default_audit_log", lambda: place / "audit.jsonl")
     yield
@@ -39,20 +498,20 @@ def syslog(tmp_path: Path) -> Iterator[PlayedSyslog]:
         yield played
 
 
-def delete(registry: Registry) -> tuple[bytes, list[str]]:
+def _delete(registry: Registry) -> tuple[bytes, list[str]]:
     key = registry.key("shop/broken")
     return key, ["delete", key.decode(), ACKNOWLEDGED]
 
 
-def restore(registry: Registry) -> tuple[bytes, list[str]]:
+def _earlier(registry: Registry) -> tuple[bytes, list[str]]:
     """Put an earlier revision over what was damaged since."""
     key = registry.key("shop/good-0")
     then = registry.etcd.revision()
-    at = str(registry.etcd.put(key, BROKEN))
-    return key, ["restore", "--from-revision", str(then), key.decode(), "--replace-mod-revision", at]
+    registry.etcd.put(key, BROKEN)
+    return key, ["fix", key.decode(), "--from", f"revision:{then}"]
 
 
-def repair(registry: Registry) -> tuple[bytes, list[str]]:
+def _put_right(registry: Registry) -> tuple[bytes, list[str]]:
     """Put one flipped bit back."""
     registry.configure(provider("aesgcm", key1=KEY_1), IDENTITY)
     for name in ("good-0", "good-1", "damaged"):
@@ -60,16 +519,16 @@ def repair(registry: Registry) -> tuple[bytes, list[str]]:
         value = aesgcm(secret(name), key.decode())
         registry.etcd.put(key, value)
     registry.etcd.put(key, value[:-20] + bytes([value[-20] ^ 1]) + value[-19:])
-    return key, ["repair", key.decode()]
+    return key, ["fix", key.decode(), "--from", "bit"]
 
 
-def reencrypt(registry: Registry) -> tuple[bytes, list[str]]:
+def _sealed(registry: Registry) -> tuple[bytes, list[str]]:
     key = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
     registry.put("shop/newest", aescbc(secret("newest")))
-    return key, ["reencrypt", key.decode(), "--candidate-config", str(candidate_config(registry.folder))]
+    return key, ["fix", key.decode(), "--from", f"candidate:{candidate_config(registry.folder)}"]
 
 
-CHANGES = [delete, restore, repair, reencrypt]
+CHANGES = [_delete, _earlier, _put_right, _sealed]
 
 
 def stored(registry: Registry, key: bytes) -> bytes:
@@ -97,16 +556,16 @@ def test_places(registry: Registry, syslog: PlayedSyslog, prepared: Prepared) ->
     """What the undo replaces is kept where the change kept what it replaced: in each directory."""
     second = own_directory(registry.folder / "second one")
     words = undone(registry, prepared, "--backup-dir", str(second), "--audit-syslog", str(syslog.path))
-    number = 1 if prepared is delete else 2
+    number = 1 if prepared is _delete else 2
     assert [len(list(folder.glob("*.json"))) for folder in (registry.backups, second)] == [number, number]
-    assert words.count("--backup-dir") == (0 if prepared is delete else 2)
+    assert words.count("--backup-dir") == (0 if prepared is _delete else 2)
     assert words[words.index("--audit-log") + 1] == str(registry.log)
     assert len(registry.events()) == len(syslog.heads())
 
 
 def test_a_place_that_is_named_once_more(registry: Registry) -> None:
     """Somebody adds to the printed command what he always adds."""
-    key, command = restore(registry)
+    key, command = _earlier(registry)
     ran = registry.run(*command, *registry.common(), "--yes")
     line = follow_up(ran.out, "Undo").removeprefix("etcdfix ")
     places = ("--backup-dir", str(registry.backups), "--audit-log", str(registry.log))
@@ -128,7 +587,7 @@ def test_a_cluster_that_has_no_name(registry: Registry, prepared: Prepared) -> N
     undone(registry, prepared, "--accept", "unknown-cluster")
 
 
-@pytest.mark.parametrize("prepared", [delete, restore])
+@pytest.mark.parametrize("prepared", [_delete, _earlier])
 def test_certificates(
     start_etcd: Callable[..., EtcdServer],
     authority: CertificateAuthority,

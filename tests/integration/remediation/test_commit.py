@@ -204,7 +204,7 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert annotations.backup_sha256 == second.content_sha256
     assert not list(registry.backups.glob("*.unconfirmed"))
     # What was really there can be put back as the first backup could be: by the word of the log, unread.
-    ran = registry.restore(str(second.path), "--accept", "expired-lease", configured=False)
+    ran = registry.undo(second.path, "--accept", "expired-lease", configured=False)
     assert ran.code == 0, ran.err
     assert "a true undo" in ran.err
     assert registry.stored(key) == OTHER
@@ -330,7 +330,7 @@ def test_something_was_there_although_nothing_was(registry: Registry, lossy: Los
         previous.mod_revision = previous.create_revision = previous.version = 1
 
     _answer(lossy, change)
-    ran = registry.restore(str(backup.path))
+    ran = registry.undo(backup.path)
     assert ran.code == 3
     assert "ANOMALY: " in ran.out
     annotations = registry.events()[-1].annotations
@@ -385,9 +385,7 @@ def test_bytes_of_somebody_else_are_not_ours(registry: Registry, lossy: LossyPro
         return Refusal("UNAVAILABLE", "Socket closed")
 
     lossy.before = lose
-    ran = registry.restore(
-        str(backup.path), "--replace-mod-revision", str(revision), "--accept", "unknown-uid"
-    )
+    ran = registry.undo(backup.path, "--expect-mod-revision", str(revision), "--accept", "unknown-uid")
     assert (ran.code, ran.out.startswith("APPLIED-OR-GONE: ")) == (3, True)
     assert "could arrive later" not in ran.out
     assert registry.stored(key) == fixed
@@ -405,9 +403,7 @@ def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry
         record.value, record.mod_revision, record.version = BROKEN, revision + 1, 2
 
     _look_otherwise(lossy, key, change)
-    ran = registry.restore(
-        str(backup.path), "--replace-mod-revision", str(revision), "--accept", "unknown-uid"
-    )
+    ran = registry.undo(backup.path, "--expect-mod-revision", str(revision), "--accept", "unknown-uid")
     assert ran.code == 3
     assert ran.out.startswith("ANOMALY: ")
     assert registry.events()[-1].annotations.outcome == "anomaly"
@@ -560,10 +556,10 @@ def _to_put(registry: Registry) -> Write:
     """A change of a key that is not there."""
     return Write(
         entry=Entry(
-            type=RecordType.INTENT, verb=Verb.RESTORE, operator=OPERATOR,
+            type=RecordType.INTENT, verb=Verb.UNDO, operator=OPERATOR,
             subject=subject(registry.key("shop/new"), 0), value_sha256=digest(b"x"),
         ),
-        landmarks=Landmarks(), content=None, value=b"x", done=Result.RESTORED,
+        landmarks=Landmarks(), content=None, value=b"x", done=Result.UNDONE,
     )  # fmt: skip
 
 
@@ -583,7 +579,7 @@ def test_change_with_nothing_to_back_up(registry: Registry) -> None:
         outcome = commit_module.commit(
             cluster.now, change, registry.places, operator=OPERATOR, by=cluster.client
         )
-    assert (outcome.result, outcome.backups, outcome.values) == (Result.RESTORED, (), ())
+    assert (outcome.result, outcome.backups, outcome.values) == (Result.UNDONE, (), ())
     assert registry.stored(change.key) == b"x"
 
 
@@ -651,9 +647,9 @@ def test_place_that_was_named_is_never_made(registry: Registry, place: str, *, d
 
 
 def test_bytes_to_put_are_in_no_repr() -> None:
-    made = entry(verb=Verb.RESTORE)
+    made = entry(verb=Verb.UNDO)
     nowhere = Landmarks()
-    change = Write(entry=made, landmarks=nowhere, content=None, value=b"hush", done=Result.RESTORED)
+    change = Write(entry=made, landmarks=nowhere, content=None, value=b"hush", done=Result.UNDONE)
     assert "to 4 bytes" in repr(change)
     assert "hush" not in repr(change)
     assert "to nothing" in repr(Write(entry=made, landmarks=nowhere, content=None, done=Result.DELETED))

@@ -239,7 +239,7 @@ def test_a_deletion_needs_no_flag_and_says_what_it_rests_on(registry: Registry) 
     assert backup.content.cluster.kube_system_uid is None
     assert backup.content.cluster.identity == annotated(registry)
     # and it goes back, in this cluster and in no other
-    ran = registry.restore(str(backup.path))
+    ran = registry.undo(backup.path)
     assert ran.code == 0, ran.err
 
 
@@ -249,7 +249,7 @@ def test_a_backup_does_not_go_into_a_cluster_of_another_generation(registry: Reg
     registry.etcd.delete(key)
     unreadable(registry)
     with registry.untouched():
-        ran = registry.restore(str(registry.kept()[0].path))
+        ran = registry.undo(registry.kept()[0].path)
     registry.refused(ran, "comes from the cluster with kube-system cannot be read", hint="--endpoints")
 
 

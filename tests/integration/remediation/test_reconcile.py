@@ -291,7 +291,7 @@ def stays_open(etcd: EtcdServer, path: Path, intent: Intent, why: str, *, cluste
 # A value that was put: the very next write with its bytes, and nothing less.
 
 PUT = b"k8s:enc:secretbox:v1:key1:repaired"
-PUTS = {Verb.RESTORE: Result.RESTORED, Verb.REENCRYPT: Result.REENCRYPTED, Verb.REPAIR: Result.REPAIRED}
+PUTS = {Verb.UNDO: Result.UNDONE, Verb.FIX: Result.FIXED, Verb.FIX: Result.FIXED}
 
 
 @pytest.mark.parametrize("verb", PUTS)
@@ -364,11 +364,11 @@ def test_every_sentence_is_its_own(path: Path) -> None:
         said(Verb.DELETE, 41, None, revision=49),
         said(Verb.DELETE, 41, None, revision=49, unsent=True),
         said(Verb.DELETE, 41, stored(60, 12), unsent=True),
-        said(Verb.RESTORE, 0, None),
-        said(Verb.RESTORE, 0, stored(60, 60)),
-        said(Verb.RESTORE, 0, stored(60, 60, b"other")),
-        said(Verb.REENCRYPT, 41, stored(60, 12)),
-        said(Verb.REENCRYPT, 41, None),
+        said(Verb.UNDO, 0, None),
+        said(Verb.UNDO, 0, stored(60, 60)),
+        said(Verb.UNDO, 0, stored(60, 60, b"other")),
+        said(Verb.FIX, 41, stored(60, 12)),
+        said(Verb.FIX, 41, None),
     ]
     assert len(set(found)) == len({detail for _, detail in found}) == len(found)
     assert [result for result, _ in found] == [
@@ -382,7 +382,7 @@ def test_every_sentence_is_its_own(path: Path) -> None:
         Result.NOT_APPLIED,
         Result.NOT_APPLIED,
         Result.NOT_APPLIED,
-        Result.RESTORED,
+        Result.UNDONE,
         Result.APPLIED_OR_GONE,
         Result.APPLIED_OR_GONE,
         Result.APPLIED_OR_GONE,
@@ -393,11 +393,11 @@ def test_every_sentence_is_its_own(path: Path) -> None:
 @pytest.mark.parametrize(
     ("verb", "carries", "result"),
     [
-        (Verb.HEAL, Carried(True), Result.HEALED),
-        (Verb.HEAL, Carried(False), Result.APPLIED_OR_GONE),
-        (Verb.HEAL, Carried(None, "no plugin was asked"), Result.UNKNOWN),
-        (Verb.HEAL, None, Result.UNKNOWN),
-        (Verb.REPAIR, Carried(True), Result.APPLIED_OR_GONE),
+        (Verb.FIX, Carried(True), Result.FIXED),
+        (Verb.FIX, Carried(False), Result.APPLIED_OR_GONE),
+        (Verb.FIX, Carried(None, "no plugin was asked"), Result.UNKNOWN),
+        (Verb.FIX, None, Result.UNKNOWN),
+        (Verb.FIX, Carried(True), Result.APPLIED_OR_GONE),
     ],
 )
 def test_a_heal_is_known_by_what_the_value_carries(
@@ -418,7 +418,7 @@ def test_a_heal_is_known_by_what_the_value_carries(
 
 
 def test_a_heal_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) -> None:
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=Verb.HEAL)
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=Verb.FIX)
     with connected(etcd.endpoint) as client:
         found = predict(
             EtcdNow(client),
@@ -452,10 +452,10 @@ def _judged(
         (Verb.DELETE, 41, 50, (50, 12), 90, Result.ANOMALY),
         (Verb.DELETE, 41, 50, (51, 12), 90, Result.NOT_APPLIED),
         (Verb.DELETE, 41, 50, (50, 50), 90, Result.ANOMALY),
-        (Verb.RESTORE, 0, 50, (50, 50), 90, Result.ANOMALY),
-        (Verb.RESTORE, 0, 50, (51, 51), 90, Result.RESTORED),
-        (Verb.REENCRYPT, 41, 50, (42, 12), 90, Result.ANOMALY),
-        (Verb.REENCRYPT, 41, 41, (42, 12), 90, Result.APPLIED_OR_GONE),
+        (Verb.UNDO, 0, 50, (50, 50), 90, Result.ANOMALY),
+        (Verb.UNDO, 0, 50, (51, 51), 90, Result.UNDONE),
+        (Verb.FIX, 41, 50, (42, 12), 90, Result.ANOMALY),
+        (Verb.FIX, 41, 41, (42, 12), 90, Result.APPLIED_OR_GONE),
         # Made by the very write that was examined, and written since: never deleted.
         (Verb.DELETE, 41, 50, (60, 41), 90, Result.NOT_APPLIED),
         (Verb.DELETE, 41, 50, (60, 42), 90, Result.APPLIED_OR_GONE),

@@ -59,10 +59,10 @@ def test_what_it_says_is_recorded_after_backup_and_intent(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sender = Told(
-        Sent(result=Result.HEALED, detail="by a server", revision=77, warnings=("odd",), doubtful=True)
+        Sent(result=Result.FIXED, detail="by a server", revision=77, warnings=("odd",), doubtful=True)
     )
     outcome = _run(registry, monkeypatch, sender)
-    assert (outcome.result, outcome.detail, outcome.revision) == (Result.HEALED, "by a server", 77)
+    assert (outcome.result, outcome.detail, outcome.revision) == (Result.FIXED, "by a server", 77)
     assert outcome.doubtful
     assert outcome.warnings[0] == "odd"
     (expected,) = sender.expected
@@ -71,7 +71,7 @@ def test_what_it_says_is_recorded_after_backup_and_intent(
     assert registry.stored(registry.key("shop/broken")) == BROKEN
     (backup,) = registry.kept()
     assert backup.content.stored.value == BROKEN
-    assert [event.annotations.outcome for event in registry.events()] == ["", "healed"]
+    assert [event.annotations.outcome for event in registry.events()] == ["", "fixed"]
     assert not verify(registry.log).open_intents
 
 
@@ -95,6 +95,6 @@ def test_what_nobody_knows_stays_open(registry: Registry, monkeypatch: pytest.Mo
 
 
 def test_a_dry_run_asks_it_nothing(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    sender = Told(Sent(result=Result.HEALED, detail=""))
+    sender = Told(Sent(result=Result.FIXED, detail=""))
     outcome = _run(registry, monkeypatch, sender, dry_run=True)
     assert (outcome.result, sender.expected) == (None, [])

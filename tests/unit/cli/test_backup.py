@@ -341,7 +341,7 @@ class TestPrune:
 
     def test_what_a_rule_keeps(self, capfd: Captured, ground: Ground) -> None:
         ground.change()
-        ground.change(Result.RESTORED, verb=Verb.RESTORE, key=POD)
+        ground.change(Result.UNDONE, verb=Verb.UNDO, key=POD)
         code, out, _ = backup(capfd, ground, "prune", *AGED, "--yes")
         assert code == 4
         assert "1 backup removed" in out

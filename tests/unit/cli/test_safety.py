@@ -133,8 +133,8 @@ def test_acceptances() -> None:
     [
         (None, True, 0),
         (Result.DELETED, True, 0),
-        (Result.RESTORED, True, 0),
-        (Result.REENCRYPTED, True, 0),
+        (Result.UNDONE, True, 0),
+        (Result.FIXED, True, 0),
         (Result.DELETED, False, 3),
         (Result.NOT_APPLIED, True, 3),
         (Result.APPLIED_OR_GONE, True, 3),

@@ -40,7 +40,7 @@ def commands(report: ChangeReport) -> dict[str, str]:
     return {one.what: one.command.line(RUN) for one in report.follow_ups}
 
 
-@pytest.mark.parametrize("verb", [Verb.DELETE, Verb.RESTORE, Verb.REENCRYPT, Verb.REPAIR])
+@pytest.mark.parametrize("verb", [Verb.DELETE, Verb.UNDO, Verb.FIX])
 def test_every_line_can_be_shown_and_the_first_screen_fits(verb: Verb) -> None:
     for result in (None, DONE[verb], Result.UNKNOWN, Result.ANOMALY):
         report = told(verb, result, backups=("/b/1.json", "/b/2.json"), warnings=("odd\x07",))
@@ -60,7 +60,7 @@ def test_undo_repeats_what_the_command_needs() -> None:
 
 
 def test_what_was_put_back_or_rewritten_is_undone_by_its_own_revision() -> None:
-    for verb in (Verb.RESTORE, Verb.REENCRYPT):
+    for verb in (Verb.UNDO, Verb.FIX):
         found = commands(told(verb, DONE[verb], backups=("/b c/1.json", "/d/1.json")))
         assert found["Undo"].endswith(
             "--reason REASON --backup-dir '/b c' --backup-dir /d --replace-mod-revision 9"

@@ -73,7 +73,7 @@ def settled_one(found: Any, run: RunOptions = ETCD) -> tuple[str, dict[str, str]
 
 
 @pytest.mark.parametrize("result", Result)
-@pytest.mark.parametrize("verb", [Verb.DELETE, Verb.RESTORE])
+@pytest.mark.parametrize("verb", [Verb.DELETE, Verb.UNDO])
 @pytest.mark.parametrize("backups", [("/b/1.json",), ()])
 def test_only_a_deletion_that_may_have_happened_is_to_be_undone(
     result: Result, verb: Verb, backups: tuple[str, ...]
@@ -87,7 +87,7 @@ def test_only_a_deletion_that_may_have_happened_is_to_be_undone(
 
 def test_what_stays_open_says_what_would_tell() -> None:
     """Without a revision etcd gave no answer; with one, it gave a value that could not be examined."""
-    silent, unexamined = item(Result.UNKNOWN), item(Result.UNKNOWN, Verb.HEAL)
+    silent, unexamined = item(Result.UNKNOWN), item(Result.UNKNOWN, Verb.FIX)
     silent.header_revision = 0
     assert "etcd answers" in settled_one(silent)[0]
     assert "the file can be read" in settled_one(silent, KINE)[0]

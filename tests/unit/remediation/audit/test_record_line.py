@@ -158,9 +158,8 @@ def test_grounds_that_are_none(told: str) -> None:
     ("result", "status", "code"),
     [
         (Result.DELETED, "Success", 200),
-        (Result.RESTORED, "Success", 200),
-        (Result.REENCRYPTED, "Success", 200),
-        (Result.REPAIRED, "Success", 200),
+        (Result.UNDONE, "Success", 200),
+        (Result.FIXED, "Success", 200),
         (Result.REFUSED, "Failure", 409),
         (Result.NOT_APPLIED, "Failure", 504),
         (Result.APPLIED_OR_GONE, "Failure", 504),
@@ -195,7 +194,7 @@ def test_an_outcome_belongs_to_its_intent(result: Result, status: str, code: int
     [
         (RecordType.DRY_RUN, Verb.DELETE),
         (RecordType.REVEAL, Verb.REVEAL),
-        (RecordType.DRY_RUN, Verb.RESTORE),
+        (RecordType.DRY_RUN, Verb.UNDO),
     ],
 )
 def test_only_the_unsafe_deletion_has_upstreams_annotation(kind: RecordType, verb: Verb) -> None:

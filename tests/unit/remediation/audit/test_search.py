@@ -29,9 +29,7 @@ def path(tmp_path: Path) -> Path:
     return own_directory(tmp_path / "log") / "audit.jsonl"
 
 
-def record(
-    path: Path, *results: tuple[Result, int], verb: Verb = Verb.REENCRYPT, uid: str = "d4c1"
-) -> Intent:
+def record(path: Path, *results: tuple[Result, int], verb: Verb = Verb.FIX, uid: str = "d4c1") -> Intent:
     """Record one intent, and what became of it."""
     with AuditLog.open(path) as log:
         link = log.append(
@@ -83,15 +81,15 @@ def test_outcomes_of_one_intent(path: Path) -> None:
         same = log.intent(log.append(entry(audit_id=intent.audit_id)).sequence)
         log.append(same.closed_by(Result.DELETED, operator=OPERATOR))
         again = log.intent(log.append(entry()).sequence)
-        told = again.closed_by(Result.RESTORED, operator=OPERATOR)
+        told = again.closed_by(Result.UNDONE, operator=OPERATOR)
         log.append(msgspec.structs.replace(told, type=RecordType.DRY_RUN))
     assert [notes.outcome for notes in outcomes_of(path, intent)] == ["unknown", "anomaly"]
     assert list(outcomes_of(path, again)) == []
     assert list(outcomes_of(path, other)) == []
 
 
-@pytest.mark.parametrize("result", [Result.RESTORED, Result.REENCRYPTED, Result.REPAIRED])
-@pytest.mark.parametrize("verb", [Verb.RESTORE, Verb.REENCRYPT, Verb.REPAIR])
+@pytest.mark.parametrize("result", [Result.UNDONE, Result.FIXED])
+@pytest.mark.parametrize("verb", [Verb.UNDO, Verb.FIX])
 def test_exactly_what_was_written(path: Path, verb: Verb, result: Result) -> None:
     intent = record(path, (result, 90), verb=verb)
     assert wrote(path, intent, WRITTEN)
@@ -100,7 +98,7 @@ def test_exactly_what_was_written(path: Path, verb: Verb, result: Result) -> Non
 
 
 def test_intent_that_is_gone_wrote_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    intent = record(path, (Result.RESTORED, 90))
+    intent = record(path, (Result.UNDONE, 90))
     monkeypatch.setattr(audit_search, "find_line", lambda *_: None)
     assert not wrote(path, intent, WRITTEN)
 
@@ -113,7 +111,7 @@ def test_doubt_is_no_write_of_ours(path: Path, result: Result) -> None:
 
 
 def test_a_deletion_writes_nothing(path: Path) -> None:
-    intent = record(path, (Result.RESTORED, 90), verb=Verb.DELETE)
+    intent = record(path, (Result.UNDONE, 90), verb=Verb.DELETE)
     assert not wrote(path, intent, WRITTEN)
     assert own_writes(path, "d4c1") == {}
 
@@ -121,11 +119,11 @@ def test_a_deletion_writes_nothing(path: Path) -> None:
 @pytest.mark.parametrize(
     ("results", "found"),
     [
-        ([(Result.REENCRYPTED, 90)], {NAME: 90}),
+        ([(Result.FIXED, 90)], {NAME: 90}),
         ([(Result.APPLIED_OR_GONE, 90)], {NAME: 90}),
         ([(Result.ANOMALY, 90)], {NAME: 90}),
         ([(Result.ANOMALY, 0)], {NAME: 0}),
-        ([(Result.UNKNOWN, 0), (Result.RESTORED, 90)], {NAME: 90}),
+        ([(Result.UNKNOWN, 0), (Result.UNDONE, 90)], {NAME: 90}),
         ([(Result.REFUSED, 90)], {}),
         ([(Result.NOT_APPLIED, 90)], {}),
         # Nobody knows: it may be ours whenever it was written.
@@ -139,14 +137,14 @@ def test_keys_that_may_be_ours(path: Path, results: list[tuple[Result, int]], fo
 
 
 def test_the_latest_write_counts(path: Path) -> None:
-    record(path, (Result.RESTORED, 90))
-    record(path, (Result.REENCRYPTED, 80))
+    record(path, (Result.UNDONE, 90))
+    record(path, (Result.FIXED, 80))
     assert own_writes(path, "d4c1") == {NAME: 90}
 
 
 def test_a_dry_run_writes_nothing(path: Path) -> None:
     with AuditLog.open(path) as log:
-        log.append(entry(RecordType.DRY_RUN, verb=Verb.REENCRYPT, subject=subject(KEY)))
+        log.append(entry(RecordType.DRY_RUN, verb=Verb.FIX, subject=subject(KEY)))
     assert own_writes(path, "d4c1") == {}
 
 
@@ -155,5 +153,5 @@ def test_a_dry_run_writes_nothing(path: Path) -> None:
     [("d4c1", "d4c1", True), ("d4c1", "", True), ("", "d4c1", True), ("beef", "d4c1", False)],
 )
 def test_the_same_key_of_another_cluster(path: Path, told: str, asked: str, counts: bool) -> None:
-    record(path, (Result.RESTORED, 90), uid=told)
+    record(path, (Result.UNDONE, 90), uid=told)
     assert own_writes(path, asked) == ({NAME: 90} if counts else {})

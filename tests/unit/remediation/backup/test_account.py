@@ -113,16 +113,16 @@ def test_what_was_written_since_counts_in_its_own_cluster(ground: Ground) -> Non
     ground.change()
     with AuditLog.open(ground.log) as log:
         for uid in ("", "other"):
-            restore = entry(verb=Verb.RESTORE, cluster_uid=uid)
+            restore = entry(verb=Verb.UNDO, cluster_uid=uid)
             intent = log.intent(log.append(restore).sequence)
-            log.append(intent.closed_by(Result.RESTORED, operator=OPERATOR))
+            log.append(intent.closed_by(Result.UNDONE, operator=OPERATOR))
         (listed,) = account_of(log).in_order()
         assert not account_of(log).written_since(listed)
         # Another value at the same key may be another object.
         for value, counts in (("sha256:00", False), (listed.intent.value_sha256, True)):
-            restore = entry(verb=Verb.RESTORE, cluster_uid="d4c1", value_sha256=value)
+            restore = entry(verb=Verb.UNDO, cluster_uid="d4c1", value_sha256=value)
             intent = log.intent(log.append(restore).sequence)
-            log.append(intent.closed_by(Result.RESTORED, operator=OPERATOR))
+            log.append(intent.closed_by(Result.UNDONE, operator=OPERATOR))
             assert account_of(log).written_since(listed) is counts
     assert ClusterIdentity.by_uid("d4c1").is_same(listed.intent.cluster) is True
 

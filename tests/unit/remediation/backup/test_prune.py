@@ -40,9 +40,9 @@ from tests.support.syslogs import PlayedSyslog
 OTHER = b"/registry/pods/shop/web"
 
 _DONE = {
-    Verb.RESTORE: Result.RESTORED,
-    Verb.REENCRYPT: Result.REENCRYPTED,
-    Verb.REPAIR: Result.REPAIRED,
+    Verb.UNDO: Result.UNDONE,
+    Verb.FIX: Result.FIXED,
+    Verb.FIX: Result.FIXED,
 }
 
 
@@ -125,7 +125,7 @@ class TestWhatGoes:
         prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
         assert ground.files() == {f"one/{later}", f"two/{later}"}
 
-    @pytest.mark.parametrize("verb", [Verb.RESTORE, Verb.REENCRYPT, Verb.REPAIR])
+    @pytest.mark.parametrize("verb", [Verb.UNDO, Verb.FIX])
     def test_what_a_put_replaced_is_no_only_copy(self, ground: Ground, verb: Verb) -> None:
         ground.change(_DONE[verb], verb=verb)
         assert len(ground.survey(accepted=Acceptances()).prunable) == 1
@@ -147,11 +147,11 @@ class TestWhatStays:
 
     def test_a_key_that_was_written_again_has_another(self, ground: Ground) -> None:
         ground.change()
-        ground.change(Result.RESTORED, verb=Verb.RESTORE, key=OTHER)
+        ground.change(Result.UNDONE, verb=Verb.UNDO, key=OTHER)
         assert [one.listed.intent.subject.key for one in ground.survey(accepted=Acceptances()).prunable] == [
             OTHER
         ]
-        ground.change(Result.RESTORED, verb=Verb.RESTORE)
+        ground.change(Result.UNDONE, verb=Verb.UNDO)
         assert len(ground.survey(accepted=Acceptances()).prunable) == 3
         ground.change()  # and deleted once more
         kept = ground.survey(accepted=Acceptances()).kept

@@ -322,7 +322,7 @@ class TestUnlistedWrites:
         assert unlisted_writes([folder / "one"], folder / "none.jsonl", self.HERE) == frozenset()
 
     def test_what_the_log_lists(self, folder: Path, log: AuditLog, directories: list[SafeDirectory]) -> None:
-        record_intent(log, entry(verb=Verb.RESTORE), content(purpose="restore"), directories)
+        record_intent(log, entry(verb=Verb.UNDO), content(purpose="restore"), directories)
         log.close()
         assert unlisted_writes([folder / "one"], log.path, self.HERE) == frozenset()
 

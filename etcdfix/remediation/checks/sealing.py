@@ -11,26 +11,77 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from etcdfix.copies.model import Place
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
+from etcdfix.golang.gojsontext import parse_exactly
 from etcdfix.model import ClusterIdentity, GroupResource, Outcome, StoredValue
 from etcdfix.remediation.audit.search import own_writes
 from etcdfix.remediation.backup.write import name_of, unlisted_writes
+from etcdfix.remediation.checks.situation import Situation
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.rules import Rule, refuse
+from etcdfix.remediation.preflight.noencryption import looks_enveloped
+from etcdfix.remediation.preflight.target import require_write_key
+from etcdfix.report.masking import is_masked
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
 
 BY_API: Final = (
-    "let an API server write it: save the object (etcdfix get --reveal -o json with the candidate configuration), "
+    "let an API server write it: save the object (etcdfix get --reveal -o json with the configuration that reads it), "
     "delete the unreadable value, and kubectl create -f it without metadata.resourceVersion and metadata.uid"
 )
 """What remains where we cannot seal a value."""
 
 
-def seal(
-    cluster: Cluster, key: bytes, resource: GroupResource, plaintext: bytes, *, by_api: str = BY_API
-) -> Sealed:
+def seal_contents(one: Situation) -> None:
+    """The contents are encrypted as API servers write today, and API servers are known to hold that key.
+
+    Of an object in a file no flag lifts that: under a configuration that is not deployed, a healthy value looks like a
+    broken one.
+    """
+    cluster, copy, present, request = one.cluster, one.copy, one.present, one.request
+    plaintext, from_file = copy.plaintext, copy.place is Place.OBJECT
+    assert plaintext is not None  # it reads
+    if not from_file:
+        require_write_key(cluster)
+    elif is_masked(parse_exactly(plaintext)):
+        raise refuse(
+            Rule.OBJECT_FILE,
+            f"{copy.where}: something in it is masked, as etcdfix get shows a Secret",
+            hint="save the object with etcdfix get --reveal -o json, or from an API server",
+        )
+    resource = cluster.examiner.readers.reader_for(one.key).directory.group_resource
+    one.sealed = sealed = seal(cluster, one.key, resource, plaintext)
+    if present is not None and looks_enveloped(present.value):
+        refuse_unencrypted(sealed)
+    stored = StoredValue(one.key, sealed.data, 0, 0, 0, 0)
+    one.examined = found = cluster.examiner.apart().examine(stored)
+    if found.verdict.outcome is not Outcome.READABLE or cluster.examiner.plaintext(found) != plaintext:
+        raise refuse(
+            Rule.OBJECT_FILE if from_file else Rule.NOT_READABLE,
+            f"{copy.where}: stored at {one.shown} it would be {found.verdict.outcome}: {found.verdict.message}",
+            hint="look at what it holds, with etcdfix get",
+        )
+    if cluster.no_encryption:
+        return  # every value in this etcd is looked at, or was
+    paths = request.record_paths
+    one.proof = find_proof(
+        cluster, found, one.identity, directories=paths.directories, audit_log=paths.log_path
+    )
+    if one.proof or (not from_file and request.accepted.accepts(Rule.UNDEPLOYED_WRITE_KEY)):
+        return
+    message = (
+        f"nothing shows that the API servers hold the key of {sealed.transformer}: the newest value of {resource} must "
+        "be another object's, written by an API server, and open under it"
+    )
+    if from_file:
+        raise refuse(Rule.WRITE_KEY, message, hint=how_to_prove(found))
+    sure = f"Or, if you are sure: {acceptance(Rule.UNDEPLOYED_WRITE_KEY)}"
+    raise refuse(Rule.UNDEPLOYED_WRITE_KEY, message, hint=f"{how_to_prove(found)}. {sure}")
+
+
+def seal(cluster: Cluster, key: bytes, resource: GroupResource, plaintext: bytes) -> Sealed:
     """Turn plaintext into what API servers store today at an etcd key.
 
     Raises:
@@ -48,7 +99,7 @@ def seal(
         else "what was written does not read back"
     )
     raise refuse(
-        Rule.WRITE_KEY, f"today's write key of this resource is {sealed.transformer}: {why}", hint=by_api
+        Rule.WRITE_KEY, f"today's write key of this resource is {sealed.transformer}: {why}", hint=BY_API
     )
 
 
@@ -116,14 +167,6 @@ def _newest_of_others(
     other = cluster.examiner.examine(newest)
     # What is not stale opens under the first key of the first provider, which is the one that writes.
     return newest.key if other.verdict.outcome is Outcome.READABLE and not other.stale else b""
-
-
-def unproven_message(found: Examination, sealed: Sealed) -> str:
-    """Say that nothing shows that API servers hold the key that a value was sealed with."""
-    return (
-        f"nothing shows that the API servers hold the key of {sealed.transformer}: the newest value of "
-        f"{found.directory.group_resource} must be another object's, written by an API server, and open under it"
-    )
 
 
 def how_to_prove(found: Examination) -> str:

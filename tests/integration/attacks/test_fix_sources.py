@@ -12,10 +12,11 @@ import msgspec
 import pytest
 
 from etcdfix.cli.safety import REPLACING_RULES
+from etcdfix.commands.fix import run_fix
+from etcdfix.copies.finder import parse_named
 from etcdfix.encryption.config_mark import mark_of
 from etcdfix.errors import RefusedByRule
-from etcdfix.operations.change.candidate import Candidate, RestoreRequest
-from etcdfix.operations.change.restore import run_restore
+from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rescued import FORMAT, INDEX_NAME, digest_of, file_name
 from etcdfix.testing.certificates import CertificateAuthority
@@ -84,10 +85,7 @@ def object_for(registry: Attacked, **changes: Any) -> dict[str, Any]:
 def over(registry: Attacked, value: Any, *arguments: str, at: bytes | None = None) -> Ran:
     """Put an object over what is there, with everything accepted that can be."""
     at = at or registry.key("shop/target")
-    there = registry.stored(at) is not None
-    replace = ("--replace-mod-revision", str(registry.mod_revision(at))) if there else ()
-    file = saved(registry.folder, value)
-    return registry.restore("--from-object", str(file), at.decode(), *replace, *arguments)
+    return registry.put_back(at, f"object:{saved(registry.folder, value)}", *arguments)
 
 
 def test_it_works_where_nothing_speaks_against_it(registry: Attacked) -> None:
@@ -116,7 +114,7 @@ def test_nobody_to_ask(registry: Attacked) -> None:
     accepted = without(EVERYTHING, "no-api-server")
     with registry.nothing_changes():
         ran = over(registry, object_for(registry), *accepted)
-    registry.refused(ran, "--from-object: no API server is asked", hint="--accept no-api-server")
+    registry.refused(ran, "--from object:", hint="--accept no-api-server")
 
 
 def test_a_server_that_does_not_answer(registry: Attacked, api: KubernetesAPI) -> None:
@@ -167,11 +165,7 @@ def test_a_healthy_value(registry: Attacked) -> None:
     target(registry, seal("aesgcm", secret("target"), at))
     with registry.nothing_changes():
         ran = over(registry, object_for(registry), *EVERYTHING)
-        registry.refused(ran, "the object is readable", hint="kubectl edit")
-        ran = registry.restore(
-            "--from-object", str(saved(registry.folder, object_for(registry))), at.decode(), *EVERYTHING
-        )
-        registry.refused(ran, "exists", hint="--replace-mod-revision")
+        registry.refused(ran, "the value is readable", hint="kubectl edit")
 
 
 def test_an_object_of_another_generation(registry: Attacked) -> None:
@@ -184,9 +178,7 @@ def test_an_object_of_another_generation(registry: Attacked) -> None:
     for _ in range(2):
         with registry.nothing_changes():
             ran = over(registry, object_for(registry, uid=ANOTHER_UID), *EVERYTHING)
-        registry.refused(
-            ran, f"is of the object with uid {ANOTHER_UID}", UID.decode(), hint="anew through the API"
-        )
+        registry.refused(ran, f"its uid is {ANOTHER_UID}", UID.decode(), hint="explain")
         registry.etcd.delete(at)
 
 
@@ -209,10 +201,7 @@ def test_without_encryption_over_what_was_encrypted(registry: Attacked) -> None:
     key = registry.key("shop/target")
     file = saved(registry.folder, object_for(registry))
     with registry.nothing_changes():
-        ran = registry.restore(
-            "--from-object", str(file), key.decode(), "--replace-mod-revision", str(registry.mod_revision(key)),
-            "--no-encryption", *EVERYTHING, configured=False,
-        )  # fmt: skip
+        ran = registry.put_back(key, f"object:{file}", "--no-encryption", *EVERYTHING, configured=False)
     registry.refused(ran, "there is encryption at rest", hint="--encryption-config FILE")
 
 
@@ -220,7 +209,7 @@ def test_nobody_says_how_values_are_written(registry: Attacked) -> None:
     key = target(registry)
     file = saved(registry.folder, object_for(registry))
     with registry.nothing_changes():
-        ran = registry.restore("--from-object", str(file), key.decode(), *EVERYTHING, configured=False)
+        ran = registry.put_back(key, f"object:{file}", *EVERYTHING, configured=False)
     registry.refused(ran, "no encryption configuration was given", hint="--no-encryption")
 
 
@@ -245,7 +234,7 @@ _REPEATED = "kubectl.kubernetes.io/last-applied-configuration"
 NOT_THE_OBJECT: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "masked": (_masked, "masked"),
     "masked, and the resourceVersion put right": (
-        lambda value: {**value, "data": {"password": "<17 bytes masked>"}}, "masked",
+        lambda value: {**value, "data": {"password": "<17 bytes masked>"}}, "decode-failure",
     ),
     "a masked entry": (lambda value: {**value, "data": {"<masked>": ""}}, "masked"),
     "masked where it is repeated": (
@@ -324,12 +313,11 @@ def test_what_get_shows_is_never_taken(registry: Attacked) -> None:
 
 def test_a_file_that_is_none(registry: Attacked) -> None:
     at = target(registry, damaged(registry))
-    given = (at.decode(), "--replace-mod-revision", str(registry.mod_revision(at)), *EVERYTHING)
     for path in (registry.folder / "not-there", registry.folder):
         with registry.nothing_changes():
-            ran = registry.restore("--from-object", str(path), *given)
+            ran = registry.put_back(at, f"object:{path}", *EVERYTHING)
         assert (ran.code, ran.out) == (2, ""), ran
-        assert f"--from-object {path}: " in ran.err
+        assert f"object:{path}: " in ran.err
 
 
 def test_a_saved_file_that_was_edited(registry: Attacked) -> None:
@@ -342,11 +330,8 @@ def test_a_saved_file_that_was_edited(registry: Attacked) -> None:
     (registry.folder / INDEX_NAME).write_bytes(raw + b"\n")
     at = registry.key("shop/target")
     with registry.nothing_changes():
-        ran = registry.restore(
-            "--from-object", str(registry.folder / name), at.decode(),
-            "--replace-mod-revision", str(registry.mod_revision(at)), *EVERYTHING,
-        )  # fmt: skip
-    registry.refused(ran, "it was changed after etcdfix rescue saved it", hint="another API server")
+        ran = registry.put_back(at, f"object:{registry.folder / name}", *EVERYTHING)
+    registry.refused(ran, "it was changed after etcdfix rescue saved it", hint="this very object")
 
 
 def _line(key: bytes, revision: int, raw: bytes, cluster_uid: str = KUBE_SYSTEM_UID) -> dict[str, Any]:
@@ -366,15 +351,12 @@ def test_a_saved_file_of_another_cluster(registry: Attacked, cluster_uid: str) -
     line = _line(at, registry.mod_revision(at), raw, cluster_uid)
     (registry.folder / line["file"]).write_bytes(raw)
     (registry.folder / INDEX_NAME).write_bytes(json.dumps(line).encode() + b"\n")
-    given = (
-        "--from-object", str(registry.folder / line["file"]), at.decode(),
-        "--replace-mod-revision", str(registry.mod_revision(at)), *EVERYTHING,
-    )  # fmt: skip
+    source = f"object:{registry.folder / line['file']}"
     if cluster_uid == KUBE_SYSTEM_UID:
-        assert registry.restore(*given).code == 0
+        assert registry.put_back(at, source, *EVERYTHING).code == 0
         return
     with registry.nothing_changes():
-        ran = registry.restore(*given)
+        ran = registry.put_back(at, source, *EVERYTHING)
     registry.refused(ran, "comes from the cluster with", ANOTHER_UID, hint="the etcd of that cluster")
 
 
@@ -434,28 +416,38 @@ def test_a_configuration_that_etcdfix_made(registry: Attacked) -> None:
     registry.refused(ran, "was made by etcdfix encryption merge", hint="the API servers run with today")
 
 
+@pytest.mark.parametrize("at_step", ["check: of this cluster", "transaction: before send"])
 @pytest.mark.parametrize("change", ["written", "deleted"])
-def test_another_key_that_changes_before_the_transaction(registry: Attacked, change: str) -> None:
+def test_another_key_that_changes_before_the_transaction(
+    registry: Attacked, change: str, at_step: str
+) -> None:
     """The bytes may be on their way home by another hand."""
     at, other = target(registry), registry.key("shop/other")
     value = seal("aesgcm", secret("target"), at)
     registry.etcd.put(other, value)
 
     def interfere(step: str) -> None:
-        if step == "transaction: before send":
-            registry.etcd.put(other, value) if change == "written" else registry.etcd.delete(other)
+        if step == at_step:
+            registry.etcd.put(
+                other, seal("aesgcm", secret("target"), at, salt=1)
+            ) if change == "written" else registry.etcd.delete(other)
 
-    with registry.cluster() as cluster, pytest.raises(RefusedByRule, match="no transaction was sent"):
-        run_restore(
+    with (
+        registry.cluster() as cluster,
+        pytest.raises(RefusedByRule, match=r"no transaction was sent|was changed while"),
+    ):
+        run_fix(
             msgspec.structs.replace(cluster, configured=True),
-            RestoreRequest(
-                candidate=Candidate.of_key(msgspec.structs.replace(cluster, configured=True), at, other),
+            FixRequest(
+                key=at,
+                named=parse_named(f"key:{other.decode()}"),
+                other=other,
                 reason="r",
                 record_paths=registry.places,
-                accepted=Acceptances(words=("unlisted-source", "unknown-uid")),
+                accepted=Acceptances(words=("unknown-uid",)),
             ),
             Agreeing(),
-            preview=lambda _shown: None,
+            preview=lambda *_: None,
             step=interfere,
         )
     assert registry.stored(at) is None
@@ -469,8 +461,8 @@ def test_the_bytes_of_another_object(registry: Attacked, kind: str) -> None:
     other = registry.key("shop/other")
     registry.etcd.put(other, seal(kind, secret("other"), other))
     with registry.nothing_changes():
-        ran = registry.restore("--from-key", other.decode(), at.decode(), *EVERYTHING)
-    registry.refused(ran, f"the value of {other.decode()} is", hint="etcdfix explain")
+        ran = registry.put_back(at, f"key:{other.decode()}", *EVERYTHING)
+    registry.refused(ran, f"etcd key {other.decode()}: ", hint="--encryption-config")
 
 
 def test_another_generation_comes_home(registry: Attacked) -> None:
@@ -482,8 +474,8 @@ def test_another_generation_comes_home(registry: Attacked) -> None:
     registry.etcd.put(at, seal("aesgcm", secret("target"), at))
     registry.etcd.delete(at)
     with registry.nothing_changes():
-        ran = registry.restore("--from-key", other.decode(), at.decode(), *EVERYTHING)
-    registry.refused(ran, f"is of the object with uid {ANOTHER_UID}", hint="anew through the API")
+        ran = registry.put_back(at, f"key:{other.decode()}", *EVERYTHING)
+    registry.refused(ran, f"its uid is {ANOTHER_UID}", hint="explain")
 
 
 def test_config_map_is_no_secret(registry: Attacked) -> None:
@@ -491,5 +483,5 @@ def test_config_map_is_no_secret(registry: Attacked) -> None:
     at = target(registry)
     registry.etcd.put(registry.key("shop/other"), seal("aesgcm", config_map("target"), at))
     with registry.nothing_changes():
-        ran = registry.restore("--from-key", registry.key("shop/other").decode(), at.decode(), *EVERYTHING)
-    registry.refused(ran, "at ", hint="etcdfix explain")
+        ran = registry.put_back(at, f"key:{registry.key('shop/other').decode()}", *EVERYTHING)
+    registry.refused(ran, "etcd key ", hint="--encryption-config")

@@ -64,11 +64,9 @@ class Ground(Registry):
         assert ran.code == 0, ran
         return {saved.key: self.saved / saved.file for saved in read_index(self.saved).objects}
 
-    def put_back(self, key: bytes, file: Path, *arguments: str) -> Ran:
-        ran = self.restore(
-            "--from-object", str(file), key.decode(), "--replace-mod-revision", str(self.mod_revision(key)),
-            "--kubeconfig", str(self.kubeconfig), "--accept", "unlisted-source", "--accept", "unknown-uid", *arguments,
-        )  # fmt: skip
+    def from_file(self, key: bytes, file: Path, *arguments: str) -> Ran:
+        asked = ("--kubeconfig", str(self.kubeconfig), "--accept", "unknown-uid")
+        ran = self.put_back(key, f"object:{file}", *asked, *arguments)
         assert CONTENTS not in ran.out + ran.err
         return ran
 
@@ -98,17 +96,17 @@ def test_what_was_rescued_is_served_again(ground: Ground) -> None:
     lost = ("--declare-key-lost", "aescbc/v1/key1")
     one, two = ground.keys
     with ground.untouched():
-        ran = ground.put_back(one, files[two], *lost)
+        ran = ground.from_file(one, files[two], *lost)
         ground.refused(ran, 'its name is "two"', hint="this very object")
-        ran = ground.put_back(one, files[one])
+        ran = ground.from_file(one, files[one])
         ground.refused(ran, "the configuration alone can cure this", hint="--declare-key-lost aescbc/v1/key1")
-        ran = ground.put_back(one, files[one], *lost)
+        ran = ground.from_file(one, files[one], *lost)
         ground.refused(
             ran, "nothing shows that the API servers hold the key of aescbc/v1/key2", hint="create a new one"
         )
     ground.server.create("v1", "Secret", "etcdfix-write-key", "shop")
     for key in ground.keys:
-        ran = ground.put_back(key, files[key], *lost)
+        ran = ground.from_file(key, files[key], *lost)
         assert ran.code == 0, ran.err
     assert ground.server.methods <= {"GET", "POST"}  # reviews of what oneself may do are posted
     ground.server.restart()
@@ -127,5 +125,5 @@ def test_a_server_that_has_the_key_after_all(ground: Ground) -> None:
     ground.server.reload(OLD)
     with ground.untouched():
         for key in ground.keys:
-            ran = ground.put_back(key, files[key], "--declare-key-lost", "aescbc/v1/key1")
+            ran = ground.from_file(key, files[key], "--declare-key-lost", "aescbc/v1/key1")
             ground.refused(ran, "reads secrets shop/", hint="--encryption-provider-config")

@@ -1,4 +1,4 @@
-"""``etcdfix restore --from-wal``: a value that was overwritten comes back as it was, from the log of a running etcd."""
+"""``etcdfix fix --from log:DIR``: a value that was overwritten comes back as it was, from the log of a running etcd."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.support.objects import UID, aescbc, secret
 
 pytestmark = pytest.mark.etcd
 
-UNLISTED = "--accept=unlisted-source"
 UNKNOWN_UID = "--accept=unknown-uid"
 WHOLE = aescbc(secret("lost"))
 OTHER_UID = b"99999999-2222-3333-4444-555555555555"
@@ -38,11 +37,11 @@ def registry(
     return Registry(logged, prefix, tmp_path, capfd)
 
 
-def from_wal(registry: Registry, data: Path, *arguments: str, name: str = "shop/lost") -> Ran:
+def from_wal(
+    registry: Registry, data: Path, *arguments: str, name: str = "shop/lost", entry: str = ""
+) -> Ran:
     key = registry.key(name)
-    there = registry.stored(key) is not None
-    replace = ("--replace-mod-revision", str(registry.mod_revision(key))) if there else ()
-    return registry.restore("--from-wal", str(data / "member" / "wal"), key.decode(), *replace, *arguments)
+    return registry.put_back(key, f"log:{data / 'member' / 'wal'}{entry}", *arguments)
 
 
 def lose(registry: Registry, *, deleted: bool = False, first: bytes = WHOLE) -> bytes:
@@ -62,21 +61,17 @@ def lose(registry: Registry, *, deleted: bool = False, first: bytes = WHOLE) -> 
 @pytest.mark.parametrize("deleted", [False, True])
 def test_what_is_compacted_comes_back_byte_for_byte(registry: Registry, data: Path, deleted: bool) -> None:
     key = lose(registry, deleted=deleted)
-    with registry.untouched():
-        ran = from_wal(registry, data)
-    registry.refused(ran, "of the write-ahead log in", "is no backup", hint="--accept unlisted-source")
     # Of the generation that is there, or was there last, the log shows that the value is of it: it has all of its life.
-    ran = from_wal(registry, data, UNLISTED)
+    ran = from_wal(registry, data)
     assert ran.code == 0, ran.err
-    assert "it is of the object that is at the key, or was there last" in ran.err
-    assert "etcd applied it at mod_revision" in ran.err
-    assert "1 later write of the key" in ran.err
+    proof = "the log shows its life to its end" if deleted else "it is of the same generation of the key"
+    assert f"Proof  {proof}" in ran.err
     assert registry.stored(key) == WHOLE
     detail = registry.events()[-2].annotations.detail
     assert detail.startswith("from entry ")
     if not deleted:
         backup = registry.kept()[-1]
-        ran = registry.restore(str(backup.path), "--replace-mod-revision", str(registry.mod_revision(key)))
+        ran = registry.undo(backup.path, "--expect-mod-revision", str(registry.mod_revision(key)))
         assert ran.code == 0, ran.err
         assert registry.stored(key) == BROKEN
 
@@ -109,7 +104,7 @@ def test_a_log_that_does_not_show_the_last_life(
     given = ("--accept", "unknown-cluster") if copied.exists() else ()
     wal = copied / "wal" if copied.exists() else data / "member" / "wal"
     with registry.untouched():
-        ran = registry.restore("--from-wal", str(wal), key.decode(), UNLISTED, *given)
+        ran = registry.put_back(key, f"log:{wal}", *given)
     registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
 
 
@@ -122,19 +117,19 @@ def test_another_life_that_etcd_still_keeps(registry: Registry, data: Path, tmp_
     write_on(registry, 7)
     copied = tmp_path / "copy" / "member"
     shutil.copytree(data / "member", copied)
-    given = ("--from-wal", str(copied / "wal"), key.decode(), UNLISTED, "--accept", "unknown-cluster")
-    ran = registry.restore(*given, "--dry-run")
+    given = (key, f"log:{copied / 'wal'}", "--accept", "unknown-cluster")
+    ran = registry.put_back(*given, "--dry-run")
     assert ran.code == 0, ran.err
     registry.etcd.put(key, BROKEN)
     registry.etcd.delete(key)
     with registry.untouched():
-        ran = registry.restore(*given)
+        ran = registry.put_back(*given)
     registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
 
 
 def entry_of(registry: Registry, data: Path) -> int:
     """Return the entry of the log that a restore would take."""
-    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--dry-run")
+    ran = from_wal(registry, data, UNKNOWN_UID, "--dry-run")
     (line,) = (line for line in ran.err.splitlines() if line.startswith("From"))
     return next(int(word) for word in line.split() if word.isdecimal())
 
@@ -143,12 +138,12 @@ def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:
     key = lose(registry)
     entry = entry_of(registry, data)
     with registry.untouched():
-        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(entry + 1))
-    registry.refused(ran, "is decrypt-failure", hint="only a readable value")
+        ran = from_wal(registry, data, UNKNOWN_UID, entry=f"#{entry + 1}")
+    registry.refused(ran, "too short", hint="--encryption-config")
     with registry.untouched():
-        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(entry + 2))
-    registry.refused(ran, f"entry {entry + 2} of the log in", "is no write of", hint=" --wal ")
-    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(entry))
+        ran = from_wal(registry, data, UNKNOWN_UID, entry=f"#{entry + 2}")
+    registry.refused(ran, f"entry {entry + 2} of the log in", "is no write of", hint="explain")
+    ran = from_wal(registry, data, UNKNOWN_UID, entry=f"#{entry}")
     assert ran.code == 0, ran.err
     assert registry.stored(key) == WHOLE
 
@@ -156,8 +151,8 @@ def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:
 def test_a_deletion_is_no_value(registry: Registry, data: Path) -> None:
     lose(registry, deleted=True)
     entry = entry_of(registry, data)
-    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--entry", str(entry + 1))
-    registry.refused(ran, "a deletion: it holds no value", hint=" --wal ")
+    ran = from_wal(registry, data, UNKNOWN_UID, entry=f"#{entry + 1}")
+    registry.refused(ran, "a deletion: it holds no value", hint="explain")
 
 
 def test_the_newest_of_the_object_that_is_there(registry: Registry, data: Path) -> None:
@@ -167,9 +162,9 @@ def test_the_newest_of_the_object_that_is_there(registry: Registry, data: Path) 
     registry.etcd.put(key, WHOLE)
     registry.etcd.put(key, BROKEN)
     registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
-    ran = from_wal(registry, data, UNLISTED)
+    ran = from_wal(registry, data)
     assert ran.code == 0, ran.err
-    assert "it is of the object that is at the key, or was there last" in ran.err
+    assert "Proof  it " in ran.err
     assert registry.stored(key) == WHOLE
 
 
@@ -179,10 +174,10 @@ def test_a_certain_write_of_the_generation_before(registry: Registry, data: Path
     registry.etcd.delete(key)
     lose(registry, first=BROKEN)
     with registry.untouched():
-        ran = from_wal(registry, data, UNLISTED)
+        ran = from_wal(registry, data)
     registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
-    ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, "--dry-run")
-    assert "certain" in ran.err
+    ran = from_wal(registry, data, UNKNOWN_UID, "--dry-run")
+    assert ran.code == 0, ran.err
 
 
 def test_only_another_object_is_in_the_log(registry: Registry, data: Path) -> None:
@@ -191,15 +186,15 @@ def test_only_another_object_is_in_the_log(registry: Registry, data: Path) -> No
     registry.etcd.put(key, BROKEN)
     registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
     with registry.untouched():
-        ran = from_wal(registry, data, UNLISTED)
+        ran = from_wal(registry, data)
     assert ran.code == 4, ran
     assert registry.stored(key) == BROKEN
 
 
 def test_a_key_that_the_log_does_not_know(registry: Registry, data: Path) -> None:
     with registry.untouched():
-        ran = from_wal(registry, data, UNLISTED, UNKNOWN_UID, name="shop/never")
-    registry.refused(ran, "no write of", "(0 looked at)", hint="another member's log")
+        ran = from_wal(registry, data, UNKNOWN_UID, name="shop/never")
+    registry.refused(ran, "holds no copy of", hint="explain")
 
 
 def test_a_log_of_another_history(
@@ -212,26 +207,24 @@ def test_a_log_of_another_history(
         elsewhere.put(registry.key(f"shop/good-{number}"), aescbc(secret("others")))
     elsewhere.put(registry.key("shop/lost"), WHOLE)
     with registry.untouched():
-        ran = registry.restore(
-            "--from-wal", str(tmp_path / "other" / "member" / "wal"), registry.key("shop/lost").decode(),
-            "--replace-mod-revision", str(registry.mod_revision(registry.key("shop/lost"))),
-            UNLISTED, UNKNOWN_UID, "--accept", "unknown-cluster",
-        )  # fmt: skip
-    assert ran.code == 5, ran
-    assert "nothing shows that this log is of the history of what is stored now" in ran.err
+        ran = registry.put_back(
+            registry.key("shop/lost"),
+            f"log:{tmp_path / 'other' / 'member' / 'wal'}",
+            UNKNOWN_UID,
+            "--accept",
+            "unknown-cluster",
+        )
+    registry.refused(ran, "is of another cluster or history", hint="explain")
 
 
 def test_a_log_without_its_database(registry: Registry, data: Path, tmp_path: Path) -> None:
     """Nothing says of which cluster it is."""
     key = lose(registry)
     shutil.copytree(data / "member" / "wal", tmp_path / "copy")
-    given = (
-        "--from-wal", str(tmp_path / "copy"), key.decode(),
-        "--replace-mod-revision", str(registry.mod_revision(key)), UNLISTED, UNKNOWN_UID,
-    )  # fmt: skip
+    given = (key, f"log:{tmp_path / 'copy'}", UNKNOWN_UID)
     with registry.untouched():
-        ran = registry.restore(*given)
+        ran = registry.put_back(*given)
     registry.refused(ran, "does not say which cluster it comes from", hint="--accept unknown-cluster")
-    ran = registry.restore(*given, "--accept", "unknown-cluster")
+    ran = registry.put_back(*given, "--accept", "unknown-cluster")
     assert ran.code == 0, ran.err
     assert registry.stored(key) == WHOLE

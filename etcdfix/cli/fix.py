@@ -1,0 +1,124 @@
+"""``etcdfix fix``: put the best copy of an object back, or a named one, guarded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from etcdfix.cli.accepting import accept_option
+from etcdfix.cli.changing import etcd_options, open_change, present_value_options
+from etcdfix.cli.command import ChangingCommand
+from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.options import FILE
+from etcdfix.cli.output import show_preview
+from etcdfix.cli.safety import CLUSTER_RULES, EXIT_CODES, REPLACING_RULES, key_lost_option, one_key
+from etcdfix.commands.fix import run_fix
+from etcdfix.copies.finder import TO_LOOK_IN, Named, grammar, parse_named
+from etcdfix.copies.model import Place
+from etcdfix.copies.search import Places
+from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.operations.change.preview import fix_preview
+from etcdfix.operations.opening import Inputs, load_encryption, open_examiner
+from etcdfix.remediation.audit.record import Verb
+from etcdfix.remediation.choice import FixRequest
+from etcdfix.rules import Rule
+
+
+@click.command("fix", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
+@click.argument("key")
+@click.option("--from", "source", metavar="PLACE", help=f"Put this copy back: {grammar()}.")
+@click.option(
+    "--in", "places", multiple=True, metavar="PLACE",
+    help=f"Look for copies here too (may be repeated): {grammar(TO_LOOK_IN)}.",
+)  # fmt: skip
+@click.option("--rescued", type=FILE, metavar="DIR", help="Look into what etcdfix rescue has saved, too.")
+@present_value_options
+@accept_option(
+    *REPLACING_RULES,
+    Rule.UNPROVEN_REPAIR,
+    Rule.UNKNOWN_UID,
+    Rule.UNLISTED_SOURCE,
+    Rule.UNDEPLOYED_WRITE_KEY,
+    Rule.EXPIRED_LEASE,
+    Rule.OTHER_CLUSTER_ID,
+    *CLUSTER_RULES,
+)
+@key_lost_option
+@etcd_options
+def command(
+    *, key: str, source: str | None, places: tuple[str, ...], rescued: Path | None, **options: Any
+) -> int:
+    """Put a good copy of an object back where its value cannot be read, or is gone.
+
+    Without --from it takes the best copy that is proven and that no rule refuses: the value with one bit put right, an
+    earlier revision, what --in names. It says which one and why, and backs up what it replaces. A value that reads is
+    never replaced. Where the key is absent, --from says which copy comes back. etcdfix explain KEY lists every copy.
+    """
+    named = parse_named(source) if source is not None else None
+    looked = tuple(parse_named(word, TO_LOOK_IN) for word in places)
+    files = [one.path for one in ((named,) if named is not None else looked) if one.place is Place.CANDIDATE]
+    opened: list[tuple[Path, Inputs, EncryptionConfiguration | None]] = []
+
+    def apart(inputs: Inputs) -> Inputs:
+        """Give each configuration the endpoints of its own plugins; one that none has is refused with today's."""
+        here, there = _kms_names(load_encryption(inputs)) if files else set(), set[str]()
+        for path in files:
+            theirs = msgspec.structs.replace(inputs, encryption_config=path)
+            candidate = load_encryption(theirs)
+            names = _kms_names(candidate)
+            there |= names
+            opened.append((path, _with_endpoints(theirs, names.__contains__), candidate))
+        return _with_endpoints(inputs, lambda name: name in here or name not in there)
+
+    with (
+        open_change(Verb.FIX, options, lambda: one_key(key, options), adapt=apart) as change,
+        ExitStack() as stack,
+    ):
+        candidates = {}
+        for path, inputs, candidate in opened:
+            examiner = stack.enter_context(open_examiner(change.cluster.source, inputs, candidate))
+            if examiner.transformers is not None:
+                change.cluster.examiner.know_names(examiner.transformers.names)
+            candidates[path] = examiner
+        others = None if named is not None else 0
+        outcome = run_fix(
+            change.cluster,
+            FixRequest(
+                key=change.key,
+                named=named,
+                other=_other_key(named, options),
+                places=Places(
+                    named=looked,
+                    api=change.api,
+                    rescued=(rescued,) if rescued is not None else (),
+                    progress=change.progress,
+                ),
+                run=change.run,
+                **change.request,
+            ),
+            change.confirmer,
+            preview=lambda one, chosen: show_preview(
+                fix_preview(one, chosen.others if others is not None else None), change.run
+            ),
+            candidates=candidates,
+            progress=change.progress,
+        )
+        return change.teller.tell(outcome, change.run)
+
+
+def _other_key(named: Named | None, options: dict[str, Any]) -> bytes:
+    return one_key(named.what, options) if named is not None and named.place is Place.KEY else b""
+
+
+def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:
+    return {provider.name for provider in configuration.kms_providers} if configuration is not None else set()
+
+
+def _with_endpoints(inputs: Inputs, wanted: Callable[[str], bool]) -> Inputs:
+    endpoints = {name: url for name, url in inputs.kms_endpoints.items() if wanted(name)}
+    return msgspec.structs.replace(inputs, kms_endpoints=endpoints)

@@ -1,0 +1,247 @@
+"""Which copy is put back: the one that a person names, or the best that is proven and that no rule refuses.
+
+Only a person brings back what somebody deleted, and only a person chooses between copies that nothing but their
+contents tells apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from etcdfix.copies.bit import Bit
+from etcdfix.copies.finder import Finder, Named
+from etcdfix.copies.log import Log
+from etcdfix.copies.model import Copy, Life, Place, Sameness, Wanted, examined_copy
+from etcdfix.copies.object import ObjectFile
+from etcdfix.copies.rank import alike, ranked
+from etcdfix.copies.revisions import life_of
+from etcdfix.copies.search import Places, copies_of, open_finders, problems_of
+from etcdfix.errors import RefusedByRule
+from etcdfix.examine import Examiner
+from etcdfix.model import ClusterIdentity, Confidence, Outcome
+from etcdfix.remediation.backup.file import read_backup
+from etcdfix.remediation.change import ChangeRequest
+from etcdfix.remediation.checks.backup import Standing, standing_of
+from etcdfix.remediation.offers import Offer, best_of, offers
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.preflight.members import KeyReading
+from etcdfix.remediation.preflight.same_object import in_backups
+from etcdfix.rules import MEANINGS, Rule, acceptance, refuse
+from etcdfix.storagekey import display
+from etcdfix.text.commands import RunOptions, explain
+from etcdfix.verdicts.examination import Examination
+
+_OUTSIDE: Final = frozenset({Place.SNAPSHOT, Place.LOG, Place.OBJECT})
+_MOST_TOLD: Final = 3
+
+
+class FixRequest(ChangeRequest, frozen=True, kw_only=True):
+    """One copy to put back.
+
+    Attributes:
+        named: The copy of ``--from``; None for the best.
+        other: The etcd key of ``--from key:ETCDKEY``.
+        places: Where else to look.
+    """
+
+    key: bytes
+    named: Named | None = None
+    other: bytes = b""
+    places: Places = msgspec.field(default_factory=Places)
+    run: RunOptions = msgspec.field(default_factory=RunOptions)
+
+
+class Chosen(NamedTuple):
+    """The copy that is put back, and how many others there are."""
+
+    offer: Offer
+    others: int = 0
+
+
+def choose(
+    cluster: Cluster,
+    request: FixRequest,
+    reading: KeyReading,
+    found: Examination | None,
+    identity: ClusterIdentity,
+    candidates: Mapping[Path, Examiner],
+) -> tuple[Wanted, Chosen, Standing | None]:
+    """Return what is wanted, the copy that is put back, and what speaks for it where that is a backup.
+
+    Args:
+        cluster: Whose etcd has the key.
+        request: Which copy.
+        reading: Of the key.
+        found: What stands there; None where nothing does.
+        identity: Of the cluster.
+        candidates: What examines under each candidate configuration that is named.
+
+    Raises:
+        RefusedByRule: There is no such copy, a rule refuses it, or a person has to choose.
+        SourceError: etcd could not be asked.
+    """
+    named, key, backup = request.named, request.key, None
+    with ExitStack() as stack:
+        kept = stack.enter_context(cluster.kept(reading.revision))
+        life = life_of(kept, cluster.examiner, key, reading.stored)
+        if not life.uid_from:
+            life = _with_uid(life, cluster, request, reading, identity)
+        wanted = (
+            Wanted.of(found, life) if found is not None else Wanted.gone(key, cluster.examiner.layout, life)
+        )
+        places = request.places
+        if named is not None:
+            others = (request.other,) if named.place is Place.KEY else ()
+            places = msgspec.structs.replace(places, named=(named,), only=True, others=others)
+        finders = stack.enter_context(
+            open_finders(
+                kept,
+                cluster.examiner,
+                places,
+                uid=identity.uid or None,
+                identity=identity,
+                candidates=candidates,
+            )
+        )
+        copies = copies_of(wanted, finders)
+        if named is not None and named.place is Place.BACKUP:
+            copy, backup = _of_backup(cluster, request, identity, reading, named.path)
+            copies = ranked([copy], wanted)
+        found_offers = offers(copies, wanted, request.run)
+        if named is not None:
+            chosen = Chosen(_named(wanted, named, found_offers, finders))
+        else:
+            chosen = best_choice(request, wanted, found_offers, finders)
+    return wanted, _with_contents(chosen, wanted, cluster), backup
+
+
+def _with_contents(chosen: Chosen, wanted: Wanted, cluster: Cluster) -> Chosen:
+    """Read a file that rescue saved: it is listed without its contents."""
+    offer, copy = chosen.offer, chosen.offer.copy
+    if copy.place is not Place.OBJECT or copy.plaintext is not None:
+        return chosen
+    path = Path(copy.source.partition(":")[2])
+    (again,) = ranked(ObjectFile(path, cluster.examiner).find(wanted), wanted)
+    if not again.reads:
+        raise refuse(Rule.OBJECT_FILE, again.message, hint=f"another copy: {offer.save.line(RunOptions())}")
+    return chosen._replace(offer=msgspec.structs.replace(offer, copy=again))
+
+
+def _with_uid(
+    life: Life, cluster: Cluster, request: FixRequest, reading: KeyReading, identity: ClusterIdentity
+) -> Life:
+    said = in_backups(
+        cluster, reading, request.key, identity, request.record_paths, create_revision=life.create_revision
+    )
+    return msgspec.structs.replace(life, uid=said[0].uid, uid_from=said[0].origin) if said else life
+
+
+def _of_backup(
+    cluster: Cluster, request: FixRequest, identity: ClusterIdentity, reading: KeyReading, path: Path
+) -> tuple[Copy, Standing]:
+    backup = read_backup(path.absolute())
+    content = backup.content
+    if content.key_base64 != request.key:
+        raise refuse(
+            Rule.NOT_ONE_KEY,
+            f"backup {path} is of {display(content.key_base64)}, not of {display(request.key)}",
+            hint="name the key that it is of",
+        )
+    standing = standing_of(backup, cluster, request, identity, reading)
+    examined = cluster.examiner.apart().examine(content.stored)
+    copy = examined_copy(examined, Place.BACKUP, f"backup {backup.path}", f"backup:{path}")
+    history = Sameness.UNKNOWN if standing.doubts else Sameness.SAME
+    return msgspec.structs.replace(copy, history=history, cluster=content.cluster.named), standing
+
+
+def _named(wanted: Wanted, named: Named, found: Sequence[Offer], finders: Sequence[Finder]) -> Offer:
+    key, hint = display(wanted.key), "see every copy and every way out: etcdfix explain"
+    if not found:
+        raise _nothing(wanted, named, finders, hint)
+    offer = found[0]
+    copy, refusal = offer.copy, offer.refusal
+    if refusal is not None:
+        raise refuse(refusal.rule, f"{key}: {copy.where}: {refusal.why}", hint=refusal.hint or hint)
+    perhaps = [one.copy for one in found if one.copy.reads and one.copy.sure is Confidence.POSSIBLE]
+    if copy.place is Place.LOG and not named.entry and perhaps:
+        raise refuse(
+            Rule.LOGGED_ONLY,
+            f"nothing shows whether etcd applied {perhaps[0].where}, a write of {key} that reads: {perhaps[0].doubt}",
+            hint=f"compare the writes of the log; then name one: --from {perhaps[0].source}, or --from {copy.source}",
+        )
+    return offer
+
+
+def _nothing(wanted: Wanted, named: Named, finders: Sequence[Finder], hint: str) -> RefusedByRule:
+    key = display(wanted.key)
+    other = [place.detail for finder in finders for place in finder.looked if place.history is Sameness.OTHER]
+    if other:
+        return refuse(Rule.OTHER_CLUSTER, f"{named} is of another cluster or history: {other[0]}", hint=hint)
+    why = "; ".join(problems_of(finders))
+    for finder in finders:
+        if isinstance(finder, Log):
+            why = finder.why_not or why
+        if isinstance(finder, Bit) and wanted.found is not None:
+            verdict = wanted.found.verdict
+            if finder.ambiguous:
+                return refuse(Rule.SEVERAL_REPAIRS, f"{key}: {finder.why_not}", hint=hint)
+            if verdict.outcome is Outcome.UNDETERMINED:
+                return refuse(
+                    Rule.UNDETERMINED, f"nothing is proven against {key}: {verdict.message}",
+                    hint="the plugin may answer later; see etcdfix scan",
+                )  # fmt: skip
+            return refuse(Rule.NOT_REPAIRABLE, f"{key} ({verdict.cause}): {finder.why_not}", hint=hint)
+    return refuse(Rule.GONE, f"{named} holds no copy of {key}{f': {why}' if why else ''}", hint=hint)
+
+
+def best_choice(
+    request: FixRequest, wanted: Wanted, found: Sequence[Offer], finders: Sequence[Finder]
+) -> Chosen:
+    """Return the best copy that is proven, and that no rule refuses.
+
+    Raises:
+        RefusedByRule: There is none, or a person has to choose.
+    """
+    key, run, accepted = display(wanted.key), request.run, request.accepted
+    if wanted.found is None:
+        raise refuse(
+            Rule.GONE, f"{key} does not exist: what somebody deleted comes back only where --from names the copy",
+            hint=_ways(found, run) or "no copy was found; --in names where else to look",
+        )  # fmt: skip
+    best = best_of(found, accepted.words)
+    if best is None:
+        missing = next((rule for one in found if one.proven for rule in one.needs), None)
+        hint = _ways(found, run) or explain(wanted.key).line(run)
+        if missing is not None:
+            raise refuse(
+                missing, f"{key}: what can be put back needs your word: {MEANINGS[missing]}", hint=hint
+            )
+        more = f" ({'; '.join(why)})" if (why := problems_of(finders)) else ""
+        raise refuse(
+            Rule.NOT_REPAIRABLE, f"{key}: no copy is proven that a rule lets go back{more}", hint=hint
+        )
+    equal = [one for one in found if one is not best and one.proven and alike(one.copy, best.copy)]
+    if equal:
+        raise refuse(
+            Rule.SEVERAL_COPIES,
+            f"{key}: {best.copy.where} and {equal[0].copy.where} are equally good, and differ in their contents",
+            hint=_ways([best, *equal], run),
+        )
+    if best.copy.place in _OUTSIDE and not accepted.accepts(Rule.UNLISTED_SOURCE):
+        raise refuse(
+            Rule.UNLISTED_SOURCE,
+            f"{key}: the best copy is {best.copy.where}, which neither this audit log nor this etcd lists",
+            hint=f"look at what it holds; if it is the right one: {acceptance(Rule.UNLISTED_SOURCE)}, or name it: "
+            f"{best.command.line(run)}",
+        )
+    return Chosen(best, len(found) - 1)
+
+
+def _ways(found: Sequence[Offer], run: RunOptions) -> str:
+    lines = (one.command.line(run) for one in found if one.refusal is None)
+    return "; ".join([line for line in lines if line][:_MOST_TOLD])

@@ -1,0 +1,167 @@
+"""``fix`` without ``--from`` would take a copy of another object, of a clone, or one that nobody chose; it may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etcdfix.rules import Rule
+from tests.support.change_runs import BROKEN, Registry, candidate_config
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    UID,
+    aescbc,
+    aesgcm,
+    namespace_object,
+    provider,
+    secret,
+)
+
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
+
+
+def changed(value: bytes) -> bytes:
+    """Return the same object with other contents, of the same length."""
+    return value.replace(b"never-to-be-shown", b"never-to-be-found")
+
+
+ANOTHER = aescbc(secret("good-0").replace(UID, b"99999999-2222-3333-4444-555555555555"))
+WHOLE = aescbc(secret("good-0"))
+CHANGED = aescbc(changed(secret("good-0")))
+
+
+@pytest.fixture
+def key(registry: Registry) -> bytes:
+    """A Secret that reads; its damage comes in each test."""
+    registry.put("shop/good-1", aescbc(secret("good-1")))
+    return registry.put("shop/good-0", WHOLE)
+
+
+def saved(registry: Registry, name: str = "older.db") -> Path:
+    path = registry.folder / name
+    registry.etcd.etcdctl("snapshot", "save", path)
+    return path
+
+
+def test_it_takes_the_newest_of_the_same_object_and_says_why(registry: Registry, key: bytes) -> None:
+    """Or else no refusal below would prove anything."""
+    registry.etcd.put(key, CHANGED)
+    newer = registry.mod_revision(key)
+    registry.etcd.put(key, BROKEN)
+    with registry.untouched():
+        ran = registry.put_back(key, "", "--dry-run")
+        assert ran.code == 0, ran.err
+    ran = registry.put_back(key)
+    assert ran.code == 0, ran.err
+    assert f"From  revision {newer}, the best of " in ran.err
+    assert "Proof  it has the uid of the object at the key" in ran.err
+    assert "read back: it opens, and the object is whole" in ran.err + ran.out
+    assert registry.stored(key) == CHANGED
+
+
+def test_a_copy_of_an_earlier_object(registry: Registry, key: bytes) -> None:
+    """The key was deleted, and made again by somebody: the value that reads is of the one before."""
+    registry.etcd.delete(key)
+    registry.etcd.put(key, BROKEN)
+    with registry.untouched():
+        ran = registry.put_back(key)
+    registry.refused(ran, "no copy is proven", hint="--accept unknown-uid")
+    registry.etcd.put(key, ANOTHER)
+    registry.etcd.put(key, b"k8s:enc:aescbc:v1:key1:cut")
+    ran = registry.put_back(key)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == ANOTHER
+
+
+@pytest.mark.parametrize("accepted", [(), ("--accept", "unknown-uid", "--accept", "unlisted-source")])
+def test_a_revision_of_the_generation_before(
+    registry: Registry, key: bytes, accepted: tuple[str, ...]
+) -> None:
+    then = registry.mod_revision(key)
+    registry.etcd.delete(key)
+    registry.etcd.put(key, ANOTHER)
+    registry.etcd.put(key, BROKEN)
+    with registry.untouched():
+        ran = registry.put_back(key, f"revision:{then}", *accepted)
+    registry.refused(ran, "its uid is", hint="explain")
+
+
+def test_what_somebody_deleted_comes_back_only_by_name(registry: Registry, key: bytes) -> None:
+    then = registry.mod_revision(key)
+    registry.etcd.delete(key)
+    with registry.untouched():
+        ran = registry.put_back(key)
+    registry.refused(ran, "comes back only where --from names the copy", hint=f"--from revision:{then}")
+    assert registry.put_back(key, f"revision:{then}").code == 0
+    assert registry.stored(key) == WHOLE
+
+
+def test_a_snapshot_alone_does_not_say_whose_value_it_is(registry: Registry, key: bytes) -> None:
+    """etcd has compacted what tells the uid: a clone may have another object of that generation."""
+    first = saved(registry)
+    registry.etcd.put(key, BROKEN)
+    registry.etcd.compact()
+    for source, given in (("", ("--in", f"snapshot:{first}")), (f"snapshot:{first}", ())):
+        with registry.untouched():
+            ran = registry.put_back(key, source, *given)
+        registry.refused(ran, "proven" if given else "nothing that etcd keeps", hint="--accept unknown-uid")
+    ran = registry.put_back(key, f"snapshot:{first}", "--accept", "unknown-uid")
+    assert ran.code == 0, ran.err
+    assert "perhaps of ANOTHER OBJECT" in ran.err
+    assert registry.stored(key) == WHOLE
+    backup = registry.kept()[-1]
+    ran = registry.undo(backup.path, "--expect-mod-revision", str(registry.mod_revision(key)))
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == BROKEN
+
+
+def test_a_snapshot_of_another_cluster(registry: Registry, key: bytes) -> None:
+    path = saved(registry)
+    registry.etcd.put(key, BROKEN)
+    registry.put("kube-system", namespace_object("kube-system", uid="another"), "namespaces")
+    with registry.untouched():
+        ran = registry.put_back(key, f"snapshot:{path}", "--accept", "unknown-uid")
+    registry.refused(ran, "is of another cluster or history", hint="explain")
+
+
+def test_a_candidate_that_is_the_configuration_of_today(registry: Registry) -> None:
+    key = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
+    registry.put("shop/newest", aescbc(secret("newest")))
+    with registry.untouched():
+        ran = registry.put_back(key, f"candidate:{registry.config}")
+    registry.refused(ran, "no key of that name is configured", hint="--encryption-config")
+    path = candidate_config(registry.folder)
+    ran = registry.put_back(key, "", "--in", f"candidate:{path}")
+    assert ran.code == 0, ran.err
+    assert ran.err.count("\n") < 30
+
+
+def test_a_bit_before_an_earlier_revision(registry: Registry) -> None:
+    """What is put right is newer than any copy of it."""
+    registry.configure(provider("aesgcm", key1=KEY_1), IDENTITY)
+    key = registry.key("shop/good-0")
+    values = [aesgcm(value, key.decode()) for value in (secret("good-0"), changed(secret("good-0")))]
+    for value in values:
+        registry.etcd.put(key, value)
+    newest = registry.key("shop/good-1")
+    registry.etcd.put(newest, aesgcm(secret("good-1"), newest.decode()))
+    registry.etcd.put(key, values[1][:-20] + bytes([values[1][-20] ^ 1]) + values[1][-19:])
+    ran = registry.put_back(key)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == values[1]
+    backup = registry.kept()[-1]
+    assert (backup.content.purpose, registry.events()[-1].verb) == ("fix", "fix")
+    assert registry.events()[-1].annotations.way == "put"
+    ran = registry.undo(backup.path, configured=False)
+    assert ran.code == 0, ran.err
+    assert registry.stored(key) == backup.content.stored.value
+
+
+def test_a_value_that_reads_is_never_replaced(registry: Registry, key: bytes) -> None:
+    with registry.untouched():
+        for source in ("", "revision:1", "bit", f"candidate:{registry.config}", "backup:nothing.json"):
+            ran = registry.put_back(key, source, "-o", "json")
+            assert (ran.code, Rule.READABLE in ran.out) == (4, True), (source, ran)

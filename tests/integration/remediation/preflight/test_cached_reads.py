@@ -82,8 +82,8 @@ class Ground(Registry):
         report.unlink(missing_ok=True)
         assert self.run("scan", "secrets", *common, "-o", "json", "--output-file", str(report)).code == 1
         ran = self.run(
-            "rescue", "--from-report", str(report), "--kubeconfig", str(self.kubeconfig), "--reveal", "--rate", "1000",
-            "--save-dir", str(self.saved), "--audit-log", str(log or self.log),
+            "rescue", "--from-report", str(report), "--kubeconfig", str(self.kubeconfig),
+            "--rescued", str(self.saved), "--audit-log", str(log or self.log),
         )  # fmt: skip
         assert ran.code == code, ran
 
@@ -335,4 +335,4 @@ def test_a_directory_without_an_index_is_an_error(ground: Ground) -> None:
     with ground.untouched():
         ran = ground.lost(ground.keys[0], "--rescued", ground.saved)
     assert ran.code == 2
-    assert "--save-dir" in ran.err
+    assert "--rescued" in ran.err

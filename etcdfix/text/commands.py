@@ -300,9 +300,10 @@ def copies(*words: str, options: Sequence[Word] = ()) -> Command:
     return Command(("etcdfix", "copies", *named, *options))
 
 
-def plan(report: str, file: str) -> Command:
-    """Return the command that makes a plan from a saved report, and writes it to a file."""
-    how = ("--from-report", report, Part.SOURCE, Part.LAYOUT, Part.DECIDING)
+def plan(report: str, file: str, *, rescued: str = "") -> Command:
+    """Return the command that makes a plan from a saved report, and from what was rescued, and writes it to a file."""
+    saved = ("--rescued", rescued) if rescued else ()
+    how = ("--from-report", report, *saved, Part.SOURCE, Part.LAYOUT, Part.DECIDING)
     return Command(("etcdfix", "plan", *how, "-o", "json", "--output-file", file))
 
 

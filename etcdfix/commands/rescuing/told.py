@@ -56,7 +56,7 @@ def next_steps(
     if saved and of_report:
         yield Remedy(
             "Plan what becomes of each: API servers can write anew what they hold",
-            commands.plan(words[1], "PLAN"),
+            commands.plan(words[1], "PLAN", rescued=directory),
         )
     elif saved:
         each = "" if len(saved) == 1 else ", one after the other"

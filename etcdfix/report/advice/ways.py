@@ -220,7 +220,7 @@ def from_memory(words: Sequence[str], key: bytes | None = None, *, lost: bool) -
     if key is None:
         again = Remedy(
             "Then plan what becomes of each: API servers can write anew what they hold",
-            commands.plan("REPORT", "PLAN"),
+            commands.plan("REPORT", "PLAN", rescued="DIR"),
             f"{note} REPORT is a scan of everything, saved with -o json.",
             WayKind.FIX,
         )  # fmt: skip

@@ -67,7 +67,7 @@ def test_one_that_is_older_keeps_no_other_from_being_fixed(all_asked: bool) -> N
 
 def test_what_is_saved_is_fixed() -> None:
     (planned,) = commands(OF_REPORT, Rescued.SAVED, Rescued.SAVED)
-    assert planned[:3] == ["plan", *OF_REPORT]
+    assert planned[:5] == ["plan", *OF_REPORT, "--rescued", "/srv/saved"]
     (fix,) = commands(OF_KIND, Rescued.SAVED, Rescued.SAVED)
     assert fix[:4] == ["fix", ONE.decode(), "--from", "memory"]
     assert fix[fix.index("--rescued") + 1] == "/srv/saved"

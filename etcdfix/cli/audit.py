@@ -93,42 +93,16 @@ def show(*, log: Path, output: str, output_file: Path | None) -> int:
     metavar="SEQ:SHA256",
     help="A head that was written down elsewhere: every change prints one, --audit-syslog sends them.",
 )
-@click.option(
-    "--backup",
-    "backups",
-    type=FILE,
-    multiple=True,
-    metavar="FILE",
-    help="A backup that must have its intent in this log (may be repeated).",
-)
-@click.option(
-    "--backup-dir",
-    "backup_directories",
-    type=FILE,
-    multiple=True,
-    metavar="DIR",
-    help="The same for every backup in a directory that names this log (may be repeated).",
-)
 @timeout_option
 @report_options()
-def verify_command(
-    *,
-    log: Path,
-    expect_head: str | None,
-    backups: tuple[Path, ...],
-    backup_directories: tuple[Path, ...],
-    output: str,
-    output_file: Path | None,
-) -> int:
+def verify_command(*, log: Path, expect_head: str | None, output: str, output_file: Path | None) -> int:
     """Check that an audit log is what was written: nothing edited, dropped, reordered, or cut off its end.
 
-    A chain does not show by itself that it once went on. The head file beside the log, backups, and a head that
-    somebody wrote down or a syslog kept remember its records; what none of them remembers cannot be missed.
+    A chain does not show by itself that it once went on. The head file beside the log, and a head that somebody wrote
+    down or a syslog kept, remember its records; backup verify compares it with the backups.
     """
-    with report_place(output_file, [log, *backups], output) as place:
-        verified, code = verify_log(
-            log, expect_head=expect_head, backups=backups, backup_directories=backup_directories
-        )
+    with report_place(output_file, [log], output) as place:
+        verified, code = verify_log(log, expect_head=expect_head)
         place.show(verified, RunOptions())
     return code
 

@@ -27,7 +27,6 @@ from etcdfix.text.words import counted
 
 _MOST_NUMBERS: Final = 20
 _BRIEF: Final = 16
-_BACKUP: Final = "backup "
 
 
 class EventList(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
@@ -141,10 +140,7 @@ class AuditVerification(PublishedReport, frozen=True, kw_only=True):
         )
 
     def _compared(self) -> str:
-        backups = sum(one.startswith(_BACKUP) for one in self.compared_with)
-        others = [one for one in self.compared_with if not one.startswith(_BACKUP)]
-        compared = [*others, *([counted(backups, "backup")] if backups else [])]
-        return ", ".join(compared) or "nothing: no head file, no backup, no head that was written down"
+        return ", ".join(self.compared_with) or "nothing: no head file, and no head that was written down"
 
     def _next(self) -> Step | None:
         if self.open_intents:

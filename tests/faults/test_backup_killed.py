@@ -10,10 +10,10 @@ from etcdfix.errors import (
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.audit.verify import ChainState, verify
+from etcdfix.remediation.backup.directory import anchor_of
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.backup.write import (
     MARKER_SUFFIX,
-    anchor_of,
     confirm_backups,
     intent_of,
 )

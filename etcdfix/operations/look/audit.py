@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from etcdfix.errors import BackupUnreadable, ConfigurationError
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.remediation.audit.record import Link, Verb, unicode_text
 from etcdfix.remediation.audit.record_line import Event
@@ -26,32 +25,25 @@ from etcdfix.report.audit import AuditRecords, AuditVerification, LogFault, LogH
 from etcdfix.report.document import CAP
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display
-from etcdfix.text.words import counted
 
 _HEAD_FILE_ALONE: Final = (
-    "Whoever can rewrite the log can rewrite its head file too. Compare with --backup-dir, or with --expect-head and a "
-    "head that is kept elsewhere."
+    "Whoever can rewrite the log can rewrite its head file too. Compare it with the backups (etcdfix backup verify), "
+    "or with --expect-head and a head that is kept elsewhere."
 )
 
 
-def verify_log(
-    log: Path,
-    *,
-    expect_head: str | None,
-    backups: Sequence[Path],
-    backup_directories: Sequence[Path],
-) -> tuple[AuditVerification, int]:
-    """Compare a log with itself, its head file, backups, and a head that somebody wrote down.
+def verify_log(log: Path, *, expect_head: str | None) -> tuple[AuditVerification, int]:
+    """Compare a log with itself, its head file, and a head that somebody wrote down.
 
     Returns:
         What came of it, and the exit code.
 
     Raises:
-        ConfigurationError: The head is none, or a directory cannot be read.
-        BackupUnreadable: A backup that was named cannot be read.
+        ConfigurationError: The head is none.
         AuditLogUnreadable: Nothing can be said about the log.
     """
-    anchors, warnings = _gather_anchors(log, expect_head, backups, backup_directories)
+    anchors = [] if expect_head is None else [Anchor(parse_link(expect_head), "--expect-head")]
+    warnings: list[str] = []
     found = verify(log, anchors=anchors)
     head = log.with_name(log.name + HEAD_SUFFIX)
     compared = [f"the head file {head}"] * os.path.lexists(head) + [anchor.source for anchor in anchors]
@@ -77,52 +69,6 @@ def verify_log(
         next_step=without_head(log, found.head) if found.head_missing and not tampered else "",
     )
     return report, found.exit_code
-
-
-def _gather_anchors(
-    log: Path, expect_head: str | None, backups: Sequence[Path], directories: Sequence[Path]
-) -> tuple[list[Anchor], list[str]]:
-    from etcdfix.remediation.backup.file import Backup, read_backup  # noqa: PLC0415
-    from etcdfix.remediation.backup.write import anchor_of  # noqa: PLC0415 - only where a backup is named
-
-    anchors = [] if expect_head is None else [Anchor(parse_link(expect_head), "--expect-head")]
-    warnings: list[str] = []
-
-    def take(backup: Backup) -> None:
-        anchor = anchor_of(backup)
-        if anchor is None:
-            warnings.append(f"{backup.path} proves nothing: its intent was never confirmed")
-        else:
-            anchors.append(anchor)
-
-    for path in backups:
-        take(read_backup(path))
-    ours = os.path.realpath(log)
-    for directory in directories:
-        others = 0
-        for path in _backup_files(directory):
-            try:
-                backup = read_backup(path)
-            except BackupUnreadable as exc:
-                warnings.append(f"{exc.message}; it was not compared")
-                continue
-            if os.path.realpath(backup.intent.audit_log) == ours:
-                take(backup)
-            else:
-                others += 1
-        if others:
-            warnings.append(
-                f"{directory}: {counted(others, 'backup')} of another audit log left out; "
-                "--backup compares one all the same"
-            )
-    return anchors, warnings
-
-
-def _backup_files(directory: Path) -> list[Path]:
-    try:
-        return sorted(path for path in directory.iterdir() if path.suffix == ".json")
-    except OSError as exc:
-        raise ConfigurationError(f"--backup-dir {directory}: {exc.strerror}") from exc
 
 
 def newest_records(log: Path, records: Iterable[tuple[Link, Event]]) -> AuditRecords:

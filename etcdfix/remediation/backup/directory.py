@@ -77,13 +77,21 @@ def names_log(backup: Backup, log: Path) -> bool:
     return os.path.realpath(backup.intent.audit_log) == os.path.realpath(log)
 
 
+def anchor_of(backup: Backup) -> Anchor | None:
+    """Return what a backup proves about its audit log: that its intent stood there.
+
+    None where the marker is still beside it: then the intent may never have been written.
+    """
+    marker = backup.path.with_name(backup.path.name + MARKER_SUFFIX)
+    if os.path.lexists(marker):
+        return None
+    return Anchor(backup.intent.link, f"backup {backup.path}")
+
+
 def anchors_in(files: Iterable[FoundFile], log: Path) -> list[Anchor]:
     """Return where the records of an audit log must be, by the backups that belong to it."""
-    return [
-        Anchor(file.backup.intent.link, f"backup {file.path}")
-        for file in files
-        if file.backup is not None and not file.marked and names_log(file.backup, log)
-    ]
+    ours = [file.backup for file in files if file.backup is not None and names_log(file.backup, log)]
+    return [anchor for anchor in map(anchor_of, ours) if anchor is not None]
 
 
 def look_into(directory: Path) -> Iterator[FoundFile]:

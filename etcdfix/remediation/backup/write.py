@@ -36,7 +36,7 @@ from etcdfix.remediation.audit.record import (
 )
 from etcdfix.remediation.audit.record_line import hash_of, parse_intent
 from etcdfix.remediation.audit.search import is_there, outcomes_of
-from etcdfix.remediation.audit.verify import Anchor, find_line, read_records
+from etcdfix.remediation.audit.verify import find_line, read_records
 from etcdfix.remediation.backup.file import (
     MAX_BACKUP_SIZE,
     Backup,
@@ -262,17 +262,6 @@ def _files(directory: Path) -> list[Path]:
         return []
     except OSError as exc:
         raise BackupUnreadable(f"backup directory {directory}: {why(exc)}", path=directory) from exc
-
-
-def anchor_of(backup: Backup) -> Anchor | None:
-    """Return what a backup proves about its audit log: that its intent stood there.
-
-    None where the marker is still beside it: then the intent may never have been written.
-    """
-    marker = backup.path.with_name(backup.path.name + MARKER_SUFFIX)
-    if os.path.lexists(marker):
-        return None
-    return Anchor(backup.intent.link, f"backup {backup.path}")
 
 
 def intent_of(backup: Backup, audit_log: Path) -> Intent | None:

@@ -28,8 +28,9 @@ from etcdfix.remediation.audit.record import Intent, RecordType, Result, Subject
 from etcdfix.remediation.audit.record_line import parse_list
 from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
+from etcdfix.remediation.backup.directory import anchor_of
 from etcdfix.remediation.backup.file import read_backup
-from etcdfix.remediation.backup.write import MARKER_SUFFIX, anchor_of, confirm_backups, record_intent
+from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups, record_intent
 from etcdfix.remediation.datastore import Datastore, EtcdNow
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.preflight.cluster import Acceptances

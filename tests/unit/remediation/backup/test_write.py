@@ -21,11 +21,11 @@ from etcdfix.remediation.audit.record import Link, RecordType, Result, Verb
 from etcdfix.remediation.audit.record_line import parse_event
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.backup import write as backup
+from etcdfix.remediation.backup.directory import anchor_of
 from etcdfix.remediation.backup.file import encode_content, read_backup
 from etcdfix.remediation.backup.write import (
     MARKER_SUFFIX,
     BackupPlan,
-    anchor_of,
     confirm_backups,
     intent_of,
     keep_second_backup,

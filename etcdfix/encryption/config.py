@@ -26,6 +26,7 @@ from etcdfix.encryption.config_rules import (
     broken_rules,
     given_members,
     key_bytes,
+    odd_parts,
 )
 from etcdfix.encryption.key_text import is_key_text, shown
 from etcdfix.encryption.keyring import KeyMaterial
@@ -41,10 +42,6 @@ MAX_FILE_BYTES = 4 << 20
 
 _DEFAULT_CACHE_SIZE = 1000
 _MAX_SAID = 10
-_KMS_V1_WARNING = (
-    "uses KMS v1, which API servers from 1.29 on refuse without --feature-gates=KMSv1=true; "
-    "it is read here all the same"
-)
 
 
 class ProviderType(StrEnum):
@@ -168,6 +165,11 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
     if problems:
         raise refusal(path, raw, problems)
     made_by = find_mark(raw, (entry or "" for rule in rules for entry in rule.resources or ()))
+    made = (
+        [f"was made by etcdfix encryption {made_by}, for reading: nothing is changed by it"]
+        if made_by
+        else []
+    )
     return EncryptionConfiguration(
         path=path,
         sha256=f"sha256:{hashlib.sha256(raw).hexdigest()}",
@@ -176,7 +178,7 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
             for rule in rules
             if (entries := [entry or "" for entry in rule.resources or () if not is_mark(entry or "")])
         ),
-        warnings=tuple(_warnings(rules, made_by)),
+        warnings=tuple(dict.fromkeys([*made, *(one.trouble for one in odd_parts(rules))])),
         made_by=made_by,
     )
 
@@ -242,20 +244,3 @@ def _provider(raw: config_file.Provider) -> Provider:
         cache_size=cache_size,
         timeout_seconds=(parse_duration(timeout) or 0) / 1e9,
     )
-
-
-def _warnings(rules: Sequence[config_file.Rule], made_by: str) -> list[str]:
-    warnings = []
-    if made_by:
-        warnings.append(f"was made by etcdfix encryption {made_by}, for reading: nothing is changed by it")
-    kms = [provider.kms for rule in rules for provider in rule.providers or () if provider.kms is not None]
-    if any((stanza.api_version or DEFAULT_API_VERSION) == "v1" for stanza in kms):
-        warnings.append(_KMS_V1_WARNING)
-    if len({stanza.name for stanza in kms}) < len(kms):
-        warnings.append(
-            "uses one KMS provider name twice, which an API server with "
-            "--encryption-provider-config-automatic-reload refuses"
-        )
-    if any(not entry for rule in rules for entry in rule.resources or ()):
-        warnings.append("has an empty resource entry, which matches nothing")
-    return warnings

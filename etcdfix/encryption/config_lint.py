@@ -21,11 +21,11 @@ from etcdfix.encryption.config import place_of
 from etcdfix.encryption.config_file import Key, Path, Rule
 from etcdfix.encryption.config_mark import find_mark, is_mark
 from etcdfix.encryption.config_rules import (
-    DEFAULT_API_VERSION,
     broken_rules,
     given_members,
     key_bytes,
     narrowest_first,
+    odd_parts,
     parse_group_resource,
     rule_name,
 )
@@ -188,7 +188,7 @@ def _advice(raw: bytes, rules: Sequence[Rule], mode: int | None) -> Iterator[_Fo
         if any(is_mark(entry or "") for entry in rule.resources or ()):
             continue
         yield from _providers(("resources", index), rule)
-    yield from _kms_names(rules)
+    yield from (_Found(LintCheck(odd.kind), odd.path, f"the file {odd.trouble}") for odd in odd_parts(rules))
 
 
 def _coverage(rules: Sequence[Rule]) -> Iterator[_Found]:
@@ -220,12 +220,9 @@ def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
     for index, rule in enumerate(rules):
         for position, entry in enumerate(rule.resources or ()):
             path = ("resources", index, "resources", position)
-            if not entry:
-                yield _Found(LintCheck.EMPTY_ENTRY, path, "an empty entry names no resource")
+            if not entry or is_mark(entry):
                 continue
             name = parse_group_resource(entry)
-            if is_mark(entry):
-                continue
             _, *broader = narrowest_first(name)
             wider = next((at for at in broader if at in wildcards and at != name), None)
             missing = wildcards[wider] - _reads(rule) if wider is not None else set()
@@ -351,23 +348,3 @@ def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
     elif writer == "secretbox":
         told = f"secretbox writes {names}. It does not bind a value to its key: who can write etcd can swap values"
         yield _Found(LintCheck.SECRETBOX, place, told)
-
-
-def _kms_names(rules: Sequence[Rule]) -> Iterator[_Found]:
-    names: set[str] = set()
-    for index, rule in enumerate(rules):
-        for position, provider in enumerate(rule.providers or ()):
-            if provider.kms is None:
-                continue
-            path = ("resources", index, "providers", position, "kms")
-            name = provider.kms.name or ""
-            if (provider.kms.api_version or DEFAULT_API_VERSION) == "v1":
-                told = "KMS v1 is deprecated: API servers from 1.29 on refuse it without --feature-gates=KMSv1=true"
-                yield _Found(LintCheck.KMS_V1, path, told)
-                if name in names:
-                    told = (
-                        "another KMS provider has this name: API servers with "
-                        "--encryption-provider-config-automatic-reload refuse the file"
-                    )
-                    yield _Found(LintCheck.KMS_NAME_TWICE, (*path, "name"), told)
-            names.add(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from etcdfix.encryption.config_file import KMS, Key, Path, Problem, Provider, Rule
 from etcdfix.encryption.key_text import shown
@@ -84,6 +85,43 @@ def broken_rules(rules: Sequence[Rule]) -> Iterator[Problem]:
             yield Problem((*path, "providers"), "the list is missing or empty", _PROVIDERS)
         for position, provider in enumerate(rule.providers or []):
             yield from _provider((*path, "providers", position), provider, kms_names)
+
+
+class Odd(NamedTuple):
+    """What API servers take, some of them not, or to no effect; ``kind`` is one word that does not change."""
+
+    kind: str
+    path: Path
+    trouble: str
+
+
+def odd_parts(rules: Sequence[Rule]) -> Iterator[Odd]:
+    """Yield what is odd about a file that API servers take."""
+    names: set[str] = set()
+    for index, rule in enumerate(rules):
+        for position, entry in enumerate(rule.resources or ()):
+            if not entry:
+                path: Path = ("resources", index, "resources", position)
+                yield Odd("empty-entry", path, "has an empty resource entry, which matches nothing")
+        for position, provider in enumerate(rule.providers or ()):
+            if provider.kms is None:
+                continue
+            path, name = ("resources", index, "providers", position, "kms"), provider.kms.name or ""
+            if (provider.kms.api_version or DEFAULT_API_VERSION) == "v1":
+                yield Odd(
+                    "kms-v1",
+                    path,
+                    "uses KMS v1, which is deprecated: API servers from 1.29 on refuse it without "
+                    "--feature-gates=KMSv1=true",
+                )
+                if name in names:
+                    yield Odd(
+                        "kms-name-twice",
+                        (*path, "name"),
+                        "uses one KMS provider name twice, which an API server with "
+                        "--encryption-provider-config-automatic-reload refuses",
+                    )
+            names.add(name)
 
 
 def _entries(path: Path, entries: Sequence[str], earlier: set[GroupResource]) -> Iterator[Problem]:

@@ -20,12 +20,13 @@ import hashlib
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final, NoReturn
+from typing import Final
 
 import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from etcdfix.encryption.keyring import Withheld
 from etcdfix.encryption.server_token import ServerToken
 from etcdfix.errors import UnknownEncoding
 from etcdfix.golang import gobase64
@@ -76,33 +77,27 @@ class Stage(msgspec.Struct, frozen=True):
         return cls(match[1].decode(), f"sha256:{match[2].decode()}") if match is not None else None
 
 
-class RecoveredFile:
-    """The bytes of an EncryptionConfiguration, wrapped: they hold encryption keys.
+class RecoveredFile(Withheld):
+    """The bytes of an EncryptionConfiguration, which hold encryption keys.
 
     Attributes:
         sha256: ``sha256:<hex>`` of the file, as the annotation of a Node has it.
         stage: What the server said about it; None where it said nothing.
     """
 
-    __slots__ = ("_raw", "sha256", "stage")
+    __slots__ = ("sha256", "stage")
 
     def __init__(self, raw: bytes, *, stage: Stage | None) -> None:
-        self._raw = raw
+        super().__init__(raw)
         self.sha256 = f"sha256:{hashlib.sha256(raw).hexdigest()}"
         self.stage = stage
 
     def expose(self) -> bytes:
         """Return the file itself; only to be parsed."""
-        return self._raw
+        return self._secret
 
     def __repr__(self) -> str:
         return f"RecoveredFile({self.sha256})"
-
-    def __getstate__(self) -> NoReturn:
-        raise TypeError("a file with encryption keys is not serialised")
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("a file with encryption keys is not serialised")
 
 
 class OpenedBootstrap(msgspec.Struct, frozen=True, kw_only=True):

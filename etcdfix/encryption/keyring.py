@@ -26,21 +26,36 @@ def fingerprint(key: bytes) -> str:
     return f"fp:{hashlib.sha256(_LABEL + key).hexdigest()[:_DIGITS]}"
 
 
-class KeyMaterial:
-    """The bytes of one key, wrapped so that they leave only by asking for them.
+class Withheld:
+    """Secret bytes, wrapped so that they leave only by asking for them: no comparison by value, no pickle, no copy."""
 
-    There is no comparison by value, no pickling and no copying; ``repr``, ``str`` and format show the
-    fingerprint. Compare fingerprints instead of keys.
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} is not serialised")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} is not serialised")
+
+
+class KeyMaterial(Withheld):
+    """The bytes of one key; ``repr``, ``str`` and format show the fingerprint. Compare fingerprints instead of keys.
 
     Attributes:
         fingerprint: See the module documentation.
         size: Length of the key, bytes.
     """
 
-    __slots__ = ("_secret", "fingerprint", "size")
+    __slots__ = ("fingerprint", "size")
 
     def __init__(self, secret: bytes) -> None:
-        self._secret = secret
+        super().__init__(secret)
         self.fingerprint = fingerprint(secret)
         self.size = len(secret)
 
@@ -50,9 +65,3 @@ class KeyMaterial:
 
     def __repr__(self) -> str:
         return f"KeyMaterial({self.fingerprint})"
-
-    def __getstate__(self) -> NoReturn:
-        raise TypeError("key material is not serialised")
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("key material is not serialised")

@@ -12,10 +12,11 @@ import hashlib
 import os
 import stat
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import msgspec
 
+from etcdfix.encryption.keyring import Withheld
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.golang.goquote import go_quote
 from etcdfix.inputs.inputfile import STANDARD_INPUT, read_input
@@ -35,13 +36,10 @@ _CA_HASH_DIGITS: Final = 64
 _NO_SUCH_FILE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL})
 
 
-class ServerToken:
-    """A token in one of its forms, wrapped so that it leaves only as what is made of it; no ``repr``, no copy."""
+class ServerToken(Withheld):
+    """A token in one of its forms; it leaves only as what is made of it."""
 
-    __slots__ = ("_secret",)
-
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
+    __slots__ = ()
 
     @property
     def etcd_key(self) -> bytes:
@@ -51,15 +49,6 @@ class ServerToken:
     def cipher_key(self, salt: bytes) -> bytes:
         """Return the AES key of a value with this salt."""
         return hashlib.pbkdf2_hmac("sha1", self._secret, salt, _ROUNDS, _KEY_SIZE)
-
-    def __repr__(self) -> str:
-        return "ServerToken"
-
-    def __getstate__(self) -> NoReturn:
-        raise TypeError("a token is not serialised")
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("a token is not serialised")
 
 
 class TokenFile(msgspec.Struct, frozen=True):

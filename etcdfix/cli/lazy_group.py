@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+import keyword
 from typing import Any
 
 import click
@@ -11,46 +11,41 @@ from click.shell_completion import CompletionItem
 
 from etcdfix.cli.group import HelpGroup
 
-Commands = dict[str, tuple[str, str]]
-"""Command to module and one-line help, in the order of the help page. The module's ``command`` is the command."""
+Commands = dict[str, dict[str, str]]
+"""Title of a section of the help page, to its commands with one line of help each."""
 
 
 class LazyGroup(HelpGroup):
-    """A group that knows of its commands where they are."""
+    """A group that knows of its commands where they are: the ``command`` of a module of that name in its package."""
 
-    def __init__(
-        self, *, commands_at: Commands, sections: Mapping[str, Sequence[str]] | None = None, **attributes: Any
-    ) -> None:
+    def __init__(self, *, listed: Commands, package: str, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self._commands_at = commands_at
-        self.commands = dict.fromkeys(commands_at, click.Command(None))  # names that may have been meant
-        self._sections = sections if sections is not None else {"Commands": list(commands_at)}
+        self._listed, self._package = listed, package
+        self._help = {name: text for section in listed.values() for name, text in section.items()}
+        self.commands = dict.fromkeys(self._help, click.Command(None))  # names that may have been meant
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names, in the order of the help page."""
-        return list(self._commands_at)
+        return list(self._help)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
         """Import a command; None for one that nobody knows."""
-        entry = self._commands_at.get(cmd_name)
-        if entry is None:
+        if cmd_name not in self._help:
             return None
-        command = importlib.import_module(entry[0]).command
+        module = cmd_name.replace("-", "_") + "_" * keyword.iskeyword(cmd_name)
+        command = importlib.import_module(f"{self._package}.{module}").command
         assert isinstance(command, click.Command)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands that a word may become, without importing them, and the options."""
-        commands = [
-            CompletionItem(name, help=text)
-            for name, (_module, text) in self._commands_at.items()
-            if name.startswith(incomplete)
-        ]
+        named = [(name, text) for name, text in self._help.items() if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=text) for name, text in named]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
         """List the commands without importing them."""
-        widest = max(map(len, self._commands_at))
-        for title, names in self._sections.items():
+        widest = max(map(len, self._help))
+        for title, section in self._listed.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), self._commands_at[name][1]) for name in names])
+                formatter.write_dl([(name.ljust(widest), text) for name, text in section.items()])

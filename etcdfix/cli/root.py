@@ -20,78 +20,43 @@ from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.secrecy import forbid_core_dumps
 
 COMMANDS: Commands = {
-    "scan": ("etcdfix.cli.scan", "Examine everything in scope, and report what cannot be read and why."),
-    "delete": (
-        "etcdfix.cli.delete",
-        "Delete exactly one key that is proven unreadable, backed up and recorded.",
-    ),
-    "fix": (
-        "etcdfix.cli.fix",
-        "Put the best copy of an object back: one bit, an earlier revision, a snapshot, a log, a file.",
-    ),
-    "undo": ("etcdfix.cli.undo", "Put back exactly what a change replaced or deleted."),
-    "rescue": (
-        "etcdfix.cli.rescue",
-        "Save unreadable objects from the memory of API servers that still run.",
-    ),
-    "heal": (
-        "etcdfix.cli.heal",
-        "Have API servers write anew, from their memory, objects whose encryption key is lost.",
-    ),
-    "audit": ("etcdfix.cli.audit", "Show and verify the audit log; say what became of open intents."),
-    "backup": ("etcdfix.cli.backup", "List backups, compare them with the audit log, remove old ones."),
-    "get": (
-        "etcdfix.cli.get",
-        "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
-    ),
-    "explain": (
-        "etcdfix.cli.explain",
-        "Explain one key: what is wrong, every copy, every way out, its history and impact; or a cause.",
-    ),
-    "copies": (
-        "etcdfix.cli.copies",
-        "Find every copy that still exists of what cannot be read, or was deleted lately.",
-    ),
-    "namespace": (
-        "etcdfix.cli.namespace",
-        "Explain why a namespace cannot finish deleting, and in which order to act.",
-    ),
-    "compare": (
-        "etcdfix.cli.compare",
-        "Say which keys differ between the members of etcd, or between two points in time.",
-    ),
-    "orphans": ("etcdfix.cli.orphans", "List keys without owner, CRD or namespace, and those nobody claims."),
-    "plan": (
-        "etcdfix.cli.plan",
-        "Say of many broken objects who makes each again, and in which order to act.",
-    ),
-    "encryption": (
-        "etcdfix.cli.encryption",
-        "Check which encryption keys are needed, what opens what, what a new configuration would do.",
-    ),
-    "report": (
-        "etcdfix.cli.report",
-        "Show saved reports in another form, compare two of them, or make one of several.",
-    ),
-    "completion": ("etcdfix.cli.completion", "Print the script that has a shell complete what is typed."),
-    "doctor": (
-        "etcdfix.cli.doctor",
-        "Check what the other commands rest on: etcd, keys, places for backups, permissions.",
-    ),
-    "schema": ("etcdfix.cli.schema", "Print the JSON Schema of a report, a finding or an audit record."),
-    "version": (
-        "etcdfix.cli.version",
-        "Print which version this is, what it runs on, and which releases of Kubernetes and reports it knows.",
-    ),
-}
-
-SECTIONS = {
-    "Look at what is stored": ("scan", "get", "compare", "orphans"),
-    "Explain what is wrong": ("explain", "namespace", "encryption"),
-    "Decide what to do, and save what can be saved": ("copies", "rescue", "plan"),
-    "Change something": ("heal", "fix", "undo", "delete"),
-    "Prove what was done": ("audit", "backup", "report"),
-    "Get ready": ("doctor", "completion", "schema", "version"),
+    "Look at what is stored": {
+        "scan": "Examine everything in scope, and report what cannot be read and why.",
+        "get": "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
+        "compare": "Say which keys differ between the members of etcd, or between two points in time.",
+        "orphans": "List keys without owner, CRD or namespace, and those nobody claims.",
+    },
+    "Explain what is wrong": {
+        "explain": "Explain one key: what is wrong, every copy, every way out, its history and "
+        "impact; or a cause.",
+        "namespace": "Explain why a namespace cannot finish deleting, and in which order to act.",
+        "encryption": "Check which encryption keys are needed, what opens what, what a new "
+        "configuration would do.",
+    },
+    "Decide what to do, and save what can be saved": {
+        "copies": "Find every copy that still exists of what cannot be read, or was deleted lately.",
+        "rescue": "Save unreadable objects from the memory of API servers that still run.",
+        "plan": "Say of many broken objects who makes each again, and in which order to act.",
+    },
+    "Change something": {
+        "heal": "Have API servers write anew, from their memory, objects whose encryption key is lost.",
+        "fix": "Put the best copy of an object back: one bit, an earlier revision, a snapshot, "
+        "a log, a file.",
+        "undo": "Put back exactly what a change replaced or deleted.",
+        "delete": "Delete exactly one key that is proven unreadable, backed up and recorded.",
+    },
+    "Prove what was done": {
+        "audit": "Show and verify the audit log; say what became of open intents.",
+        "backup": "List backups, compare them with the audit log, remove old ones.",
+        "report": "Show saved reports in another form, compare two of them, or make one of several.",
+    },
+    "Get ready": {
+        "doctor": "Check what the other commands rest on: etcd, keys, places for backups, permissions.",
+        "completion": "Print the script that has a shell complete what is typed.",
+        "schema": "Print the JSON Schema of a report, a finding or an audit record.",
+        "version": "Print which version this is, what it runs on, and which releases of Kubernetes "
+        "and reports it knows.",
+    },
 }
 """The commands by what somebody wants to do, the least destructive first."""
 
@@ -125,8 +90,8 @@ class _Root(LazyGroup):
 
 @click.group(
     cls=_Root,
-    commands_at=COMMANDS,
-    sections=SECTIONS,
+    listed=COMMANDS,
+    package="etcdfix.cli",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="etcdfix")

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from etcdfix.apiserver.authorization import VERBS
-from etcdfix.cli.root import COMMANDS, cli
+from etcdfix.cli.root import cli
 from etcdfix.verdicts.causes import Cause
 
 REPOSITORY = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 def test_every_command_and_every_option_has_help() -> None:
     context = click.Context(cli, info_name="etcdfix", **cli.context_settings)
-    for name in COMMANDS:
+    for name in cli.commands:
         command = cli.get_command(context, name)
         assert command is not None
         assert command.help

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from etcdfix.cli.root import COMMANDS
+from etcdfix.cli.root import cli
 from tests.support.command_blocks import REPOSITORY, blocks_of, pages
 from tests.support.site import Page, built_site, read_page
 
@@ -84,4 +84,4 @@ def test_what_is_copied_from_the_site_is_what_is_run(site: Path) -> None:
 
 
 def test_the_help_of_every_command_is_on_the_site(built: dict[str, Page]) -> None:
-    assert {f"etcdfix-{name}" for name in COMMANDS} <= built["docs/reference/commands.html"].names
+    assert {f"etcdfix-{name}" for name in cli.commands} <= built["docs/reference/commands.html"].names

@@ -7,16 +7,19 @@ import click
 from etcdfix.cli.lazy_group import Commands, LazyGroup
 
 COMMANDS: Commands = {
-    "render": ("etcdfix.cli.report.render", "Write a saved report in another form."),
-    "diff": ("etcdfix.cli.report.diff", "Say what is new, gone or changed between two reports."),
-    "merge": ("etcdfix.cli.report.merge", "Show the reports of many clusters as one list."),
+    "Commands": {
+        "render": "Write a saved report in another form.",
+        "diff": "Say what is new, gone or changed between two reports.",
+        "merge": "Show the reports of many clusters as one list.",
+    }
 }
 
 
 @click.group(
     "report",
     cls=LazyGroup,
-    commands_at=COMMANDS,
+    listed=COMMANDS,
+    package=__name__,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def command() -> None:

@@ -9,15 +9,10 @@ import click
 import pytest
 
 from etcdfix.cli.examples import EXAMPLES
-from etcdfix.cli.root import COMMANDS as ROOT_COMMANDS
-from etcdfix.cli.root import SECTIONS, cli, run
+from etcdfix.cli.root import cli, run
 from tests.unit.cli.test_variables import COMMANDS
 
 pytestmark = pytest.mark.usefixtures("no_variables")
-
-
-def test_every_command_stands_in_one_section() -> None:
-    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(ROOT_COMMANDS)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from etcdfix import __version__, errors
 from etcdfix.cli import root
-from etcdfix.cli.root import COMMANDS, run
+from etcdfix.cli.root import cli, run
 from etcdfix.sources.etcd import threads
 
 Outcome = tuple[int, str, str]
@@ -27,10 +27,10 @@ def run_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[st
     """Return a function that runs a command made of the given body, and returns code, stdout, stderr."""
 
     def run_body(body: Callable[[], Any]) -> Outcome:
-        module = types.ModuleType("etcdfix_test_command")
+        module = types.ModuleType("etcdfix.cli.probe")
         module.command = click.command("probe")(body)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setitem(COMMANDS, "probe", (module.__name__, "A command of this test."))
+        monkeypatch.setitem(cli._help, "probe", "A command of this test.")
         monkeypatch.setattr(root, "discard_output", lambda: None)
         code = run(["probe"])
         captured = capfd.readouterr()

@@ -34,7 +34,6 @@ class KeptValue(msgspec.Struct, frozen=True):
     """One value under a bootstrap key, and what became of it.
 
     Attributes:
-        where: For people: ``revision 712``, ``entry 12 of the log in DIR``.
         mod_revision: Its own; 0 where a log does not tell.
         sure: How sure it is that this datastore held it.
         doubt: Why that is not certain; "" where it is.
@@ -42,7 +41,6 @@ class KeptValue(msgspec.Struct, frozen=True):
     """
 
     opened: OpenedBootstrap
-    where: str
     mod_revision: int
     sure: Confidence = Confidence.CERTAIN
     doubt: str = ""
@@ -132,11 +130,11 @@ def bootstrap_values(
         now = standing.get(key)
         if now is not None:
             opened, at = open_bootstrap(key, now.value, tokens), now.mod_revision
-            found[key, at, digest_of(now.value)] = KeptValue(opened, f"revision {at}", at, current=True)
+            found[key, at, digest_of(now.value)] = KeptValue(opened, at, current=True)
         for finder in finders:
             told, most = len(finder.problems), len(found) + _MOST_VALUES
             try:
-                for value, where, at, sure, doubt in _values_in(finder, key):
+                for value, at, sure, doubt in _values_in(finder, key):
                     # The value decides: a write whose revision was guessed, or one of before a restore, may have the
                     # same revision.
                     one = key, at, digest_of(value)
@@ -147,7 +145,7 @@ def bootstrap_values(
                             f"more than {_MOST_VALUES} values are in {finder.name}: not all were looked at"
                         )
                         break
-                    found[one] = KeptValue(open_bootstrap(key, value, tokens), where, at, sure, doubt)
+                    found[one] = KeptValue(open_bootstrap(key, value, tokens), at, sure, doubt)
                 lost = len(finder.problems) > told
             except SourceError:
                 lost = True
@@ -157,7 +155,7 @@ def bootstrap_values(
     return BootstrapValues(keys=len(standing), values=values, problems=[*dict.fromkeys(problems)])
 
 
-def _values_in(finder: Finder, key: bytes) -> Iterator[tuple[bytes, str, int, Confidence, str]]:
+def _values_in(finder: Finder, key: bytes) -> Iterator[tuple[bytes, int, Confidence, str]]:
     """Yield what one place has of a key: the value, and the other fields of a :class:`KeptValue`."""
     if not finder.looked:  # it looks at the value itself
         return
@@ -165,11 +163,10 @@ def _values_in(finder: Finder, key: bytes) -> Iterator[tuple[bytes, str, int, Co
     if isinstance(finder, Log):
         for write in finder.writes(key):
             if write.value is not None:
-                where = f"entry {write.entry_index} of the log in {looked.path}"
-                yield write.value, where, write.mod_revision or 0, write.confidence, write.doubt
+                yield write.value, write.mod_revision or 0, write.confidence, write.doubt
         return
     sure = Confidence.CERTAIN if looked.history is Sameness.SAME else Confidence.POSSIBLE
     doubt = looked.detail if sure is not Confidence.CERTAIN else ""
     for copy in finder.find(Wanted(key=key, resource=GroupResource("", ""), every=True)):
         if copy.stored is not None:
-            yield copy.stored.value, copy.where, copy.mod_revision, sure, doubt
+            yield copy.stored.value, copy.mod_revision, sure, doubt

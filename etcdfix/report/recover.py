@@ -30,27 +30,19 @@ class NamedByNodes(StrEnum):
     """No Node that can be read names any."""
 
 
-class BootstrapValue(msgspec.Struct, frozen=True, kw_only=True):
-    """One value of the bootstrap data. Its etcd key is never told: that is made of the token.
+class BootstrapValues(msgspec.Struct, frozen=True, kw_only=True):
+    """Values of the bootstrap data that are alike. Their etcd key is never told: that is made of the token.
 
     Attributes:
-        found_in: Where it is: ``revision 712``, ``entry 12 of the log in DIR``, ``revision 3 in snapshot FILE``.
-        mod_revision: Its own; null where a write-ahead log does not tell.
-        confidence: How sure it is that its key held it, at its revision: ``certain``, ``likely``, ``possible``.
-        state: ``recovered``; ``not-enabled``: it opens and holds no configuration; ``lock``: it is empty;
-            ``damaged``: it belongs to the token and does not open, or is no such value; ``other-token``: no token that
-            was given opens it; ``not-understood``: it opens, and is not what k3s and RKE2 write.
-        reason: Why it is damaged, or was not understood; else "".
-        configuration: The name here of the configuration that it holds; null for none.
+        state: ``recovered``; ``not-enabled``: they open and hold no configuration; ``lock``: they are empty;
+            ``damaged``: they belong to the token and do not open, or are no such values; ``other-token``: no token that
+            was given opens them; ``not-understood``: they open, and are not what k3s and RKE2 write.
+        reason: Why they are damaged, or were not understood; else "".
     """
 
-    found_in: str
-    mod_revision: int | None
-    current: bool
-    confidence: str
     state: str
     reason: str
-    configuration: str | None
+    number: int
 
 
 class NodeConfiguration(msgspec.Struct, frozen=True):
@@ -110,7 +102,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
         token_files: Files whose tokens were tried; the empty token is tried besides.
         looked_in: What was looked into besides the datastore, as ``--in`` names it.
         bootstrap_keys: How many keys lie under ``/bootstrap/`` now.
-        values: Every value that is still kept under one.
+        values: What is still kept under these, and under those that were deleted.
         configurations: Each once, the newest first, those that are only ``possible`` last.
         tried: So many values were tried: all that do not open today, without today's configuration all that are
             encrypted, within the scope; null where there was nothing to try them with, or the values could not be read.
@@ -122,7 +114,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
     token_files: list[str]
     looked_in: list[str]
     bootstrap_keys: int
-    values: list[BootstrapValue]
+    values: list[BootstrapValues]
     configurations: list[RecoveredConfiguration]
     nodes: list[NodeConfiguration]
     unread_nodes: int
@@ -162,8 +154,11 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
                 Table(
                     title="What the values under /bootstrap/ are",
                     columns=_VALUE,
-                    rows=[*map(_value_row, self.values)],
-                    noun="value",
+                    rows=[
+                        (one.number, f"{_STATES[one.state]}{f': {one.reason}' if one.reason else ''}")
+                        for one in self.values
+                    ],
+                    noun="row",
                     brief=8,
                     wide=bool(usable),
                 ),
@@ -249,8 +244,9 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
 
     def _headline(self, usable: int) -> str:
         if not usable:
+            values = counted(sum(one.number for one in self.values), "value")
             there = (
-                f"{counted(self.bootstrap_keys, 'key')} under /bootstrap/, {counted(len(self.values), 'value')}, "
+                f"{counted(self.bootstrap_keys, 'key')} under /bootstrap/, {values}, "
                 f"{counted(len(self.configurations), 'refused configuration')}"
             )
             return f"NOTHING RECOVERED: {there if self.values else 'no value is under /bootstrap/'}"
@@ -293,26 +289,12 @@ _CONFIGURATION: Final = (
     Column("DIGEST", wide=True),
 )
 _FILE: Final = (Column("CONFIGURATION"), Column("WRITTEN TO", folds=True), Column("SHA256", wide=True))
-_VALUE: Final = (
-    Column("MOD REVISION", kind=Kind.NUMBER, wide=True),
-    Column("FOUND IN", folds=True),
-    Column("WHAT IT IS", folds=True),
-)
+_VALUE: Final = (Column("VALUES", kind=Kind.NUMBER), Column("WHAT THEY ARE", folds=True))
 _STATES: Final = {
     "recovered": "a configuration",
-    "other-token": "belongs to another token",
+    "other-token": "of another token",
     "damaged": "damaged",
-    "not-understood": "opens, but k3s and RKE2 do not write this",
-    "not-enabled": "holds no configuration: encryption was not enabled",
+    "not-understood": "what opens, and k3s and RKE2 do not write",
+    "not-enabled": "without a configuration: encryption was not enabled",
     "lock": "an empty lock: a server was about to write",
 }
-
-
-def _value_row(value: BootstrapValue) -> tuple[str | int | None, ...]:
-    what = value.configuration or _STATES[value.state]
-    how = "current" if value.current else "" if value.confidence == "certain" else value.confidence
-    return (
-        value.mod_revision,
-        f"{value.found_in}, {how}" if how else value.found_in,
-        f"{what}: {value.reason}" if value.reason else what,
-    )

@@ -6,7 +6,8 @@ annotation begins with the name of the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ import msgspec
 
 from etcdfix.commands.encryption.merge import rules_of
 from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
-from etcdfix.copies.bootstrap import Configuration, KeptValue, bootstrap_values
+from etcdfix.copies.bootstrap import Configuration, bootstrap_values
 from etcdfix.copies.finder import Finder, Named
 from etcdfix.copies.log import Log
 from etcdfix.copies.model import Sameness
@@ -37,7 +38,7 @@ from etcdfix.report.encryption_try import Opened
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import report_origin, shown_file, shown_word
 from etcdfix.report.recover import (
-    BootstrapValue,
+    BootstrapValues,
     EncryptionRecoverReport,
     NamedByNodes,
     NodeConfiguration,
@@ -142,13 +143,17 @@ def recover_configurations(
                     group.next = None  # it names files
     problems += tried.incomplete_reasons if tried is not None else source.problems
     results = {one.name: one for one in tried.candidates} if tried is not None else {}
-    names = {one.found.file.sha256: one.name for one in recovered}
     report = EncryptionRecoverReport(
         **report_origin(source.describe(), request.configuration, uid),
         token_files=[*map(shown_word, request.token_files)],
         looked_in=[shown_word(str(named)) for named in request.places],
         bootstrap_keys=values.keys,
-        values=[_value(kept, names) for kept in values.values],
+        values=[
+            BootstrapValues(state=state, reason=reason, number=number)
+            for (state, reason), number in Counter(
+                (kept.opened.state.value, kept.opened.reason) for kept in values.values
+            ).items()
+        ],
         configurations=[_published(one, results.get(one.name, Opened()), nodes) for one in recovered],
         nodes=nodes,
         unread_nodes=unread,
@@ -238,19 +243,6 @@ def _save(
         operator=Operator.of_this_process(etcd_user=request.etcd_user),
         cluster_uid=uid or "",
         revision=here.revision if here.path is None else 0,
-    )
-
-
-def _value(kept: KeptValue, names: Mapping[str, str]) -> BootstrapValue:
-    opened = kept.opened
-    return BootstrapValue(
-        found_in=kept.where,
-        mod_revision=kept.mod_revision or None,
-        current=kept.current,
-        confidence=kept.sure.value,
-        state=opened.state.value,
-        reason=opened.reason,
-        configuration=names[opened.file.sha256] if opened.file is not None else None,
     )
 
 

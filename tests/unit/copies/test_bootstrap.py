@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.copies import bootstrap as module
-from etcdfix.copies.bootstrap import BootstrapValues, KeptValue, bootstrap_values
+from etcdfix.copies.bootstrap import BootstrapValues, bootstrap_values
 from etcdfix.copies.finder import Finder
 from etcdfix.copies.log import Log
 from etcdfix.copies.revisions import Revisions
@@ -61,11 +61,6 @@ def found(etcd: ModelEtcd, folder: Path) -> BootstrapValues:
         return values_in(source, log)
 
 
-def in_log(values: BootstrapValues) -> dict[int, KeptValue]:
-    logged = [kept for kept in values.values if kept.where.startswith("entry ")]
-    return {int(kept.where.split()[1]): kept for kept in logged}
-
-
 def test_earlier_and_deleted_values_are_there_and_none_is_there_twice(tmp_path: Path) -> None:
     etcd = story()
     values = found(etcd, tmp_path)
@@ -73,29 +68,26 @@ def test_earlier_and_deleted_values_are_there_and_none_is_there_twice(tmp_path: 
     assert {kept.opened.state for kept in values.values} == {BootstrapState.RECOVERED}
     assert [len(one.held) for one in values.configurations] == [1, 2]
     assert [kept.current for kept in values.values] == [False, False, True]
-    truth = {
-        entry: revision
-        for (entry, key), (revision, value) in etcd.truth.items()
-        if b"/bootstrap/" in key and value
-    }
-    assert {entry: kept.mod_revision for entry, kept in in_log(values).items()} == {
-        entry: revision for entry, revision in truth.items() if revision != max(truth.values())
-    }
+    truth = [
+        revision for (_, key), (revision, value) in etcd.truth.items() if b"/bootstrap/" in key and value
+    ]
+    assert [kept.mod_revision for kept in values.values] == sorted(truth)
 
 
 def test_a_write_that_etcd_refused_is_read_all_the_same(tmp_path: Path) -> None:
     etcd = story()
     etcd.alarm(on=True)
     newer = NEW.replace(b'"secrets"', b'"secrets","configmaps"')
-    refused = etcd.put(path().encode(), bootstrap(newer))
+    etcd.put(path().encode(), bootstrap(newer))
     etcd.alarm(on=False)
     for number in range(4):
         etcd.update(f"/registry/leases/n/{number}".encode(), b"again")
     etcd.log.commit()
     values = found(etcd, tmp_path)
     assert len(values.configurations) == 3
-    kept = in_log(values)[refused]
-    assert (kept.mod_revision, kept.current) == (0, False)
+    (kept,) = values.configurations[-1].held
+    assert kept.opened.file is not None
+    assert (kept.opened.file.expose(), kept.mod_revision, kept.current) == (newer, 0, False)
 
 
 def test_what_stands_there_now_says_in_which_stage_it_is(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Place, Wanted, examined_copy
 from etcdfix.examine import Examiner
-from etcdfix.model import Outcome, Repair, RepairProof
+from etcdfix.model import Confidence, Outcome, Repair, RepairProof
 from etcdfix.repair import RepairSearch, unasked
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
@@ -67,4 +67,6 @@ def put_right(found: Examination, repair: Repair, repaired: Examination | None =
             lease=stored.lease,
             outcome=Outcome.READABLE,
         )
-    return msgspec.structs.replace(copy, repair=repair, proof=_PROOFS[repair.proof])
+    # A copy that is proven is better than one of which only its shape speaks.
+    sure = Confidence.CERTAIN if repair.proven else Confidence.POSSIBLE
+    return msgspec.structs.replace(copy, repair=repair, proof=_PROOFS[repair.proof], sure=sure)

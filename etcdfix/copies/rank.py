@@ -84,13 +84,13 @@ def _same_object(copy: Copy, wanted: Wanted) -> tuple[Sameness, str]:
     if copy.history is Sameness.OTHER:
         return Sameness.OTHER, "its place is of another cluster, or of another history of this one"
     put_right = copy.place in THE_VALUE and copy.reads and copy.stored is not None and life.uid_from
-    if (copy.uid and life.uid) or (put_right and copy.uid != life.uid):
-        if copy.uid == life.uid:
-            return Sameness.SAME, f"it has the uid of the object at the key ({life.uid_from})"
+    if ((copy.uid and life.uid) or put_right) and copy.uid != life.uid:
         theirs = f"that of the object at the key {life.uid or 'missing'} ({life.uid_from})"
         return Sameness.OTHER, f"its uid is {copy.uid or 'missing'}, and {theirs}"
     if copy.place in THE_VALUE:
         return Sameness.SAME, "it is the value that stands there"
+    if copy.uid and life.uid:
+        return Sameness.SAME, f"it has the uid of the object at the key ({life.uid_from})"
     if copy.place is Place.MEMORY and copy.mod_revision == life.mod_revision:
         return Sameness.SAME, "it is the write that stands there, read before its key was lost"
     told = copy.place in {Place.REVISION, Place.SNAPSHOT} and copy.history is Sameness.SAME

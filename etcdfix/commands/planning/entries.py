@@ -29,6 +29,7 @@ from etcdfix.sources.base import Source
 from etcdfix.text.commands import NO_COMMAND, Command, Part, delete
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.deletability import is_repairable
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.key_loss import KeyCounter, needed_for
 from etcdfix.verdicts.protected import protected_reason
@@ -154,6 +155,8 @@ class EntryWriter(msgspec.Struct, frozen=True):
         """Add the best copy: by itself nothing is put back of which a person has to look first."""
         if readable is not None and (readable.leased or not readable.same_object):
             readable = None
+        if not is_repairable(found):
+            found = msgspec.structs.replace(found, repair=None)
         run, held = self.request.run, self.held(found)
         rescued = str(self.request.rescued or "DIR")
         offered = at_hand(found, run, readable, held, breaking=is_breaking(entry), rescued=rescued)

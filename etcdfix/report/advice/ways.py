@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final
 
 from etcdfix.copies.model import THE_VALUE, Place
@@ -52,7 +53,7 @@ def in_order(
         memory: How to save what API servers may still hold, and to have it written anew.
         urgent: A restart of API servers would lose it: it is saved before anything else is tried.
     """
-    right = [way for way in offers if way.command.source in THE_VALUE]
+    right = [*takewhile(lambda way: way.command.source in THE_VALUE, offers)]
     remembered = [way for way in offers if way.command.source == Place.MEMORY]
     others = [way for way in offers if way not in right and way not in remembered]
     early, late = (memory[:1], memory[1:]) if urgent else ((), memory)

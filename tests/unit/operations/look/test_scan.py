@@ -475,7 +475,7 @@ def test_a_custom_resource_gets_the_path_of_its_served_version() -> None:
     (key,) = WIDGET
     config = configuration(provider("aescbc", key1=KEY_1), resources=("widgets.example.com",))
     lines = remedies_of({key: aescbc(widget(), name="old")}, key, config=config)
-    assert "|etcdfix rescue /registry/example.com/widgets/shop/w-0 --kubeconfig FILE" in lines[1]
+    assert "|etcdfix rescue widgets.example.com --kubeconfig FILE" in lines[1]
     cluster = {
         CRD_KEY: crd(scope="Cluster"),
         "/registry/example.com/widgets/w-1": aescbc(widget(), name="old"),

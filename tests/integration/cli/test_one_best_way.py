@@ -1,0 +1,76 @@
+"""The best way to put an object back is one: scan, explain, plan and fix say the same, in the same words."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.cli.root import run
+from etcdfix.testing.servers import EtcdServers
+from tests.support.collecting import ALPHA
+
+pytestmark = pytest.mark.etcd
+
+
+def told(capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """Run a command, and return its document."""
+    code = run([*arguments, "-o", "json"])
+    said = capfd.readouterr()
+    assert code in {0, 1, 3}, (arguments, said.err)
+    return dict(json.loads(said.out))
+
+
+def copies_among(ways: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the ways that put back or save a copy which was looked at, the best first."""
+    kept = [way for way in ways if way["verb"] in {"fix", "save"}]
+    return [way for way in kept if " --from memory " not in way["command"]]
+
+
+def test_every_finding_of_a_damaged_cluster(
+    etcd_servers: EtcdServers, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = tmp_path / "alpha.db"
+    snapshot.write_bytes(gzip.decompress((ALPHA / "snapshot.db.gz").read_bytes()))
+    server = etcd_servers.start(snapshot=snapshot)
+    where = [
+        "--endpoints",
+        server.endpoint,
+        "--encryption-config",
+        str(ALPHA / "config-lost.yaml"),
+        "--no-kms",
+    ]
+    scanned = told(capfd, "scan", *where)
+    report = tmp_path / "scan.json"
+    report.write_text(json.dumps(scanned))
+    planned = told(capfd, "plan", "--from-report", str(report), *where)
+    entries = {entry["key"]: entry for entry in planned["entries"]}
+    seen: Counter[str] = Counter()
+    for finding in scanned["findings"]:
+        key, ways = finding["key"], copies_among(finding["remedies"])
+        if not ways:
+            continue
+        best = ways[0]
+        assert copies_among(told(capfd, "explain", key, *where)["remedies"])[:1] == [best], key
+        seen[best["verb"]] += 1
+        if key not in entries:
+            continue
+        entry = entries[key]
+        words = shlex.split(best["command"])
+        if best["verb"] == "save":
+            assert entry["from"] == ""
+            continue
+        source = words[words.index("--from") + 1]
+        if not entry["from"]:  # only a person can say so
+            assert "--accept unproven-repair" in best["command"], key
+            continue
+        assert entry["from"] == source, key
+        assert entry["fix"].startswith(best["command"])
+        seen[source.partition(":")[0]] += 1
+    assert seen["bit"] >= 5, seen
+    assert seen["revision"] >= 5, seen

@@ -75,8 +75,14 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         copy = self.copy
         if not copy.reads or copy.same_object is Sameness.OTHER:
             return Grade.UNUSABLE
-        unsure = copy.doubt or copy.sure is not Confidence.CERTAIN or copy.same_object is not Sameness.SAME
-        return Grade.DOUBTFUL if unsure else Grade.GOOD
+        sure = copy.sure is Confidence.CERTAIN and copy.same_object is Sameness.SAME
+        return Grade.GOOD if sure and not self.doubt else Grade.DOUBTFUL
+
+    @property
+    def doubt(self) -> str:
+        """What speaks against the copy; "" for nothing."""
+        guessed = Rule.UNPROVEN_REPAIR in self.needs
+        return self.copy.doubt or ("no tag proves it, so its contents may be wrong" if guessed else "")
 
     @property
     def proven(self) -> bool:
@@ -200,7 +206,7 @@ def shown_of(offer: Offer) -> ShownCopy:
         way=copy.way,
         mod_revision=copy.mod_revision or None,
         confidence=copy.sure,
-        doubt=copy.doubt,
+        doubt=offer.doubt,
         outcome=copy.outcome,
         cause=copy.cause if not copy.reads else None,
         reads=copy.reads,

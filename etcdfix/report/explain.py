@@ -176,7 +176,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         return Document(
             status=Status(self._state(), self._headline()),
             about=self.about(),
-            stakes=[text for text in (why, self.at_stake, self.do_not_restart) if text],
+            stakes=[text for text in (why or self._gone(), self.at_stake, self.do_not_restart) if text],
             next=self.next.step() if self.next is not None else None,
             sections=[
                 *self._brief(),
@@ -184,6 +184,11 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
                 why_incomplete(self.incomplete_reasons),
             ],
         )
+
+    def _gone(self) -> str:
+        if self.finding is not None or not self.copies:
+            return ""
+        return "Somebody may have deleted it on purpose: put it back only if it should be there."
 
     @property
     def _healthy(self) -> bool:
@@ -211,8 +216,9 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         shows, finding = self.shows, self.finding
         if self.history is not None:
             yield from self.history.sections()
-        if shows is Shows.IMPACT and self.impact is not None:
-            yield from self.impact.sections()
+        if shows is Shows.IMPACT:
+            nobody = Prose(paragraphs=["Nothing that can be read refers to it."])
+            yield from self.impact.sections() if self.impact is not None else [nobody]
         yield copies_table(self.copies, brief=3, wide=shows is not Shows.ALL or self._healthy)
         others = [way.step() for way in self.remedies if way != self.next and way.verb not in _COPIES]
         odd = [one for one in self.places if not one.searched or one.history is not Sameness.SAME]

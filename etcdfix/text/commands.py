@@ -204,9 +204,9 @@ class Command:
         self.words, self.writes, self.text, self.feeds = tuple(words), writes, text, tuple(feeds)
 
     @property
-    def source(self) -> str:
-        """What ``--from`` names; "" for nothing."""
-        return _value([word for word in self.words if isinstance(word, str)], "--from")
+    def place(self) -> str:
+        """The place that ``--from`` names; "" for none."""
+        return _value([word for word in self.words if isinstance(word, str)], "--from").partition(":")[0]
 
     def __bool__(self) -> bool:
         return bool(self.words or self.text)

@@ -53,8 +53,8 @@ def in_order(
         memory: How to save what API servers may still hold, and to have it written anew.
         urgent: A restart of API servers would lose it: it is saved before anything else is tried.
     """
-    right = [*takewhile(lambda way: way.command.source in THE_VALUE, offers)]
-    remembered = [way for way in offers if way.command.source == Place.MEMORY]
+    right = [*takewhile(lambda way: way.command.place in THE_VALUE, offers)]
+    remembered = [way for way in offers if way.command.place == Place.MEMORY]
     others = [way for way in offers if way not in right and way not in remembered]
     early, late = (memory[:1], memory[1:]) if urgent else ((), memory)
     if remembered:  # what was looked at takes the place of what was not

@@ -150,7 +150,7 @@ def test_nothing_that_etcdfix_writes_is_offered_for_kine(cause: Cause, outcome: 
         words = shlex.split(way.command.line(KINE))
         assert words[:1] != ["etcdctl"]
         assert words[:1] != ["etcdfix"] or words[1] != "delete"
-        assert words[:2] != ["etcdfix", "fix"] or way.command.source == "memory"
+        assert words[:2] != ["etcdfix", "fix"] or way.command.place == "memory"
 
 
 @pytest.mark.parametrize(
@@ -306,9 +306,9 @@ def test_a_revision_that_may_not_fit_is_saved_and_never_put_back(change: dict[st
 def test_the_value_put_right_comes_before_everything_else() -> None:
     for cause in (Cause.KEY_RENAMED, Cause.CIPHERTEXT_DAMAGED):
         ways = ways_out(msgspec.structs.replace(examination(cause=cause), repair=TAG), LIVE, readable=NOW)
-        assert [way.command.source for way in ways if way.verb == WayKind.FIX][:1] == ["bit"]
+        assert [way.command.place for way in ways if way.verb == WayKind.FIX][:1] == ["bit"]
         assert ways[0].verb == WayKind.FIX
-        assert not any(way.command.source.startswith("revision") for way in ways)
+        assert not any(way.command.place.startswith("revision") for way in ways)
     ours = next(way for way in ways if way.verb == WayKind.DELETE)
     assert "--accept only-copy" in ours.note
 

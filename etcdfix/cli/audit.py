@@ -150,7 +150,7 @@ def reconcile(
         dry_run=dry_run,
         accepted=Acceptances(words=accepted_words),
         syslog=syslog,
-        was_healed=patch_proof(inputs),
+        was_patched=patch_proof(inputs),
     )
     run = inputs.run_options()
     show_change(settled_report(settled, run), output, run)

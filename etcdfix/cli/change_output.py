@@ -51,7 +51,6 @@ class Teller:
         deleted: Preflight | None = None,
         *,
         unread: bool = False,
-        patched: bool = False,
     ) -> int:
         """Tell an outcome; return the exit code."""
         assert self.key is not None  # else there would be no outcome
@@ -66,14 +65,13 @@ class Teller:
                 exit_code=code,
                 deleted=deleted,
                 unread=unread,
-                patched=patched,
             )
             show_change(report, self._output, run)
         except Exception as exc:  # noqa: BLE001 - the change is made: it must be told one way or the other
             say(f"no document could be written ({type(exc).__name__}); what it came to:")
             say_lines(map(safe_text, _facts(self.key, outcome)))
             with suppress(Exception):  # what failed may fail again, and the exit code must stay
-                for step in follow_ups(self._verb, self.key, outcome, run, unread=unread, patched=patched):
+                for step in follow_ups(self._verb, self.key, outcome, run, unread=unread):
                     say_lines(map(safe_text, [f"{step.what}:", f"  {step.command.line(run)}"]))
         return code
 

@@ -80,6 +80,7 @@ def open_change(
     named: Callable[[], bytes],
     *,
     adapt: Callable[[Inputs], Inputs] = lambda inputs: inputs,
+    through_the_api: bool = False,
 ) -> Iterator[OpenChange]:
     """Read the options of a change and open etcd; an error is told in the form that was asked for.
 
@@ -93,7 +94,7 @@ def open_change(
         api = api_access(options)
         key = teller.key = named()
         inputs = adapt(gather_inputs(options, key=key))
-        with open_cluster(inputs, configuration_of, say=say) as cluster:
+        with open_cluster(inputs, configuration_of, say=say, through_the_api=through_the_api) as cluster:
             yield OpenChange(
                 key=key,
                 teller=teller,

@@ -77,7 +77,6 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             f"etcdfix rescue secrets {_API} --rescued /srv/rescued \\\n  {_CONFIG}",
         ),
     ),
-    "heal": (("A dry run", f"etcdfix heal {_KEY} --rescued /srv/rescued {_API} \\\n  {_LOST} --dry-run"),),
     "fix": (
         ("What would be put back", f"etcdfix fix {_KEY} \\\n  {_LOST} --dry-run"),
         (

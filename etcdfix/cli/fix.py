@@ -14,7 +14,7 @@ from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import FILE
+from etcdfix.cli.options import FILE, kine_option
 from etcdfix.cli.output import show_preview
 from etcdfix.cli.safety import CLUSTER_RULES, EXIT_CODES, REPLACING_RULES, key_lost_option, one_key
 from etcdfix.commands.fix import run_fix
@@ -22,7 +22,7 @@ from etcdfix.copies.finder import TO_LOOK_IN, Named, grammar, parse_named
 from etcdfix.copies.model import Place
 from etcdfix.copies.search import Places
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.operations.change.preview import fix_preview
+from etcdfix.operations.change.preview import fix_preview, memory_preview
 from etcdfix.operations.opening import Inputs, load_encryption, open_examiner
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.choice import FixRequest
@@ -36,7 +36,10 @@ from etcdfix.rules import Rule
     "--in", "places", multiple=True, metavar="PLACE",
     help=f"Look for copies here too (may be repeated): {grammar(TO_LOOK_IN)}.",
 )  # fmt: skip
-@click.option("--rescued", type=FILE, metavar="DIR", help="Look into what etcdfix rescue has saved, too.")
+@click.option(
+    "--rescued", type=FILE, metavar="DIR",
+    help="Look into what etcdfix rescue has saved, too; --from memory needs it.",
+)  # fmt: skip
 @present_value_options
 @accept_option(
     *REPLACING_RULES,
@@ -46,9 +49,11 @@ from etcdfix.rules import Rule
     Rule.UNDEPLOYED_WRITE_KEY,
     Rule.EXPIRED_LEASE,
     Rule.OTHER_CLUSTER_ID,
+    Rule.UNCHECKED_SERVER,
     *CLUSTER_RULES,
 )
 @key_lost_option
+@kine_option
 @etcd_options
 def command(
     *, key: str, source: str | None, places: tuple[str, ...], rescued: Path | None, **options: Any
@@ -58,6 +63,11 @@ def command(
     Without --from it takes the best copy that is proven and that no rule refuses: the value with one bit put right, an
     earlier revision, what --in names. It says which one and why, and backs up what it replaces. A value that reads is
     never replaced. Where the key is absent, --from says which copy comes back. etcdfix explain KEY lists every copy.
+
+    With --from memory an API server that has run since before the encryption key was lost writes the object anew under
+    today's key, same uid, same data: one PATCH that sets an annotation, the only change through the API. All of its
+    kind must be saved first (etcdfix rescue), no server may read it, and afterwards every server must. Restart none
+    meanwhile. Its kubeconfig's user needs get and patch. --kine FILE works for this way alone.
     """
     named = parse_named(source) if source is not None else None
     looked = tuple(parse_named(word, TO_LOOK_IN) for word in places)
@@ -76,7 +86,13 @@ def command(
         return _with_endpoints(inputs, lambda name: name in here or name not in there)
 
     with (
-        open_change(Verb.FIX, options, lambda: one_key(key, options), adapt=apart) as change,
+        open_change(
+            Verb.FIX,
+            options,
+            lambda: one_key(key, options),
+            adapt=apart,
+            through_the_api=named is not None and named.place is Place.MEMORY,
+        ) as change,
         ExitStack() as stack,
     ):
         candidates = {}
@@ -104,6 +120,10 @@ def command(
             change.confirmer,
             preview=lambda one, chosen: show_preview(
                 fix_preview(one, chosen.others if others is not None else None), change.run
+            ),
+            preview_held=lambda held, unread: show_preview(
+                memory_preview(change.cluster, held, unread, str(rescued), dry_run=options["dry_run"]),
+                change.run,
             ),
             candidates=candidates,
             progress=change.progress,

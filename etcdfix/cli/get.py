@@ -88,7 +88,7 @@ def command(
     what is left of it in a document of kind Salvage, which is no object of Kubernetes.
 
     \b
-    To heal an object whose metadata.managedFields alone are broken:
+    To mend an object whose metadata.managedFields alone are broken:
       etcdfix get KEY --omit-managed-fields -o json | kubectl replace -f -
     Never add --force: it deletes the object first.
     """  # fmt: skip  # noqa: D301 - click's mark for lines that stay

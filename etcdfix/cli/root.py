@@ -39,9 +39,8 @@ COMMANDS: Commands = {
         "plan": "Say of many broken objects who makes each again, and in which order to act.",
     },
     "Change something": {
-        "heal": "Have API servers write anew, from their memory, objects whose encryption key is lost.",
-        "fix": "Put the best copy of an object back: one bit, an earlier revision, a snapshot, "
-        "a log, a file.",
+        "fix": "Put the best copy of an object back: one bit, a revision, a snapshot, a log, a file, what an "
+        "API server remembers.",
         "undo": "Put back exactly what a change replaced or deleted.",
         "delete": "Delete exactly one key that is proven unreadable, backed up and recorded.",
     },

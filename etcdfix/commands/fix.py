@@ -34,6 +34,9 @@ from etcdfix.remediation.checks.situation import Check, Situation, run_checks
 from etcdfix.remediation.choice import Chosen, FixRequest, choose
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.memory.ground import open_ground
+from etcdfix.remediation.memory.held import Held
+from etcdfix.remediation.memory.patch import patch_from_memory
 from etcdfix.remediation.preflight.api_servers import require_api
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
 from etcdfix.remediation.preflight.members import KeyReading
@@ -66,16 +69,25 @@ def run_fix(
     confirmer: Confirmer,
     *,
     preview: Callable[[Situation, Chosen], None],
+    preview_held: Callable[[Held, int], None] = lambda _held, _unread: None,
     candidates: Mapping[Path, Examiner] | None = None,
     progress: Progress = no_progress,
     step: Step = no_step,
 ) -> ChangeOutcome:
-    """Put a copy back, or find out whether one could be.
+    """Put a copy back, or find out whether one could be; ``preview_held`` shows what an API server will write.
 
     Raises:
         EtcdfixError: As of :func:`~etcdfix.remediation.change.carry_out`; nothing was changed.
     """
     key, named = request.key, request.named
+
+    def from_memory() -> ChangeOutcome:
+        rescued = next(iter(request.places.rescued), None)
+        with open_ground(cluster, request, rescued, request.run, step) as ground:
+            return patch_from_memory(ground, request, key, confirmer, preview=preview_held)
+
+    if named is not None and named.place is Place.MEMORY:
+        return from_memory()
     from_file = named is not None and named.place is Place.OBJECT
     require_api(request.api, request.accepted, always=f"--from {named}" if from_file else "")
     require_configuration(cluster)
@@ -103,6 +115,8 @@ def run_fix(
     step("check: copies")
     wanted, chosen, backup = choose(cluster, request, reading, present.found, identity, candidates or {})
     copy = chosen.offer.copy
+    if copy.way is Way.PATCH:
+        return from_memory()
     if copy.repair is not None and present.starts is not None:
         present.starts.check(copy.repair)
     stored = copy.stored
@@ -129,10 +143,9 @@ def run_fix(
         _change(situation),
         confirmer,
         preview=lambda: preview(situation, chosen),
-        sender=situation.sender,
         step=step,
     )
-    if outcome.result is not Result.FIXED or situation.sender is not None:
+    if outcome.result is not Result.FIXED:
         return outcome
     step("read back")
     doubtful, told = _read_back(situation, outcome)
@@ -153,7 +166,7 @@ def checks_of(one: Situation) -> tuple[Check, ...]:
 
 def _change(one: Situation) -> Change:
     value, copy = one.value, one.copy
-    assert value is not None  # the way of a server has a sender, and a change of its own
+    assert value is not None  # what an API server writes is another change
     unreadable = one.replaced if one.present is not None else None
     declared = bool(getattr(unreadable, "declared_lost", False))
     how = (

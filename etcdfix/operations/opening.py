@@ -415,7 +415,7 @@ def _refuse_kine(source: LiveSource, layout: StorageLayout) -> None:
 def _kine(where: str) -> RefusedByRule:
     return refuse(
         Rule.KINE, f"{where} is kine, not etcd: what is compared before a change, and how, it does not know",
-        hint="let an API server change the object; --kine FILE shows what is stored, and heal takes it",
+        hint="let an API server change the object: fix --from memory, with --kine FILE",
     )  # fmt: skip
 
 

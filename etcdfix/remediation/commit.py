@@ -130,6 +130,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
         head: Its head afterwards, for ``--expect-head``; None where the outcome could not be recorded.
         doubtful: It was made and recorded, and what etcd holds then is not known to be what was written.
         unknown_cluster: Nothing named the cluster, as accepted; whatever follows up on it needs that accepted as well.
+        patched: An API server was asked to make it: there is no undo, since nobody could read the old value.
         signals: Names of those that came between intent and outcome, and are still to be heeded by who has more to do.
     """
 
@@ -143,6 +144,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     doubtful: bool = False
     unknown_cluster: bool = False
+    patched: bool = False
     signals: tuple[str, ...] = ()
 
     @property
@@ -431,6 +433,7 @@ def _close(
         head=head,
         warnings=tuple(warnings),
         unknown_cluster=not intent.cluster.is_known,
+        patched=intent.is_patch,
     )
 
 

@@ -43,7 +43,7 @@ _NOTHING: Final = Acceptances()
 
 
 class Carried(NamedTuple):
-    """What a stored value says of a heal.
+    """What a stored value says of a write by an API server.
 
     Attributes:
         ours: It opens, and carries what the intent asked an API server to write into it; None where that cannot be told
@@ -54,7 +54,7 @@ class Carried(NamedTuple):
     why: str = ""
 
 
-WasHealed = Callable[[Intent, StoredValue], Carried]
+WasPatched = Callable[[Intent, StoredValue], Carried]
 """Examines a value of which an intent says that an API server was to write it."""
 
 
@@ -131,12 +131,12 @@ def predict(
     *,
     cluster: ClusterIdentity,
     accepted: Acceptances = _NOTHING,
-    was_healed: WasHealed | None = None,
+    was_patched: WasPatched | None = None,
 ) -> Reconciliation:
     """Say what became of an intent, and record nothing.
 
     Accepted may be ``unknown-cluster``, where nothing tells whether the intent is about this cluster, and
-    ``other-cluster-id``, where it is of another etcd, the snapshot or data of which this one has. ``was_healed``
+    ``other-cluster-id``, where it is of another etcd, the snapshot or data of which this one has. ``was_patched``
     is None where nothing here can open what an API server was to write.
 
     Raises:
@@ -152,7 +152,7 @@ def predict(
         detail = f"how the key stands could not be read: {exc.message}"
         return Reconciliation(intent=intent, result=Result.UNKNOWN, detail=detail, header_revision=0)
     result, detail = judge_reading(
-        intent, reading, nothing_was_sent=_is_unconfirmed(intent), was_healed=was_healed
+        intent, reading, nothing_was_sent=_is_unconfirmed(intent), was_patched=was_patched
     )
     other = differing_id(recorded, cluster, reading)
     contradiction = held.contradiction or (detail if result is Result.ANOMALY else "")
@@ -186,7 +186,7 @@ def reconcile_intent(
     *,
     cluster: ClusterIdentity,
     accepted: Acceptances = _NOTHING,
-    was_healed: WasHealed | None = None,
+    was_patched: WasPatched | None = None,
 ) -> Reconciliation:
     """Say what became of an intent, and record it.
 
@@ -199,7 +199,7 @@ def reconcile_intent(
         intent,
         cluster=cluster,
         accepted=accepted,
-        was_healed=was_healed,
+        was_patched=was_patched,
     )
     record = log.append(
         intent.closed_by(
@@ -241,8 +241,8 @@ def refuse_other_cluster(intent: Intent, cluster: ClusterIdentity, accepted: Acc
 def refuse_other_store(now: Datastore, intent: Intent) -> None:
     """Refuse an intent that is about another file of kine, or about an etcd where a file is read, or the other way.
 
-    A copy has the same cluster and the same keys, and says nothing of what stands there now. A file that a heal has
-    shown to be the one in use needs no such look.
+    A copy has the same cluster and the same keys, and says nothing of what stands there now. A file that such a
+    change has shown to be the one in use needs no such look.
 
     Raises:
         RemediationRefused: The backup of the intent names another place. One that cannot be read says nothing.
@@ -281,7 +281,7 @@ def judge_reading(
     reading: KeyReading,
     *,
     nothing_was_sent: bool = False,
-    was_healed: WasHealed | None = None,
+    was_patched: WasPatched | None = None,
 ) -> tuple[Result, str]:
     """Decide from one linearizable read what became of an intent: the result and one sentence."""
     expected, present = intent.subject.mod_revision, reading.stored
@@ -318,7 +318,7 @@ def judge_reading(
             f"the key was written again since, to mod_revision {present.mod_revision}, and never deleted"
         )
     if intent.is_patch:
-        return _judge_healed(intent, present, was_healed)
+        return _judge_patched(intent, present, was_patched)
     if _is_its_write(intent, present):
         return _PUTS[intent.verb], (
             f"the key was written once since, at mod_revision {present.mod_revision}, and holds the bytes of the intent"
@@ -326,9 +326,11 @@ def judge_reading(
     return Result.APPLIED_OR_GONE, f"{_written(present)}: by this intent, or by somebody else"
 
 
-def _judge_healed(intent: Intent, present: StoredValue, was_healed: WasHealed | None) -> tuple[Result, str]:
-    """Judge a key that was written after a heal was asked for: only its value tells by whom."""
-    carried = Carried(None) if was_healed is None else was_healed(intent, present)
+def _judge_patched(
+    intent: Intent, present: StoredValue, was_patched: WasPatched | None
+) -> tuple[Result, str]:
+    """Judge a key that was written after an API server was asked to write it: only its value tells by whom."""
+    carried = Carried(None) if was_patched is None else was_patched(intent, present)
     if carried.ours:
         return Result.FIXED, (
             f"the key was written since, to mod_revision {present.mod_revision}: its value opens, and carries the "

@@ -117,7 +117,7 @@ class Remedy(msgspec.Struct, frozen=True):
     """One way out: what to do, the command to paste ("" where there is none), and what to know first.
 
     ``verb`` says what a way out of a finding does, in one word: ``repair``, ``cure``, ``put-back``, ``save``,
-    ``rescue``, ``heal``, ``copies`` or ``delete``.
+    ``rescue``, ``fix``, ``copies`` or ``delete``.
     """
 
     action: str

@@ -288,7 +288,7 @@ def _damage_document(damage: Damage | None, found: Examination, *, hide: bool) -
     if damage is None:
         wrong = found.decoded.inconsistencies if found.decoded is not None else ()
         breaking = [w for w in wrong if w.breaks_responses]
-        # What --omit-managed-fields does not heal comes first.
+        # What --omit-managed-fields does not mend comes first.
         breaking.sort(key=lambda w: w.field_path.startswith(_MANAGED_FIELDS))
         path = breaking[0].field_path if breaking else ""
         message, offset = breaking[0].detail if breaking else found.verdict.upstream_message, None

@@ -112,11 +112,6 @@ class RunOptions(msgspec.Struct, frozen=True):
         """Whether anybody said how values are encrypted at rest, or that none is."""
         return bool({"--encryption-config", "--no-encryption"} & set(self.reading))
 
-    @property
-    def can_heal(self) -> bool:
-        """Whether ``heal`` can take what is read for its source: what stands now in etcd, or in kine's file."""
-        return "--snapshot" not in self.source and "--revision" not in self.source
-
     def part(self, part: Part) -> Sequence[str]:
         """Return the words of one part."""
         return _parts(self)[part]

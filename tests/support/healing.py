@@ -175,7 +175,16 @@ class LostKeyCluster(Registry):
         """Run ``fix --from memory`` on a Secret of namespace shop, or on a complete key."""
         key = name if name.startswith("/") else self.key(f"shop/{name}").decode()
         given = ["--rescued", str(self.saved), "--kubeconfig", str(self.kubeconfig)]
-        return self.run("heal", key, *arguments, *given, *(["--yes"] if yes else []), *self.common(**common))
+        return self.run(
+            "fix",
+            key,
+            "--from",
+            "memory",
+            *arguments,
+            *given,
+            *(["--yes"] if yes else []),
+            *self.common(**common),
+        )
 
     def told(self, *arguments: str, code: int = 0, **common: Any) -> dict[str, Any]:
         """Run the command, and return its document."""

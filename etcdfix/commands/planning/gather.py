@@ -164,7 +164,7 @@ def _why_left_out(found: Examination, reported: ReportedFinding, value_sha256: s
     if value_sha256 != reported.value_sha256:
         return "changed", "its value has another digest than in the report"
     if verdict.outcome is Outcome.INCONSISTENT:
-        return "inconsistent", "the API server accepts it: heal or delete it through the API"
+        return "inconsistent", "the API server accepts it: mend or delete it through the API"
     match deletability_of(found):
         case Deletability.UNPROVEN:
             return "undetermined", f"nothing is proven against it ({verdict.message})"

@@ -530,14 +530,13 @@ class _Work:
                 )
                 self._ground = self._opened.enter_context(opened)
                 self._warn(self._ground.warnings)
-            patched = patch_from_memory(
+            return patch_from_memory(
                 self._ground,
                 ChangeRequest(**common),
                 task.key,
                 _Confirmed(),
                 preview=lambda _held, _unread: None,
             )
-            return patched.outcome
         return run_fix(
             cluster,
             FixRequest(key=task.key, named=named, run=request.run, **common),

@@ -29,12 +29,10 @@ def outcome_report(
     exit_code: int,
     deleted: Preflight | None = None,
     unread: bool = False,
-    patched: bool = False,
 ) -> ChangeReport:
     """Return what became of a change.
 
-    With ``unread``, an encrypted value was put back without a configuration: a look at it needs one. With ``patched``,
-    an API server wrote the value, which cannot be undone.
+    With ``unread``, an encrypted value was put back without a configuration: a look at it needs one.
     """
     afterwards, after = ([], []) if deleted is None else (_recovery(deleted), [_what_is_left(deleted)])
     return ChangeReport(
@@ -44,7 +42,7 @@ def outcome_report(
         afterwards=[unicode_text(text) for text in afterwards],
         **outcome_fields(outcome),
         **audit_fields(outcome),
-        follow_ups=[*follow_ups(verb, key, outcome, run, unread=unread, patched=patched), *after],
+        follow_ups=[*follow_ups(verb, key, outcome, run, unread=unread), *after],
         exit_code=exit_code,
     )
 
@@ -112,21 +110,21 @@ def _same(outcome: ChangeOutcome) -> tuple[str | Part, ...]:
 
 
 def follow_ups(
-    verb: Verb, key: bytes, outcome: ChangeOutcome, run: RunOptions, *, unread: bool, patched: bool
+    verb: Verb, key: bytes, outcome: ChangeOutcome, run: RunOptions, *, unread: bool
 ) -> Iterator[FollowUp]:
     """Yield how to settle a change, how to undo it, and how to look at what it came to."""
     if outcome.result is None:
         return
     yield from settling(outcome, run)
-    yield from _undo(verb, outcome, patched=patched)
+    yield from _undo(verb, outcome)
     if verb is not Verb.DELETE:
         reading = Part.CONFIGURATION if unread else Part.READING
         yield FollowUp("Look again", scan(key_word(key), reading=[reading]))
 
 
-def _undo(verb: Verb, outcome: ChangeOutcome, *, patched: bool) -> Iterator[FollowUp]:
+def _undo(verb: Verb, outcome: ChangeOutcome) -> Iterator[FollowUp]:
     words = (*_same(outcome), "--audit-log", str(outcome.audit_log), "--reason", "REASON")
-    if patched:
+    if outcome.patched:
         return  # nobody could read the old value, and an API server wrote the new one
     if verb is Verb.DELETE:
         if outcome.result in {Result.NOT_APPLIED, Result.REFUSED}:

@@ -21,7 +21,7 @@ from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.reconcile import (
     Carried,
     Reconciliation,
-    WasHealed,
+    WasPatched,
     predict,
     read_open_intents,
     reconcile_intent,
@@ -35,7 +35,7 @@ from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions, accepting, after_change, explain
 
 
-def patch_proof(inputs: Inputs) -> WasHealed:
+def patch_proof(inputs: Inputs) -> WasPatched:
     """Return what tells of a stored value whether it carries what an intent asked an API server for.
 
     What it returns raises:
@@ -90,7 +90,7 @@ def settle_intents(
     dry_run: bool,
     accepted: Acceptances,
     syslog: Syslog | None = None,
-    was_healed: WasHealed | None = None,
+    was_patched: WasPatched | None = None,
 ) -> Settled:
     """Work through the open intents of a log.
 
@@ -131,7 +131,7 @@ def settle_intents(
                 intent,
                 cluster=cluster,
                 accepted=accepted,
-                was_healed=was_healed,
+                was_patched=was_patched,
             ),
         )
         return settled
@@ -148,7 +148,7 @@ def settle_intents(
                 operator,
                 cluster=cluster,
                 accepted=accepted,
-                was_healed=was_healed,
+                was_patched=was_patched,
             ),
         )
     return settled

@@ -19,7 +19,6 @@ from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.similar_values import Alike
-from etcdfix.remediation.sending import Sender
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.examination import Examination
@@ -40,7 +39,6 @@ class Situation(msgspec.Struct, kw_only=True):
         sealed: What the contents were encrypted to, where the way is that.
         proof: Key of another object that API servers wrote as this one is sealed; b"" where none was needed.
         lease: To attach, 0 for none.
-        sender: Has an API server write the value, where the way is that.
         warnings: What a person should read before going on.
     """
 
@@ -61,7 +59,6 @@ class Situation(msgspec.Struct, kw_only=True):
     sealed: Sealed | None = None
     proof: bytes = b""
     lease: int = 0
-    sender: Sender | None = None
     warnings: list[str] = msgspec.field(default_factory=list)
     progress: Progress = no_progress
     step: Step = no_step

@@ -45,20 +45,6 @@ _FINE: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
 _MAY_COME: Final = "the key stands as it was examined, and the request may still be on its way"
 
 
-class Patched(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one object.
-
-    Attributes:
-        server: The API server that wrote it, "" where none is known to have.
-        changed: Names of the fields that admission changed.
-    """
-
-    held: Held
-    outcome: ChangeOutcome
-    server: str = ""
-    changed: tuple[str, ...] = ()
-
-
 def patch_from_memory(
     ground: Ground,
     request: ChangeRequest,
@@ -66,7 +52,7 @@ def patch_from_memory(
     confirmer: Confirmer,
     *,
     preview: Callable[[Held, int], None],
-) -> Patched:
+) -> ChangeOutcome:
     """Have an API server write one object anew, or find out whether it could.
 
     Each object has its own checks, backup, record and request; its kind is checked once.
@@ -86,7 +72,6 @@ def patch_from_memory(
     held = check_held(ground, request, key)
     unread = check_kind(ground, held.found.directory)
     at = now_text()
-    sender = PatchSender(ground, held, at)
     change = Change(
         verb=Verb.FIX,
         way=Way.PATCH,
@@ -98,11 +83,10 @@ def patch_from_memory(
         replaced=held,
         detail=intent_detail(at),
     )
-    outcome = carry_out(
+    return carry_out(
         ground.cluster, request, change, confirmer,
-        preview=lambda: preview(held, unread), sender=sender, step=ground.step,
+        preview=lambda: preview(held, unread), sender=PatchSender(ground, held, at), step=ground.step,
     )  # fmt: skip
-    return Patched(held=held, outcome=outcome, server=sender.server, changed=sender.changed)
 
 
 def intent_detail(at: str) -> str:

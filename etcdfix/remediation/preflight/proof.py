@@ -138,7 +138,7 @@ _INSTEAD: Final[dict[Outcome, tuple[Rule, str, str, Callable[[bytes], Command] |
         Rule.READABLE, "the object is readable", "delete it through the API: kubectl delete", None,
     ),
     Outcome.INCONSISTENT: (
-        Rule.INCONSISTENT, "the API server accepts the object", "heal or delete it through the API: ", get,
+        Rule.INCONSISTENT, "the API server accepts the object", "mend or delete it through the API: ", get,
     ),
     Outcome.NOT_AN_OBJECT: (
         Rule.NOT_AN_OBJECT, "the key holds no object of the API", "leave it: it is bookkeeping, or not of Kubernetes",

@@ -245,7 +245,7 @@ def _inconsistent(found: Examination, cause: Cause) -> Iterator[Remedy]:
             raw_request("get", path),
         )
     yield Remedy(
-        "If it cannot be healed: delete it through the API in the ordinary way",
+        "If it cannot be mended: delete it through the API in the ordinary way",
         raw_request("delete", path),
         "Finalizers and owner references work as usual.",
         WayKind.DELETE,

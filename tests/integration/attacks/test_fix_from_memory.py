@@ -365,8 +365,7 @@ def test_a_cache_that_is_behind(cluster: LostKeyCluster) -> None:
     cluster.place(key, aescbc(secret("one"), b"abcdefghijklmnop", "key3"))
     refusal = _refused(cluster, "one", rule="not-from-memory", says="another resourceVersion")
     step = str(refusal["next_step"])
-    prefix = "" if cluster.prefix == "/registry" else f"--etcd-prefix {cluster.prefix} "
-    assert f"etcdfix rescue secrets {prefix}--kubeconfig {cluster.kubeconfig} " in step
+    assert f"etcdfix rescue secrets {' '.join(cluster.where)} " in step
     _copies_as_printed(cluster, step)
 
 
@@ -844,7 +843,7 @@ def _under_kms(cluster: LostKeyCluster, plugin: KMSPlugin) -> None:
 
 
 def _written_by(cluster: LostKeyCluster, plugin: KMSPlugin, at: str) -> bytes:
-    """Return what an API server makes of the first Secret under KMS, with the annotation of a heal."""
+    """Return what an API server makes of the first Secret under KMS, with the annotation of a PATCH."""
     metadata = {"name": "one", "namespace": "shop", "uid": cluster.uid("one")}
     annotated = metadata | {"annotations": {"etcdfix.io/fixed-at": at}}
     value = json_object("v1", "Secret", "one", metadata=annotated, data={"password": DATA})
@@ -922,7 +921,7 @@ def _reconciled(cluster: LostKeyCluster, *arguments: str) -> Ran:
 
 
 @on_etcd
-def test_the_unreadable_bytes_never_come_back_over_what_was_healed(cluster: LostKeyCluster) -> None:
+def test_the_unreadable_bytes_never_come_back_over_what_was_patched(cluster: LostKeyCluster) -> None:
     assert cluster.fix("one").code == 0
     (backup,) = cluster.kept()
     key = cluster.key("shop/one")
@@ -1075,7 +1074,7 @@ def test_an_earlier_value_that_was_being_deleted(ended: LostKeyCluster, kept_in:
 
 
 def test_what_another_server_still_gives_of_the_kind_is_rescued_first(ended: LostKeyCluster) -> None:
-    """Nobody gives the one to heal any more; what is not saved of the others a heal could end."""
+    """Nobody gives the one any more; what is not saved of the others a change could end."""
     ended.written_twice("one")
     ended.p1.reload(OLD)
     ended.p1.create("v1", "Secret", "two", "shop", data={"password": DATA})

@@ -37,7 +37,7 @@ def test_one_object(cluster: LostKeyCluster) -> None:
     assert set(patch["metadata"]) == {"uid", "resourceVersion", "annotations"}
     assert patch["metadata"]["resourceVersion"] == str(before.mod_revision)
     assert list(patch["metadata"]["annotations"]) == ["etcdfix.io/fixed-at"]
-    assert [event.verb for event in cluster.events()] == ["heal", "heal"]
+    assert [event.verb for event in cluster.events()] == ["fix", "fix"]
     assert cluster.outcomes() == ["fixed"]
     (backup,) = cluster.kept()
     assert backup.content.stored.value == before.value

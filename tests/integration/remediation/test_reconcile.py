@@ -406,10 +406,15 @@ def test_a_heal_is_known_by_what_the_value_carries(
 ) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=verb)
     written = etcd.put(key, b"k8s:enc:aescbc:v1:key2:" + bytes(64))
-    was_healed = None if carries is None else lambda _intent, _stored: carries
+    was_patched = None if carries is None else lambda _intent, _stored: carries
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         found = reconcile_intent(
-            EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID), was_healed=was_healed
+            EtcdNow(client),
+            log,
+            intent,
+            OPERATOR,
+            cluster=ClusterIdentity.by_uid(UID),
+            was_patched=was_patched,
         )
         assert log.open_intents() == (() if found.settled else (intent,))
     assert found.result is result
@@ -425,7 +430,7 @@ def test_a_heal_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) ->
             EtcdNow(client),
             intent,
             cluster=ClusterIdentity.by_uid(UID),
-            was_healed=lambda _intent, _stored: Carried(True),
+            was_patched=lambda _intent, _stored: Carried(True),
         )
     assert found.result is Result.NOT_APPLIED  # it did not move: what it carries is not asked
     assert "could arrive later" in found.detail

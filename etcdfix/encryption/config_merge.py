@@ -29,10 +29,11 @@ from etcdfix.encryption.config import (
     NamedKey,
     Provider,
     ProviderType,
+    ResourceRule,
     parse_configuration,
 )
 from etcdfix.encryption.config_rules import EVERYTHING, narrowest_first, parse_group_resource, rule_name
-from etcdfix.encryption.config_text import Element, Part, configuration_file
+from etcdfix.encryption.config_text import configuration_file
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.key_text import shown
 from etcdfix.errors import ConfigurationError
@@ -71,9 +72,9 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """The union of some configurations; ``elements`` hold encryption keys."""
+    """The union of some configurations; ``rules`` hold encryption keys."""
 
-    elements: tuple[Element, ...]
+    rules: tuple[ResourceRule, ...]
     decisions: tuple[Decision, ...]
 
 
@@ -105,8 +106,7 @@ def merge(configurations: Sequence[EncryptionConfiguration], names: Sequence[str
     joined = {
         name: _joined([one.serving(name) for one in lists], providers, name, decisions) for name in entries
     }
-    elements = _elements(joined, decisions)
-    result = Merged(tuple(elements), decisions.all())
+    result = Merged(tuple(_rules(joined, decisions)), decisions.all())
     _check(result, lists)
     return result
 
@@ -118,7 +118,7 @@ def merged_file(merged: Merged, configurations: Sequence[EncryptionConfiguration
         "It reads what any of these files reads:",
         *(f"  {number}. {one.path} {one.sha256}" for number, one in enumerate(configurations, start=1)),
     ]
-    return configuration_file(merged.elements, made_by=MADE_BY, comment=comment)
+    return configuration_file(merged.rules, made_by=MADE_BY, comment=comment)
 
 
 # ------------------------------------------------------------------------------------------------- joining lists
@@ -152,9 +152,9 @@ def _joined(
     kms: dict[tuple[str, str], KMSProvider],
     name: GroupResource,
     decisions: _Decisions,
-) -> list[Part]:
+) -> list[Provider]:
     """Return the list of one entry: the first file's as it is, then what others have besides, identity last."""
-    parts: list[Part] = []
+    parts: list[Provider] = []
     seen: dict[tuple[str, str, str], int] = {}
     identity = False
     for origin, providers in enumerate(found):
@@ -162,7 +162,7 @@ def _joined(
             if isinstance(provider, IdentityProvider):
                 identity = True
                 if not parts and origin == 0:
-                    parts.append(Part(provider, origin))
+                    parts.append(provider)
                     why = "does not name it" if providers is None else "has identity first"
                     decisions.add(
                         Decided.IDENTITY_WRITES, name, "identity",
@@ -171,17 +171,17 @@ def _joined(
                     )  # fmt: skip
             elif isinstance(provider, KMSProvider):
                 first = kms[provider.api_version, provider.name]
-                if all(part.provider != first for part in parts):
-                    parts.append(Part(first, origin))
+                if first not in parts:
+                    parts.append(first)
             else:
                 keys = [
                     key for key in provider.keys if _is_new(seen, provider.type, key, origin, name, decisions)
                 ]
                 if keys:
-                    parts.append(Part(KeyedProvider(provider.type, tuple(keys)), origin))
-    if identity and not any(isinstance(part.provider, IdentityProvider) for part in parts):
+                    parts.append(KeyedProvider(provider.type, tuple(keys)))
+    if identity and _IDENTITY not in parts:
         origin = next(at for at, providers in enumerate(found) if providers is None or _IDENTITY in providers)
-        parts.append(Part(_IDENTITY, origin))
+        parts.append(_IDENTITY)
         if found[0] is None or _IDENTITY not in found[0]:
             why = (
                 "does not name it, so values are stored unencrypted"
@@ -228,30 +228,22 @@ def _is_new(
 # --------------------------------------------------------------------------------- from lists to elements of a file
 
 
-def _elements(joined: dict[GroupResource, list[Part]], decisions: _Decisions) -> list[Element]:
-    before = [element for names in _sharing_kms(joined) for element in _share(joined, names, decisions)]
+def _rules(joined: dict[GroupResource, list[Provider]], decisions: _Decisions) -> list[ResourceRule]:
+    before = [rule for names in _sharing_kms(joined) for rule in _share(joined, names, decisions)]
     _drop_what_a_wildcard_serves(joined)
-    elements: list[Element] = []
-    for name, parts in joined.items():
-        for at, element in enumerate(elements):
-            if _identities(element.parts) == _identities(parts) and _fits(element, name):
-                elements[at] = Element((*element.resources, name), tuple(parts))
-                break
-        else:
-            elements.append(Element((name,), tuple(parts)))
-    return [*before, *elements]
+    # Only entries of the same breadth never cover each other.
+    alike: dict[tuple[object, ...], list[GroupResource]] = {}
+    for name, providers in joined.items():
+        alike.setdefault((_breadth(name)[0], *_identities(providers)), []).append(name)
+    rules = [ResourceRule(tuple(map(rule_name, names)), tuple(joined[names[0]])) for names in alike.values()]
+    return [*before, *rules]
 
 
-def _fits(element: Element, name: GroupResource) -> bool:
-    """Say whether an entry may stand beside others: only entries of the same breadth never cover each other."""
-    return _breadth(element.resources[0])[0] == _breadth(name)[0]
-
-
-def _sharing_kms(joined: dict[GroupResource, list[Part]]) -> list[list[GroupResource]]:
+def _sharing_kms(joined: dict[GroupResource, list[Provider]]) -> list[list[GroupResource]]:
     """Return the groups of entries that share a KMS v2 provider and do not have one list: such a name stands once."""
     groups: list[tuple[set[str], list[GroupResource]]] = []
     for name, parts in joined.items():
-        kms = (part.provider for part in parts if isinstance(part.provider, KMSProvider))
+        kms = (part for part in parts if isinstance(part, KMSProvider))
         providers, names = {one.name for one in kms if one.api_version != "v1"}, [name]
         for linked in [group for group in groups if group[0] & providers]:
             groups.remove(linked)
@@ -261,23 +253,23 @@ def _sharing_kms(joined: dict[GroupResource, list[Part]]) -> list[list[GroupReso
 
 
 def _share(
-    joined: dict[GroupResource, list[Part]], names: Sequence[GroupResource], decisions: _Decisions
-) -> list[Element]:
+    joined: dict[GroupResource, list[Provider]], names: Sequence[GroupResource], decisions: _Decisions
+) -> list[ResourceRule]:
     """Give entries that share a KMS v2 provider one list, which has all that any of them has, identity last.
 
     Where another provider writes for one of them, that one goes into an element of its own before: lists of the same
     entry are joined. A wildcard cannot stand twice, so for it there is no such way.
     """
     writers = [joined[name][0] for name in names]
-    several = len({_writer_of(part.provider) for part in writers}) > 1
+    several = len({*map(_writer_of, writers)}) > 1
     # One that may stand twice goes before, so it is not the one that has to be first here.
-    first = next((part for part in writers if several and isinstance(part.provider, KMSProvider)), writers[0])
+    first = next((part for part in writers if several and isinstance(part, KMSProvider)), writers[0])
     every = {_identity_of(part): part for part in [first, *(part for name in names for part in joined[name])]}
-    others = sorted([*every.values()][1:], key=lambda part: isinstance(part.provider, IdentityProvider))
+    others = sorted([*every.values()][1:], key=lambda part: isinstance(part, IdentityProvider))
     before = []
     for name, writer in zip(names, writers, strict=True):
         joined[name] = [first, *others]
-        if _writer_of(writer.provider) == _writer_of(first.provider):
+        if _writer_of(writer) == _writer_of(first):
             continue
         if name.resource == "*":
             raise ConfigurationError(
@@ -285,7 +277,7 @@ def _share(
                 "which may stand in a file once, and not the same one writes for them",
                 hint=_SEVERAL,
             )
-        before.append(Element((name,), (writer,)))
+        before.append(ResourceRule((rule_name(name),), (writer,)))
     decisions.add(
         Decided.KMS_SHARED, names, "",
         "a KMS v2 provider may stand in a file only once, so the entries that need it share one list: more keys "
@@ -294,7 +286,7 @@ def _share(
     return before
 
 
-def _drop_what_a_wildcard_serves(joined: dict[GroupResource, list[Part]]) -> None:
+def _drop_what_a_wildcard_serves(joined: dict[GroupResource, list[Provider]]) -> None:
     """Remove entries whose list is that of the wildcard that would serve the resource instead."""
     for name in list(joined):
         _, *broader = narrowest_first(name)
@@ -303,8 +295,7 @@ def _drop_what_a_wildcard_serves(joined: dict[GroupResource, list[Part]]) -> Non
             del joined[name]
 
 
-def _identity_of(part: Part) -> tuple[object, ...]:
-    provider = part.provider
+def _identity_of(provider: Provider) -> tuple[object, ...]:
     if isinstance(provider, KeyedProvider):
         return (provider.type, *((key.name, key.material.fingerprint) for key in provider.keys))
     if isinstance(provider, KMSProvider):
@@ -312,7 +303,7 @@ def _identity_of(part: Part) -> tuple[object, ...]:
     return (provider.type,)
 
 
-def _identities(parts: Iterable[Part]) -> tuple[tuple[object, ...], ...]:
+def _identities(parts: Iterable[Provider]) -> tuple[tuple[object, ...], ...]:
     return tuple(map(_identity_of, parts))
 
 

@@ -9,34 +9,18 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
-
-from etcdfix.encryption.config import EncryptionConfiguration, IdentityProvider, KMSProvider, Provider
+from etcdfix.encryption.config import (
+    EncryptionConfiguration,
+    IdentityProvider,
+    KMSProvider,
+    Provider,
+    ResourceRule,
+)
 from etcdfix.encryption.config_mark import MADE_BY_RECOVER, mark_of
-from etcdfix.encryption.config_rules import parse_group_resource, rule_name
-from etcdfix.model import GroupResource
 from etcdfix.text.safetext import safe_text
 
 
-class Part(msgspec.Struct, frozen=True):
-    """A provider of a file that is written, and the file that it comes from.
-
-    Attributes:
-        origin: Which file: its place in the order given, from 0; None where there is only one.
-    """
-
-    provider: Provider
-    origin: int | None
-
-
-class Element(msgspec.Struct, frozen=True):
-    """An element of the ``resources`` list of a file that is written."""
-
-    resources: tuple[GroupResource, ...]
-    parts: tuple[Part, ...]
-
-
-def configuration_file(elements: Iterable[Element], *, made_by: str, comment: Sequence[str]) -> bytes:
+def configuration_file(rules: Iterable[ResourceRule], *, made_by: str, comment: Sequence[str]) -> bytes:
     """Return a marked file, encryption keys included."""
     mark = mark_of(made_by)
     lines = [
@@ -52,16 +36,9 @@ def configuration_file(elements: Iterable[Element], *, made_by: str, comment: Se
         "  providers:",
         "  - identity: {}",
     ]
-    for element in elements:
-        lines += [
-            "- resources:",
-            *(f"  - {_text(rule_name(name))}" for name in element.resources),
-            "  providers:",
-        ]
-        for part in element.parts:
-            if part.origin is not None:
-                lines.append(f"  # of file {part.origin + 1}")
-            lines += _provider_lines(part.provider)
+    for rule in rules:
+        lines += ["- resources:", *(f"  - {_text(name)}" for name in rule.resources), "  providers:"]
+        lines += (line for provider in rule.providers for line in _provider_lines(provider))
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -106,16 +83,9 @@ def recovered_file(configuration: EncryptionConfiguration, sha256: str) -> bytes
 
     It says nothing of where it was found, so that the same configuration always makes the same file.
     """
-    elements = [
-        Element(
-            tuple(map(parse_group_resource, rule.resources)),
-            tuple(Part(provider, None) for provider in rule.providers),
-        )
-        for rule in configuration.rules
-    ]
     comment = [
         f"Made by etcdfix encryption {MADE_BY_RECOVER}, of a file that a server of k3s or RKE2 kept in the datastore:",
         f"  {sha256}",
         "Which one the servers run with today, the annotation encryption-config-hash of their Nodes tells.",
     ]
-    return configuration_file(elements, made_by=MADE_BY_RECOVER, comment=comment)
+    return configuration_file(configuration.rules, made_by=MADE_BY_RECOVER, comment=comment)

@@ -136,7 +136,7 @@ class Log(Closing):
         writes = deque(self._looked_at(wanted.key), maxlen=None if self._entry else MOST_WRITES)
         if self._entry:
             self.why_not = self._no_value(wanted.key, writes)
-        later = perhaps = 0
+        later, perhaps, uid = 0, 0, wanted.life.uid
         every = wanted.every or self._entry
         for write in reversed(writes):
             if write.refused:
@@ -147,7 +147,7 @@ class Log(Closing):
                 if perhaps:
                     why = f"entry {perhaps} may be a later write, and nothing shows whether etcd applied that one"
                     copy = msgspec.structs.replace(copy, doubt="; ".join(filter(None, (copy.doubt, why))))
-                elif copy.reads and copy.sure is Confidence.POSSIBLE:
+                elif copy.reads and copy.sure is Confidence.POSSIBLE and copy.uid in {"", uid or copy.uid}:
                     perhaps = write.entry_index
                 yield msgspec.structs.replace(copy, later_writes=later)
                 if self._entry:
@@ -281,7 +281,10 @@ class Log(Closing):
             self._cluster = ClusterIdentity.by_uid(self._examiner.kube_system_uid(databases[0]) or "")
         if played.overrun:
             self.notes.append(played.overrun)
-        self.problems += [f"write-ahead log: {each}" for each in (*self._log.problems, *played.problems)]
+        problems = [*self._log.problems, *played.problems]
+        if self.history is Sameness.OTHER:
+            problems = [f"it is of another history, so nothing of it is told: {self.about}"]
+        self.problems += [f"write-ahead log: {problem}" for problem in problems]
 
     def _fitting(self, stack: ExitStack, paths: Sequence[Path], *, beside: bool) -> list[SnapshotSource]:
         """Return the files that are of the history of what is stored; take note of the others."""

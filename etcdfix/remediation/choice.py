@@ -167,8 +167,9 @@ def _named(wanted: Wanted, named: Named, found: Sequence[Offer], finders: Sequen
     copy, refusal = offer.copy, offer.refusal
     if refusal is not None:
         raise refuse(refusal.rule, f"{key}: {copy.where}: {refusal.why}", hint=refusal.hint or hint)
-    perhaps = [one.copy for one in found if one.copy.reads and one.copy.sure is Confidence.POSSIBLE]
-    if copy.place is Place.LOG and not named.entry and perhaps:
+    perhaps = [one.copy for one in found if one.refusal is None and one.copy.sure is Confidence.POSSIBLE]
+    perhaps = [one for one in perhaps if one.log and copy.log and one.log.entry >= copy.log.entry]
+    if not named.entry and perhaps:
         raise refuse(
             Rule.LOGGED_ONLY,
             f"nothing shows whether etcd applied {perhaps[0].where}, a write of {key} that reads: {perhaps[0].doubt}",

@@ -407,6 +407,8 @@ def _needs(copy: Copy, wanted: Wanted, *, breaking: bool) -> tuple[Rule, ...]:
         needs.append(Rule.UNLISTED_SOURCE)
     if copy.same_object is Sameness.UNKNOWN:
         needs.append(Rule.UNKNOWN_UID)
+    if copy.cluster is not None and not copy.cluster.is_known:
+        needs.append(Rule.UNKNOWN_CLUSTER)
     return tuple(dict.fromkeys(needs))
 
 

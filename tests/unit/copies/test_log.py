@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.copies.log import MOST_WRITES, Log
-from etcdfix.copies.model import Copy, Freshness, LogProof, Sameness, Wanted
+from etcdfix.copies.model import Copy, Freshness, Life, LogProof, Sameness, Wanted
 from etcdfix.copies.rank import ranked
 from etcdfix.errors import NotALog, OtherHistory, SourceDenied
 from etcdfix.examine import Examiner, Reading
@@ -18,7 +19,7 @@ from etcdfix.model import Confidence, KeptRevision, Outcome, Revision, StoredVal
 from etcdfix.sources.wal.model import Agreement, LoggedWrite, WriteKind
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource
-from tests.support.objects import config_map
+from tests.support.objects import UID, config_map
 from tests.support.wal_writer import ModelEtcd, StoreNow
 
 KEY = b"/registry/configmaps/shop/settings"
@@ -192,7 +193,10 @@ def test_what_is_only_possible_is_not_passed_over_for_an_older_one(look: Any) ->
     newer, older = look(write(3, WHOLE), write(4, WHOLE, POSSIBLE, mod_revision=None))[0]
     assert (newer.sure, newer.doubt) == (POSSIBLE, "it may have been refused")
     assert (older.sure, older.doubt.split(" ")[:2]) == (CERTAIN, ["entry", "4"])
-    # One that does not read is no rival, and a named one has none.
+    # One of another object, or that does not read, is no rival, and a named one has none.
+    life = msgspec.structs.replace(GONE, life=Life(uid=UID.decode(), uid_from="etcd"))
+    other = WHOLE.replace(UID, b"99999999-2222-3333-4444-555555555555")
+    assert look(write(3, WHOLE), write(4, other, POSSIBLE), what=life)[0][1].doubt == ""
     assert look(write(3, WHOLE), write(4, WHOLE[:-5], POSSIBLE))[0][1].doubt == ""
     ((named,), _) = look(write(3, WHOLE), write(4, WHOLE, POSSIBLE), entry=3)
     assert (named.log.entry, named.doubt) == (3, "")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Wanted, Way
-from etcdfix.model import Confidence, Outcome, Repair, RepairKind, RepairProof
+from etcdfix.model import ClusterIdentity, Confidence, Outcome, Repair, RepairKind, RepairProof
 from etcdfix.remediation.offers import Offer, best_of, offers, remedy_of, ways_of
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.shown_copy import Grade
@@ -103,6 +103,8 @@ def test_a_rule_that_refuses(one: Copy, wanted: Wanted | None, run: RunOptions, 
         (copy(), GONE, ()),
         (copy(same_object=Sameness.UNKNOWN), None, (Rule.UNKNOWN_UID,)),
         (copy(Place.KEY, same_object=Sameness.UNKNOWN), GONE, (Rule.UNKNOWN_UID,)),
+        (copy(Place.LOG, cluster=ClusterIdentity()), GONE, (Rule.UNKNOWN_CLUSTER,)),
+        (copy(Place.LOG, cluster=ClusterIdentity.by_uid("u")), GONE, ()),
         (copy(Place.BACKUP, doubt="it may have been edited"), None, (Rule.UNLISTED_SOURCE,)),
         (copy(Place.BIT, repair=UNPROVEN), None, (Rule.UNPROVEN_REPAIR,)),
         (copy(Place.BIT, repair=BIT), None, ()),

@@ -481,7 +481,7 @@ def test_a_custom_resource_gets_the_path_of_its_served_version() -> None:
         "/registry/example.com/widgets/w-1": aescbc(widget(), name="old"),
     }
     lines = remedies_of(cluster, "/registry/example.com/widgets/w-1", config=config)
-    assert "|etcdfix rescue /registry/example.com/widgets/w-1 --kubeconfig FILE" in lines[1]
+    assert "|etcdfix rescue widgets.example.com --kubeconfig FILE" in lines[1]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE, kine_option
 from etcdfix.cli.output import show_preview
+from etcdfix.cli.places import in_option
 from etcdfix.cli.safety import CLUSTER_RULES, EXIT_CODES, REPLACING_RULES, key_lost_option, one_key
 from etcdfix.commands.fix import run_fix
-from etcdfix.copies.finder import TO_LOOK_IN, Named, grammar, parse_named
+from etcdfix.copies.finder import Named, grammar, parse_named
 from etcdfix.copies.model import Place
 from etcdfix.copies.search import Places
 from etcdfix.encryption.config import EncryptionConfiguration
@@ -32,10 +33,7 @@ from etcdfix.rules import Rule
 @click.command("fix", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.argument("key")
 @click.option("--from", "source", metavar="PLACE", help=f"Put this copy back: {grammar()}.")
-@click.option(
-    "--in", "places", multiple=True, metavar="PLACE",
-    help=f"Look for copies here too (may be repeated): {grammar(TO_LOOK_IN)}.",
-)  # fmt: skip
+@in_option()
 @click.option(
     "--rescued", type=FILE, metavar="DIR",
     help="Look into what etcdfix rescue has saved, too; --from memory needs it.",
@@ -56,7 +54,7 @@ from etcdfix.rules import Rule
 @kine_option
 @etcd_options
 def command(
-    *, key: str, source: str | None, places: tuple[str, ...], rescued: Path | None, **options: Any
+    *, key: str, source: str | None, places: tuple[Named, ...], rescued: Path | None, **options: Any
 ) -> int:
     """Put a good copy of an object back where its value cannot be read, or is gone.
 
@@ -70,8 +68,7 @@ def command(
     meanwhile. Its kubeconfig's user needs get and patch. --kine FILE works for this way alone.
     """
     named = parse_named(source) if source is not None else None
-    looked = tuple(parse_named(word, TO_LOOK_IN) for word in places)
-    files = [one.path for one in ((named,) if named is not None else looked) if one.place is Place.CANDIDATE]
+    files = [one.path for one in ((named,) if named is not None else places) if one.place is Place.CANDIDATE]
     opened: list[tuple[Path, Inputs, EncryptionConfiguration | None]] = []
 
     def apart(inputs: Inputs) -> Inputs:
@@ -109,7 +106,7 @@ def command(
                 named=named,
                 other=_other_key(named, options),
                 places=Places(
-                    named=looked,
+                    named=places,
                     api=change.api,
                     rescued=(rescued,) if rescued is not None else (),
                     progress=change.progress,

@@ -57,5 +57,6 @@ def in_option(places: Sequence[Place] = TO_LOOK_IN) -> Callable[[Callable[..., i
 
     return click.option(
         "--in", "places", multiple=True, metavar="PLACE", callback=parse,
-        help=f"Look here too (may be repeated): {grammar(places)}.",
+        help=f"Look there too (may be repeated): {grammar(places)}. A log is a member's member/wal, live or copied, "
+        "with snap/db beside it; a snapshot may be a copied member/snap/db.",
     )  # fmt: skip

@@ -7,21 +7,12 @@ from typing import Any
 import click
 
 from etcdfix.cli.options import FILE, option_group
+from etcdfix.cli.places import in_option
 from etcdfix.cli.safety import api_access, server_options
-from etcdfix.copies.finder import TO_LOOK_IN, Named, grammar, parse_named
 from etcdfix.copies.search import Places
 
-
-def _named(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> tuple[Named, ...]:
-    return tuple(parse_named(word, TO_LOOK_IN) for word in words)
-
-
 where_else_options = option_group(
-    click.option(
-        "--in", "named", multiple=True, metavar="PLACE", callback=_named,
-        help=f"Look for copies there too (may be repeated): {grammar(TO_LOOK_IN)}. A log is a member's member/wal, "
-        "live or copied, with snap/db beside it; a snapshot may be a copied member/snap/db.",
-    ),
+    in_option(),
     click.option(
         "--kubeconfig", type=FILE, metavar="FILE",
         help="Ask API servers, too, what they still hold in memory: names and revisions alone, no contents.",
@@ -52,5 +43,5 @@ def where_to_look(options: dict[str, Any]) -> Places:
     Raises:
         ConfigurationError: They make no sense.
     """
-    named, rescued = options.pop("named"), options.pop("rescued")
+    named, rescued = options.pop("places"), options.pop("rescued")
     return Places(named=named, rescued=rescued, api=api_access(options))

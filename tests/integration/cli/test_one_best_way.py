@@ -50,6 +50,9 @@ def test_every_finding_of_a_damaged_cluster(
     report.write_text(json.dumps(scanned))
     planned = told(capfd, "plan", "--from-report", str(report), *where)
     entries = {entry["key"]: entry for entry in planned["entries"]}
+    places = ["--backup-dir", str(tmp_path / "backups"), "--audit-log", str(tmp_path / "audit.jsonl")]
+    tmp_path.chmod(0o700)
+    (tmp_path / "backups").mkdir(mode=0o700)
     seen: Counter[str] = Counter()
     for finding in scanned["findings"]:
         key, ways = finding["key"], copies_among(finding["remedies"])
@@ -72,5 +75,11 @@ def test_every_finding_of_a_damaged_cluster(
         assert entry["from"] == source, key
         assert entry["fix"].startswith(best["command"])
         seen[source.partition(":")[0]] += 1
+        if "--accept" not in entry["fix"] and "--declare-key-lost" not in entry["fix"]:
+            assert run(["fix", key, *where, *places, "--reason", "test", "--dry-run"]) == 0, key
+            which = best["note"].partition(".")[0] if source == "bit" else source.replace(":", " ")
+            assert which.lower() in " ".join(capfd.readouterr().err.lower().split()), key
+            seen["fixed"] += 1
     assert seen["bit"] >= 5, seen
     assert seen["revision"] >= 5, seen
+    assert seen["fixed"] >= 5, seen

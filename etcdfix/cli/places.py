@@ -47,6 +47,12 @@ def record_paths(options: dict[str, Any]) -> RecordPaths:
     )
 
 
+_WHAT: Final = {
+    Place.LOG: "A log is a member's member/wal, live or copied, with snap/db beside it.",
+    Place.SNAPSHOT: "A snapshot may be a copied member/snap/db.",
+}
+
+
 def in_option(places: Sequence[Place] = TO_LOOK_IN) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Return ``--in``, which names where copies are looked for besides; its value is a tuple of :class:`Named`."""
 
@@ -57,6 +63,7 @@ def in_option(places: Sequence[Place] = TO_LOOK_IN) -> Callable[[Callable[..., i
 
     return click.option(
         "--in", "places", multiple=True, metavar="PLACE", callback=parse,
-        help=f"Look there too (may be repeated): {grammar(places)}. A log is a member's member/wal, live or copied, "
-        "with snap/db beside it; a snapshot may be a copied member/snap/db.",
+        help=" ".join([
+            f"Look there too (may be repeated): {grammar(places)}.", *(_WHAT[one] for one in places if one in _WHAT)
+        ]),
     )  # fmt: skip

@@ -15,8 +15,11 @@ from etcdfix.cli.opened import open_all
 from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.output_options import report_options
+from etcdfix.cli.places import in_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
+from etcdfix.copies.finder import Named
+from etcdfix.copies.model import Place
 from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.opening import Inputs, open_source
 
@@ -35,11 +38,7 @@ MEANINGS: dict[ExitCode, str] = {
     envvar="ETCDFIX_BACKUP_DIR",
     help="Count the backups of etcdfix in this directory too (may be repeated).",
 )  # fmt: skip
-@click.option(
-    "--also-snapshot", "also_snapshots", type=FILE, multiple=True, metavar="FILE",
-    envvar="ETCDFIX_ALSO_SNAPSHOT",
-    help="Count a snapshot that you may restore, or one of another etcd of the cluster (may be repeated).",
-)  # fmt: skip
+@in_option((Place.SNAPSHOT,))
 @source_options
 @reading_options
 @jobs_option
@@ -47,7 +46,7 @@ MEANINGS: dict[ExitCode, str] = {
 def command(
     *,
     backup_dirs: tuple[Path, ...],
-    also_snapshots: tuple[Path, ...],
+    places: tuple[Named, ...],
     output: str,
     output_file: Path | None,
     jobs: Jobs,
@@ -56,19 +55,20 @@ def command(
     """Show which encryption key is needed by how many objects, and which key you can remove. Reads only.
 
     The answer holds for this etcd at the revision that was read. No key can be removed that API servers write with, or
-    that values, earlier values, backups or snapshots need, or while anything is undetermined or was not read.
+    that values, earlier values, backups or snapshots need, or while anything is undetermined or was not read. Name
+    every snapshot that you may restore, and one of each other etcd of the cluster (--in).
     """
     inputs, configuration = what_to_read(options, each_from_its_own=True)
+    snapshots = tuple(named.path for named in places)
     request = UsageRequest(
         **inputs.reading_fields(configuration),
         overrides={} if inputs.each_from_its_own else inputs.overrides or {},
         overrides_known=inputs.overrides is not None,
         main_not_read=inputs.file is None and bool(inputs.main_endpoints),
         backup_directories=backup_dirs,
-        snapshots=also_snapshots,
+        snapshots=snapshots,
     )
-    besides = also_snapshots
-    with open_all(inputs, output_file, output, configuration, besides=besides) as (source, place, plugins):
+    with open_all(inputs, output_file, output, configuration, besides=snapshots) as (source, place, plugins):
         found = encryption_usage(
             source,
             request,

@@ -164,7 +164,7 @@ def _notes(request: UsageRequest, without_backup: Sequence[Path]) -> Iterator[st
     if len(without_backup) == len(request.backup_directories) and not request.snapshots:
         yield (
             "No backups and no other snapshots were looked at. Restoring one needs the key of its values "
-            "(--backup-dir DIR, --also-snapshot FILE)."
+            "(--backup-dir DIR, --in snapshot:FILE)."
         )
     yield from (f"{shown_word(str(path))} has no backup of this cluster." for path in without_backup)
     if request.configuration is not None:
@@ -178,7 +178,7 @@ def _next(request: UsageRequest, uses: KeyUses, keys: Sequence[KeyUsage]) -> Ste
         also: list[Part | str] = [
             word for path in request.backup_directories for word in ("--backup-dir", str(path))
         ]
-        also += [word for path in request.snapshots for word in ("--also-snapshot", str(path))]
+        also += [word for path in request.snapshots for word in ("--in", f"snapshot:{path}")]
         again = ("etcdfix", "encryption", "usage", Part.SOURCE, Part.LAYOUT, Part.CONFIGURATION, *also)
         return Step("Look again with the EncryptionConfiguration of the API servers", Command(again))
     if any(key.failing or key.undetermined for key in keys):

@@ -35,6 +35,7 @@ from etcdfix.text.safetext import safe_text
 MOST_WRITES: Final = 64
 """So many of the newest writes of a key are looked at; all of them are in memory at once."""
 
+_EVER: Final = 1 << 63
 _SAMENESS: Final = {True: Sameness.SAME, False: Sameness.OTHER, None: Sameness.UNKNOWN}
 _NOT_A_VALUE: Final = {
     WriteKind.PUT: "a write that keeps the value before it",
@@ -57,7 +58,6 @@ class Log(Closing):
     Attributes:
         history: Whether the log is of the history of what is stored now; of another one it yields nothing.
         about: How it compares with what is stored now, one sentence; "" where it could not be read.
-        replayed: From where it was replayed, one clause; "" where no write is certain.
         notes: What else to know of it: which files it was not replayed with, and why.
         why_not: Why the named entry is no copy, once it was looked for; "" where it is one.
     """
@@ -80,11 +80,12 @@ class Log(Closing):
         self._uid: str | None = None
         self._cluster = ClusterIdentity()
         self._running = False
+        self._kept = (b"", 0, 0)
         self._played: LogHistory | None = None
         self._failure: SourceError | None = None
         self._stack = ExitStack()
         self.history = Sameness.UNKNOWN
-        self.about = self.replayed = self.why_not = self._of_other = ""
+        self.about = self.why_not = self._of_other = ""
         self.notes: list[str] = []
         self.problems: list[str] = []
         try:
@@ -120,7 +121,7 @@ class Log(Closing):
         if self.history is Sameness.OTHER:
             raise OtherHistory(
                 f"{', '.join(map(str, self.directories))}: nothing shows that this log is of the history of what is"
-                f" stored now: {self._of_other or self.about}",
+                f" stored now: {self.about}",
                 hint="name the log of a member of this very cluster, not of a restored copy or of a clone; as long as"
                 " etcd refuses writes (NOSPACE), its newest writes show nothing",
             )
@@ -186,14 +187,6 @@ class Log(Closing):
         if self._played is not None and self.history is not Sameness.OTHER:
             yield from self._played.deleted(prefix)
 
-    def agreed_until(self, entry: int) -> int:
-        """Return the revision up to which the log has every write after an entry; 0 for unknown."""
-        return self._played.agreed_until(entry) if self._played is not None else 0
-
-    def directory_of(self, entry: int) -> Path:
-        """Return the directory whose files hold an entry, where several logs were joined."""
-        return self._log.directory_of(entry)
-
     # --- one write
 
     def _no_value(self, key: bytes, writes: Iterable[LoggedWrite]) -> str:
@@ -210,7 +203,7 @@ class Log(Closing):
         self, write: LoggedWrite, stored: StoredValue, writes: Sequence[LoggedWrite], wanted: Wanted
     ) -> Copy:
         assert self._played is not None
-        directory = self.directory_of(write.entry_index)
+        directory = self._log.directory_of(write.entry_index)
         copy = examined_copy(
             self._examiner.examine(stored),
             Place.LOG,
@@ -226,29 +219,33 @@ class Log(Closing):
             sure=write.confidence,
             doubt="; ".join(filter(None, (write.doubt, kept_lease))),
             history=self.history,
-            cluster=self.cluster_of(write),
+            cluster=self._cluster_of(write),
             log=LogProof(
                 entry=write.entry_index,
                 # What is certain was replayed from a known state of this very history.
                 create_revision=write.create_revision or 0 if certain else 0,
                 deleted_at=deleted_at if deleted_at and self._was_last(wanted.key, deleted_at, until) else 0,
-                agreed_until=until,
             ),
         )
 
     def _was_last(self, key: bytes, deleted_at: int, until: int) -> bool:
         """Say whether nothing was at a key since its log has it deleted: up to a revision the log tells, then etcd."""
+        if self._kept[0] != key:
+            self._kept = (key, *self._kept_of(key))
+        _, newest, kept_from = self._kept
+        return newest <= deleted_at and kept_from <= until
+
+    def _kept_of(self, key: bytes) -> tuple[int, int]:
+        """Return the newest revision of a key that etcd keeps, and from which revision on it keeps everything."""
         try:
-            if any(kept.revision.main > deleted_at for kept in self._source.history(key)):
-                return False
+            newest = max((kept.revision.main for kept in self._source.history(key)), default=0)
             kept_from = self._source.compacted_revision()  # asked last: etcd may compact in between
         except SourceError as exc:
             self.problems.append(f"what is kept of {display(key)} could not be read: {exc.message}")
-            return False
-        return kept_from is not None and kept_from <= until
+            return _EVER, _EVER
+        return newest, kept_from if kept_from is not None else _EVER
 
-    def cluster_of(self, write: LoggedWrite) -> ClusterIdentity | None:
-        """Return which cluster wrote something: unknown where nothing names it, None where it is this very etcd."""
+    def _cluster_of(self, write: LoggedWrite) -> ClusterIdentity | None:
         assert self._played is not None
         if self.history is not Sameness.SAME or self._cluster.is_known:
             return self._cluster
@@ -276,7 +273,7 @@ class Log(Closing):
             )
         )
         self.history = Sameness.OTHER if self._of_other else _SAMENESS[played.agreement.same]
-        self.about, self.replayed = self._of_other or played.agreement.sentence, played.replayed
+        self.about = self._of_other or played.agreement.sentence
         if self.history is Sameness.SAME and databases:
             self._cluster = ClusterIdentity.by_uid(self._examiner.kube_system_uid(databases[0]) or "")
         if played.overrun:
@@ -327,11 +324,12 @@ class Log(Closing):
         return here.revision or reached  # that was before this look began
 
     def _detail(self) -> str:
+        replayed = self._played.replayed if self._played is not None else ""
         parts = [
             f"its newest entry has index {self._log.last}",
             self.about,
-            f"replayed from {self.replayed}"
-            if self.replayed
+            f"replayed from {replayed}"
+            if replayed
             else "nothing to replay from, so that no write is certain",
             *self.notes,
         ]

@@ -152,13 +152,11 @@ class LogProof(msgspec.Struct, frozen=True, kw_only=True):
         create_revision: Of the generation that it is of, where this etcd's own log proves it; else 0.
         deleted_at: Revision at which that generation was deleted, where the log proves it and knows of nothing later at
             the key; else 0.
-        agreed_until: Up to this revision the log has every write since.
     """
 
     entry: int
     create_revision: int = 0
     deleted_at: int = 0
-    agreed_until: int = 0
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):

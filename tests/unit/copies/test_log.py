@@ -59,7 +59,7 @@ def test_every_write_but_the_one_that_stands_there(tmp_path: Path) -> None:
         (2, CERTAIN, 2, Outcome.READABLE),
     ]
     assert copies[0].source == f"log:{tmp_path / 'wal'}#2"
-    assert copies[0].log == LogProof(entry=2, create_revision=2, agreed_until=10)
+    assert copies[0].log == LogProof(entry=2, create_revision=2)
 
 
 def test_a_log_shows_the_life_of_what_was_deleted_and_etcd_what_came_after_it(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         log = Log(story().log.write(tmp_path / "wal"), story().store(), EXAMINER, entry=entry)
         opened.append(log)
         log._played = Played(*writes)  # type: ignore[assignment]
-        monkeypatch.setattr(log, "directory_of", lambda _entry: Path("/log"))
+        monkeypatch.setattr(log._log, "directory_of", lambda _entry: Path("/log"))
         return [*log.find(what)], log
 
     yield look

@@ -97,8 +97,8 @@ class _Root(LazyGroup):
 def cli() -> None:
     """Find and explain Kubernetes objects in etcd that cannot be read.
 
-    Works on a live etcd, a snapshot file, or the SQLite file of k3s; no API server is needed. Only delete, restore,
-    reencrypt, repair, heal and plan --run change what is stored: each key by itself, after a backup and with a record.
+    Works on a live etcd, a snapshot file, or the SQLite file of k3s; no API server is needed. Only fix, undo,
+    delete and plan --run change what is stored: each key by itself, after a backup and with a record.
     """
 
 

@@ -163,7 +163,7 @@ class LostKeyCluster(Registry):
         with self.source() as source:
             now = source.describe()
         cluster = BackupCluster(uid, now.cluster_id or "1", (self.where[-1],), now.revision)
-        held = content(stored, purpose="restore", cluster=cluster)
+        held = content(stored, purpose="undo", cluster=cluster)
         with AuditLog.open(self.log) as log, open_directory(self.backups) as directory:
             intent = record_intent(
                 log, entry(verb=Verb.UNDO, subject=about, cluster_uid=uid), held, [directory]

@@ -152,21 +152,23 @@ _REPLACED = {"cluster-breaking", "unproven-damage", "newer-than-known", "mass-da
 _DELETED = {*_REPLACED, "ends-cached-reads", "other-cluster-id"}
 WORDS: dict[str, tuple[list[str], set[str]]] = {
     "delete": (["delete", "/x", ACKNOWLEDGEMENT, "--reason", "x"], {*_DELETED, *_CLUSTER}),
-    "restore": (
-        ["restore", "b", "--reason", "x"],
-        {*_REPLACED, "unlisted-source", "unknown-uid", "expired-lease", "other-cluster-id", *_CLUSTER},
+    "fix": (
+        ["fix", "/x", "--reason", "x"],
+        {
+            *_REPLACED,
+            "unproven-repair",
+            "unlisted-source",
+            "unknown-uid",
+            "undeployed-write-key",
+            "expired-lease",
+            "other-cluster-id",
+            "unchecked-server=URL",
+            *_CLUSTER,
+        },
     ),
-    "repair": (
-        ["repair", "/x", "--reason", "x"],
-        {"cluster-breaking", "unproven-repair", "newer-than-known", *_CLUSTER},
-    ),
-    "reencrypt": (
-        ["reencrypt", "/x", "--candidate-config", "c", "--reason", "x"],
-        {"undeployed-write-key", *_CLUSTER},
-    ),
-    "heal": (
-        ["heal", "/x", "--rescued", "d", "--kubeconfig", "k", "--reason", "x"],
-        {"unchecked-server=URL", "unchecked-member=NAME", "unknown-release"},
+    "undo": (
+        ["undo", "b", "--reason", "x"],
+        {"cluster-breaking", "unlisted-source", "expired-lease", "other-cluster-id", *_CLUSTER},
     ),
     "plan --run": (
         ["plan", "--run", "p", ACKNOWLEDGEMENT, "--reason", "x"],
@@ -203,7 +205,7 @@ def test_a_word_that_no_check_of_a_command_asks_for_is_a_usage_error(
 def test_what_a_change_would_refuse_is_not_offered(
     capfd: pytest.CaptureFixture[str], name: str, option: str
 ) -> None:
-    if option == "--kine" and name in {"heal", "audit reconcile"}:
+    if option == "--kine" and name in {"fix", "audit reconcile"}:
         return  # which change nothing in it
     value = [] if option in {"--salvage", "--all-namespaces"} else ["1"]
     assert run([*WORDS[name][0], option, *value]) == 2
@@ -214,7 +216,7 @@ def test_what_a_change_would_refuse_is_not_offered(
 def test_a_server_that_has_no_such_address_is_a_usage_error(
     capfd: pytest.CaptureFixture[str], url: str
 ) -> None:
-    assert run([*WORDS["heal"][0], "--accept", f"unchecked-server={url}"]) == 2
+    assert run([*WORDS["fix"][0], "--accept", f"unchecked-server={url}"]) == 2
     told = f"Invalid value for '--accept': unchecked-server={url}: not the address of an API server"
     assert told in capfd.readouterr().err
 
@@ -231,7 +233,7 @@ def test_a_server_is_accepted_by_the_address_that_it_is_known_by() -> None:
     ("name", "option"),
     [
         ("delete", "--expect-value-sha256"),
-        ("restore", "--expect-value-sha256"),
+        ("undo", "--expect-value-sha256"),
         ("plan --run", "--expect-plan"),
     ],
 )

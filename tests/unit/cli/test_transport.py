@@ -28,8 +28,7 @@ COMMANDS = {
     "try": ["encryption", "try", "--candidate-config", CONFIG[1]],
     "plan": ["plan", "--from-report", "{report}", *CONFIG],
     "delete": ["delete", KEY, "--reason", "x", "--dry-run", ACKNOWLEDGEMENT, *CONFIG],
-    "restore": ["restore", KEY, "--from-revision", "3", "--reason", "x", "--dry-run"],
-    "reencrypt": ["reencrypt", KEY, "--candidate-config", CONFIG[1], "--reason", "x", "--dry-run", *CONFIG],
+    "fix": ["fix", KEY, "--from", "revision:3", "--reason", "x", "--dry-run"],
     "reconcile": ["audit", "reconcile", "{log}", "--dry-run"],
 }
 
@@ -73,7 +72,7 @@ def test_every_command_warns(
     assert "warning" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["delete", "restore", "reencrypt", "reconcile"])
+@pytest.mark.parametrize("name", ["delete", "fix", "reconcile"])
 def test_the_way_to_the_main_etcd_is_warned_of_too(
     name: str,
     files: dict[str, str],

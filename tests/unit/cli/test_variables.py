@@ -28,18 +28,16 @@ ALLOWED = {
     "--timeout",
     "--encryption-config", "--manifest",
 }  # fmt: skip
-CHANGING = {"delete", "restore", "reencrypt", "repair", "heal", "audit reconcile", "backup prune"}
+CHANGING = {"delete", "fix", "undo", "audit reconcile", "backup prune"}
 # What lifts a rule, says yes for somebody, or shows what is hidden: once exported, it would decide every night.
 SAFETY = re.compile(
     r"--(yes|reason|dry-run|audit-syslog|accept|declare-.*|expect-.*|ignore-.*|reveal.*|replace-.*"
-    r"|run|plan|leave-out|from-(snapshot|revision|wal|object|key)|entry)"
+    r"|run|plan|leave-out|from|in)"
 )
 NEEDED = {
     "delete": ["/k", "--reason", "x", ACKNOWLEDGEMENT],
-    "restore": ["/k", "--reason", "x"],
-    "reencrypt": ["/k", "--reason", "x", "--candidate-config", "c.yaml"],
-    "repair": ["/k", "--reason", "x"],
-    "heal": ["/k", "--reason", "x", "--rescued", "d", "--kubeconfig", "k"],
+    "fix": ["/k", "--reason", "x"],
+    "undo": ["/k", "--reason", "x"],
     "audit reconcile": ["log"],
     "backup prune": ["--older-than", "1d", "--reason", "x"],
 }
@@ -249,7 +247,7 @@ def test_origins_of_flags_variables_and_a_manifest(tmp_path: Path, monkeypatch: 
         f"certificates: {manifest} (variable ETCDFIX_MANIFEST), variable ETCDCTL_CERT, variable ETCDCTL_KEY",
         f"configuration: {manifest} (variable ETCDFIX_MANIFEST)",
     )
-    assert origins_of("heal", "--kine", "/k")[0] == "data: --kine"
+    assert origins_of("fix", "--kine", "/k")[0] == "data: --kine"
 
 
 def test_an_etcd_of_its_own_is_named_by_what_says_so() -> None:

@@ -156,28 +156,19 @@ def test_the_log_of_a_clone_is_never_offered(
     (place,) = [place for place in told["places"] if place["place"] == "log"]
     assert place["history"] == "other", place
     assert "etcdfix fix" not in json.dumps(told["objects"])
+    # Every command judges a log in the same way.
+    wal, key = tmp_path / "clone" / "member" / "wal", logged.key("shop/s-1")
+    restored = logged.put_back(key, f"log:{wal}", "--accept", "unknown-uid", "--dry-run")
+    looked = ("--history", "--in", f"log:{wal}", *logged.common(places=False, reason=None))
+    explained = logged.run("explain", key.decode(), *looked)
+    assert (restored.code, explained.code) == (4, 3), (restored, explained)
+    assert "snap/db beside it is of another history" in restored.err
+    assert "it is of another history, so nothing of it is told" in explained.err
     # Without its db, it agrees up to the day when they parted: what came after that is never certain.
-    alone = shutil.copytree(tmp_path / "clone" / "member" / "wal", tmp_path / "alone")
+    alone = shutil.copytree(wal, tmp_path / "alone")
     told = copies(logged, "--in", f"log:{alone}")
     good = [copy for one in told["objects"] for copy in one["copies"] if copy["grade"] == "good"]
     assert all(copy["mod_revision"] <= parted for copy in good)
-
-
-def test_the_log_of_a_clone_is_neither_told_nor_restored(
-    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
-) -> None:
-    """Every command judges a log in the same way."""
-    part(logged, start_local_etcd, tmp_path)
-    wal, key = str(tmp_path / "clone" / "member" / "wal"), logged.key("shop/s-1").decode()
-    given = ("--accept", "unlisted-source", "--accept", "unknown-uid", "--dry-run")
-    restored = logged.put_back(key.encode(), f"log:{wal}", *given)
-    told = logged.run(
-        "explain", key, "--history", "--in", f"log:{wal}", *logged.common(places=False, reason=None)
-    )
-    for ran, code in ((restored, 4), (told, 3)):
-        assert ran.code == code, ran
-        assert "of another" in ran.err
-    assert "snap/db beside it is of another history" in restored.err
 
 
 def test_the_log_of_a_clone_that_went_on_alone(
@@ -235,16 +226,8 @@ def test_nothing_of_a_clone_is_likely_while_the_cluster_is_idle(
     ]
     assert len(later) == COUNT // 2
     assert {(copy["confidence"], copy["grade"]) for copy in later} == {("possible", "doubtful")}
-    history = logged.run(
-        "explain",
-        keys[0],
-        "--history",
-        "--in",
-        f"log:{alone}",
-        "-o",
-        "json",
-        *logged.common(places=False, reason=None),
-    )
+    looked = ("--history", "--in", f"log:{alone}", "-o", "json", *logged.common(places=False, reason=None))
+    history = logged.run("explain", keys[0], *looked)
     newest, *others = json.loads(history.out)["history"]["writes"]
     assert newest["mod_revision"] is None
     assert f"this etcd has come to {parted} only" in newest["doubt"]

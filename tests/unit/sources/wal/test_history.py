@@ -10,6 +10,7 @@ import pytest
 
 from etcdfix.errors import NotALog
 from etcdfix.model import Confidence
+from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.entries import WriteAheadLog
 from etcdfix.sources.wal.history import LogHistory
@@ -31,17 +32,14 @@ def close_logs() -> Iterator[None]:
         yield
 
 
-def opened(*directories: Path) -> WriteAheadLog:
-    return OPEN.enter_context(WriteAheadLog.open(*directories))
+def played(directory: Path, present: Source | None, *others: SnapshotSource) -> LogHistory:
+    log = OPEN.enter_context(WriteAheadLog.open(directory))
+    return OPEN.enter_context(LogHistory(log, present, others))
 
 
-def history(
-    etcd: ModelEtcd, path: Path, *, keep: int = 0, others: tuple[SnapshotSource, ...] = ()
-) -> LogHistory:
+def history(etcd: ModelEtcd, path: Path, *others: SnapshotSource, keep: int = 0) -> LogHistory:
     etcd.log.commit()
-    found = LogHistory(opened(etcd.log.write(path / "wal", keep=keep)), etcd.store(), others)
-    OPEN.callback(found.close)
-    return found
+    return played(etcd.log.write(path / "wal", keep=keep), etcd.store(), *others)
 
 
 def all_writes(found: LogHistory) -> list[LoggedWrite]:
@@ -106,7 +104,7 @@ def test_a_database_in_the_log_is_a_base(tmp_path: Path) -> None:
         busy(etcd, 20)
         etcd.delete(b"/registry/secrets/a/b")
         busy(etcd, 30)
-        found = history(etcd, tmp_path, keep=1, others=(base,))
+        found = history(etcd, tmp_path, base, keep=1)
         assert [
             (one.kind, one.confidence, one.mod_revision) for one in found.writes(b"/registry/secrets/a/b")
         ] == [(WriteKind.PUT, Confidence.CERTAIN, 62), (WriteKind.DELETE, Confidence.CERTAIN, 83)]
@@ -119,7 +117,7 @@ def test_a_log_of_another_history_is_never_offered(tmp_path: Path) -> None:
         for turn in range(40):
             one.update(b"/registry/leases/%d" % (turn % 7), b"beat %d of %s" % (turn, word))
     other.log.commit()
-    found = LogHistory(opened(other.log.write(tmp_path / "wal")), etcd.store())
+    found = played(other.log.write(tmp_path / "wal"), etcd.store())
     assert found.agreement.same is False
     assert all_writes(found) == []
 
@@ -136,8 +134,7 @@ def test_behind_a_snapshot_that_is_all_there_is_the_log_goes_on_and_nothing_is_c
         etcd.update(b"/registry/secrets/a/b", b"one")
         busy(etcd, 20)
         etcd.log.commit()
-        found = LogHistory(opened(etcd.log.write(tmp_path / "wal", keep=1)), snapshot)
-        OPEN.callback(found.close)
+        found = played(etcd.log.write(tmp_path / "wal", keep=1), snapshot)
         assert found.agreement.same
         (write,) = found.writes(b"/registry/secrets/a/b")
         assert (write.mod_revision, write.confidence) == (62, Confidence.LIKELY)
@@ -155,7 +152,7 @@ def test_a_snapshot_of_another_cluster_is_no_base(tmp_path: Path) -> None:
     with SnapshotSource(other.database(tmp_path / "db")) as base:
         etcd.update(b"/registry/secrets/a/b", b"one")
         busy(etcd, 30)
-        found = history(etcd, tmp_path, keep=1, others=(base,))
+        found = history(etcd, tmp_path, base, keep=1)
         assert found.agreement.same
         assert all(one.confidence is not Confidence.CERTAIN for one in all_writes(found))
         assert "replaying the log does not lead to what is stored now" in found.problems[0]
@@ -180,8 +177,7 @@ def test_the_database_beside_a_log_does_not_speak_for_the_cluster_that_runs(tmp_
         etcd.update(b"/registry/configmaps/a/%d" % number, b"of the cluster that runs %d" % number)
     other.log.commit()
     with SnapshotSource(other.database(tmp_path / "db")) as beside:
-        found = LogHistory(opened(other.log.write(tmp_path / "wal")), etcd.store(), others=(beside,))
-        OPEN.callback(found.close)
+        found = played(other.log.write(tmp_path / "wal"), etcd.store(), beside)
         assert found.agreement.same is False
         assert all_writes(found) == []
 
@@ -198,8 +194,7 @@ def test_a_copy_that_went_its_own_way_is_not_believed_for_the_database_beside_it
     busy(etcd, 90)
     other.log.commit()
     with SnapshotSource(other.database(tmp_path / "db")) as beside:
-        found = LogHistory(opened(other.log.write(tmp_path / "wal")), etcd.store(), others=(beside,))
-        OPEN.callback(found.close)
+        found = played(other.log.write(tmp_path / "wal"), etcd.store(), beside)
         for one in all_writes(found):
             assert one.entry_index <= fork or one.confidence is Confidence.POSSIBLE
 
@@ -223,8 +218,7 @@ def test_how_far_every_write_stands_in_the_log(tmp_path: Path) -> None:
     files = sorted((tmp_path / "wal").glob("*.wal"))
     assert len(files) == 4
     files[2].unlink()
-    gapped = LogHistory(opened(tmp_path / "wal"), etcd.store())
-    OPEN.callback(gapped.close)
+    gapped = played(tmp_path / "wal", etcd.store())
     assert list(gapped.writes(b"/registry/secrets/a/b"))
     assert gapped.agreed_until(first) == 0
     other = ModelEtcd()
@@ -258,8 +252,7 @@ def test_of_a_log_that_agrees_with_nothing_nothing_is_given(tmp_path: Path) -> N
     etcd = ModelEtcd()
     busy(etcd)
     etcd.log.commit()
-    found = LogHistory(opened(etcd.log.write(tmp_path / "wal")), StoreNow([], 500))
-    OPEN.callback(found.close)
+    found = played(etcd.log.write(tmp_path / "wal"), StoreNow([], 500))
     for nothing in (found.keys(), found.deleted(), found.writes(b"/registry/leases/1")):
         assert list(nothing) == []
 
@@ -268,8 +261,7 @@ def test_compared_with_nothing_it_is_likely_at_most(tmp_path: Path) -> None:
     etcd = ModelEtcd()
     busy(etcd)
     etcd.log.commit()
-    found = LogHistory(opened(etcd.log.write(tmp_path / "wal")), None)
-    OPEN.callback(found.close)
+    found = played(etcd.log.write(tmp_path / "wal"), None)
     assert found.agreement.same is None
     assert {one.confidence for one in found.writes(b"/registry/leases/1")} == {Confidence.LIKELY}
 
@@ -303,6 +295,6 @@ def test_a_snapshot_from_before_the_base_contradicts_nothing(tmp_path: Path) -> 
     with SnapshotSource(before) as older, SnapshotSource(etcd.database(tmp_path / "db")) as base:
         etcd.update(key, b"never", expected=2)
         busy(etcd)
-        found = history(etcd, tmp_path, keep=1, others=(older, base))
+        found = history(etcd, tmp_path, older, base, keep=1)
         assert (found.problems, found.agreement.same) == ([], True)
         assert [one.refused for one in found.writes(key)] == [True]

@@ -47,6 +47,7 @@ from etcdfix.remediation.preflight.target import (
     check_expectations,
     moved_meanwhile,
     require_configuration,
+    require_there,
 )
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
@@ -95,6 +96,8 @@ def run_fix(
     landmarks = cluster.now.landmarks(cluster.examiner.layout, target=key)
     step("check: read the key")
     reading = cluster.now.read_key(key)
+    if named is not None and named.place in THE_VALUE:
+        require_there(cluster, key, reading.stored)
     if reading.stored is not None:
         check_expectations(reading.stored, request.accepted)
     elif request.accepted.expect_mod_revision is not None or request.accepted.expect_value_sha256:

@@ -21,10 +21,10 @@ from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer, EtcdServers
 from tests.frozen.test_changes import CASES, PREFIX, Freezing
 from tests.integration.attacks import (
+    test_fix_bit,
     test_fix_sources,
     test_keys,
     test_real_damage,
-    test_repair,
     test_rules,
     test_surroundings,
     test_two_writers,
@@ -37,7 +37,7 @@ from tests.support.objects import IDENTITY, KEY_1, provider
 
 Situation = Callable[["Attacked"], object]
 MODULES: Final = (
-    test_rules, test_keys, test_surroundings, test_real_damage, test_repair, test_fix_sources, test_two_writers
+    test_rules, test_keys, test_surroundings, test_real_damage, test_fix_bit, test_fix_sources, test_two_writers
 )  # fmt: skip
 
 

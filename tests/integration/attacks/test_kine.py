@@ -15,13 +15,13 @@ pytestmark = pytest.mark.usefixtures("no_variables")
 KEY = "/registry/configmaps/shop/settings"
 CHANGES = [
     ["delete", KEY, "--ignore-store-read-error-with-cluster-breaking-potential"],
-    ["repair", KEY],
-    ["restore", "--from-revision", "2", KEY],
-    ["reencrypt", KEY, "--candidate-config", "none.yaml"],
+    ["fix", KEY],
+    ["fix", KEY, "--from", "revision:2"],
+    ["fix", KEY, "--from", "candidate:none.yaml"],
 ]
 
 
-@pytest.mark.parametrize("words", CHANGES, ids=lambda words: words[0])
+@pytest.mark.parametrize("words", CHANGES, ids=" ".join)
 def test_what_answers_without_a_cluster_id_is_no_target(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -35,7 +35,7 @@ def test_what_answers_without_a_cluster_id_is_no_target(
             "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n"
             "resources: [{resources: [secrets], providers: [{identity: {}}]}]\n"
         )
-        words = [str(candidate) if word == "none.yaml" else word for word in words]
+        words = [word.replace("none.yaml", str(candidate)) for word in words]
         config = ["--encryption-config", str(candidate)]
         code = run(
             [*words, *config, "--endpoints", kine.endpoint, "--reason", "x", "--yes", "-o", "json", *places]

@@ -47,7 +47,7 @@ def test_deleted_and_put_back(registry: Registry) -> None:
     assert str(kept.path) in document["follow_ups"][0]["command"]
     assert "Verdict" in ran.err  # the preview
     document = told(registry.undo(kept.path, "-o", "json"))
-    assert (document["command"], document["result"]) == ("restore", "undone")
+    assert (document["command"], document["result"]) == ("undo", "undone")
     assert document["revision"] == registry.etcd.revision()
 
 

@@ -52,7 +52,7 @@ def test_a_refused_deletion_names_a_repair_that_is_recorded_there(
 ) -> None:
     ran = registry.delete(registry.put("shop/trailing", REPAIRABLE))
     assert ran.code == 4
-    (repair,) = commands(ran.err, "repair")
+    (repair,) = commands(ran.err, "fix")
     assert places(repair) == expected(registry)
     assert not registry.log.exists()
     assert registry.run(*repair).code == 0
@@ -64,22 +64,22 @@ def test_the_ways_out_that_a_deletion_shows(registry: Registry) -> None:
     key = registry.put("shop/web", WHOLE)
     registry.put("shop/web", WHOLE[:-3])
     shown = registry.delete(key, "--dry-run").err
-    restore = commands(shown, "restore")
+    restore = commands(shown, "fix")
     assert restore
     for words in restore:
         assert places(words) == expected(registry)
     for words in commands(shown, "copies"):
         assert places(words) == expected(registry)
     without = registry.delete(key, "--dry-run", places=False)
-    assert not [words for words in commands(without.err, "restore") if places(words)]
+    assert not [words for words in commands(without.err, "fix") if places(words)]
 
 
 def test_an_undo_names_each_place_once(registry: Registry) -> None:
     key = registry.put("shop/trailing", REPAIRABLE)
-    (repaired,) = commands(registry.put_back(key, "bit", "--accept", "newer-than-known").out, "restore")
+    (repaired,) = commands(registry.put_back(key, "bit", "--accept", "newer-than-known").out, "undo")
     assert places(repaired) == expected(registry)
     deleted = registry.delete(registry.key("shop/broken"))
-    (undo,) = commands(deleted.out, "restore")
+    (undo,) = commands(deleted.out, "undo")
     assert places(undo) == {"--audit-log": [str(registry.log)]}
 
 
@@ -109,7 +109,7 @@ def test_a_get_that_is_recorded(registry: Registry) -> None:
     key = registry.put("shop/web", WHOLE[:-3])
     words = registry.common(reason=None, places=False)
     ran = registry.run("get", key.decode(), *words, "--reveal", "--audit-log", str(registry.log))
-    restore = commands(ran.err, "restore")
+    restore = commands(ran.err, "fix")
     assert restore
     assert all(places(words) == {"--audit-log": [str(registry.log)]} for words in restore)
 

@@ -29,10 +29,11 @@ def test_what_scan_prints_every_command_takes(registry: Registry) -> None:
     ran = registry.run("delete", word, ACKNOWLEDGED, "--yes", *registry.common())
     assert ran.code == 0, ran.err
     assert registry.stored(key) is None
-    ran = registry.run(
-        "restore", word, "--from-revision", str(registry.etcd.revision() - 1), "--yes", *registry.common(),
-    )  # fmt: skip
-    assert "the value of revision" in ran.err  # it is read as that key; the value is broken there too
+    source = f"revision:{registry.etcd.revision() - 1}"
+    ran = registry.run("fix", word, "--from", source, "--yes", *registry.common())
+    assert (
+        f"{word}: revision" in ran.err or "too short" in ran.err
+    )  # it is read as that key; the value is broken there too
     assert registry.run("delete", "base64:!", ACKNOWLEDGED, "--yes", *registry.common()).code == 2
 
 
@@ -72,7 +73,7 @@ def test_what_is_put_where_nothing_is_needs_no_backup_directory(
     monkeypatch.setattr("etcdfix.remediation.commit.require_lasting", _refuses)
     common = [*registry.common(places=False, configured=False), "--audit-log", str(registry.log)]
     for arguments in (["--dry-run"], []):
-        ran = registry.run("restore", str(backup.path), "--yes", *arguments, *common)
+        ran = registry.run("undo", str(backup.path), "--yes", *arguments, *common)
         assert ran.code == 0, ran.err
     assert registry.stored(registry.key("shop/broken")) == BROKEN
     assert not (registry.folder / "nowhere").exists()

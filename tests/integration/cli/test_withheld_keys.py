@@ -171,9 +171,9 @@ def test_as_base64(
 
 CHANGES = [
     ["delete", "KEY", "--ignore-store-read-error-with-cluster-breaking-potential"],
-    ["repair", "KEY"],
-    ["restore", "--from-revision", "2", "KEY"],
-    ["reencrypt", "KEY", "--candidate-config", "none.yaml"],
+    ["fix", "KEY"],
+    ["fix", "KEY", "--from", "revision:2"],
+    ["fix", "KEY", "--from", "candidate:none.yaml"],
 ]
 
 

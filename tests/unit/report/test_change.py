@@ -54,7 +54,7 @@ def test_every_line_can_be_shown_and_the_first_screen_fits(verb: Verb) -> None:
 
 def test_undo_repeats_what_the_command_needs() -> None:
     report = told(Verb.DELETE, Result.DELETED, backups=("/b/one two.json", "/c/x.json"))
-    undo = f"etcdfix restore '/b/one two.json' {SAME} --audit-log /log/audit.jsonl --reason REASON"
+    undo = f"etcdfix undo '/b/one two.json' {SAME} --audit-log /log/audit.jsonl --reason REASON"
     assert commands(report) == {"Undo": undo}
     assert report.document().next is None  # nobody is told to put a broken value back
 
@@ -63,7 +63,7 @@ def test_what_was_put_back_or_rewritten_is_undone_by_its_own_revision() -> None:
     for verb in (Verb.UNDO, Verb.FIX):
         found = commands(told(verb, DONE[verb], backups=("/b c/1.json", "/d/1.json")))
         assert found["Undo"].endswith(
-            "--reason REASON --backup-dir '/b c' --backup-dir /d --replace-mod-revision 9"
+            "--reason REASON --backup-dir '/b c' --backup-dir /d --expect-mod-revision 9"
         )
         assert found["Look again"].startswith("etcdfix scan --endpoints a:1")
         assert "Undo" not in commands(told(verb, DONE[verb]))
@@ -72,8 +72,8 @@ def test_what_was_put_back_or_rewritten_is_undone_by_its_own_revision() -> None:
 
 def test_after_an_anomaly_both_values_can_be_put_back() -> None:
     found = commands(told(Verb.DELETE, Result.ANOMALY, backups=("/b/1.json", "/b/2.json")))
-    assert found["Put back what was examined"].startswith("etcdfix restore /b/1.json")
-    assert found["Put back what etcd gave back"].startswith("etcdfix restore /b/2.json")
+    assert found["Put back what was examined"].startswith("etcdfix undo /b/1.json")
+    assert found["Put back what etcd gave back"].startswith("etcdfix undo /b/2.json")
 
 
 @pytest.mark.parametrize("result", [Result.NOT_APPLIED, Result.REFUSED, None])

@@ -48,6 +48,7 @@ def item(
         link=SimpleNamespace(sequence=1),
         verb=verb,
         backups=backups,
+        is_patch=False,
         subject=SimpleNamespace(key=b"/registry/secrets/shop/db"),
         cluster=ClusterIdentity.by_uid(uid),
     )
@@ -80,7 +81,7 @@ def test_only_a_deletion_that_may_have_happened_is_to_be_undone(
 ) -> None:
     _, commands = settled_one(item(result, verb, backups))
     gone = result is Result.APPLIED_OR_GONE and verb is Verb.DELETE and bool(backups)
-    assert any(line.startswith("etcdfix restore /b/1.json") for line in commands.values()) is gone
+    assert any(line.startswith("etcdfix undo /b/1.json") for line in commands.values()) is gone
     assert ("Look at it" in commands) is (result is Result.ANOMALY)
     assert any("stays open" in what for what in commands) is (result is Result.UNKNOWN)
 

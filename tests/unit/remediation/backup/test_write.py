@@ -302,7 +302,7 @@ class TestUnlistedWrites:
 
     HERE = ClusterIdentity.by_uid("d4c1")
 
-    @pytest.mark.parametrize("purpose", ["restore", "reencrypt"])
+    @pytest.mark.parametrize("purpose", ["fix", "undo"])
     def test_a_write_that_the_log_does_not_know(
         self, folder: Path, directories: list[SafeDirectory], purpose: str
     ) -> None:
@@ -322,7 +322,7 @@ class TestUnlistedWrites:
         assert unlisted_writes([folder / "one"], folder / "none.jsonl", self.HERE) == frozenset()
 
     def test_what_the_log_lists(self, folder: Path, log: AuditLog, directories: list[SafeDirectory]) -> None:
-        record_intent(log, entry(verb=Verb.UNDO), content(purpose="restore"), directories)
+        record_intent(log, entry(verb=Verb.UNDO), content(purpose="undo"), directories)
         log.close()
         assert unlisted_writes([folder / "one"], log.path, self.HERE) == frozenset()
 

@@ -661,7 +661,7 @@ def test_a_flag_that_would_not_help_is_not_offered(case: str, *, repairable: boo
         error = refusal(found, risks=risks)
         assert error.rule == rule
         assert "--accept" not in error.hint
-        assert ("etcdfix repair" in error.hint) is repairable
+        assert ("etcdfix fix" in error.hint) is repairable
 
 
 def test_a_repair_comes_before_the_declaration_of_a_key() -> None:

@@ -32,7 +32,7 @@ from tests.support.objects import KEY_2, aescbc, provider, secret
 
 pytestmark = pytest.mark.etcd
 
-_MADE = r"^(?:\[1/1\] )?(DELETED|RESTORED|REENCRYPTED|REPAIRED) "
+_MADE = r"^(?:\[1/1\] )?(DELETED|FIXED|UNDONE) "
 KEY_3 = b"abcdefghijklmnop"
 REVIEWS = {
     "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -52,7 +52,7 @@ def _delete(cluster: LostKeyCluster) -> Iterator[Ran]:
     yield cluster.delete(lost, *more, "--accept", "ends-cached-reads")
 
 
-def _restore(cluster: LostKeyCluster) -> Iterator[Ran]:
+def _undo(cluster: LostKeyCluster) -> Iterator[Ran]:
     *_, done = _delete(cluster)
     yield done
     backup = str(next(cluster.backups.glob("*.json"), "none"))
@@ -60,7 +60,7 @@ def _restore(cluster: LostKeyCluster) -> Iterator[Ran]:
     yield cluster.undo(backup, *_api(cluster))
 
 
-def _restore_object(cluster: LostKeyCluster) -> Iterator[Ran]:
+def _from_object(cluster: LostKeyCluster) -> Iterator[Ran]:
     if not any(cluster.saved.iterdir()):
         cluster.rescue()
     saved = {one.key: cluster.saved / one.file for one in read_index(cluster.saved).objects}
@@ -73,7 +73,7 @@ def _restore_object(cluster: LostKeyCluster) -> Iterator[Ran]:
     yield cluster.put_back(lost, f"object:{saved[lost]}", *words)
 
 
-def _restore_key(cluster: LostKeyCluster) -> Iterator[Ran]:
+def _from_key(cluster: LostKeyCluster) -> Iterator[Ran]:
     """A value that was moved goes back where a tag says it belongs."""
     cluster.configure(provider("aesgcm", key2=KEY_2))
     cluster.p1.reload(cluster.config.read_bytes())
@@ -89,7 +89,7 @@ def _restore_key(cluster: LostKeyCluster) -> Iterator[Ran]:
     yield cluster.put_back(home, f"key:{moved.decode()}", *words)
 
 
-def _reencrypt(cluster: LostKeyCluster) -> Iterator[Ran]:
+def _from_candidate(cluster: LostKeyCluster) -> Iterator[Ran]:
     key = cluster.put("shop/other", aescbc(secret("other"), KEY_3, name="key3"))
     cluster.p1.create("v1", "Secret", "newest", "shop", data={"password": "YQ=="})
     candidate = candidate_config(cluster.folder, provider("aescbc", key3=KEY_3))
@@ -97,7 +97,7 @@ def _reencrypt(cluster: LostKeyCluster) -> Iterator[Ran]:
     yield cluster.put_back(key, f"candidate:{candidate}", *_api(cluster))
 
 
-def _repair(cluster: LostKeyCluster) -> Iterator[Ran]:
+def _from_bit(cluster: LostKeyCluster) -> Iterator[Ran]:
     cluster.configure(provider("aesgcm", key2=KEY_2))
     cluster.p1.reload(cluster.config.read_bytes())
     cluster.p1.create("v1", "Secret", "flipped", "shop", data={"password": "YQ=="})
@@ -120,6 +120,12 @@ def _rescue(cluster: LostKeyCluster) -> Iterator[Ran]:
 
 def _doctor(cluster: LostKeyCluster) -> Iterator[Ran]:
     yield cluster.run("doctor", *cluster.common(reason=None), *_api(cluster))
+
+
+def _explain(cluster: LostKeyCluster) -> Iterator[Ran]:
+    reading = ["--endpoints", cluster.endpoints, "--etcd-prefix", cluster.prefix]
+    reading += ["--encryption-config", str(cluster.config)]
+    yield cluster.run("explain", cluster.key("shop/one").decode(), *reading, *_api(cluster))
 
 
 def _copies(cluster: LostKeyCluster) -> Iterator[Ran]:
@@ -145,7 +151,7 @@ def _plan_run(cluster: LostKeyCluster) -> Iterator[Ran]:
     cluster.run("plan", "--from-report", str(cluster.report()), *reading)
     document = json.loads(plan.read_bytes())
     for decision in document["decisions"]:
-        decision["decision"] = "delete" if decision["key"] == lost.decode() else "none"
+        decision["decision"] = "delete" if decision["key"] == lost.decode() else "leave"
     plan.write_text(json.dumps(document))
     words = ["plan", "--run", str(plan), ACKNOWLEDGED, *_api(cluster), "--declare-key-lost", "aescbc/v1/key1"]
     words += ["--accept", "ends-cached-reads", *cluster.common()]
@@ -160,21 +166,22 @@ def _api(cluster: LostKeyCluster) -> list[str]:
 
 ATTEMPTS: dict[str, Callable[[LostKeyCluster], Iterator[Ran]]] = {
     "delete": _delete,
-    "restore": _restore,
-    "restore --from-object": _restore_object,
-    "restore --from-key": _restore_key,
-    "reencrypt": _reencrypt,
-    "repair": _repair,
+    "undo": _undo,
+    "fix --from object": _from_object,
+    "fix --from key": _from_key,
+    "fix --from candidate": _from_candidate,
+    "fix --from bit": _from_bit,
     "rescue": _rescue,
     "doctor": _doctor,
     "copies": _copies,
     "plan --run": _plan_run,
-    "heal": _from_memory,
+    "explain": _explain,
+    "fix --from memory": _from_memory,
 }
 
 
 LOOKS: dict[str, list[str]] = {
-    "history --wal": ["history", "KEY", "--wal", "WAL"],
+    "explain --in": ["explain", "KEY", "--history", "--in", "log:WAL"],
     "copies --in": ["copies", "KEY", "--in", "log:WAL"],
     "encryption recover": ["encryption", "recover", "--token-file", "TOKEN"],
     "encryption recover --in": ["encryption", "recover", "--token-file", "TOKEN", "--in", "log:WAL"],
@@ -234,7 +241,7 @@ def test_every_command_that_asks_api_servers_is_tried_here() -> None:
     assert asking == {name.partition(" --")[0] for name in ATTEMPTS}
 
 
-@pytest.mark.parametrize("command", sorted(set(ATTEMPTS) - {"heal"}))
+@pytest.mark.parametrize("command", sorted(set(ATTEMPTS) - {"fix --from memory"}))
 def test_nothing_else_changes_anything_through_the_api(
     cluster: LostKeyCluster, asked: Asked, command: str
 ) -> None:
@@ -244,19 +251,17 @@ def test_nothing_else_changes_anything_through_the_api(
         # A transaction for each change that was made, and none for a dry run or a refusal.
         made = sum(one.code == 0 and re.search(_MADE, one.out, re.MULTILINE) is not None for one in runs)
         assert asked.writing == [TXN] * made
-    assert bool(asked.writing) is (
-        command.partition(" ")[0] in {"delete", "restore", "reencrypt", "repair", "plan"}
-    )
-    assert runs[-1].code == (1 if command == "doctor" else 0), runs[-1]
+    assert bool(asked.writing) is (command.partition(" ")[0] in {"delete", "fix", "undo", "plan"})
+    assert runs[-1].code == (1 if command in {"doctor", "explain"} else 0), runs[-1]
     assert cluster.p1.requests, "no API server was asked: nothing is shown"
     for request in cluster.p1.requests:
         _only_asks(request)
 
 
-@pytest.mark.parametrize("command", sorted(set(ATTEMPTS) - {"heal"}))
+@pytest.mark.parametrize("command", sorted(set(ATTEMPTS) - {"fix --from memory"}))
 def test_nor_where_servers_are_in_trouble(cluster: LostKeyCluster, command: str) -> None:
     """Lost caches, overload, a death midway, refused rights: no other way is tried than to ask."""
-    if command == "restore --from-object":
+    if command == "fix --from object":
         cluster.rescue()  # while it could be
     with beside(cluster, NEW) as p2:
         cluster.p1.lose_cache("secrets")

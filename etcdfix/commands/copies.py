@@ -32,6 +32,7 @@ from etcdfix.remediation.backup.rows import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths
+from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.copies import CopiesReport, ObjectCopies, ObjectState
 from etcdfix.report.model import Remedy
@@ -50,6 +51,8 @@ from etcdfix.verdicts.deletability import FAILED
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
+_MOST_READ: Final = 100
+"""Values of which a person is helped by a long search for what is wrong with them: half a second each, at worst."""
 _MOST_TOLD: Final = 20
 """Copies of one object."""
 _SAMPLE: Final = 1000
@@ -142,7 +145,8 @@ def _resolved(request: CopiesRequest, examiner: Examiner, source: Source, uid: s
 
 class _Row(msgspec.Struct, frozen=True):
     wanted: Wanted
-    copies: list[Copy]
+    copies: list[Copy] = []
+    home_taken: bool = False
 
 
 class _Found:
@@ -159,6 +163,8 @@ class _Found:
         self._source, self._request, self._examiner = source, request, examiner
         self._finders, self._kept = finders, kept
         self._rows: Sequence[_Row] = ()
+        self._candidates = any(isinstance(finder, Candidate) for finder in finders)
+        self._read = 0
         self.problems: list[str] = []
 
     def search(
@@ -171,12 +177,13 @@ class _Found:
             for one in progress(iter(wanted if ended is None else ()), "objects", len(wanted)):
                 one = self._with_life(one)
                 copies = copies_of(self._with_bytes(one), self._finders)
-                rows.add(turn_of(one.key), _Row(one, [copy.for_listing() for copy in copies]))
+                row = _Row(one, [copy.for_listing() for copy in copies], self._home_is_taken(one))
+                rows.add(turn_of(one.key), row)
                 done += 1
         except KeyboardInterrupt as exc:
             ended = EndedEarly.of(exc)
         for one in islice(wanted, done, None):
-            rows.add(turn_of(one.key), _Row(one, []))
+            rows.add(turn_of(one.key), _Row(one))
         self._rows = rows.finish()
         return ended
 
@@ -194,18 +201,29 @@ class _Found:
         return msgspec.structs.replace(wanted, life=life)
 
     def _with_bytes(self, wanted: Wanted) -> Wanted:
-        """Return it with its bytes again, where they are asked for."""
-        if wanted.found is None or not any(isinstance(finder, Candidate) for finder in self._finders):
+        """Return it with its bytes again, where something can be made of them."""
+        found = wanted.found
+        if found is None or (self._read >= _MOST_READ and found.repair is None and not self._candidates):
             return wanted
+        self._read += 1
         stored = self._source.get(wanted.key)
-        if stored is None or stored.mod_revision != wanted.found.stored.mod_revision:
+        if stored is None or stored.mod_revision != found.stored.mod_revision:
             return wanted
-        found = msgspec.structs.replace(wanted.found, stored=stored)
-        return msgspec.structs.replace(wanted, found=found)
+        return msgspec.structs.replace(wanted, found=msgspec.structs.replace(found, stored=stored))
+
+    def _home_is_taken(self, wanted: Wanted) -> bool:
+        """Say whether something stands at the etcd key that a moved value belongs to."""
+        home = wanted.found.verdict.belongs_to if wanted.found is not None else b""
+        return bool(home) and self._source.get(home) is not None
 
     def _object(self, row: _Row) -> ObjectCopies:
         wanted = row.wanted
-        found = offers(row.copies, wanted, self._request.run)
+        found = offers(
+            row.copies,
+            wanted,
+            self._request.run,
+            rescued=str(next(iter(self._request.places.rescued), "DIR")),
+        )
         verdict = wanted.found.verdict if wanted.found is not None else None
         state = (
             _STATES.get(verdict.outcome, ObjectState.READABLE) if verdict is not None else ObjectState.DELETED
@@ -217,7 +235,9 @@ class _Found:
             cause=verdict.cause.value if verdict is not None and verdict.cause is not None else None,
             mod_revision=wanted.found.stored.mod_revision if wanted.found is not None else None,
             uid=wanted.life.uid,
-            next=first_way(ways_of(wanted, found, self._request.run)),
+            next=first_way(
+                ways_of(wanted, found, self._request.run, beside=Beside(home_taken=row.home_taken))
+            ),
             left_out=max(len(found) - _MOST_TOLD, 0),
             copies=[shown_of(offer) for offer in found[:_MOST_TOLD]],
         )

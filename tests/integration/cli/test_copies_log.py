@@ -250,7 +250,7 @@ def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(
     whole = tmp_path / "data" / "member" / "snap" / "db"
     rotten = tmp_path / "rotten.db"
     content = whole.read_bytes()
-    assert content.count(value) == 1
+    assert value in content  # also in pages that bbolt has freed
     rotten.write_bytes(content.replace(value, value[:-1] + bytes([value[-1] ^ 1])))
     given = ("--snapshot", str(rotten), "--in", f"log:{logged.wal}", "-o", "json")
     options = logged.common(places=False, reason=None)[2:]
@@ -259,7 +259,8 @@ def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(
     report = json.loads(told.out)
     (place,) = [one for one in report["places"] if one["place"] == "log"]
     assert place["history"] == "same", place
-    ((copy,),) = [one["copies"] for one in report["objects"]]
+    (one,) = report["objects"]
+    (copy,) = [copy for copy in one["copies"] if copy["place"] == "log"]
     assert (copy["outcome"], copy["confidence"]) == ("readable", "certain")
     told = logged.run("explain", key.decode(), "--history", *given, *options)
     assert told.code == 1, told

@@ -53,13 +53,16 @@ def test_every_finding_of_a_damaged_cluster(
     places = ["--backup-dir", str(tmp_path / "backups"), "--audit-log", str(tmp_path / "audit.jsonl")]
     tmp_path.chmod(0o700)
     (tmp_path / "backups").mkdir(mode=0o700)
+    listed = {one["key"]: one for one in told(capfd, "copies", *where)["objects"]}
     seen: Counter[str] = Counter()
     for finding in scanned["findings"]:
         key, ways = finding["key"], copies_among(finding["remedies"])
         if not ways:
             continue
         best = ways[0]
-        assert copies_among(told(capfd, "explain", key, *where)["remedies"])[:1] == [best], key
+        explained = told(capfd, "explain", key, *where)
+        assert copies_among(explained["remedies"])[:1] == [best], key
+        assert listed[key]["next"] == explained["next"], key
         seen[best["verb"]] += 1
         if key not in entries:
             continue

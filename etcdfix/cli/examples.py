@@ -36,7 +36,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "encryption try": (
         (
             "Does an old file open what cannot be read?",
-            f"etcdfix encryption try {_CONFIG} --candidate-config old.yaml",
+            f"etcdfix encryption try {_CONFIG} --in candidate:old.yaml",
         ),
     ),
     "encryption what-if": (

@@ -49,6 +49,7 @@ def record_paths(options: dict[str, Any]) -> RecordPaths:
 
 _WHAT: Final = {
     Place.LOG: "A log is a member's member/wal, live or copied, with snap/db beside it.",
+    Place.CANDIDATE: "A candidate is an old EncryptionConfiguration, or that of another node.",
     Place.SNAPSHOT: "A snapshot may be a copied member/snap/db.",
 }
 

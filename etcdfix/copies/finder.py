@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted
+from etcdfix.encryption.key_text import shown
 from etcdfix.errors import ConfigurationError
 
 
@@ -101,10 +102,10 @@ def parse_named(word: str, places: Sequence[Place] = tuple(Place)) -> Named:
     """
     first, colon, what = word.partition(":")
     if first not in [place.value for place in places]:
-        raise ConfigurationError(f"{word!r} names no place", hint=f"it takes {grammar(places)}")
+        raise ConfigurationError(f"{shown(word)} names no place", hint=f"it takes {grammar(places)}")
     place = Place(first)
     if bool(colon and what) != (place in _BEHIND):
-        raise ConfigurationError(f"{word!r} is not complete", hint=f"write {grammar([place])}")
+        raise ConfigurationError(f"{shown(word)} is not complete", hint=f"write {grammar([place])}")
     entry = ""
     if place is Place.LOG and "#" in what:
         what, _, entry = what.rpartition("#")
@@ -113,5 +114,5 @@ def parse_named(word: str, places: Sequence[Place] = tuple(Place)) -> Named:
         *([entry] if entry or word.endswith("#") else []),
     ]
     if any(not number.isascii() or not number.isdecimal() or int(number[:19]) < 1 for number in numbers):
-        raise ConfigurationError(f"{word!r} needs a number from 1", hint=f"write {grammar([place])}")
+        raise ConfigurationError(f"{shown(word)} needs a number from 1", hint=f"write {grammar([place])}")
     return Named(place=place, what=what, entry=int(entry or 0))

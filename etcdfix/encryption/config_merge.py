@@ -45,7 +45,9 @@ _NOISE: Final = (
     ". aescbc has no authentication: the first key opens about 1 in 256 values of the second to noise, and an API "
     "server then calls these damaged. Nothing is lost: the other file alone reads them"
 )
-_SEVERAL: Final = "give the files one by one instead: etcdfix encryption try takes several --candidate-config"
+_SEVERAL: Final = (
+    "give the files one by one instead: etcdfix encryption try takes several --in candidate:FILE"
+)
 
 
 class Decided(StrEnum):

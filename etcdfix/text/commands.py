@@ -318,7 +318,7 @@ def encryption_check() -> Command:
 
 def encryption_try(words: Sequence[str]) -> Command:
     """Return the command that says which values of a scope another configuration opens."""
-    return look("encryption try", "--candidate-config", "FILE", *words)
+    return look("encryption try", "--in", "candidate:FILE", *words)
 
 
 def encryption_merge(paths: Sequence[str]) -> Command:

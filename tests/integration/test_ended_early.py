@@ -270,7 +270,7 @@ def test_a_signal_gives_the_partial_report(
     [["get", "configmaps", "-n", "shop", "-o", "yaml"], ["orphans"], ["namespace", "shop"],
      ["explain", "/registry/configmaps/shop/0001", "--impact"], ["encryption", "usage"],
      ["encryption", "what-if", "--no-encryption", "--new", str(ALPHA / "config-lost.yaml")],
-     ["encryption", "try", "--candidate-config", str(ALPHA / "config-lost.yaml")]],
+     ["encryption", "try", "--in", f"candidate:{ALPHA / 'config-lost.yaml'}"]],
     ids=lambda arguments: "-".join(arguments[:2]).replace("/", ""),
 )  # fmt: skip
 def test_a_signal_to_other_readers(slow: tuple[EtcdProxy, threading.Event], arguments: list[str]) -> None:

@@ -41,8 +41,8 @@ def command(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | Non
     Name today's file first: its write keys stay the write keys. The keys of the other files come below them. Two keys
     of one name with different bytes are both kept, and the report says what was decided. Nothing in etcd is changed.
 
-    The new file holds keys and gets mode 0600. You can read with it (--encryption-config, --candidate-config), but
-    etcdfix changes nothing while it is the --encryption-config.
+    The new file holds keys and gets mode 0600. You can read with it (--encryption-config, --in candidate:FILE),
+    but etcdfix changes nothing while it is the --encryption-config.
     """
     require_new(output_file, audit_log)
     require_output()

@@ -79,8 +79,8 @@ def command(
     Only EncryptionConfigurations are taken out of that data, which also holds the keys of every CA. No token and no key
     is ever shown. The Nodes' annotation encryption-config-hash names the configuration that the servers run with.
 
-    With --save-dir each configuration is written to a file. You can read with it (--encryption-config,
-    --candidate-config), but etcdfix changes nothing while it is the --encryption-config.
+    With --save-dir each configuration is written to a file. You can read with it (--encryption-config, --in
+    candidate:FILE), but etcdfix changes nothing while it is the --encryption-config.
     """
     wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, scope=wanted)

@@ -11,12 +11,15 @@ from etcdfix.cli.cluster_index import nothing_examined
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
 from etcdfix.cli.opened import open_all
-from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
+from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.output_options import report_options
+from etcdfix.cli.places import in_option
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
+from etcdfix.copies.finder import Named
+from etcdfix.copies.model import Place
 from etcdfix.encryption.candidate_key import NamedCandidate, load_candidate_key
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import ConfigurationError
@@ -35,11 +38,7 @@ MEANINGS: dict[ExitCode, str] = {
 
 @click.command("try", cls=Command, epilog=epilog(MEANINGS))
 @scope_options
-@click.option(
-    "--candidate-config", "candidate_configs", type=FILE, multiple=True, metavar="FILE",
-    envvar="ETCDFIX_CANDIDATE_CONFIG",
-    help="Try an old EncryptionConfiguration, or that of another node (may be repeated).",
-)  # fmt: skip
+@in_option((Place.CANDIDATE,))
 @click.option(
     "--candidate-key", "candidate_keys", multiple=True, metavar="NAME=FILE", envvar="ETCDFIX_CANDIDATE_KEY",
     help="Try the key in this file under this name, for every provider that it fits (may be repeated). The file holds "
@@ -52,7 +51,7 @@ MEANINGS: dict[ExitCode, str] = {
 def command(
     *,
     scope: tuple[str, ...],
-    candidate_configs: tuple[Path, ...],
+    places: tuple[Named, ...],
     candidate_keys: tuple[str, ...],
     namespaces: tuple[str, ...],
     all_namespaces: bool,
@@ -68,14 +67,14 @@ def command(
     that were written with a key of the candidate, but do not open: they are damaged, were moved, or name the key
     otherwise.
     """
-    if not candidate_configs and not candidate_keys:
+    if not places and not candidate_keys:
         raise ConfigurationError(
-            "no candidate was named", hint="--candidate-config FILE, or --candidate-key NAME=FILE"
+            "no candidate was named", hint="--in candidate:FILE, or --candidate-key NAME=FILE"
         )
     wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     candidates = [
-        *(NamedCandidate(shown_word(str(path)), load_configuration(path)) for path in candidate_configs),
+        *(NamedCandidate(shown_word(named.what), load_configuration(named.path)) for named in places),
         *map(_key, candidate_keys),
     ]
     for candidate in candidates:

@@ -113,7 +113,7 @@ def test_the_commands_of_try_run_as_they_are_pasted(registry: Registry, tmp_path
     found = tmp_path / "found.yaml"
     found.write_bytes(configuration_yaml(provider("aescbc", old=KEY_2)))
     ran = registry.run(
-        "encryption", "try", "secrets", *registry.common(places=False, reason=None), "--candidate-config", str(found),
+        "encryption", "try", "secrets", *registry.common(places=False, reason=None), "--in", f"candidate:{found}",
         "-o", "json",
     )  # fmt: skip
     report = json.loads(ran.out)

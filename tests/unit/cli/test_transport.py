@@ -25,7 +25,7 @@ COMMANDS = {
     "orphans": ["orphans"],
     "usage": ["encryption", "usage"],
     "what-if": ["encryption", "what-if", "--new", CONFIG[1], *CONFIG],
-    "try": ["encryption", "try", "--candidate-config", CONFIG[1]],
+    "try": ["encryption", "try", "--in", f"candidate:{CONFIG[1]}"],
     "plan": ["plan", "--from-report", "{report}", *CONFIG],
     "delete": ["delete", KEY, "--reason", "x", "--dry-run", ACKNOWLEDGEMENT, *CONFIG],
     "fix": ["fix", KEY, "--from", "revision:3", "--reason", "x", "--dry-run"],

@@ -161,7 +161,7 @@ def test_a_kms_provider_that_several_entries_need_stands_once() -> None:
 def test_what_no_single_file_can_say_is_refused(files: list[EncryptionConfiguration]) -> None:
     with pytest.raises(ConfigurationError, match="cannot be one") as raised:
         merge(files)
-    assert "--candidate-config" in raised.value.hint
+    assert "candidate:FILE" in raised.value.hint
 
 
 ONE, TWO = "unix:///one.sock", "unix:///two.sock"

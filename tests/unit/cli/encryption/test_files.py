@@ -176,7 +176,7 @@ def test_a_key_in_the_place_of_a_file_is_not_repeated(
     typed = key.hex() if form == "hex" else base64.b64encode(key).decode()
     merged = ["--output-file", str(tmp_path / "merged.yaml"), "--audit-log", str(tmp_path / "audit.jsonl")]
     for words in (
-        ["encryption", "try", "--snapshot", "none.db", "--no-encryption", "--candidate-config", typed],
+        ["encryption", "try", "--snapshot", "none.db", "--no-encryption", "--in", f"candidate:{typed}"],
         ["encryption", "what-if", "--snapshot", "none.db", "--no-encryption", "--new", typed],
         ["encryption", "check", str(today), typed],
         ["encryption", "merge", str(today), typed, *merged],

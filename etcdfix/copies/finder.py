@@ -9,8 +9,8 @@ from typing import Final, Protocol
 import msgspec
 
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted
-from etcdfix.encryption.key_text import shown
 from etcdfix.errors import ConfigurationError
+from etcdfix.golang.goquote import go_quote, withheld
 
 
 class LookedInto(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +89,10 @@ TO_LOOK_IN: Final = (Place.LOG, Place.SNAPSHOT, Place.BACKUP, Place.OBJECT, Plac
 """What ``--in`` takes; the other places are looked into anyway, or follow from ``--kubeconfig``."""
 
 
+_SHORTER_THAN_A_KEY: Final = 20
+"""Somebody may have typed a key, which is not repeated."""
+
+
 def grammar(places: Sequence[Place] = tuple(Place)) -> str:
     """Return the words that an option takes, for help and errors: ``bit | revision:N | …``."""
     return " | ".join(f"{place}:{_BEHIND[place]}" if place in _BEHIND else place.value for place in places)
@@ -101,11 +105,12 @@ def parse_named(word: str, places: Sequence[Place] = tuple(Place)) -> Named:
         ConfigurationError: It names none of these.
     """
     first, colon, what = word.partition(":")
+    said = go_quote(word) if len(word) <= _SHORTER_THAN_A_KEY else withheld(word)
     if first not in [place.value for place in places]:
-        raise ConfigurationError(f"{shown(word)} names no place", hint=f"it takes {grammar(places)}")
+        raise ConfigurationError(f"{said} names no place", hint=f"it takes {grammar(places)}")
     place = Place(first)
     if bool(colon and what) != (place in _BEHIND):
-        raise ConfigurationError(f"{shown(word)} is not complete", hint=f"write {grammar([place])}")
+        raise ConfigurationError(f"{said} is not complete", hint=f"write {grammar([place])}")
     entry = ""
     if place is Place.LOG and "#" in what:
         what, _, entry = what.rpartition("#")
@@ -114,5 +119,5 @@ def parse_named(word: str, places: Sequence[Place] = tuple(Place)) -> Named:
         *([entry] if entry or word.endswith("#") else []),
     ]
     if any(not number.isascii() or not number.isdecimal() or int(number[:19]) < 1 for number in numbers):
-        raise ConfigurationError(f"{shown(word)} needs a number from 1", hint=f"write {grammar([place])}")
+        raise ConfigurationError(f"{said} needs a number from 1", hint=f"write {grammar([place])}")
     return Named(place=place, what=what, entry=int(entry or 0))

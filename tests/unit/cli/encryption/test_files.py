@@ -188,6 +188,13 @@ def test_a_key_in_the_place_of_a_file_is_not_repeated(
         assert typed[-12:] not in told
 
 
+def test_a_key_in_the_place_of_a_place_is_not_repeated(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["encryption", "usage", "--snapshot", "none.db", "--in", SECRETS[0]]) == 2
+    told = "".join(capfd.readouterr())
+    assert "bytes withheld> names no place" in told
+    assert_no_keys(told)
+
+
 def test_several_files_are_checked_and_compared(
     today: Path, older: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

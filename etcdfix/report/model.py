@@ -116,8 +116,8 @@ class FindingEvidence(msgspec.Struct, frozen=True):
 class Remedy(msgspec.Struct, frozen=True):
     """One way out: what to do, the command to paste ("" where there is none), and what to know first.
 
-    ``verb`` says what a way out of a finding does, in one word: ``repair``, ``cure``, ``put-back``, ``save``,
-    ``rescue``, ``fix``, ``copies`` or ``delete``.
+    ``verb`` says what a way out of a finding does, in one word: ``fix``, ``cure``, ``save``, ``rescue``,
+    ``copies`` or ``delete``.
     """
 
     action: str

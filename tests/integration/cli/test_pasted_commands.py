@@ -26,26 +26,26 @@ from tests.support.pasted import own_var_lib, programs
 
 pytestmark = pytest.mark.etcd
 
-# With every encryption key: outcome, cause, and what writes it back; "" where nothing of etcdfix does.
+# With every encryption key: outcome, cause, and from where it is put back; "" where nothing of etcdfix does.
 CAUSES: Final = (
-    ("decrypt-failure", "ciphertext-damaged", "repair"),
+    ("decrypt-failure", "ciphertext-damaged", "bit"),
     ("decrypt-failure", "key-renamed", ""),
-    ("decrypt-failure", "kms-envelope-damaged", "repair"),
-    ("decrypt-failure", "nonce-damaged", "repair"),
+    ("decrypt-failure", "kms-envelope-damaged", "bit"),
+    ("decrypt-failure", "nonce-damaged", "bit"),
     ("decrypt-failure", "unknown-envelope", ""),
     ("decrypt-failure", "value-moved", ""),
-    ("decrypt-failure", "value-truncated", "restore"),
-    ("decode-failure", "empty-value", "restore"),
-    ("decode-failure", "iv-damaged", "repair"),
-    ("decode-failure", "kind-missing", "restore"),
+    ("decrypt-failure", "value-truncated", "revision"),
+    ("decode-failure", "empty-value", "revision"),
+    ("decode-failure", "iv-damaged", "bit"),
+    ("decode-failure", "kind-missing", "revision"),
     ("decode-failure", "kind-not-registered", ""),
-    ("decode-failure", "magic-damaged", "repair"),
-    ("decode-failure", "protobuf-damaged", "restore"),
-    ("decode-failure", "trailing-bytes", "repair"),
+    ("decode-failure", "magic-damaged", "bit"),
+    ("decode-failure", "protobuf-damaged", "revision"),
+    ("decode-failure", "trailing-bytes", "bit"),
     ("decode-failure", "unknown-encoding", ""),
-    ("decode-failure", "value-truncated", "restore"),
+    ("decode-failure", "value-truncated", "revision"),
     ("decode-failure", "wrong-kind-for-key", ""),
-    ("decode-failure", "zeroed-value", "restore"),
+    ("decode-failure", "zeroed-value", "revision"),
     ("inconsistent", "identity-mismatch", ""),
     ("inconsistent", "raw-json-invalid", ""),
 )
@@ -56,9 +56,7 @@ CODES: Final = {
     "copies": {0, 1, 3},
     "get": {0, 1},
 }
-CHANGES: Final = ("delete", "repair", "restore")
-# They ask API servers, of which there are none here.
-OF_SERVERS: Final = ("rescue", "heal")
+CHANGES: Final = ("delete", "fix")
 
 
 class Shell:
@@ -149,8 +147,9 @@ def findings(shell: Shell) -> dict[tuple[str, str], dict[str, Any]]:
     """
     scanned = shell.look("scan")["findings"]
     (waiting,) = (finding for finding in scanned if finding["outcome"] == "undetermined")
-    (repair,) = (c for c in commands(shell.look("explain", waiting["key"])["finding"]) if _is(c, "repair"))
-    for line in (repair, repair.replace(" --dry-run", " --yes")):
+    fixes = (c for c in commands(shell.look("explain", waiting["key"])["remedies"]) if _from(c) == "bit")
+    fix = next(fixes)
+    for line in (fix, fix.replace(" --dry-run", " --yes")):
         done = shell.paste(filled(line, shell))
         assert done.returncode == 0, done.stderr
     found: dict[tuple[str, str], dict[str, Any]] = {}
@@ -177,18 +176,24 @@ def _is(command: str, *names: str) -> bool:
     return shlex.split(command)[1] in names
 
 
+def _from(command: str) -> str:
+    """Return from where a command puts a copy back; "" where it does not."""
+    words = shlex.split(command)
+    return words[words.index("--from") + 1].partition(":")[0] if words[1] == "fix" else ""
+
+
 def filled(command: str, shell: Shell) -> str:
     """Fill in what is in capitals; options of ``copies`` for files that there are not are left out, as it says."""
     command = command.replace("--reason REASON", "--reason 'ticket 4711'").replace("X.Y", "1.36")
     command = command.replace("--encryption-config FILE", shlex.join(shell.reading["all"][:2]))
-    return re.sub(r" --(?:wal|older-snapshot|kubeconfig) (?:DIR|FILE)", "", command)
+    return re.sub(r" --(?:in (?:log:DIR|snapshot:FILE)|kubeconfig FILE)", "", command)
 
 
 def pasted(shell: Shell, command: str) -> None:
     """Run a command as it is printed: a change in a shell of its own, what only looks in this process."""
     line = filled(command, shell)
     name = shlex.split(line)[1]
-    if name in OF_SERVERS:
+    if name == "rescue" or _from(line) == "memory":  # they ask API servers, of which there are none here
         check(shlex.split(command))
     elif name in CHANGES:
         done = shell.paste(line)
@@ -216,7 +221,7 @@ def test_every_printed_command_goes_through(
     printed = list(dict.fromkeys(commands([*documents, finding])))
     if cause == "value-moved":
         # The etcd key that it belongs to holds a value: nothing can be put back there.
-        assert not any("--from-key" in command for command in printed)
+        assert not [command for command in printed if _from(command) == "key"]
     assert printed
     for command in printed:
         pasted(shell, command)
@@ -224,12 +229,12 @@ def test_every_printed_command_goes_through(
             # Without the words that accept something it is refused, and what the refusal prints goes through, too.
             done = shell.paste(re.sub(r" --accept [a-z-]+", "", filled(command, shell)))
             assert done.returncode == 4, command
-            others = re.findall(r"etcdfix (?:repair|restore|get) [^;\n]+", done.stderr)
+            others = re.findall(r"etcdfix (?:fix|get) [^;\n]+", done.stderr)
             assert others
             for other in others:
                 pasted(shell, other)
-    changes = [filled(c, shell) for c in printed if _is(c, "repair", "restore")]
-    assert {shlex.split(command)[1] for command in changes} == ({way} if way else set())
+    changes = [filled(c, shell) for c in commands(documents[0]["remedies"]) if _from(c) not in {"", "memory"}]
+    assert [_from(command) for command in changes][:1] == ([way] if way else [])
     if way:
         made = changes[0].replace(" --dry-run", " --yes")
         done = shell.paste(made)

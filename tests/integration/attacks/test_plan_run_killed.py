@@ -72,8 +72,10 @@ def test_killed_at_every_step(
             if event.object_ref is not None and event.annotations.outcome in {"deleted", "applied-or-gone"}
         )
         assert closed == {"a": 1, "b": 1}, (at, closed)
-        verified = planned.run("audit", "verify", str(planned.log), "--backup-dir", str(planned.backups))
-        assert verified.code == 0, (at, verified)
+        places = ["--backup-dir", str(planned.backups), "--audit-log", str(planned.log)]
+        for verify in (("audit", "verify", str(planned.log)), ("backup", "verify", *places)):
+            verified = planned.run(*verify)
+            assert verified.code == 0, (at, verified)
         at += stride
     assert deaths >= 150 // stride
 

@@ -40,7 +40,9 @@ def closed(planned: Planned) -> dict[str, str]:
 def verified(planned: Planned) -> int:
     """Return the worse of what the log and the backups come to."""
     places = ["--backup-dir", str(planned.backups), "--audit-log", str(planned.log)]
-    return max(planned.run("audit", "verify", str(planned.log)).code, planned.run("backup", "verify", *places).code)
+    return max(
+        planned.run("audit", "verify", str(planned.log)).code, planned.run("backup", "verify", *places).code
+    )
 
 
 # -- disks that are really full

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 WHOLE = aescbc(secret())
 REPAIRABLE = secret("trailing") + b"left"
-_COMMANDS = re.compile(r"\betcdfix (?:delete|repair|restore|copies|get|heal) [^\n;]*")
+_COMMANDS = re.compile(r"\betcdfix (?:delete|fix|undo|copies|get) [^\n;]*")
 PLACES = ("--backup-dir", "--audit-log")
 
 

@@ -65,15 +65,14 @@ def command(
     """Explain one key, or a cause. Reads only.
 
     Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as with kubectl (secret/db -n shop); deleted objects
-    too. You see what is wrong and why, every copy of the object with the best first, and every way out, the least
-    destructive first. -o wide adds the command for each copy, the layout of the bytes (never their contents), every
-    encryption key that was tried, what was ruled out, and the values beside it.
+    too. You see what is wrong and why, every copy of the object with the best first, and every way out. -o wide adds
+    the command for each copy, the layout of the bytes (never their contents), every encryption key that was tried, and
+    what was ruled out.
 
     --history shows every write that etcd, the file or a log (--in log:DIR) still holds. API servers compact etcd every
     five minutes. --impact looks at everything: who depends on the object, who uses it, what goes with it.
 
-    CAUSE is a word of a report, such as wrong-key: what you see, what it means, how to be sure, what to do, how to undo
-    it. Without a word, all causes are listed. For both nothing is read but what is installed.
+    CAUSE is a word of a report, such as wrong-key; its page is installed. Without a word, all causes are listed.
     """
     if not is_key(word) and "/" not in word:
         about = cause_page(named_cause(word)) if word else cause_list()

@@ -1,4 +1,4 @@
-"""Deletions through the API as a real control plane did them, against what ``etcdfix impact --policy`` forecasts."""
+"""Deletions through the API as a real control plane did them, against what ``explain --impact`` forecasts."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +11,7 @@ import msgspec
 
 from etcdfix.commands.explaining.history import history_of
 from etcdfix.commands.explaining.impact import impact_of
-from etcdfix.commands.explaining.value import Beside, look_beside
+from etcdfix.commands.explaining.value import Beside, examine_alone, look_beside
 from etcdfix.copies.bit import Bit
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.log import Log
@@ -100,15 +100,17 @@ class KeyLook:
         if request.shows is Shows.IMPACT:
             self._examine_everything(jobs)
         elif may_go and request.assess and request.shows is Shows.ALL:
-            try:
+            with suppress(SourceError):  # who may not read everything may read what lies beside it
                 self._examine_everything(jobs)
-            except SourceError:  # who may not read everything may read what lies beside it
-                may_go = False
-        if found is None or beside is None:
+        if found is None or beside is None or found.verdict.outcome in _PLAIN_ENOUGH:
             return
-        if self.cluster is None and found.verdict.outcome not in _PLAIN_ENOUGH:
+        if self.cluster is None:
             ending = look_beside(self._source, self.examiner, beside, found.stored, self._progress)
             self.ended, self.problems = ending
+        if beside.found is None and self.ended is None:
+            lost = self.problems or (self.cluster is not None and self.cluster.index.problems)
+            self.problems += [] if lost else ["the key went while the others were read: those may be newer"]
+            examine_alone(self.examiner, beside, found.stored)
         self.found = beside.found or found
         self.wanted = self._wanted(Life())
 

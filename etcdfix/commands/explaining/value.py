@@ -9,7 +9,7 @@ from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.transformer import ConfiguredKey
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner
-from etcdfix.examine_all import Ending, Examining, Progress, examine_all
+from etcdfix.examine_all import Examining, Progress, examine_all
 from etcdfix.model import Attempt, FailureReason, Part, StoredValue
 from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, Siblings, Where
 from etcdfix.sources.base import Source
@@ -135,7 +135,7 @@ class Beside:
 def look_beside(
     source: Source, examiner: Examiner, beside: Beside, stored: StoredValue, progress: Progress
 ) -> tuple[EndedEarly | None, list[str]]:
-    """Examine every value of the resource; the one in question alone where it is not among them any more."""
+    """Examine every value of the resource; return what ended that early, and why not all could be read."""
     _, shared = examiner.layout.locate(stored.key)
 
     def take(found: Examination, _view: object = None) -> None:
@@ -144,22 +144,14 @@ def look_beside(
     try:
         pages = [ValuesPage([stored])] if shared == stored.key else source.pages(shared)
         ending = examine_all(examiner, pages, take, targets=(stored.key,), progress=progress)
-        problems = list(ending.problems)
     except SourceError as exc:
-        ending, problems = Ending(), [f"the values beside it could not be read: {exc.message}"]
-    if ending.ended is not None:
-        problems.append(f"{ending.ended.reason} before the end")
-    if beside.found is None and ending.ended is None:
-        if not problems:
-            problems.append(
-                "the key went while its resource was read: the values beside it are of a later revision"
-            )
-        examine_alone(examiner, beside, stored)
-    return ending.ended, problems
+        return None, [f"the values beside it could not be read: {exc.message}"]
+    early = [f"{ending.ended.reason} before the end"] if ending.ended is not None else []
+    return ending.ended, [*ending.problems, *early]
 
 
 def examine_alone(examiner: Examiner, beside: Beside, stored: StoredValue) -> None:
-    """Examine the value in question after all others."""
+    """Examine the value in question where it is not among those that were read any more."""
     with Examining(examiner, targets=(stored.key,)) as run:
         for found in (*run.first([stored]), *run.drain()):
             beside.add(found)

@@ -82,7 +82,8 @@ def test_a_file_system_that_is_full(planned: Planned, where: str, least: int) ->
             midway += 0 < len(done) < 3
         assert (codes[0], codes[-1]) == (4, 0)
         assert midway
-        assert verified(planned) == 0
+        assert planned.run("audit", "verify", str(planned.log)).code == 0
+        assert verified(planned) in {0, 3}  # a backup may be left of a change that the log had no room for
         planned.agree()
         assert planned.outcomes() == dict.fromkeys("abc", "deleted")
 

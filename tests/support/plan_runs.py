@@ -47,6 +47,12 @@ class Planned(Attacked):
         )
         return keys
 
+    def to_delete(self, *names: str, healthy: int = 3) -> list[bytes]:
+        """Store such Secrets, and make a plan that deletes all of them."""
+        keys = self.furnish(*names, healthy=healthy)
+        self.make_plan(all="delete")
+        return keys
+
     def make_plan(self, **decisions: str) -> None:
         """Scan, make a plan, and decide on keys by their name."""
         where = [*self.where, "--etcd-prefix", self.prefix, "--encryption-config", str(self.config)]

@@ -41,8 +41,7 @@ def test_a_run_deletes_what_the_plan_decides(planned: Planned) -> None:
 
 
 def test_a_dry_run_checks_everything_and_changes_nothing(planned: Planned) -> None:
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     before, plan = planned.etcd.revision(), planned.plan.read_bytes()
     ran = planned.work(*DECLARED, "--dry-run", "-o", "json")
     assert ran.code == 0, ran
@@ -54,8 +53,7 @@ def test_a_dry_run_checks_everything_and_changes_nothing(planned: Planned) -> No
 
 
 def test_a_warning_of_a_check_is_told_once(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     left = iter(range(2, 0, -1))
     monkeypatch.setattr(
         deletion,
@@ -78,8 +76,7 @@ def refused(ran: Ran, *words: str) -> None:
 
 
 def test_without_a_terminal_nothing_is_confirmed(planned: Planned) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     plan = planned.plan.read_bytes()
     with planned.nothing_changes():
         refused(planned.work(*DECLARED, reviewed=False), "2, the number of objects that would be deleted")
@@ -91,8 +88,7 @@ def test_without_a_terminal_nothing_is_confirmed(planned: Planned) -> None:
 
 
 def test_yes_needs_the_digest_of_the_plan(planned: Planned) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     with planned.nothing_changes():
         for more in ((), ("--dry-run",)):
             ran = planned.work(*DECLARED, "--yes", *more, reviewed=False)
@@ -102,8 +98,7 @@ def test_yes_needs_the_digest_of_the_plan(planned: Planned) -> None:
 @pytest.mark.parametrize("digest", ["", "sha256:", "content", "shorter", "upper", "another"])
 def test_a_digest_that_is_not_the_plans(planned: Planned, digest: str) -> None:
     """Also the digest of what the plan found, without what was decided."""
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     right = planned.digest
     wrong = {
         "content": planned.document()["content_sha256"],
@@ -138,8 +133,7 @@ def test_a_plan_that_is_decided_otherwise_after_its_review(
 
 
 def test_a_plan_made_anew_after_its_review(planned: Planned) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     arguments = planned.arguments(*DECLARED)
     planned.put("shop/more", aescbc(secret("more"), KEY_2, "key2"))
     planned.make_plan(all="delete")
@@ -149,8 +143,7 @@ def test_a_plan_made_anew_after_its_review(planned: Planned) -> None:
 
 def test_the_review_prints_the_command(planned: Planned) -> None:
     """Making the plan names the dry run, and that names the command for scripts, whose only capitals are the reason."""
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     assert f"plan {planned.first_digest}; review it, then: etcdfix plan --run {planned.plan} " in planned.said
     dry = planned.work(*DECLARED, "--leave-out", keys[1].decode(), "--dry-run", reviewed=False)
     assert f"Digest  {planned.digest}, of the plan and its decisions" in dry.err
@@ -170,8 +163,7 @@ def test_the_review_prints_the_command(planned: Planned) -> None:
 def test_the_number_typed_at_a_terminal(
     planned: Planned, monkeypatch: pytest.MonkeyPatch, number: str, code: int
 ) -> None:
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     with typing(monkeypatch, LOST, number):
         assert planned.work(*DECLARED, reviewed=False).code == code
     assert planned.there(keys) == [bool(code), bool(code)]
@@ -198,8 +190,7 @@ def test_what_is_typed_is_the_number_of_deletions_where_there_are_any(
 
 def test_a_run_that_goes_on_asks_for_what_is_left(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest stays that of the review: what a run writes into the plan is not part of it."""
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     arguments, digest = planned.arguments(*DECLARED), planned.digest
 
     def end() -> None:
@@ -221,8 +212,7 @@ def test_a_run_that_goes_on_asks_for_what_is_left(planned: Planned, monkeypatch:
 
 def test_a_lost_key_that_is_mistyped(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with --yes: at a terminal its name is always typed."""
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     for reviewed in (False, True):
         with planned.nothing_changes(), typing(monkeypatch, "aescbc/v1/key1", "2"):
             refused(planned.work(*DECLARED, reviewed=reviewed), "the lost key was not typed back")
@@ -297,8 +287,7 @@ def test_decisions_that_are_none(planned: Planned) -> None:
 
 @pytest.mark.parametrize("edit", ["doubled", "swapped", "other key", "dropped", "no decisions", "entry"])
 def test_a_plan_that_was_edited(planned: Planned, edit: str) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     document = planned.document()
     decisions = document["decisions"]
     if edit == "doubled":
@@ -334,8 +323,7 @@ def test_a_plan_of_nothing(planned: Planned) -> None:
 
 
 def test_two_runs_at_once(planned: Planned) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     from etcdfix.commands.planning.run_file import RunFile
 
     with planned.nothing_changes(), RunFile.open(planned.plan):
@@ -344,8 +332,7 @@ def test_two_runs_at_once(planned: Planned) -> None:
 
 
 def test_a_plan_behind_a_link(planned: Planned) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     real = planned.folder / "real.json"
     planned.plan.rename(real)
     planned.plan.symlink_to(real)
@@ -358,8 +345,7 @@ def test_a_plan_behind_a_link(planned: Planned) -> None:
 
 def test_a_configuration_that_reads_them(planned: Planned) -> None:
     """The plan was made with the wrong one: another digest, so that nothing of it counts."""
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     planned.configure(provider("aescbc", key1=KEY_1, key2=KEY_2), IDENTITY)
     with planned.nothing_changes():
         refused(planned.work(*DECLARED), "another encryption configuration")
@@ -369,8 +355,7 @@ def test_a_configuration_that_reads_them(planned: Planned) -> None:
 def test_a_configuration_that_somebody_changes_during_the_run(
     planned: Planned, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
 
     def change() -> None:
         if how == "it is moved away":
@@ -401,8 +386,7 @@ def test_a_declaration_of_what_is_done_does_not_hinder_the_rest(planned: Planned
 
 
 def test_another_cluster_in_the_same_etcd(planned: Planned) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
     with planned.nothing_changes():
         refused(planned.work(*DECLARED), "the plan is of the cluster")
@@ -410,8 +394,7 @@ def test_another_cluster_in_the_same_etcd(planned: Planned) -> None:
 
 def test_another_etcd_with_the_same_cluster(planned: Planned, etcd_servers: EtcdServers) -> None:
     """As after a snapshot was restored beside it: same uid, same keys."""
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     other = etcd_servers.start()
     try:
         with planned.source() as source:
@@ -426,8 +409,7 @@ def test_another_etcd_with_the_same_cluster(planned: Planned, etcd_servers: Etcd
 
 @pytest.mark.parametrize("now", ["gone", "written again", "healthy"])
 def test_a_key_that_changed_since_the_plan(planned: Planned, now: str) -> None:
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     healthy = aescbc(secret("b"))
     if now == "gone":
         planned.etcd.delete(keys[1])
@@ -474,8 +456,7 @@ def test_values_that_begin_to_open_under_the_lost_key(
     planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An API server that has other bytes of key2 writes: what fails is too few to be a pattern then, or is no loss."""
-    keys = planned.furnish("a", "b", "c", "d")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c", "d")
 
     def write() -> None:
         # Many read under the key now: what fails may be damage, and of each that has to be shown.
@@ -495,8 +476,7 @@ def test_values_that_begin_to_open_under_the_lost_key(
 def test_a_key_that_is_written_between_the_look_and_its_turn(
     planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     at_object(monkeypatch, 2, lambda: planned.etcd.put(keys[1], aescbc(secret("b"), KEY_2, "key2")))
     refused(planned.work(*DECLARED), "stands at mod_revision")
     assert planned.there(keys) == [False, True, True]
@@ -505,8 +485,7 @@ def test_a_key_that_is_written_between_the_look_and_its_turn(
 
 def test_another_value_that_fails_in_the_middle(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is looked at anew, and the run goes on: it changes nothing of what is known of the others."""
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     more = planned.key("shop/more")
     at_object(monkeypatch, 2, lambda: planned.etcd.put(more, aescbc(secret("more"), KEY_2, "key2")))
     ran = planned.work(*DECLARED)
@@ -519,8 +498,7 @@ def test_another_value_that_fails_in_the_middle(planned: Planned, monkeypatch: p
 def test_kube_system_that_is_made_anew_in_the_middle(
     planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
 
     def replace() -> None:
         planned.etcd.delete(planned.key("kube-system", "namespaces"))
@@ -536,8 +514,7 @@ def test_kube_system_that_is_made_anew_while_somebody_types(
     planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which cluster it is counts when a key's turn comes, not when the run began."""
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     confirm = Terminal.confirm_number
 
     def after_a_while(self: Terminal, number: int, what: str) -> bool:
@@ -561,8 +538,7 @@ def test_ctrl_c_finishes_the_key_at_hand(
     from etcdfix.commands.planning.run_file import RunFile, RunLine
     from etcdfix.remediation.audit.log import AuditLog
 
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     seen = 0
 
     def once(at: int) -> None:
@@ -716,8 +692,7 @@ def test_a_disk_that_is_full_when_an_outcome_is_written_down(
     from etcdfix.commands.planning import run_file
     from etcdfix.remediation import durable
 
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     real = durable.announced
     failing = 3 if "write" in what else 2
 
@@ -749,8 +724,7 @@ def test_a_place_that_takes_no_more(planned: Planned, monkeypatch: pytest.Monkey
     from etcdfix.remediation import durable
     from etcdfix.remediation.audit import log as log_module
 
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     count = 0
 
     def fails(real: object, most: int) -> object:
@@ -784,8 +758,7 @@ def test_why_a_run_stopped_is_told_where_the_plan_cannot_be_written_either(
 ) -> None:
     from etcdfix.remediation import durable
 
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     real = durable.announced
 
     def announced(step: object, name: str, action: str) -> object:
@@ -808,8 +781,7 @@ def test_why_a_run_stopped_is_told_where_the_plan_cannot_be_written_either(
 
 
 def test_what_stands_beside_the_plan_is_of_another(planned: Planned) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     beside = Path(f"{planned.plan}.run")
     for raw in (b"not of ours\n", b'{"plan":"sha256:00","audit_log":"x"}\n', b'{"order":1}\n'):
         beside.write_bytes(raw)
@@ -833,8 +805,7 @@ def test_the_runs_of_one_plan_are_recorded_in_one_log(planned: Planned) -> None:
 
 
 def test_a_snapshot_is_no_source_of_a_run(planned: Planned) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     snapshot = planned.folder / "snapshot.db"
     planned.etcd.etcdctl("snapshot", "save", snapshot)
     arguments = ["plan", "--run", str(planned.plan), ACKNOWLEDGED, "--snapshot", str(snapshot)]
@@ -845,8 +816,7 @@ def test_a_snapshot_is_no_source_of_a_run(planned: Planned) -> None:
 
 
 def test_kine_is_no_source_of_a_run(planned: Planned) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     with planned.nothing_changes():
         ran = planned.work(*DECLARED, "--kine", str(planned.folder / "state.db"))
     assert ran.code == 2, ran
@@ -867,8 +837,7 @@ def test_hostile_names_of_keys(planned: Planned) -> None:
 
 
 def test_a_plan_that_is_made_anew_during_its_run(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     old = planned.plan.read_bytes()
     newer = json.loads(old)
 

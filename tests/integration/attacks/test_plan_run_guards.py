@@ -46,8 +46,7 @@ def at_record(monkeypatch: pytest.MonkeyPatch, number: int, happens: Callable[[]
 def test_a_signal_ends_it_after_the_key_at_hand(
     planned: Planned, monkeypatch: pytest.MonkeyPatch, sent: signal.Signals, code: int
 ) -> None:
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     at_record(monkeypatch, 1, lambda: os.kill(os.getpid(), sent))
     ran = planned.work(*DECLARED)
     assert ran.code == code, ran
@@ -59,8 +58,7 @@ def test_a_signal_ends_it_after_the_key_at_hand(
 def test_the_time_of_the_whole_run_goes_on_from_key_to_key(
     planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b", "c")
     left: list[float] = []
     change = module._Work._change
 
@@ -79,8 +77,7 @@ def test_the_time_of_the_whole_run_goes_on_from_key_to_key(
 def test_a_timeout_that_is_over_ends_it_between_two_keys(
     planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     at_record(monkeypatch, 2, lambda: signal.setitimer(signal.ITIMER_REAL, 0))
 
     def over(_self: object) -> None:
@@ -112,8 +109,7 @@ def test_a_repair_that_is_not_read_back_as_written(planned: Planned, monkeypatch
 
 def test_an_answer_of_etcd_that_is_lost(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """The key is gone, and nobody can tell by whom: the run stops there, and the next one takes it from the log."""
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     with LossyProxy(planned.etcd.endpoint) as proxy:
         planned.endpoints = proxy.endpoint
         at_record(monkeypatch, 3, lambda: proxy.lost.add(TXN))
@@ -134,8 +130,7 @@ def test_an_answer_of_etcd_that_is_lost(planned: Planned, monkeypatch: pytest.Mo
 
 
 def test_a_dry_run_settles_nothing(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     not_written(monkeypatch, 2)
     assert planned.work(*DECLARED).code == 3
     monkeypatch.undo()
@@ -149,15 +144,13 @@ def test_a_dry_run_settles_nothing(planned: Planned, monkeypatch: pytest.MonkeyP
 
 def test_an_open_intent_of_another_cluster(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """One log may be that of many clusters, whose keys are called the same."""
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     not_written(monkeypatch, 2)
     assert planned.work(*DECLARED).code == 3
     monkeypatch.undo()
     planned.etcd.delete(planned.key("kube-system", "namespaces"))
     planned.put("kube-system", namespace_object("kube-system", "another-uid"), resource="namespaces")
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
     assert planned.there(keys) == [False, False]
@@ -166,8 +159,7 @@ def test_an_open_intent_of_another_cluster(planned: Planned, monkeypatch: pytest
 
 def test_a_plan_whose_file_is_called_like_another(planned: Planned) -> None:
     """The log names the file and the digest of a plan; a name that ends in another digest settles nothing for that."""
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     first = planned.plan.rename(planned.folder / "first.json")
     digest = json.loads(first.read_bytes())["content_sha256"]
     planned.put("shop/more", b"k8s:enc:aescbc:v1:key1:short")
@@ -219,8 +211,7 @@ def test_what_was_put_back_and_not_recorded(
 def test_an_intent_that_cannot_be_settled(
     planned: Planned, monkeypatch: pytest.MonkeyPatch, result: Result
 ) -> None:
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     not_written(monkeypatch, 2)
     assert planned.work(*DECLARED).code == 3
     monkeypatch.undo()
@@ -245,8 +236,7 @@ def test_open_intents_of_others_are_left_to_others(planned: Planned, monkeypatch
     not_written(monkeypatch, 2)
     assert planned.delete(other).code == 3
     monkeypatch.undo()
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
     assert "the open intent" not in ran.err
@@ -258,8 +248,7 @@ def test_what_another_plan_did_is_nothing_of_this_one(
     planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each key is deleted by hand or by another plan, and made again: a record of that settles nothing here."""
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     assert planned.work(*DECLARED).code == 0
     again = planned.furnish("a", "b")
     assert again == keys
@@ -274,8 +263,7 @@ def test_what_another_plan_did_is_nothing_of_this_one(
 
 
 def test_a_dry_run_of_a_plan_that_was_begun_tells_what_is_done(planned: Planned) -> None:
-    planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b")
     assert planned.work(*DECLARED, "--leave-out", planned.key("shop/b").decode()).code == 0
     planned.decide(b="delete")
     before = planned.plan.read_bytes()

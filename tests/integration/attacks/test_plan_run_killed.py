@@ -90,8 +90,7 @@ def test_etcd_that_dies_midway(
     tmp_path.chmod(0o700)
     etcd = etcd_servers.start()
     planned = Planned(etcd, b"/registry", tmp_path, capfd)
-    planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b", "c")
     change, seen = module._Work._change, 0
 
     def changed(self: object, cluster: object, task: object, log: object) -> object:

@@ -23,8 +23,7 @@ def refuses(planned: Planned, *arguments: str) -> None:
 @pytest.mark.parametrize("outcome", ["deleted", "applied-or-gone", "restored", "not done", "\x1b[31m"])
 @pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
 def test_an_outcome_that_was_edited_in(planned: Planned, outcome: str, arguments: tuple[str, ...]) -> None:
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     document = planned.document()
     document["decisions"][0]["outcome"] = outcome
     planned.plan.write_text(json.dumps(document))
@@ -51,8 +50,7 @@ def test_an_outcome_that_was_edited_into_a_plan_that_was_begun(planned: Planned)
 
 
 def test_an_outcome_in_the_file_beside_the_plan(planned: Planned) -> None:
-    keys = planned.furnish("a", "b")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b")
     head = {"plan": planned.document()["content_sha256"], "audit_log": str(planned.log)}
     beside = Path(f"{planned.plan}.run")
     beside.write_text(json.dumps(head) + '\n{"order":1,"outcome":"deleted"}\n')

@@ -51,8 +51,7 @@ def verified(planned: Planned) -> int:
 @pytest.mark.parametrize(("where", "least"), [("backups", 0), ("log", 1084), ("plan", 0)])
 def test_a_file_system_that_is_full(planned: Planned, where: str, least: int) -> None:
     """Whatever still had room: etcd, the log and the plan agree, and the same command goes on once there is room."""
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     midway, codes = 0, []
     with mounted(planned.folder / "small", "size=4m") as disk:
         if where == "backups":
@@ -96,8 +95,7 @@ def test_an_outcome_that_the_log_does_not_take(
     planned: Planned, monkeypatch: pytest.MonkeyPatch, of: int
 ) -> None:
     """The key is gone and its intent open: the run stops there, and the next one settles it and goes on."""
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     not_written(monkeypatch, 2 * of)
     ran = planned.work(*DECLARED, "-o", "json")
     assert ran.code == 3, ran
@@ -119,8 +117,7 @@ def test_an_outcome_that_the_log_does_not_take(
 def test_a_syslog_that_goes_away_in_the_middle_stops_nothing(
     planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b", "c")
     with PlayedSyslog(planned.folder / "syslog") as syslog:
         at_object(monkeypatch, 2, syslog.close)
         ran = planned.work(*DECLARED, "--audit-syslog", str(syslog.path))
@@ -144,8 +141,7 @@ def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
 def test_an_api_server_that_changes_in_the_middle(
     planned: Planned, api: KubernetesAPI, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
 
     def change() -> None:
         if what == "reads it":
@@ -221,8 +217,7 @@ def test_a_repair_of_which_two_would_do(planned: Planned) -> None:
 
 def test_two_runs_over_one_plan_at_once(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one comes while the first has an object under way; each is done once."""
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     said: list[Ran] = []
 
     def rival() -> None:
@@ -249,8 +244,7 @@ def of_copy(planned: Planned, log: Path, *arguments: str) -> list[str]:
 
 def test_two_copies_of_one_plan_with_one_log(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log keeps the second one away, and tells it later what the first did."""
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     said: list[Ran] = []
     rival = of_copy(planned, planned.log, *DECLARED)
     at_object(monkeypatch, 2, lambda: said.append(planned.run(*rival)))
@@ -268,8 +262,7 @@ def test_two_copies_of_one_plan_with_one_log(planned: Planned, monkeypatch: pyte
 
 def test_two_copies_of_one_plan_with_a_log_each(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither knows of the other: what one has deleted, the other finds gone, and stops there."""
-    keys = planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    keys = planned.to_delete("a", "b", "c")
     other = planned.log.with_name("other.jsonl")
     said: list[Ran] = []
     rival = of_copy(planned, other, *DECLARED)

@@ -16,8 +16,7 @@ pytestmark = pytest.mark.etcd
 
 
 def test_one_look_and_one_log(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned.furnish("a", "b", "c")
-    planned.make_plan(all="delete")
+    planned.to_delete("a", "b", "c")
     looks: list[KeptLook] = []
     locked: list[bool] = []
     change = module._Work._change

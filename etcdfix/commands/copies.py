@@ -26,8 +26,8 @@ from etcdfix.examine_all import Progress, no_progress
 from etcdfix.examine_jobs import Jobs
 from etcdfix.model import Outcome
 from etcdfix.operations.look.in_scope import resolved, shown_scope
-from etcdfix.operations.look.kept_values import KeptValues
 from etcdfix.operations.look.wanted_objects import WantedObjects
+from etcdfix.readable_revision import Keeps
 from etcdfix.remediation.backup.rows import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import offers, shown_of, ways_of
@@ -110,7 +110,7 @@ def find_copies(
     request = msgspec.structs.replace(request, scope=scope)
     look = WantedObjects(source, request, examiner, ranges, named=request.report is None)
     identity = identify(source, examiner.apart(), request.records.directories)
-    kept = None if look.by_history else look.kept
+    kept: Keeps = source if look.by_history else look.kept
     places = msgspec.structs.replace(request.places, kept=kept, progress=progress)
     places = with_records(places, request.records, identity)
     with open_finders(source, examiner, places, uid=uid, identity=identity, candidates=candidates) as finders:
@@ -124,7 +124,7 @@ def find_copies(
     problems += [*problems_of(finders), *found.problems]
     if ended is not None:
         problems.append(f"{ended.reason} before the end")
-    report = _report(source, request, uid, look, found, looked_into(finders), problems)
+    report = _report(source, request, uid, look, found, problems)
     empty = look.nothing_there and not any(one.copies for one in report.objects)
     sample = islice(source.current(b""), _SAMPLE) if empty else ()
     return CopiesResult(report, ended, empty, likely_prefixes(stored.key for stored in sample))
@@ -158,13 +158,11 @@ class _Found:
         request: CopiesRequest,
         examiner: Examiner,
         finders: Sequence[Finder],
-        kept: KeptValues | None,
+        kept: Keeps,
     ) -> None:
         self._source, self._request, self._examiner = source, request, examiner
-        self._finders, self._kept = finders, kept
+        self._finders, self._kept, self._read = finders, kept, 0
         self._rows: Sequence[_Row] = ()
-        self._candidates = any(isinstance(finder, Candidate) for finder in finders)
-        self._read = 0
         self.problems: list[str] = []
 
     def search(
@@ -175,10 +173,7 @@ class _Found:
         done = 0
         try:
             for one in progress(iter(wanted if ended is None else ()), "objects", len(wanted)):
-                one = self._with_life(one)
-                copies = copies_of(self._with_bytes(one), self._finders)
-                row = _Row(one, [copy.for_listing() for copy in copies], self._home_is_taken(one))
-                rows.add(turn_of(one.key), row)
+                rows.add(turn_of(one.key), self._look_at(one))
                 done += 1
         except KeyboardInterrupt as exc:
             ended = EndedEarly.of(exc)
@@ -187,23 +182,34 @@ class _Found:
         self._rows = rows.finish()
         return ended
 
+    def places(self) -> list[LookedInto]:
+        """Return where it was looked."""
+        return looked_into(self._finders)
+
     def objects(self) -> Iterator[ObjectCopies]:
         """Yield each object as it is published."""
         return map(self._object, self._rows)
 
-    def _with_life(self, wanted: Wanted) -> Wanted:
-        present = wanted.found.stored if wanted.found is not None else None
+    def _look_at(self, wanted: Wanted) -> _Row:
+        found = wanted.found
+        home = found.verdict.belongs_to if found is not None else b""
+        asked, taken = wanted, False
         try:
+            present = found.stored if found is not None else None
             life = life_of(self._source, self._examiner, wanted.key, present, kept=self._kept)
+            wanted = msgspec.structs.replace(wanted, life=life)
+            taken = bool(home) and self._source.get(home) is not None
+            asked = self._with_bytes(wanted)
         except SourceError as exc:
-            self.problems.append(f"what is kept of {display(wanted.key)} could not be read: {exc.message}")
-            return wanted
-        return msgspec.structs.replace(wanted, life=life)
+            self.problems.append(f"what stands at a key, or is kept of it, could not be read: {exc.message}")
+        copies = copies_of(asked, self._finders)
+        return _Row(wanted, [copy.for_listing() for copy in copies], taken)
 
     def _with_bytes(self, wanted: Wanted) -> Wanted:
         """Return it with its bytes again, where something can be made of them."""
         found = wanted.found
-        if found is None or (self._read >= _MOST_READ and found.repair is None and not self._candidates):
+        tried = any(isinstance(one, Candidate) for one in self._finders)
+        if found is None or (self._read >= _MOST_READ and found.repair is None and not tried):
             return wanted
         self._read += 1
         stored = self._source.get(wanted.key)
@@ -211,33 +217,21 @@ class _Found:
             return wanted
         return msgspec.structs.replace(wanted, found=msgspec.structs.replace(found, stored=stored))
 
-    def _home_is_taken(self, wanted: Wanted) -> bool:
-        """Say whether something stands at the etcd key that a moved value belongs to."""
-        home = wanted.found.verdict.belongs_to if wanted.found is not None else b""
-        return bool(home) and self._source.get(home) is not None
-
     def _object(self, row: _Row) -> ObjectCopies:
-        wanted = row.wanted
-        found = offers(
-            row.copies,
-            wanted,
-            self._request.run,
-            rescued=str(next(iter(self._request.places.rescued), "DIR")),
-        )
-        verdict = wanted.found.verdict if wanted.found is not None else None
-        state = (
-            _STATES.get(verdict.outcome, ObjectState.READABLE) if verdict is not None else ObjectState.DELETED
-        )
+        wanted, run, saved = row.wanted, self._request.run, self._request.places.rescued
+        found = offers(row.copies, wanted, run, rescued=str(saved[0]) if saved else "DIR")
+        ways = ways_of(wanted, found, run, beside=Beside(home_taken=row.home_taken))
+        present = wanted.found
+        outcome = present.verdict.outcome if present is not None else None
+        cause = present.verdict.cause if present is not None else None
         return ObjectCopies(
             key=display(wanted.key),
             key_base64=key_base64(wanted.key),
-            state=state,
-            cause=verdict.cause.value if verdict is not None and verdict.cause is not None else None,
-            mod_revision=wanted.found.stored.mod_revision if wanted.found is not None else None,
+            state=ObjectState.DELETED if outcome is None else _STATES.get(outcome, ObjectState.READABLE),
+            cause=cause.value if cause is not None else None,
+            mod_revision=present.stored.mod_revision if present is not None else None,
             uid=wanted.life.uid,
-            next=first_way(
-                ways_of(wanted, found, self._request.run, beside=Beside(home_taken=row.home_taken))
-            ),
+            next=first_way(ways),
             left_out=max(len(found) - _MOST_TOLD, 0),
             copies=[shown_of(offer) for offer in found[:_MOST_TOLD]],
         )
@@ -249,7 +243,6 @@ def _report(
     uid: str | None,
     look: WantedObjects,
     found: _Found,
-    places: list[LookedInto],
     problems: list[str],
 ) -> CopiesReport:
     states: Counter[ObjectState] = Counter()
@@ -267,7 +260,7 @@ def _report(
     return CopiesReport(
         **report_origin(source.describe(), request.configuration, uid),
         scope=shown_scope(request.scope, request, limited_to=source.describe().limited_to),
-        places=places,
+        places=found.places(),
         count=states.total(),
         unreadable=states[ObjectState.UNREADABLE],
         undetermined=undetermined,

@@ -58,7 +58,7 @@ _log_argument = click.argument("log", metavar="FILE", type=FILE)
 def command() -> None:
     """Show and verify the audit log; say what became of open intents.
 
-    The log is the record of every deletion, restoration and re-encryption, chained by hashes.
+    The log is the record of every deletion, fix and undo, chained by hashes.
     """
 
 

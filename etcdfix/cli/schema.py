@@ -45,7 +45,7 @@ _ALL = {**SCHEMAS, "audit": audit_schema}
 _HELP = f"""\
 Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
 
-NAME is one of these; change is what delete, restore, reencrypt and repair write, audit is one record of the audit log:
+NAME is one of these; change is what delete, fix and undo write, audit is one record of the audit log:
 
 \b
 {fill(", ".join(_ALL), 76, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)}

@@ -89,8 +89,7 @@ def run_fix(
 
     if named is not None and named.place is Place.MEMORY:
         return from_memory()
-    from_file = named is not None and named.place is Place.OBJECT
-    require_api(request.api, request.accepted, always=f"--from {named}" if from_file else "")
+    require_api(request.api, request.accepted)
     require_configuration(cluster)
     step("check: landmarks")
     landmarks = cluster.now.landmarks(cluster.examiner.layout, target=key)
@@ -110,7 +109,7 @@ def run_fix(
     identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
     step("check: what stands there")
     present = _look_at(cluster, request, reading, progress)
-    if request.expected is not None and reading.stored is not None:
+    if request.expected is not None and reading.stored is not None and present.alike is not None:
         step("check: plan")
         request.expected.check_stored(reading.stored, identity)
         if present.found is not None:
@@ -118,6 +117,9 @@ def run_fix(
     step("check: copies")
     wanted, chosen, backup = choose(cluster, request, reading, present.found, identity, candidates or {})
     copy = chosen.offer.copy
+    require_api(
+        request.api, request.accepted, always=f"--from {copy.source}" if copy.place is Place.OBJECT else ""
+    )
     if copy.way is Way.PATCH:
         return from_memory()
     if copy.repair is not None and present.starts is not None:

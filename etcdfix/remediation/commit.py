@@ -1,6 +1,6 @@
 """Backup, intent, one transaction, outcome: the only way in which etcdfix changes a key.
 
-A deletion, a restore and a re-encryption differ in what the transaction does and in what was checked before; from
+A deletion, a fix and an undo differ in what the transaction does and in what was checked before; from
 here on they walk the same steps::
 
     places          backup directories are ours and last; audit log open, whole, locked; open intents about the same key

@@ -39,7 +39,7 @@ class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
         resource: As far as the key tells, ``deployments.apps``; "" where it does not.
         stored_as_plaintext: The value is in the file as plaintext, as it was in etcd; else in its envelope.
         made_at: RFC 3339, UTC.
-        command: Which command made it: ``delete``, ``restore``, ``reencrypt``, ``repair``; ``anomaly`` for what a
+        command: Which command made it: ``delete``, ``fix``, ``undo``; ``anomaly`` for what a
             transaction gave back although another value was expected.
         value_sha256: Digest of the stored bytes.
         value_size: Their number.

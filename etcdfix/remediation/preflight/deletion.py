@@ -114,7 +114,7 @@ def check_deletion(
 ) -> Preflight:
     """Find out whether a value may be deleted, or refuse.
 
-    ``act`` names the change in a refusal: a restore lets a value make room. ``copies`` is None where nothing
+    ``act`` names the change in a refusal: a fix lets a value make room. ``copies`` is None where nothing
     is deleted: only a deletion ends cached reads.
 
     Raises:

@@ -200,7 +200,7 @@ def check_alarms(cluster: Cluster) -> list[str]:
                 f"member {alarm.label} has raised etcd's CORRUPT alarm",
                 hint="replace the member whose data differs before anything is changed",
             )
-        consequence = "; a restore would fail until there is room" if alarm.kind is AlarmKind.NOSPACE else ""
+        consequence = "; an undo would fail until there is room" if alarm.kind is AlarmKind.NOSPACE else ""
         warnings.append(f"member {alarm.label} has raised the alarm {alarm.kind}{consequence}")
     return warnings
 

@@ -284,7 +284,7 @@ def test_one_bit_of_a_providers_name_is_put_back(
     document = json.loads(ran.out)
     step = document["summary"]["next"] if "summary" in document else document["next"]
     command = shlex.split(step["command"])
-    assert command[:3] == ["etcdfix", "repair", at.decode()]
+    assert command[:3] == ["etcdfix", "fix", at.decode()]
     command.remove("--dry-run")
     places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log)]
     assert registry.run(*command[1:], *places, "--yes").code == 0

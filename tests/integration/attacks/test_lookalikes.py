@@ -208,7 +208,7 @@ def test_one_that_can_be_repaired_among_those_of_a_lost_key(
         with registry.nothing_changes():
             ran = registry.delete(found.healthy, *every_flag_but(Rule.ONLY_COPY), *lost, *more)
         refused(ran)
-        assert "repair" in ran.err
+        assert "put it right: etcdfix fix" in ran.err
     for at in found.lost:
         assert registry.delete(at, *lost, "--dry-run").code == 0
         with registry.nothing_changes():
@@ -243,7 +243,7 @@ def test_equal_envelopes_in_two_resources(registry: Attacked, kind: str) -> None
     )
 
 
-def test_a_restore_over_a_healthy_one(registry: Attacked) -> None:
+def test_a_fix_over_a_healthy_one(registry: Attacked) -> None:
     """An earlier revision reads; the present value looks as those around it, and its key is only named otherwise."""
     name, at = "db-2a", registry.key("shop/db-2a")
     registry.etcd.put(at, seal("aesgcm", secret(name), at, WRONG))
@@ -252,24 +252,18 @@ def test_a_restore_over_a_healthy_one(registry: Attacked) -> None:
     assert found.healthy == at
     newest = written(registry, "aesgcm", "newest", WRONG)
     configure(registry, "aesgcm", "under another name")
-    given = (
-        "--from-revision",
-        str(earlier),
-        at.decode(),
-        "--replace-mod-revision",
-        str(registry.mod_revision(at)),
-    )
+    given = (at, f"revision:{earlier}")
     with registry.nothing_changes():
-        refused(registry.undo(*given, *every_flag_but(of=())), "key-renamed")
+        refused(registry.put_back(*given, *every_flag_but(of=())), "the configuration alone can cure")
     registry.rules(("secrets", (provider("aesgcm", key1=WRONG), IDENTITY)))
     # Only where its key is nowhere any more may it make room.
     registry.etcd.delete(newest)
     with registry.nothing_changes():
-        refused(registry.undo(*given, *every_flag_but(of=())), "wrong-key")
+        refused(registry.put_back(*given, *every_flag_but(of=())), "the configuration alone can cure")
 
 
 @pytest.mark.parametrize("how", ["under the same name", "nowhere"])
-def test_a_reencryption_among_many(registry: Attacked, tmp_path: Path, how: str) -> None:
+def test_a_candidate_among_many(registry: Attacked, tmp_path: Path, how: str) -> None:
     """Only what a candidate opens and today's configuration does not is written anew."""
     found = crowd(registry, "aesgcm", "last")
     configure(registry, "aesgcm", how)
@@ -277,10 +271,13 @@ def test_a_reencryption_among_many(registry: Attacked, tmp_path: Path, how: str)
     candidate = candidate_config(tmp_path, provider("aesgcm", key1=TRUE))
     with registry.nothing_changes():
         for at in found.lost[:2]:
-            refused(registry.put_back(at, f"candidate:{candidate}", "--accept", "no-api-server"), "candidate")
+            refused(
+                registry.put_back(at, f"candidate:{candidate}", "--accept", "no-api-server"),
+                "this value, not opened by",
+            )
         if how == "under the same name":
             ran = registry.put_back(found.healthy, f"candidate:{candidate}", "--accept", "no-api-server")
-            registry.refused(ran, "today's configuration opens", hint="kubectl replace")
+            registry.refused(ran, "the value is readable", hint="kubectl edit")
     if how == "nowhere":
         kept = [registry.stored(at) for at in found.lost]
         ran = registry.put_back(found.healthy, f"candidate:{candidate}", "--accept", "no-api-server")

@@ -103,15 +103,7 @@ def test_an_accepted_id_does_not_make_another_past_a_true_undo(
     production.etcd.delete(key)
     for _ in range(20):
         production.put("shop/later", aescbc(secret("later")))
-    accepted = (
-        OTHER_ID,
-        "--accept",
-        "unlisted-source",
-        "--accept",
-        "unknown-uid",
-        "--accept",
-        "unknown-cluster",
-    )
+    accepted = (OTHER_ID, "--accept", "unlisted-source", "--accept", "unknown-cluster")
     digest = ("--expect-value-sha256", backup.content.value_sha256)
     for more in ((), digest):
         with production.untouched():
@@ -183,11 +175,12 @@ def test_a_readable_value_of_another_etcd_goes_the_road_of_every_source(
         assert refusal(undo(production, backup.path)) == Rule.OTHER_CLUSTER_ID
     if not same_object:
         with production.untouched():
-            assert refusal(undo(production, backup.path, OTHER_ID)) == Rule.OTHER_OBJECT
+            ran = production.put_back(key, f"backup:{backup.path}", OTHER_ID, "-o", "json")
+            assert refusal(ran) == Rule.OTHER_OBJECT
         return
-    ran = production.undo(backup.path, OTHER_ID)
+    ran = production.put_back(key, f"backup:{backup.path}", OTHER_ID)
     assert ran.code == 0, ran.err
-    assert "NO true undo" in ran.err
+    assert "of another etcd, as accepted" in ran.err
     assert production.stored(key) == backup.content.stored.value
 
 

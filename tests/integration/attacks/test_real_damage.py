@@ -115,7 +115,7 @@ def test_damage_is_deletable_and_can_be_undone(registry: Attacked, sealer: Seale
         if what == "one bit of the data":  # which has the whole object back, so that nobody has to delete it
             accepted = ("--accept", "only-copy")
             flags = every_flag_but(Rule.ONLY_COPY)
-            registry.refuses([at], *flags, says=["can be had back whole"], hint="etcdfix repair")
+            registry.refuses([at], *flags, says=["can be had back whole"], hint="etcdfix fix")
         ran = registry.delete(at, *accepted)
         if what == ZEROES and "no damage is found" in ran.err:
             # What the key makes of zeroes is noise, which looks like fields of an object in one of 600 cases.
@@ -224,7 +224,7 @@ def test_two_flipped_bits_are_found_where_nothing_opens(registry: Attacked, kind
         stored = registry.stored(at)
         assert stored is not None
         registry.etcd.put(at, stored[:-40] + bytes([stored[-40] ^ 1]) + stored[-39:])
-    registry.refuses(keys, says=["can be had back whole"], hint="etcdfix repair")
+    registry.refuses(keys, says=["can be had back whole"], hint="etcdfix fix")
     for at in keys:
         ran = registry.delete(at, "--accept", "only-copy")
         assert (ran.code, registry.stored(at)) == (0, None), ran.err

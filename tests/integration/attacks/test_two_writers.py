@@ -107,12 +107,11 @@ def test_a_kept_revision_goes_over_the_newest_value_only_with_the_word_of_every_
     kept = registry.mod_revision(at)
     registry.secrets("aesgcm", OLDER)
     registry.etcd.put(at, seal("aesgcm", secret("web"), at, WRONG))
-    words = ("--from-revision", str(kept), "--replace-mod-revision", str(registry.mod_revision(at)))
-    risk = ("--accept", "unproven-damage")
-    refused = registry.undo(*words, at.decode(), *risk)
+    source, risk = f"revision:{kept}", ("--accept", "unproven-damage")
+    refused = registry.put_back(at, source, *risk)
     registry.refused(refused, POSSIBLE, hint="--kubeconfig FILE")
     asking = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
-    ran = registry.undo(*words, at.decode(), *risk, *asking)
+    ran = registry.put_back(at, source, *risk, *asking)
     assert ran.code == 0, ran.err
     assert registry.stored(at) == seal("aesgcm", secret("web"), at)
 
@@ -134,7 +133,7 @@ def test_scan_explain_and_plan_print_the_same_way_out(registry: Attacked, *, kep
         "explain": registry.run("explain", at.decode(), *common, "-o", "json").out,
         "plan": registry.run("plan", "--from-report", str(report), *common, "-o", "json").out,
     }
-    for verb in ("delete", "restore"):
+    for verb in ("delete", "fix"):
         for which, document in documents.items():
             ours = [each for each in commands_in(json.loads(document)) if each[:2] == ["etcdfix", verb]]
             assert bool(ours) is (verb == "delete" or kept), (which, verb)
@@ -168,8 +167,8 @@ def test_two_bytes_are_damage_and_the_kept_revision_goes_back(registry: Attacked
     )  # fmt: skip
     risk = ("--accept", "unproven-damage")
     assert registry.delete(at, *risk, "--dry-run").code == 0
-    words = ("--from-revision", str(kept), "--replace-mod-revision", str(registry.mod_revision(at)))
-    registry.refused(registry.undo(*words, at.decode()), "not proven", hint="--accept unproven-damage")
-    ran = registry.undo(*words, at.decode(), *risk)
+    source = f"revision:{kept}"
+    registry.refused(registry.put_back(at, source), "not proven", hint="--accept unproven-damage")
+    ran = registry.put_back(at, source, *risk)
     assert ran.code == 0, ran.err
     assert registry.stored(at) == whole

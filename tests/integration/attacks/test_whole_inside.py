@@ -328,7 +328,7 @@ def test_what_a_newer_release_may_have_written_is_not_undone_without_a_word(
     # The command that a refused deletion prints goes through.
     refusal = json.loads(registry.delete(at, "-o", "json").out)["refusal"]
     assert refusal["rule"] == "only-copy", refusal
-    command = refusal["next_step"].partition("repair it: ")[2].partition(";")[0]
+    command = refusal["next_step"].partition("put it right: ")[2].partition(";")[0]
     assert hint in command
     command = command.replace("--dry-run", "--yes").replace("REASON", "x")
     places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log)]

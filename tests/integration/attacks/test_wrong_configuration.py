@@ -127,6 +127,5 @@ def test_a_declaration_that_nobody_could_contradict(registry: Registry) -> None:
         with registry.untouched():
             ran = registry.delete(key, *DECLARED)
             registry.refused(ran, "--declare-key-lost: no API server is asked", hint="--kubeconfig FILE")
-            earlier = ("--from-revision", str(registry.mod_revision(key) - 1))
-            ran = registry.undo(key.decode(), *earlier, "--accept", "unlisted-source", *DECLARED)
+            ran = registry.put_back(key, f"revision:{registry.mod_revision(key) - 1}", *DECLARED)
             registry.refused(ran, "--declare-key-lost: no API server is asked", hint="--accept no-api-server")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +18,11 @@ from etcdfix.encryption.config_rules import EVERYTHING, key_bytes, rule_name
 from etcdfix.encryption.key_text import shown
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.errors import ConfigurationError, why
-from etcdfix.inputs.inputfile import STANDARD_INPUT, read_input
-from etcdfix.text.safetext import quote_command
+from etcdfix.inputs.inputfile import read_secret
 
 AES_KEY_SIZES: Final = (16, 24, 32)
 _SECRETBOX_KEY_SIZE: Final = 32
 _MOST_BYTES: Final = 4096
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def load_candidate_key(name: str, path: Path) -> EncryptionConfiguration:
@@ -37,15 +33,11 @@ def load_candidate_key(name: str, path: Path) -> EncryptionConfiguration:
     Raises:
         ConfigurationError: It cannot be read, or holds no key.
     """
-    modes: list[int] = []
     # A key that was typed in the place of its file is not repeated.
     option = f"--candidate-key {shown(f'{name}={path}', quote='')}"
 
-    def check(status: os.stat_result) -> None:
-        modes.append(stat.S_IMODE(status.st_mode))
-
     try:
-        raw = read_input(path, most_bytes=_MOST_BYTES, standard_input=True, check=check)
+        raw, exposed = read_secret(path, most_bytes=_MOST_BYTES)
     except OSError as exc:
         raise ConfigurationError(
             f"{option}: {why(exc)}", hint="NAME=FILE, where the file holds the key"
@@ -56,8 +48,6 @@ def load_candidate_key(name: str, path: Path) -> EncryptionConfiguration:
             f"{option}: it holds {len(raw)} bytes, which are neither the base64 of a key nor a key",
             hint="one key is expected: what stands behind secret: in an EncryptionConfiguration, or 16, 24 or 32 bytes",
         )
-    exposed = path != STANDARD_INPUT and any(mode & _OTHERS for mode in modes)
-    close = quote_command(["chmod", "600", str(path)])
     providers = [
         KeyedProvider(kind, tuple(NamedKey(name, key) for key in keys if key.size in sizes))
         for kind, sizes in (
@@ -75,7 +65,7 @@ def load_candidate_key(name: str, path: Path) -> EncryptionConfiguration:
                 tuple(provider for provider in providers if provider.keys),
             ),
         ),
-        warnings=(f"others than its owner can read it: {close}",) if exposed else (),
+        warnings=(exposed,) if exposed else (),
     )
 
 

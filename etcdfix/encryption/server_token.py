@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
-import stat
 from pathlib import Path
 from typing import Final
 
@@ -19,14 +17,12 @@ import msgspec
 from etcdfix.encryption.keyring import Withheld
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.golang.goquote import go_quote
-from etcdfix.inputs.inputfile import STANDARD_INPUT, read_input
-from etcdfix.text.safetext import quote_command
+from etcdfix.inputs.inputfile import STANDARD_INPUT, read_secret
 
 BOOTSTRAP_PREFIX: Final = b"/bootstrap/"
 """Under it are the keys of k3s and RKE2, whatever the storage prefix of the API servers is."""
 
 _MOST_BYTES: Final = 1 << 16
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _PATH_DIGITS: Final = 12
 _ROUNDS: Final = 4096
 _KEY_SIZE: Final = 32
@@ -76,13 +72,8 @@ def load_token(path: Path) -> TokenFile:
         ConfigurationError: It cannot be read, is no regular file, or is too large for a token. Where no such file is
             there its name is withheld: somebody may have typed a token in its place.
     """
-    modes: list[int] = []
-
-    def check(status: os.stat_result) -> None:
-        modes.append(stat.S_IMODE(status.st_mode))
-
     try:
-        raw = read_input(path, most_bytes=_MOST_BYTES, standard_input=True, check=check)
+        raw, exposed = read_secret(path, most_bytes=_MOST_BYTES)
     except OSError as exc:
         # Nor how long it is.
         name = "(name withheld, it may be a token)" if exc.errno in _NO_SUCH_FILE else go_quote(str(path))
@@ -96,9 +87,8 @@ def load_token(path: Path) -> TokenFile:
     warnings = []
     if not tokens:
         warnings.append(f"{name} holds no token: the empty one alone is tried")
-    if path != STANDARD_INPUT and any(mode & _OTHERS for mode in modes):
-        close = quote_command(["chmod", "600", name])
-        warnings.append(f"{name}: others than its owner may read or change it: {close}")
+    if exposed:
+        warnings.append(f"{name}: {exposed}")
     return TokenFile(str(path), tokens, tuple(warnings))
 
 

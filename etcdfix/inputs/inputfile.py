@@ -20,6 +20,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from etcdfix.temporary import temporary_directory, temporary_file
+from etcdfix.text.safetext import quote_command
 
 STANDARD_INPUT: Final = Path("-")
 
@@ -113,6 +114,21 @@ def read_input(
     if len(raw) > most_bytes:
         raise too_large(most_bytes)
     return raw
+
+
+def read_secret(path: Path, *, most_bytes: int) -> tuple[bytes, str]:
+    """Return all of a file with a secret, or of standard input; and what is wrong where others may read it, else "".
+
+    Raises:
+        OSError: As of :func:`read_input`.
+    """
+    modes: list[int] = []
+    raw = read_input(
+        path, most_bytes=most_bytes, standard_input=True, check=lambda status: modes.append(status.st_mode)
+    )
+    if not any(mode & (stat.S_IRWXG | stat.S_IRWXO) for mode in modes):
+        return raw, ""
+    return raw, f"others than its owner may read or change it: {quote_command(['chmod', '600', str(path)])}"
 
 
 @contextmanager

@@ -186,7 +186,7 @@ def check_alarms(client: EtcdClient) -> Iterator[Check]:
             yield fail(
                 "alarms",
                 f"member {alarm.label} has raised NOSPACE: etcd takes no write, and before 3.4.22 and 3.5.7 no "
-                "deletion in a transaction: a restore would fail",
+                "deletion in a transaction: etcdfix fix would fail",
                 "save a snapshot first, for a compaction removes earlier revisions; then etcdctl compact, etcdctl "
                 "defrag, and etcdctl alarm disarm once there is room",
                 save_snapshot(),

@@ -168,7 +168,7 @@ def test_alarms(etcd: ScriptedEtcd, client: EtcdClient) -> None:
     found = list(check_alarms(client))
     assert states(found) == [("alarms", "fail"), ("alarms", "fail"), ("alarms", "warn")]
     corrupt, space, _ = found
-    assert "a restore would fail" in space.what
+    assert "etcdfix fix would fail" in space.what
     assert "members-disagree.md" in corrupt.next_step
     assert [check.command.line(RUN) for check in found] == [
         "etcdctl --endpoints one:1,two:2 endpoint hashkv --cluster",

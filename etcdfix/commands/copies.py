@@ -111,7 +111,7 @@ def find_copies(
     look = WantedObjects(source, request, examiner, ranges, named=request.report is None)
     identity = identify(source, examiner.apart(), request.records.directories)
     kept: Keeps = source if look.by_history else look.kept
-    places = msgspec.structs.replace(request.places, kept=kept, progress=progress)
+    places = msgspec.structs.replace(request.places, kept=kept, moved=look.moved, progress=progress)
     places = with_records(places, request.records, identity)
     with open_finders(source, examiner, places, uid=uid, identity=identity, candidates=candidates) as finders:
         for key in (key for finder in finders if isinstance(finder, Log) for key in finder.deleted(b"")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -22,19 +22,27 @@ class Elsewhere:
     Args:
         source: What is stored now.
         examiner: Of the source; what it sees here speaks for no other value.
-        others: The keys to look at: one that a person names, or those whose value is said to belong elsewhere.
+        others: The keys to look at, whatever is wanted: one that a person names.
+        moved: The keys whose value was written for another one, by that; it may grow until the first search.
     """
 
     name = "other etcd keys"
 
-    def __init__(self, source: Source, examiner: Examiner, others: Iterable[bytes]) -> None:
-        self._source, self._examiner, self._others = source, examiner.apart(), tuple(others)
+    def __init__(
+        self,
+        source: Source,
+        examiner: Examiner,
+        others: Iterable[bytes],
+        moved: Mapping[bytes, Sequence[bytes]],
+    ) -> None:
+        self._source, self._examiner = source, examiner.apart()
+        self._others, self._moved = tuple(others), moved
         self.looked: list[LookedInto] = []
         self.problems: list[str] = []
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
         """Yield the values that open under this key, with a tag, and do not stand here."""
-        for other in self._others:
+        for other in (*self._others, *self._moved.get(wanted.key, ())):
             there = self._source.get(other) if other != wanted.key else None
             if there is None:
                 continue

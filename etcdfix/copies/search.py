@@ -40,6 +40,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         recorded: Digests of what it saved, by the audit log.
         backups: Reads what etcdfix saved; None for nothing.
         others: Etcd keys at which the value may stand instead.
+        moved: Those whose value was written for another one, by that; None where nobody looks for them.
         kept: Tells what the datastore keeps, where it was read before; None to ask it key by key.
         progress: Counts what takes long.
     """
@@ -51,6 +52,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     recorded: frozenset[str] = frozenset()
     backups: BackupRows | None = None
     others: tuple[bytes, ...] = ()
+    moved: Mapping[bytes, Sequence[bytes]] | None = None
     kept: Keeps | None = None
     progress: Progress = no_progress
 
@@ -91,8 +93,8 @@ def open_finders(
         if places.asks(Place.BIT):
             finders.append(Bit(examiner, every=places.only))
         finders += [Candidate(path, other) for path, other in (candidates or {}).items()]
-        if places.others:
-            finders.append(Elsewhere(source, examiner, places.others))
+        if places.others or places.moved is not None:
+            finders.append(Elsewhere(source, examiner, places.others, places.moved or {}))
         for named in places.of(Place.SNAPSHOT):
             older = Snapshots(named.path, source, examiner, uid=uid, progress=places.progress)
             finders.append(stack.enter_context(older))

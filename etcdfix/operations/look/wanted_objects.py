@@ -30,6 +30,7 @@ from etcdfix.verdicts.examination import Examination, PlainCount
 
 _MOST_HISTORIES: Final = 20
 """Keys of which a live etcd is asked for the history; each takes a tenth of a second."""
+_MOST_MOVED: Final = 1000
 # Nothing is known against these, and no copy tells more.
 _NOT_WANTED: Final = frozenset({Cause.NO_CONFIGURATION, Cause.OWNER_UNKNOWN})
 
@@ -47,6 +48,7 @@ class WantedObjects:
     Attributes:
         wanted: What was found, without bytes, in the order of the keys.
         kept: What the datastore keeps of it besides.
+        moved: Etcd keys whose value was written for another one, by that; the first thousand.
         by_history: The datastore is asked for that key by key instead.
         expired: How many deleted keys had a lease.
         nothing_there: Nothing lies below the storage prefix.
@@ -68,6 +70,7 @@ class WantedObjects:
         self.by_history = file or (self._only_keys and len(ranges) <= _MOST_HISTORIES)
         self.kept = KeptValues(source, self._scope)
         self.wanted = SortedRows(Wanted)
+        self.moved: dict[bytes, list[bytes]] = {}
         self.problems: list[str] = []
         self.stakes = Stakes(past=request.run.of_the_past or file)
         self.expired = self._unconfigured = 0
@@ -139,6 +142,8 @@ class WantedObjects:
                 return
         if verdict.outcome in {*FAILED, Outcome.UNDETERMINED}:
             self.stakes.add(found)
+        if verdict.belongs_to and len(self.moved) < _MOST_MOVED:
+            self.moved.setdefault(verdict.belongs_to, []).append(key)
         self._want(Wanted.of(found).without_bytes())
 
     def _deleted(self, key: bytes, leased: bool) -> None:

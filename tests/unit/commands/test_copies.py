@@ -35,6 +35,7 @@ from tests.support.objects import (
     KEY_1,
     KEY_2,
     aescbc,
+    aesgcm,
     config_map,
     configuration,
     json_object,
@@ -157,6 +158,20 @@ def test_a_readable_value_is_told_where_it_is_named_alone() -> None:
     (copy,) = one.copies
     assert (copy.refused, bool(copy.fix)) == (Rule.READABLE.value, False)
     assert copy.save.line(LIVE).startswith("etcdfix get")
+
+
+def test_a_value_that_was_moved_is_found_where_it_stands() -> None:
+    gcm = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+    etcd = etcd_with(aesgcm(web("u-1"), KEY.decode()), key=KEY + b"-copied")
+    etcd.put(b"/registry/secrets/shop/beside", aesgcm(secret("beside"), "/registry/secrets/shop/beside"))
+    etcd.put(KEY, b"k8s:enc:aesgcm:v1:key1:")
+    etcd.delete(KEY)
+    gone, moved = look(etcd, configuration=gcm).objects
+    assert (gone.state, moved.cause) == (ObjectState.DELETED, "value-moved")
+    copy, *_ = gone.copies
+    assert (copy.place, copy.source) == (Place.KEY, f"key:{KEY.decode()}-copied")
+    assert f"--from key:{KEY.decode()}-copied" in copy.fix.line(LIVE)
+    assert copy.needs == [Rule.UNKNOWN_UID.value]
 
 
 @pytest.mark.parametrize("value", [WHOLE, CUT], ids=["readable", "unreadable"])

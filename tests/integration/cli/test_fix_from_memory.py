@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 
 import pytest
 
 from etcdfix.remediation.rescue.store import RescueStore
-from tests.support.change_runs import typing
+from tests.support.change_runs import Ran, typing
 from tests.support.healing import DATA, NEW, OLD, LoseKey, LostKeyCluster
 
 pytestmark = pytest.mark.etcd
@@ -129,3 +130,42 @@ def test_the_key_is_typed(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPat
         assert cluster.fix("one", yes=False).code == 4
     with typing(monkeypatch, key):
         assert cluster.fix("one", yes=False).code == 0
+
+
+def test_from_scan_to_scan_as_it_is_printed(cluster: LostKeyCluster) -> None:
+    """Each command is pasted from the one before; FILE, DIR and REASON are filled in, and nothing is refused."""
+    cluster.saved = cluster.folder / "made-by-rescue"
+    filled = {"FILE": str(cluster.kubeconfig), "DIR": str(cluster.saved), "REASON": "drill"}
+    places = ["--audit-log", str(cluster.log)]
+    backups = ["--backup-dir", str(cluster.backups)]
+
+    def paste(line: str, *more: str) -> Ran:
+        words = [filled.get(word, word) for word in shlex.split(line)]
+        assert words[0] == "etcdfix"
+        ran = cluster.run(*words[1:], *more)
+        cluster.shows_nothing(ran)
+        return ran
+
+    reading = ["--etcd-prefix", cluster.prefix, "--encryption-config", str(cluster.config)]
+    scan = ["scan", *cluster.where, *reading, "-o", "json"]
+    first = json.loads(cluster.run(*scan).out)["summary"]["next"]["command"]
+    assert first.startswith("etcdfix rescue secrets ")
+    ran = paste(first, *places, "-o", "json")
+    assert ran.code == 0, ran.err
+    (step,) = json.loads(ran.out)["next"]
+    for key in cluster.keys:
+        line = step["command"].replace(cluster.keys[0].decode(), key.decode())
+        assert paste(line, *backups).code == 0
+        ran = paste(line.replace(" --dry-run", ""), *backups, "--yes")
+        assert ran.code == 0, ran.err
+    assert cluster.run(*scan).code == 0
+    assert len(cluster.patches()) == 2
+
+
+def test_the_best_copy_is_what_a_server_remembers(cluster: LostKeyCluster) -> None:
+    """Without --from it is chosen by itself."""
+    key = cluster.key("shop/one").decode()
+    given = ["--rescued", str(cluster.saved), "--kubeconfig", str(cluster.kubeconfig), "--yes"]
+    ran = cluster.run("fix", key, *given, *cluster.common())
+    assert ran.code == 0, ran
+    assert len(cluster.patches()) == 1

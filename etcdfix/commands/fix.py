@@ -84,7 +84,8 @@ def run_fix(
 
     def from_memory() -> ChangeOutcome:
         rescued = next(iter(request.places.rescued), None)
-        with open_ground(cluster, request, rescued, request.run, step) as ground:
+        kind = str(cluster.examiner.layout.locate(key)[0].group_resource)
+        with open_ground(cluster, request, rescued, request.run, step, resource=kind) as ground:
             return patch_from_memory(ground, request, key, confirmer, preview=preview_held)
 
     if named is not None and named.place is Place.MEMORY:

@@ -140,7 +140,7 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
         return Document(
             status=Status(
                 State.DONE if self.complete else State.INCOMPLETE,
-                f"{saved} of {wanted} are saved",
+                f"Saved {saved} of {wanted}",
             ),
             about=about(
                 self.tool,

@@ -68,9 +68,15 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def open_ground(
-    cluster: Cluster, request: ChangeRequest, rescued: Path | None, run: RunOptions, step: Step
+    cluster: Cluster,
+    request: ChangeRequest,
+    rescued: Path | None,
+    run: RunOptions,
+    step: Step,
+    *,
+    resource: str = "RESOURCE",
 ) -> Iterator[Ground]:
-    """Come to the API servers of a cluster, and to what was saved of their memory.
+    """Come to the API servers of a cluster, and to what was saved of their memory, of this resource first of all.
 
     Raises:
         RefusedByRule: Nothing may be asked of them: no configuration, no server, no cluster that is known.
@@ -89,7 +95,7 @@ def open_ground(
         raise refuse(
             Rule.NOT_RESCUED,
             "nothing says that what API servers hold in memory was saved: a change that goes wrong can end it",
-            hint=f"save everything of the kind first: {rescue(['RESOURCE']).line(run)}; then --rescued DIR here",
+            hint=f"save everything of the kind first: {rescue([resource]).line(run)}; then --rescued DIR here",
         )
     index = read_index(rescued)
     step("check: cluster")

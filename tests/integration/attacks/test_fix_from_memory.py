@@ -401,6 +401,10 @@ def test_nothing_is_healed_before_it_is_rescued(
     with lost("one", "two") as cluster:
         ran = cluster.fix("one")
         assert (ran.code, cluster.patches()) == (2, [])  # there is no index at all
+        given = ["--from", "memory", "--kubeconfig", str(cluster.kubeconfig), "--yes"]
+        ran = cluster.run("fix", cluster.key("shop/one").decode(), *given, *cluster.common())
+        assert (ran.code, cluster.patches()) == (4, [])  # and here nobody names one
+        assert "etcdfix rescue secrets " in ran.err
         cluster.rescue("two")
         _refused(cluster, "one", rule="not-rescued", says="shop/one")
         cluster.rescue("one")

@@ -47,7 +47,13 @@ def _commands(*, on_kine: bool) -> list[str]:
     assert title
     assert f"`{FILE}` stands for `{ENDPOINTS}`" in k3s
     saved = [line.strip() for block in blocks[k3s] for line in block.splitlines()]
-    rest = [line.replace(ENDPOINTS, FILE) for line in lines if not line.startswith("etcdctl")]
+    rest = []
+    for line in lines:
+        here = line.replace(ENDPOINTS, FILE)
+        if line.startswith("etcdctl") or "plan.json" in line:
+            continue  # there, one is fixed after the other
+        repeated = line.startswith("etcdfix fix ") and "--dry-run" not in line
+        rest += [here.replace("/one", f"/{name}") for name in (NAMES if repeated else NAMES[:1])]
     return [*(line for line in saved if shutil.which(line.split()[0])), *rest]
 
 
@@ -84,7 +90,7 @@ class Operator:
         line = line.replace("/registry/", f"{self._cluster.prefix}/")
         words = shlex.split(line)
         if words[0] == "etcdfix":
-            words += self._places(words[1])
+            words += self._places(words)
             words[:1] = [sys.executable, "-m", "etcdfix"]
         elif words[0] == "etcdctl":
             words[0] = str(find_tools().ctl)
@@ -98,12 +104,13 @@ class Operator:
         os.close(shown)
         return done.wait(timeout=60), text
 
-    def _places(self, command: str) -> list[str]:
+    def _places(self, words: list[str]) -> list[str]:
         """Return the options that keep a test to itself; on the page, the defaults serve."""
-        found = ["--etcd-prefix", self._cluster.prefix]
-        if command in {"rescue", "heal"}:
+        found = [] if words[1] == "rescue" else ["--etcd-prefix", self._cluster.prefix]
+        changes = words[1] == "fix" or "--run" in words
+        if changes or words[1] == "rescue":
             found += ["--audit-log", str(self._cluster.log)]
-        if command in {"copies", "heal"}:
+        if changes or words[1] == "copies":
             found += ["--backup-dir", str(self._cluster.backups)]
         return found
 
@@ -129,14 +136,14 @@ class Operator:
 
 
 def test_the_page_from_top_to_bottom(cluster: LostKeyCluster, tmp_path: Path) -> None:
-    with beside(cluster, NEW) as p2, _healed_by(cluster):
+    with beside(cluster, NEW) as p2, _fixed_by(cluster):
         _follow(cluster, tmp_path, _commands(on_kine=False))
         assert p2.methods == {"GET"}
 
 
 @pytest.mark.thorough
 def test_the_page_on_k3s_with_sqlite(k3s: LostKeyKineCluster, tmp_path: Path) -> None:
-    with _healed_by(k3s):
+    with _fixed_by(k3s):
         _follow(k3s, tmp_path, _commands(on_kine=True))
 
 
@@ -145,13 +152,14 @@ def _follow(cluster: LostKeyCluster, folder: Path, lines: list[str]) -> None:
     folder = folder / "operator"
     folder.mkdir()
     operator = Operator(cluster, folder)
-    expected = {"scan": [1, 1, 0]}
+    expected = {"scan": [1, 1, 0], "plan": [1, 0]}
     for line in lines:
         words = line.split()
         operator.typed = []
-        if words[:2] == ["etcdfix", "heal"] and "--dry-run" not in words:
-            single = not words[2].startswith("--")
-            operator.typed = [f"{cluster.prefix}/secrets/shop/one" if single else str(len(NAMES) - 1)]
+        if words[:2] == ["etcdfix", "fix"] and "--dry-run" not in words:
+            operator.typed = [words[2].replace("/registry/", f"{cluster.prefix}/")]
+        elif "--run" in words:
+            operator.typed = [str(len(NAMES) - 1)]
         code, shown = operator.run(line)
         codes = expected.get(words[1])
         assert code == (codes.pop(0) if codes else 0), (line, shown)
@@ -159,8 +167,8 @@ def _follow(cluster: LostKeyCluster, folder: Path, lines: list[str]) -> None:
 
 
 @contextmanager
-def _healed_by(cluster: LostKeyCluster) -> Iterator[None]:
-    """Assert that the block heals every Secret in its place."""
+def _fixed_by(cluster: LostKeyCluster) -> Iterator[None]:
+    """Assert that the block fixes every Secret in its place."""
     values = {key: cluster.p1.store.get(key) for key in cluster.keys}
     assert len(values) == len(NAMES)
     yield

@@ -95,10 +95,18 @@ class K3s:
     def recover(self, *words: str | Path, live: bool = False, tokens: Sequence[Path] | None = None) -> Ran:
         """Run the command, on a snapshot unless told; whatever it says holds nothing that must not be said."""
         where = ["--endpoints", self.server.endpoint] if live else ["--snapshot", str(self.snapshot())]
-        self._capfd.readouterr()
         named = tokens if tokens is not None else [self.token]
         files = [word for file in named for word in ("--token-file", str(file))]
-        code = run(["encryption", "recover", *where, *files, *map(str, words)])
+        return self._run("encryption", "recover", *where, *files, *map(str, words))
+
+    def typed(self, *words: str) -> tuple[int, dict[str, Any]]:
+        """Run another command, which has the form json."""
+        ran = self._run(*words)
+        return ran.code, ran.report
+
+    def _run(self, *words: str) -> Ran:
+        self._capfd.readouterr()
+        code = run([*words])
         captured = self._capfd.readouterr()
         for hidden in NEVER_SHOWN:
             assert hidden not in captured.out + captured.err, hidden

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -334,6 +335,25 @@ def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
     where = ["--kine", str(kine.path), "--in", f"log:{tmp_path}", "--token-file", str(token)]
     assert run(["encryption", "recover", *where]) == 2
     assert "no log of one is of the other" in capfd.readouterr().err
+
+
+def test_what_is_printed_leads_from_a_lost_configuration_to_a_scan_that_reads(
+    k3s: K3s, tmp_path: Path
+) -> None:
+    k3s.keep(OLD)
+    k3s.keep(NEW)
+    k3s.secret("old", OLD_KEY, OLD_NAME)
+    k3s.secret("new", NEW_KEY, NEW_NAME)
+    code, report = k3s.report()
+    told = {"DIR": tmp_path / "saved", "FILE": tmp_path / "both.yaml"}
+    for verb in ("recover", "merge"):
+        words = shlex.split(report["next"]["command"])
+        assert words[:3] == ["etcdfix", "encryption", verb]
+        code, report = k3s.typed(*(str(told.get(word, word)) for word in words[1:]), "-o", "json")
+        assert code == 0
+    snapshot = ("--snapshot", str(k3s.snapshot()), "--encryption-config", str(told["FILE"]))
+    code, report = k3s.typed("scan", *snapshot, "-o", "json")
+    assert (code, report["findings"], report["summary"]["readable"]) == (0, [], 3)
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -143,10 +143,16 @@ def at_hand(
 
 
 def ways_at_hand(
-    found: Examination, run: RunOptions, readable: ReadableRevision | None = None, *, breaking: bool = False
+    found: Examination,
+    run: RunOptions,
+    readable: ReadableRevision | None = None,
+    *,
+    breaking: bool = False,
+    beside: Beside = NOT_LOOKED,
 ) -> list[Remedy]:
-    """Return :func:`at_hand` as ways out."""
-    return [remedy_of(offer) for offer in at_hand(found, run, readable, breaking=breaking)]
+    """Return every way out for a value in one order: its copies by :func:`at_hand`, the rest by the advice on it."""
+    offered = [remedy_of(offer) for offer in at_hand(found, run, readable, breaking=breaking)]
+    return ways_out(found, run, offers=offered, breaking=breaking, beside=beside)
 
 
 def best_of(found: Sequence[Offer], accepted: Iterable[str] = ()) -> Offer | None:

@@ -9,7 +9,6 @@ from etcdfix.commands.getting.output import WRONG
 from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.operations.look.missing import why_missing
 from etcdfix.remediation.offers import ways_at_hand
-from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.head import Stakes
 from etcdfix.report.objects import Form, Shown, message_of
@@ -71,8 +70,7 @@ class Lines:
     def _way_out(self, shown: Shown, readable: ReadableRevision | None) -> None:
         for line in self._stakes.lines():
             self._say(line)
-        offers = ways_at_hand(shown.found, self._run, readable)
-        first = first_way(ways_out(shown.found, self._run, offers=offers))
+        first = first_way(ways_at_hand(shown.found, self._run, readable))
         if first is None:
             return
         command = first.command.line(self._run)

@@ -280,9 +280,7 @@ class NamespacePlan:
     def _ways(self, found: Examination) -> list[Remedy]:
         """Return the ways out of an object that cannot be read, as its own explanation has them."""
         readable = self._readable.of(found).revision if self._cluster.ended is None else None
-        breaking = bool(self._breaking(found))
-        offers = ways_at_hand(found, self._run, readable, breaking=breaking)
-        return ways_out(found, self._run, offers=offers, breaking=breaking)
+        return ways_at_hand(found, self._run, readable, breaking=bool(self._breaking(found)))
 
     def _collected(self, found: Examination) -> tuple[int, Collection]:
         node = self._index.find(found.stored.key)

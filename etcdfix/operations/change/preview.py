@@ -20,7 +20,6 @@ from etcdfix.remediation.memory.held import Held
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.remediation.preflight.cluster import Cluster, peek_lines
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.document import (
     Document,
@@ -86,9 +85,7 @@ def deletion_preview(cluster: Cluster, checked: Preflight, run: RunOptions) -> D
     found = checked.found
     if checked.candidate is not None:
         found = msgspec.structs.replace(found, repair=checked.candidate)
-    breaking = bool(checked.protected)
-    offers = ways_at_hand(found, run, checked.readable, breaking=breaking)
-    every = ways_out(found, run, offers=offers, breaking=breaking)
+    every = ways_at_hand(found, run, checked.readable, breaking=bool(checked.protected))
     ways = [way for way in every if way.verb != WayKind.DELETE]
     stakes = _stakes(checked.found)
     if checked.protected:

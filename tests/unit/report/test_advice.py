@@ -22,7 +22,6 @@ from etcdfix.model import (
     ServerBehaviour,
 )
 from etcdfix.remediation.offers import ways_at_hand
-from etcdfix.report.advice import finding
 from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.ways import WayKind, first_way, is_warning
 from etcdfix.report.advice.whole import first_step, ways_of_lost_key
@@ -74,17 +73,9 @@ def found_with(
     )
 
 
-def ways_out(
-    found: Examination, run: RunOptions, *, readable: ReadableRevision | None = None, **options: Any
-) -> list[Remedy]:
-    """Return the ways out as a scan has them."""
-    offers = ways_at_hand(found, run, readable, breaking=options.get("breaking", False))
-    return finding.ways_out(found, run, offers=offers, **options)
-
-
 def lines(found: Examination, run: RunOptions = LIVE, **options: Any) -> dict[WayKind, str]:
     """Return the command of the first way out of each kind."""
-    ways = reversed(ways_out(found, run, **options))
+    ways = reversed(ways_at_hand(found, run, **options))
     return {WayKind(way.verb or ""): way.command.line(run) for way in ways}
 
 
@@ -98,7 +89,7 @@ def accepted(line: str) -> list[str]:
 def test_the_least_destructive_comes_first_and_deletion_last(
     cause: Cause, outcome: Outcome, run: RunOptions
 ) -> None:
-    ways = ways_out(found_with(cause, outcome), run, readable=NOW)
+    ways = ways_at_hand(found_with(cause, outcome), run, readable=NOW)
     first = first_way(ways)
     assert first is not None
     assert first.verb != WayKind.DELETE
@@ -111,7 +102,7 @@ def test_the_least_destructive_comes_first_and_deletion_last(
 
 @pytest.mark.parametrize("cause", [Cause.ENVELOPE_DAMAGED, Cause.UNKNOWN_ENVELOPE])
 def test_what_not_to_do_is_next_though_it_has_no_command(cause: Cause) -> None:
-    first = first_way(ways_out(found_with(cause, key="/registry/example.org/things/-/a/b"), LIVE))
+    first = first_way(ways_at_hand(found_with(cause, key="/registry/example.org/things/-/a/b"), LIVE))
     assert first is not None
     assert is_warning(first)
     assert not first.command
@@ -120,18 +111,18 @@ def test_what_not_to_do_is_next_though_it_has_no_command(cause: Cause) -> None:
 @pytest.mark.parametrize(("cause", "outcome"), CASES)
 def test_only_what_is_proven_and_not_curable_is_offered_for_deletion(cause: Cause, outcome: Outcome) -> None:
     found = found_with(cause, outcome)
-    offered = any(ACKNOWLEDGEMENT in way.command.line(LIVE) for way in ways_out(found, LIVE))
+    offered = any(ACKNOWLEDGEMENT in way.command.line(LIVE) for way in ways_at_hand(found, LIVE))
     never = cause in {Cause.ALLOCATOR_DAMAGED, Cause.ENVELOPE_DAMAGED}
     assert offered is (deletability_of(found) is Deletability.DELETABLE and not never)
     if outcome is Outcome.UNDETERMINED or CATALOGUE[cause].curable_by_configuration:
-        assert not any("delete" in way.command.line(LIVE) for way in ways_out(found, LIVE))
+        assert not any("delete" in way.command.line(LIVE) for way in ways_at_hand(found, LIVE))
 
 
 @pytest.mark.parametrize(("cause", "outcome"), CASES)
 def test_every_command_is_one_that_click_takes(cause: Cause, outcome: Outcome) -> None:
     for key, run in product([KEY.encode(), *HOSTILE_KEYS], [LIVE, KINE, FILE]):
         found = msgspec.structs.replace(found_with(cause, outcome, key), repair=UNPROVEN)
-        for way in ways_out(found, run, readable=NOW):
+        for way in ways_at_hand(found, run, readable=NOW):
             line = way.command.line(run)
             assert line.isprintable()
             words = shlex.split(line)
@@ -147,7 +138,7 @@ def test_every_command_is_one_that_click_takes(cause: Cause, outcome: Outcome) -
 @pytest.mark.parametrize(("cause", "outcome"), CASES)
 def test_nothing_that_etcdfix_writes_is_offered_for_kine(cause: Cause, outcome: Outcome) -> None:
     found = msgspec.structs.replace(found_with(cause, outcome), repair=TAG)
-    ways = ways_out(found, KINE, readable=NOW)
+    ways = ways_at_hand(found, KINE, readable=NOW)
     assert ways
     for way in ways:
         words = shlex.split(way.command.line(KINE))
@@ -180,9 +171,9 @@ def test_a_change_is_made_to_the_live_cluster_as_it_is_now(run: RunOptions) -> N
     "cause", [Cause.PROVIDER_MISSING, Cause.KEY_NAME_MISSING, Cause.AUTHENTICATION_FAILED, Cause.WRONG_KEY]
 )
 def test_of_a_lost_key_the_memory_is_saved_before_the_key_is_looked_for(cause: Cause) -> None:
-    ways = ways_out(found_with(cause), LIVE)
+    ways = ways_at_hand(found_with(cause), LIVE)
     assert [way.verb for way in ways] == [WayKind.RESCUE, WayKind.CURE, WayKind.FIX, WayKind.COPIES]
-    of_a_file = [way.verb for way in ways_out(found_with(cause), FILE)]
+    of_a_file = [way.verb for way in ways_at_hand(found_with(cause), FILE)]
     assert of_a_file == [WayKind.CURE, WayKind.RESCUE, WayKind.FIX, WayKind.COPIES]
     for way, line in zip(ways, lines(found_with(cause)).values(), strict=False):
         assert line
@@ -200,7 +191,7 @@ def test_of_a_lost_key_the_memory_is_saved_before_the_key_is_looked_for(cause: C
 def test_of_two_writers_nothing_is_said_to_be_lost() -> None:
     found = found_with(Cause.WRONG_KEY)
     found = msgspec.structs.replace(found, verdict=msgspec.structs.replace(found.verdict, two_writers=True))
-    ways = ways_out(found, LIVE)
+    ways = ways_at_hand(found, LIVE)
     assert ways[0].command.line(LIVE) == "etcdfix encryption check c.yaml FILE"
     assert WayKind.FIX not in {way.verb for way in ways}
     assert WayKind.FIX not in {way.verb for way in ways_of_lost_key([], "a", [], LIVE, differing=True)}
@@ -220,11 +211,11 @@ def test_what_waits_for_kms_is_scanned_again_and_saved(cause: Cause) -> None:
 
 def test_a_moved_value_is_put_back_only_where_nothing_stands() -> None:
     found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a b")
-    back, look, *rest = ways_out(found, LIVE)
+    back, look, *rest = ways_at_hand(found, LIVE)
     assert back.command.line(LIVE).startswith(f"etcdfix fix '/registry/secrets/shop/a b' --from key:{KEY}")
     assert look.command.line(LIVE).endswith("'/registry/secrets/shop/a b'")
     assert WayKind.DELETE not in {way.verb for way in rest}
-    for ways in (ways_out(found, LIVE, beside=Beside(home_taken=True)), ways_out(found, FILE)):
+    for ways in (ways_at_hand(found, LIVE, beside=Beside(home_taken=True)), ways_at_hand(found, FILE)):
         assert not any("--from key:" in way.command.line(LIVE) for way in ways)
 
 
@@ -257,7 +248,7 @@ def test_what_is_protected_is_accepted_in_the_command(key: str, breaking: bool, 
 def test_a_deletion_accepts_what_has_to_be_accepted_and_says_so(
     change: dict[str, Any], needs: list[str]
 ) -> None:
-    ways = ways_out(examination(cause=Cause.CIPHERTEXT_DAMAGED, **change), LIVE)
+    ways = ways_at_hand(examination(cause=Cause.CIPHERTEXT_DAMAGED, **change), LIVE)
     ours, *theirs = [way for way in ways if way.verb == WayKind.DELETE]
     assert accepted(ours.command.line(LIVE)) == needs
     assert all(f"--accept {word}" in ours.note for word in needs)
@@ -285,7 +276,7 @@ def test_a_deletion_beside_lost_keys_names_the_directory_of_what_was_rescued(los
 def test_a_command_says_what_it_takes_for_granted_where_nobody_told() -> None:
     found = msgspec.structs.replace(examination(cause=Cause.VALUE_TRUNCATED), repair=UNPROVEN)
     for run, said in ((RunOptions(), True), (LIVE, False), (RunOptions(reading=("--no-encryption",)), False)):
-        ours = [way for way in ways_out(found, run, readable=NOW) if "dry run" in way.action]
+        ours = [way for way in ways_at_hand(found, run, readable=NOW) if "dry run" in way.action]
         assert ours
         assert all(("--no-encryption holds only" in way.note) is said for way in ours)
 
@@ -302,13 +293,13 @@ def test_a_revision_that_may_not_fit_is_saved_and_never_put_back(change: dict[st
     assert WayKind.FIX not in lines(newer, readable=NOW)
     for cause in (Cause.KEY_RENAMED, Cause.ENVELOPE_DAMAGED):
         assert WayKind.FIX not in lines(found_with(cause), readable=NOW)
-    lost = [way.command.line(LIVE) for way in ways_out(found_with(Cause.WRONG_KEY), LIVE, readable=NOW)]
+    lost = [way.command.line(LIVE) for way in ways_at_hand(found_with(Cause.WRONG_KEY), LIVE, readable=NOW)]
     assert ["--declare-key-lost" in line for line in lost] == ["--from revision:2 " in line for line in lost]
 
 
 def test_the_value_put_right_comes_before_everything_else() -> None:
     for cause in (Cause.KEY_RENAMED, Cause.CIPHERTEXT_DAMAGED):
-        ways = ways_out(msgspec.structs.replace(examination(cause=cause), repair=TAG), LIVE, readable=NOW)
+        ways = ways_at_hand(msgspec.structs.replace(examination(cause=cause), repair=TAG), LIVE, readable=NOW)
         assert [way.command.place for way in ways if way.verb == WayKind.FIX][:1] == ["bit"]
         assert ways[0].verb == WayKind.FIX
         assert not any(way.command.place.startswith("revision") for way in ways)
@@ -326,7 +317,7 @@ def test_what_the_server_serves_empty_is_not_to_be_deleted_the_unsafe_way() -> N
 
 def test_a_kind_that_may_be_newer_asks_for_the_release_first() -> None:
     found = examination(outcome=Outcome.DECODE_FAILURE, cause=Cause.KIND_NOT_REGISTERED, maybe_newer=True)
-    assert "--kubernetes-version X.Y" in ways_out(found, LIVE, readable=NOW)[0].command.line(LIVE)
+    assert "--kubernetes-version X.Y" in ways_at_hand(found, LIVE, readable=NOW)[0].command.line(LIVE)
     named = RunOptions(reading=("--kubernetes-version", "1.36"))
     assert not any("X.Y" in line for line in lines(found, named).values())
 
@@ -339,7 +330,7 @@ def test_what_breaks_lists_is_healed_before_it_is_deleted(paths: tuple[str, ...]
         found_with(Cause.RAW_JSON_INVALID, Outcome.INCONSISTENT),
         decoded=DecodedObject(gvk, b"web", b"shop", b"u", "protobuf", inconsistencies=wrong),
     )
-    heal, delete = ways_out(found, FILE)
+    heal, delete = ways_at_hand(found, FILE)
     assert delete.verb == WayKind.DELETE
     line = heal.command.line(FILE)
     if paths[:1] == ("data",) or not paths:

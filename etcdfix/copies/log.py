@@ -24,6 +24,7 @@ from etcdfix.errors import OtherHistory, SourceError, SourceLocked
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity, Confidence, StoredValue
+from etcdfix.readable_revision import Keeps
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.entries import WriteAheadLog
@@ -53,6 +54,7 @@ class Log(Closing):
         examiner: Of the source; what it sees of the files speaks for nothing else.
         entry: Raft index: only this write is wanted; 0 for any.
         older: Snapshots of the same history, perhaps: a log can be replayed from one.
+        kept: Tells what the source keeps; None to ask it.
         progress: Counts keys for a display.
 
     Attributes:
@@ -72,15 +74,18 @@ class Log(Closing):
         *,
         entry: int = 0,
         older: Sequence[Path] = (),
+        kept: Keeps | None = None,
         progress: Progress = no_progress,
     ) -> None:
         self.directories = (directories,) if isinstance(directories, Path) else tuple(directories)
+        self._shown = safe_text(", ".join(map(str, self.directories)))
         self._source, self._examiner, self._entry = source, examiner.apart(), entry
-        self._progress = progress
+        self._keeps, self._progress = kept or source, progress
         self._uid: str | None = None
         self._cluster = ClusterIdentity()
         self._running = False
         self._kept = (b"", 0, 0)
+        self._kept_from: int | None = None
         self._played: LogHistory | None = None
         self._failure: SourceError | None = None
         self._stack = ExitStack()
@@ -95,15 +100,14 @@ class Log(Closing):
         except SourceError as exc:
             self._failure = exc
             self.problems.append(exc.message)
-        self.looked = [
-            LookedInto(
-                place=Place.LOG,
-                path=safe_text(", ".join(map(str, self.directories))),
-                searched=self._failure is None,
-                history=self.history,
-                detail=self._failure.message if self._failure is not None else self._detail(),
-            )
-        ]
+        looked = LookedInto(
+            place=Place.LOG,
+            path=self._shown,
+            searched=self._failure is None,
+            history=self.history,
+            detail=self._failure.message if self._failure is not None else self._detail(),
+        )
+        self.looked = [looked]
 
     def close(self) -> None:
         """Let go of the files."""
@@ -120,7 +124,7 @@ class Log(Closing):
             raise self._failure
         if self.history is Sameness.OTHER:
             raise OtherHistory(
-                f"{', '.join(map(str, self.directories))}: nothing shows that this log is of the history of what is"
+                f"{self._shown}: nothing shows that this log is of the history of what is"
                 f" stored now: {self.about}",
                 hint="name the log of a member of this very cluster, not of a restored copy or of a clone; as long as"
                 " etcd refuses writes (NOSPACE), its newest writes show nothing",
@@ -191,7 +195,7 @@ class Log(Closing):
 
     def _no_value(self, key: bytes, writes: Iterable[LoggedWrite]) -> str:
         named = [write for write in writes if write.entry_index == self._entry]
-        where = f"entry {self._entry} of the log in {safe_text(', '.join(map(str, self.directories)))}"
+        where = f"entry {self._entry} of the log in {self._shown}"
         if not named:
             return f"{where} is no write of {display(key)}"
         if any(write.value is not None and not write.refused for write in named):
@@ -238,12 +242,14 @@ class Log(Closing):
     def _kept_of(self, key: bytes) -> tuple[int, int]:
         """Return the newest revision of a key that etcd keeps, and from which revision on it keeps everything."""
         try:
-            newest = max((kept.revision.main for kept in self._source.history(key)), default=0)
-            kept_from = self._source.compacted_revision()  # asked last: etcd may compact in between
+            newest = max((kept.revision.main for kept in self._keeps.history(key)), default=0)
+            if self._kept_from is None or self._keeps is self._source:
+                self._kept_from = self._source.compacted_revision()  # asked last: etcd may compact in between
         except SourceError as exc:
-            self.problems.append(f"what is kept of {display(key)} could not be read: {exc.message}")
+            problem = f"what etcd keeps could not be read: {exc.message}"
+            self.problems += [problem] if problem not in self.problems else []
             return _EVER, _EVER
-        return newest, kept_from if kept_from is not None else _EVER
+        return newest, self._kept_from if self._kept_from is not None else _EVER
 
     def _cluster_of(self, write: LoggedWrite) -> ClusterIdentity | None:
         assert self._played is not None
@@ -325,15 +331,10 @@ class Log(Closing):
 
     def _detail(self) -> str:
         replayed = self._played.replayed if self._played is not None else ""
-        parts = [
-            f"its newest entry has index {self._log.last}",
-            self.about,
-            f"replayed from {replayed}"
-            if replayed
-            else "nothing to replay from, so that no write is certain",
-            *self.notes,
-        ]
-        return "; ".join(parts)
+        base = (
+            f"replayed from {replayed}" if replayed else "nothing to replay from, so that no write is certain"
+        )
+        return "; ".join([f"its newest entry has index {self._log.last}", self.about, base, *self.notes])
 
 
 def _deleted_at(writes: Sequence[LoggedWrite], chosen: LoggedWrite) -> int:

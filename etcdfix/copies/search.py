@@ -99,8 +99,15 @@ def open_finders(
             older = Snapshots(named.path, source, examiner, uid=uid, progress=places.progress)
             finders.append(stack.enter_context(older))
         for directories, entry in _logs(places):
-            snapshots = [named.path for named in places.of(Place.SNAPSHOT)]
-            log = Log(directories, source, examiner, entry=entry, older=snapshots, progress=places.progress)
+            log = Log(
+                directories,
+                source,
+                examiner,
+                entry=entry,
+                older=[named.path for named in places.of(Place.SNAPSHOT)],
+                kept=places.kept,
+                progress=places.progress,
+            )
             finders.append(stack.enter_context(log))
         finders += [ObjectFile(named.path, examiner) for named in places.of(Place.OBJECT)]
         if places.backups is not None and places.asks(Place.BACKUP):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 
 import msgspec
 
+from etcdfix.errors import SourceError
 from etcdfix.examine_all import Progress
 from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.report.sorted_rows import SortedRows, turn_of
@@ -37,6 +38,8 @@ class KeptValues:
         self._source, self._scope = source, scope
         self._known = SortedRows(_Known)
         self._count = 0
+        self._failed: SourceError | None = None
+        self._compacted: int | None = None
         self._rows: Iterable[_Known] = ()
 
     def read(self, progress: Progress, *, values: bool) -> None:
@@ -45,11 +48,14 @@ class KeptValues:
         Raises:
             SourceError: They cannot be read to their end.
         """
-        for stored in progress(self._source.superseded(), "earlier values", 0):
-            if stored.key in self._scope:
-                self._add(
-                    stored.mod_revision, _Known(stored.key, bool(stored.lease), stored if values else None)
-                )
+        try:
+            for stored in progress(self._source.superseded(), "earlier values", 0):
+                if stored.key in self._scope:
+                    known = _Known(stored.key, bool(stored.lease), stored if values else None)
+                    self._add(stored.mod_revision, known)
+        except SourceError as exc:
+            self._failed = exc
+            raise
 
     def know(self, key: bytes) -> None:
         """Take note that something was at a key once."""
@@ -99,13 +105,19 @@ class KeptValues:
         """Yield every value of a key that is kept, the present one included, and where it was gone in between.
 
         When it was deleted is not known: it is told at the first revision at which that may have been.
+
+        Raises:
+            SourceError: Behind what was seen there may be more: not everything could be read.
         """
-        compacted = self._source.compacted_revision() or 0
+        if self._compacted is None:  # a live etcd takes a tenth of a second to tell it
+            self._compacted = self._source.compacted_revision() or 0
         before: StoredValue | None = None
         kept = (one.stored for one in self._known.of(turn_of(key)))
         for stored in itertools.chain(kept, [self._source.get(key)]):
             if before is not None and (stored is None or stored.create_revision != before.create_revision):
-                yield KeptRevision(Revision(max(before.mod_revision, compacted) + 1, 0), None)
+                yield KeptRevision(Revision(max(before.mod_revision, self._compacted) + 1, 0), None)
             if stored is not None:
                 yield KeptRevision(Revision(stored.mod_revision, 0), stored)
             before = stored
+        if self._failed is not None:
+            raise self._failed

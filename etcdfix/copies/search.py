@@ -94,7 +94,8 @@ def open_finders(
             finders.append(Bit(examiner, every=places.only))
         finders += [Candidate(path, other) for path, other in (candidates or {}).items()]
         if places.others or places.moved is not None:
-            finders.append(Elsewhere(source, examiner, places.others, places.moved or {}))
+            moved = places.moved if places.moved is not None else {}  # it may still be empty, and grow
+            finders.append(Elsewhere(source, examiner, places.others, moved))
         for named in places.of(Place.SNAPSHOT):
             older = Snapshots(named.path, source, examiner, uid=uid, progress=places.progress)
             finders.append(stack.enter_context(older))

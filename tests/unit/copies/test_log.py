@@ -93,6 +93,24 @@ def test_what_stood_there_since_is_not_known(tmp_path: Path, source: Kept) -> No
     assert [proof and (proof.deleted_at, proof.create_revision) for proof in proofs] == [(0, 2), (0, 2)]
 
 
+def test_what_was_read_of_all_keys_is_not_asked_of_each(tmp_path: Path) -> None:
+    source, asked = Kept(), 0
+
+    def compacted() -> int:
+        nonlocal asked
+        asked += 1
+        return 0
+
+    source.compacted_revision = compacted  # type: ignore[method-assign]
+    kept = [Kept(), Kept(later=9), Kept(denied=True)]
+    for keeps, proven in zip(kept, (True, False, False), strict=True):
+        with Log(story(None).log.write(tmp_path / "wal"), source, EXAMINER, kept=keeps) as log:
+            for _ in range(2):
+                assert {bool(one.log.deleted_at) for one in log.find(GONE) if one.log} == {proven}
+            assert len(log.problems) == (1 if keeps is kept[2] else 0)
+    assert asked == 2  # and not where nothing was told
+
+
 def test_a_log_that_is_no_log_and_one_of_another_history_give_nothing(tmp_path: Path) -> None:
     with Log(tmp_path, MemorySource(), EXAMINER) as none:
         assert ([*none.find(GONE)], none.looked[0].searched) == ([], False)

@@ -15,7 +15,7 @@ from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, 
 from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import no_progress
-from etcdfix.model import ClusterIdentity
+from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.operations.look.kept_values import KeptValues
 from etcdfix.scope import InRanges, KeyRange
 from etcdfix.sources.base import Source
@@ -78,6 +78,24 @@ def test_one_pass_tells_what_the_history_of_the_key_tells(values: tuple[bytes | 
         assert msgspec.structs.replace(read, kept_at=own.kept_at) == own
         # Where it was deleted after that, one pass does not tell when; there it is read at its own revision.
         assert read.mod_revision <= read.kept_at <= own.kept_at
+
+
+def test_behind_what_could_not_be_read_there_may_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks what came last at a key must not take the last that was seen for it."""
+    source = source_of(WHOLE, None, WHOLE, None)
+    every = [*source.superseded()]
+
+    def breaks_off() -> Iterator[StoredValue]:
+        yield every[0]
+        raise SourceError("the connection was lost")
+
+    monkeypatch.setattr(source, "superseded", breaks_off)
+    kept = KeptValues(source, InRanges([KeyRange(b"/registry/")]))
+    with pytest.raises(SourceError):
+        kept.read(no_progress, values=True)
+    assert [*kept.noting_deleted(source.current(b"/registry/"), lambda: True, lambda *_: None)]
+    with pytest.raises(SourceError, match="the connection was lost"):
+        list(kept.history(KEY))
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def without_source(document: dict[str, Any], option: str) -> dict[str, Any]:
     lists = [some["remedies"] for some in (*document["findings"], *summary["key_loss"])]
     for remedy in (*chain.from_iterable(lists), *filter(None, [summary["next"]])):
         command = remedy["command"].replace(option, "SOURCE")
-        if command.startswith(("etcdfix delete ", "etcdfix repair ", "etcdfix heal ")):
+        if command.startswith(("etcdfix delete ", "etcdfix fix ")):
             assert (" SOURCE " in command) is live
             command = command.replace(" SOURCE ", " ")
         remedy["command"] = command

@@ -36,10 +36,6 @@ _MOST_EXAMPLES: Final = 3
 _NO_ANSWER: Final = Remembered(word=Memory.NO_ANSWER, detail="it does not answer in time")
 _LOST: Final = frozenset({Memory.CACHE_LOST, Memory.READ_ERROR, Memory.NOT_SERVED})
 _ACCEPT: Final = acceptance(Rule.ENDS_CACHED_READS)
-_SAVE_FIRST: Final = (
-    "save them first: etcdfix rescue RESOURCE --kubeconfig FILE --rescued DIR, then --rescued DIR here; or have them "
-    "written anew: etcdfix fix KEY --from memory"
-)
 
 
 class RescuedCopies:
@@ -113,6 +109,14 @@ class Kin:
             if len(self.examples) < _MOST_EXAMPLES:
                 self.examples.append(found.stored.key)
 
+    @property
+    def save_first(self) -> str:
+        """Return how they are saved, or written anew: the beginning of a hint."""
+        return (
+            f"save them first: etcdfix rescue {self.resource} --kubeconfig FILE --rescued DIR, then --rescued DIR "
+            f"here; or have them written anew: etcdfix fix KEY --from memory; if that is understood: {_ACCEPT}"
+        )
+
     def describe(self) -> str:
         """Return how many are not saved, and some of them: the subject of a sentence."""
         others = f"{counted(self.missing, 'other value')} of {self.resource}"
@@ -146,7 +150,7 @@ def check_cached_reads(
         raise refuse(
             Rule.ENDS_CACHED_READS,
             f"{ends}; no API server was asked whether it holds them",
-            hint=f"--kubeconfig FILE; {_SAVE_FIRST}; if that is understood: {_ACCEPT}",
+            hint=f"--kubeconfig FILE; {kin.save_first}",
         )
     with open_all_servers(api, cluster) as all_servers:
         holding = list(_holding(all_servers, kin.thing))
@@ -158,7 +162,7 @@ def check_cached_reads(
     raise refuse(
         Rule.ENDS_CACHED_READS,
         f"{ends} ({'; '.join(holding)})",
-        hint=f"{_SAVE_FIRST}; if that is understood: {_ACCEPT}",
+        hint=kin.save_first,
     )
 
 

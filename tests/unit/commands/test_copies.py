@@ -11,9 +11,9 @@ import pytest
 
 from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.copies.finder import Named
-from etcdfix.copies.model import Place, Sameness
+from etcdfix.copies.model import Place, Sameness, Way
 from etcdfix.copies.search import Places
-from etcdfix.examine import Examiner
+from etcdfix.examine import Examiner, Reading
 from etcdfix.model import StoredValue
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.copies import (
@@ -80,6 +80,7 @@ def look(
 ) -> CopiesReport:
     if isinstance(source, RememberedEtcd):
         source = LiveHistory(source)
+    candidates = changes.pop("candidates", None)
     request = CopiesRequest(
         layout=StorageLayout(),
         configuration=changes.pop("configuration", CBC),
@@ -89,7 +90,7 @@ def look(
         places=Places(named=tuple(Named(place=Place.SNAPSHOT, what=str(path)) for path in snapshots)),
         **changes,
     )
-    report = find_copies(source, request).report
+    report = find_copies(source, request, candidates=candidates).report
     for form in FORMS:
         text = rendered(report, form)
         assert form != "text" or len(text.splitlines()) <= 24
@@ -158,6 +159,16 @@ def test_a_readable_value_is_told_where_it_is_named_alone() -> None:
     (copy,) = one.copies
     assert (copy.refused, bool(copy.fix)) == (Rule.READABLE.value, False)
     assert copy.save.line(LIVE).startswith("etcdfix get")
+
+
+def test_a_candidate_opens_what_today_does_not() -> None:
+    old = Reading(
+        layout=StorageLayout(), configuration=configuration(provider("aescbc", key1=KEY_2), IDENTITY)
+    )
+    etcd = etcd_with(aescbc(secret("web"), KEY_2))
+    (copy,) = only(look(etcd, candidates={Path("old.yaml"): Examiner.of(old)})).copies
+    assert (copy.place, copy.way, copy.grade, copy.needs) == (Place.CANDIDATE, Way.SEAL, Grade.GOOD, [])
+    assert "--from candidate:old.yaml" in copy.fix.line(LIVE)
 
 
 def test_a_value_that_was_moved_is_found_where_it_stands() -> None:

@@ -73,8 +73,9 @@ class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
         """Return it as a row of the table of objects."""
         first = next((copy for copy in self.copies if copy.grade is self.best), None)
         if first is None or first.grade is Grade.UNUSABLE:
-            return (self.state, self.cause, "NONE", None, None, self.key)
-        return (self.state, self.cause, first.grade.upper(), first.where, first.later_writes, self.key)
+            return (self.state, self.cause, "none", None, None, None, self.key)
+        command = first.fix or first.save
+        return (self.state, self.cause, first.grade, first.where, first.later_writes, command, self.key)
 
 
 class CopiesReport(SourcedReport, frozen=True, kw_only=True):
@@ -141,13 +142,11 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
         return f"{self.with_good_copy} of {self.count} objects have a good copy{doubtful}{without}"
 
     def _sections(self, first: Sequence[ObjectCopies]) -> Iterator[Section]:
-        alone = self.count == 1
-        if not alone:
+        if self.count == 1:
+            yield copies_table(first[0].copies, brief=5)
+        else:
             rows = [one.row() for one in sorted(first, key=lambda one: list(Grade).index(one.best))]
             yield Table(columns=_OBJECTS, rows=rows, total=self.count, noun="object", brief=8)
-        for one in first[:1] if alone else [one for one in first if one.copies][:_MOST_TABLES]:
-            table = copies_table(one.copies, brief=5 if alone else 3, wide=not alone)
-            yield table if alone else msgspec.structs.replace(table, title=f"Copies of {one.key}")
         missed = [f"{place.place} {place.path}".rstrip() for place in self.places if not place.searched]
         more = f" and {len(missed) - 2} more" if len(missed) > 2 else ""
         facts = [
@@ -177,7 +176,6 @@ def _looked(place: LookedInto) -> str:
     return f"{place.place} (of {'another' if place.history is Sameness.OTHER else 'unknown'} history)"
 
 
-_MOST_TABLES: Final = 10
 _OPTIONS: Final = {
     Place.MEMORY: "--kubeconfig FILE (API servers)",
     Place.LOG: "--in log:DIR (etcd's log)",
@@ -189,5 +187,6 @@ _OBJECTS: Final = (
     Column("BEST COPY"),
     Column("WHERE", folds=True),
     Column("WRITES LOST", Kind.NUMBER),
+    Column("COMMAND", Kind.COMMAND, wide=True),
     Column("KEY", Kind.KEY),
 )

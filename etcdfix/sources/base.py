@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from itertools import pairwise
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
@@ -20,11 +19,6 @@ class Segment(msgspec.Struct, frozen=True):
 
     from_key: str
     revision: int
-
-
-def of_several_etcds(segments: Sequence[Segment]) -> bool:
-    """Say whether revisions are those of more than one etcd: after a compaction, one etcd is read at a later one."""
-    return any(later.revision <= earlier.revision for earlier, later in pairwise(segments))
 
 
 class SourceDescription(msgspec.Struct, frozen=True):

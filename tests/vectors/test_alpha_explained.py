@@ -148,3 +148,18 @@ def test_without_the_keys_nothing_secret_is_seen_either(configured: bool, alpha:
         assert_nothing_secret(alpha, rendered(report, "wide"))
         if not configured:
             assert report.attempts == []
+
+
+@pytest.mark.parametrize("key", ["/registry/secrets/pay/tls-gcm-7", "/registry/pods/infra/dep-0-abc-1"])
+def test_the_answer_is_the_same_for_any_number_of_processes(key: str) -> None:
+    request = ExplainRequest(
+        layout=LAYOUT, configuration=parse_configuration(LOST, path="lost.yaml"), key=key.encode()
+    )
+    reports = []
+    for jobs in (1, 2):
+        with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
+            report = explain_key(source, request, jobs=jobs).report
+        assert report is not None
+        assert report.impact is not None  # everything was looked at
+        reports.append(msgspec.structs.replace(report, generated_at=""))
+    assert reports[0] == reports[1]

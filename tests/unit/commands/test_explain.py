@@ -151,6 +151,28 @@ def test_a_huge_value() -> None:
     assert len(rendered(report, "wide")) < 20_000
 
 
+def test_what_a_deletion_would_set_off_in_three_lines() -> None:
+    """Only of what could be deleted; the rest of the resource is looked at for any other one."""
+    pod = json_object("v1", "Pod", "app", spec={"volumes": [{"name": "v", "secret": {"secretName": "web"}}]})
+    beside = (("/registry/pods/shop/app", pod), ("/registry/secrets/shop/a", sealed("a")))
+    text = rendered(explained(source(flipped(sealed("web")), *beside)))
+    assert "deletion: risk  high" in text
+    assert "referred to by  1 object; --impact shows all" in text
+    for value in (sealed("web"), sealed("web", b"x" * 32)):
+        assert explained(source(value, *beside)).impact is None
+
+
+def test_a_value_that_goes_while_the_others_are_read() -> None:
+    class Going(MemorySource):
+        def current(self, prefix: bytes) -> Iterator[StoredValue]:
+            return (one for one in super().current(prefix) if one.key != KEY.encode())
+
+    report = explained(Going({KEY: flipped(sealed("web")), "/registry/secrets/shop/a": sealed("a")}))
+    assert report.finding is not None
+    assert report.finding.cause == "ciphertext-damaged"
+    assert report.incomplete_reasons == ["the key went while the others were read: those may be newer"]
+
+
 @pytest.mark.parametrize("name", ["\x1b]0;x\x07", "$(reboot)", "a'b", "\u202egpj", "-rf", "n" * 5000])
 def test_hostile_names(name: str) -> None:
     key = f"/registry/secrets/shop/{name}".encode()

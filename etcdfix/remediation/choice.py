@@ -83,7 +83,8 @@ def choose(
 
     Raises:
         RefusedByRule: There is no such copy, a rule refuses it, or a person has to choose.
-        SourceError: etcd could not be asked.
+        OtherHistory: A log that is named is of another history.
+        SourceError: etcd could not be asked, or the log that is named.
     """
     named, key, backup = request.named, request.key, None
     with ExitStack() as stack:
@@ -180,6 +181,9 @@ def _named(wanted: Wanted, named: Named, found: Sequence[Offer], finders: Sequen
 
 def _nothing(wanted: Wanted, named: Named, finders: Sequence[Finder], hint: str) -> RefusedByRule:
     key = display(wanted.key)
+    for finder in finders:
+        if isinstance(finder, Log):
+            finder.require()
     other = [place.detail for finder in finders for place in finder.looked if place.history is Sameness.OTHER]
     if other:
         return refuse(Rule.OTHER_CLUSTER, f"{named} is of another cluster or history: {other[0]}", hint=hint)
@@ -216,16 +220,16 @@ def best_choice(
         )  # fmt: skip
     best = best_of(found, accepted.words)
     if best is None:
-        missing = next((rule for one in found if one.proven for rule in one.needs), None)
+        needed = (rule for one in found if one.proven for rule in one.needs)
+        missing = next((rule for rule in needed if not accepted.accepts(rule)), None)
         hint = _ways(found, run) or explain(wanted.key).line(run)
         if missing is not None:
             raise refuse(
                 missing, f"{key}: what can be put back needs your word: {MEANINGS[missing]}", hint=hint
             )
-        more = f" ({'; '.join(why)})" if (why := problems_of(finders)) else ""
-        raise refuse(
-            Rule.NOT_REPAIRABLE, f"{key}: no copy is proven that a rule lets go back{more}", hint=hint
-        )
+        problems = f" ({'; '.join(problems_of(finders))})" if problems_of(finders) else ""
+        why = "no copy is proven enough to be put back without --from" if found else "no copy was found"
+        raise refuse(Rule.NOT_REPAIRABLE, f"{key}: {why}{problems}", hint=hint)
     equal = [one for one in found if one is not best and one.proven and alike(one.copy, best.copy)]
     if equal:
         raise refuse(

@@ -237,7 +237,7 @@ def fix_preview(one: Situation, others: int | None) -> Document:
         others: How many other copies there are; None where a person named this one.
     """
     copy = one.copy
-    chosen = "as you named it" if others is None else f"the best of {counted(others + 1, 'copy')}"
+    chosen = "as you named it" if others is None else f"the best of {others + 1} copies"
     paragraphs = []
     if copy.place not in THE_VALUE:
         paragraphs = ["Dependents that the garbage collector has deleted do not come back with their owner."]

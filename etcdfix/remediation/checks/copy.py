@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from etcdfix.copies.model import Copy, Place, Sameness, digest_of
+from etcdfix.copies.model import Place, Sameness, digest_of
 from etcdfix.maybe_newer import NOT_THE_OBJECT
-from etcdfix.model import ClusterIdentity, Repair, RepairKind
+from etcdfix.model import Repair, RepairKind
 from etcdfix.remediation.checks.situation import Situation
 from etcdfix.remediation.landmarks import Landmark
-from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.noencryption import check_no_encryption
 from etcdfix.report.advice.change import repair_risks
 from etcdfix.rules import Rule, acceptance, refuse
@@ -19,35 +18,25 @@ from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.protected import protected_reason
 
 
-def same_cluster(copy: Copy, identity: ClusterIdentity, accepted: Acceptances) -> None:
-    """Refuse a copy of another cluster.
-
-    Raises:
-        RefusedByRule: It is of another one, or nothing tells.
-    """
-    if copy.cluster is None:
-        return
-    same = identity.is_same(copy.cluster)
-    if same is False:
+def of_this_cluster(one: Situation) -> None:
+    """The copy is of this cluster, and the operator's word about encryption holds."""
+    copy = one.copy
+    same = True if copy.cluster is None else one.identity.is_same(copy.cluster)
+    if copy.cluster is not None and same is False:
         raise refuse(
             Rule.OTHER_CLUSTER,
             f"the {copy.where} comes from the cluster with {copy.cluster.describe()}; this etcd holds the cluster with "
-            f"{identity.describe()}",
+            f"{one.identity.describe()}",
             hint="name the etcd of that cluster with --endpoints",
         )
-    if same is None and not accepted.accepts(Rule.UNKNOWN_CLUSTER):
+    if same is None and not one.request.accepted.accepts(Rule.UNKNOWN_CLUSTER):
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
             f"the {copy.where} does not say which cluster it comes from, in a way that can be compared here",
             hint=f"if you are sure that it is this one: {acceptance(Rule.UNKNOWN_CLUSTER)}",
         )
-
-
-def of_this_cluster(one: Situation) -> None:
-    """The copy is of this cluster, and the operator's word about encryption holds."""
-    same_cluster(one.copy, one.identity, one.request.accepted)
-    if one.copy.stored is not None:
-        check_no_encryption(one.cluster, one.copy.stored)
+    if copy.stored is not None:
+        check_no_encryption(one.cluster, copy.stored)
 
 
 def of_this_object(one: Situation) -> None:

@@ -88,7 +88,8 @@ def test_the_log_of_a_clone(parted: Parted, how: str, times: int, tmp_path: Path
     with parted.registry.untouched():
         ran = parted.fix(*more, wal=wal)
     if how == "stopped" and times > 1:  # what is stored here tells it of the whole file
-        parted.registry.refused(ran, "snap/db beside it is of another history", hint="explain")
+        assert ran.code == 5, ran.err
+        assert "snap/db beside it is of another history" in ran.err
         return
     parted.registry.refused(
         ran, "nothing that is stored shows that the log is of this history", hint="--from log:"

@@ -259,7 +259,7 @@ def test_an_intent_is_settled_by_the_etcd_that_takes_its_place(
     assert ran.code == 0, ran
     assert "applied-or-gone" in ran.out
     assert " --accept other-cluster-id " in next(
-        line for line in ran.out.splitlines() if "etcdfix restore" in line
+        line for line in ran.out.splitlines() if "etcdfix undo" in line
     )
     assert not verify(again.log).open_intents
 

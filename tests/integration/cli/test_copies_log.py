@@ -161,7 +161,7 @@ def test_the_log_of_a_clone_is_never_offered(
     restored = logged.put_back(key, f"log:{wal}", "--accept", "unknown-uid", "--dry-run")
     looked = ("--history", "--in", f"log:{wal}", *logged.common(places=False, reason=None))
     explained = logged.run("explain", key.decode(), *looked)
-    assert (restored.code, explained.code) == (4, 3), (restored, explained)
+    assert (restored.code, explained.code) == (5, 3), (restored, explained)
     assert "snap/db beside it is of another history" in restored.err
     assert "it is of another history, so nothing of it is told" in explained.err
     # Without its db, it agrees up to the day when they parted: what came after that is never certain.

@@ -1,4 +1,4 @@
-"""``etcdfix restore --from-object`` and ``--from-key``: what is written, what is shown, and the way back."""
+"""``etcdfix fix --from object:FILE`` and ``key:ETCDKEY``: what is written, what is shown, and the way back."""
 
 from __future__ import annotations
 

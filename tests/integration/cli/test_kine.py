@@ -148,7 +148,14 @@ def test_a_scan(both: Both, tmp_path: Path, config: str | None) -> None:
     assert found["summary"]["keys"] > 490
     commands = json.dumps([one["remedies"] for one in found["findings"]])
     assert "--kine" in commands
-    for word in ("etcdfix delete", "etcdfix restore", "etcdfix repair", "etcdfix reencrypt", "etcdctl"):
+    for word in (
+        "etcdfix delete",
+        "etcdfix undo",
+        "--from bit",
+        "--from revision",
+        "--from candidate",
+        "etcdctl",
+    ):
         assert word not in commands
 
 

@@ -139,7 +139,7 @@ class Log(Closing):
             SourceError: The log cannot be read any more.
         """
         writes = deque(self._looked_at(wanted.key), maxlen=None if self._entry else MOST_WRITES)
-        if self._entry:
+        if self._entry and self._played is not None:
             self.why_not = self._no_value(wanted.key, writes)
         later, perhaps, uid = 0, 0, wanted.life.uid
         every = wanted.every or self._entry

@@ -112,8 +112,8 @@ def test_what_was_read_of_all_keys_is_not_asked_of_each(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_no_log_and_one_of_another_history_give_nothing(tmp_path: Path) -> None:
-    with Log(tmp_path, MemorySource(), EXAMINER) as none:
-        assert ([*none.find(GONE)], none.looked[0].searched) == ([], False)
+    with Log(tmp_path, MemorySource(), EXAMINER, entry=3) as none:
+        assert ([*none.find(GONE)], none.looked[0].searched, none.why_not) == ([], False, "")
         assert none.problems == [none.looked[0].detail]
         with pytest.raises(NotALog):
             none.require()

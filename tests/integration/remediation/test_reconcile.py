@@ -392,19 +392,19 @@ def test_every_sentence_is_its_own(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "carries", "result"),
+    ("way", "carries", "result"),
     [
-        (Verb.FIX, Carried(True), Result.FIXED),
-        (Verb.FIX, Carried(False), Result.APPLIED_OR_GONE),
-        (Verb.FIX, Carried(None, "no plugin was asked"), Result.UNKNOWN),
-        (Verb.FIX, None, Result.UNKNOWN),
-        (Verb.FIX, Carried(True), Result.APPLIED_OR_GONE),
+        ("patch", Carried(True), Result.FIXED),
+        ("patch", Carried(False), Result.APPLIED_OR_GONE),
+        ("patch", Carried(None, "no plugin was asked"), Result.UNKNOWN),
+        ("patch", None, Result.UNKNOWN),
+        ("put", Carried(True), Result.APPLIED_OR_GONE),
     ],
 )
-def test_a_heal_is_known_by_what_the_value_carries(
-    etcd: EtcdServer, path: Path, key: bytes, verb: Verb, carries: Carried | None, result: Result
+def test_a_patch_is_known_by_what_the_value_carries(
+    etcd: EtcdServer, path: Path, key: bytes, way: str, carries: Carried | None, result: Result
 ) -> None:
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=verb)
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=Verb.FIX, way=way)
     written = etcd.put(key, b"k8s:enc:aescbc:v1:key2:" + bytes(64))
     was_patched = None if carries is None else lambda _intent, _stored: carries
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
@@ -423,8 +423,8 @@ def test_a_heal_is_known_by_what_the_value_carries(
     assert (carries.why if carries is not None else "only its value tells") in found.detail
 
 
-def test_a_heal_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) -> None:
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=Verb.FIX)
+def test_a_patch_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) -> None:
+    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=Verb.FIX, way="patch")
     with connected(etcd.endpoint) as client:
         found = predict(
             EtcdNow(client),

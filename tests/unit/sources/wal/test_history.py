@@ -37,9 +37,13 @@ def played(directory: Path, present: Source | None, *others: SnapshotSource) -> 
     return OPEN.enter_context(LogHistory(log, present, others))
 
 
-def history(etcd: ModelEtcd, path: Path, *others: SnapshotSource, keep: int = 0) -> LogHistory:
+def written(etcd: ModelEtcd, path: Path, *, keep: int = 0) -> Path:
     etcd.log.commit()
-    return played(etcd.log.write(path / "wal", keep=keep), etcd.store(), *others)
+    return etcd.log.write(path / "wal", keep=keep)
+
+
+def history(etcd: ModelEtcd, path: Path, *others: SnapshotSource, keep: int = 0) -> LogHistory:
+    return played(written(etcd, path, keep=keep), etcd.store(), *others)
 
 
 def all_writes(found: LogHistory) -> list[LoggedWrite]:
@@ -116,8 +120,7 @@ def test_a_log_of_another_history_is_never_offered(tmp_path: Path) -> None:
     for one, word in ((etcd, b"ours"), (other, b"theirs")):
         for turn in range(40):
             one.update(b"/registry/leases/%d" % (turn % 7), b"beat %d of %s" % (turn, word))
-    other.log.commit()
-    found = played(other.log.write(tmp_path / "wal"), etcd.store())
+    found = played(written(other, tmp_path), etcd.store())
     assert found.agreement.same is False
     assert all_writes(found) == []
 
@@ -133,8 +136,7 @@ def test_behind_a_snapshot_that_is_all_there_is_the_log_goes_on_and_nothing_is_c
     with SnapshotSource(etcd.database(tmp_path / "db")) as snapshot:
         etcd.update(b"/registry/secrets/a/b", b"one")
         busy(etcd, 20)
-        etcd.log.commit()
-        found = played(etcd.log.write(tmp_path / "wal", keep=1), snapshot)
+        found = played(written(etcd, tmp_path, keep=1), snapshot)
         assert found.agreement.same
         (write,) = found.writes(b"/registry/secrets/a/b")
         assert (write.mod_revision, write.confidence) == (62, Confidence.LIKELY)
@@ -175,9 +177,8 @@ def test_the_database_beside_a_log_does_not_speak_for_the_cluster_that_runs(tmp_
     busy(other, 60)
     for number in range(60):
         etcd.update(b"/registry/configmaps/a/%d" % number, b"of the cluster that runs %d" % number)
-    other.log.commit()
     with SnapshotSource(other.database(tmp_path / "db")) as beside:
-        found = played(other.log.write(tmp_path / "wal"), etcd.store(), beside)
+        found = played(written(other, tmp_path), etcd.store(), beside)
         assert found.agreement.same is False
         assert all_writes(found) == []
 
@@ -192,9 +193,8 @@ def test_a_copy_that_went_its_own_way_is_not_believed_for_the_database_beside_it
         other.update(b"/registry/leases/%d" % (turn % 7), b"theirs %d" % turn)
         etcd.update(b"/registry/leases/%d" % (turn % 7), b"ours %d" % turn)
     busy(etcd, 90)
-    other.log.commit()
     with SnapshotSource(other.database(tmp_path / "db")) as beside:
-        found = played(other.log.write(tmp_path / "wal"), etcd.store(), beside)
+        found = played(written(other, tmp_path), etcd.store(), beside)
         for one in all_writes(found):
             assert one.entry_index <= fork or one.confidence is Confidence.POSSIBLE
 
@@ -245,23 +245,17 @@ def test_a_directory_that_is_none_leaves_no_file_open(tmp_path: Path) -> None:
     etcd = ModelEtcd()
     busy(etcd)
     with pytest.raises(NotALog):
-        WriteAheadLog.open(etcd.log.write(tmp_path / "wal"), tmp_path / "none")
+        WriteAheadLog.open(written(etcd, tmp_path), tmp_path / "none")
 
 
-def test_of_a_log_that_agrees_with_nothing_nothing_is_given(tmp_path: Path) -> None:
+def test_what_the_log_is_compared_with(tmp_path: Path) -> None:
+    """Of a log that agrees with nothing nothing is given; compared with nothing, it is likely at most."""
     etcd = ModelEtcd()
     busy(etcd)
-    etcd.log.commit()
-    found = played(etcd.log.write(tmp_path / "wal"), StoreNow([], 500))
+    found = played(written(etcd, tmp_path), StoreNow([], 500))
     for nothing in (found.keys(), found.deleted(), found.writes(b"/registry/leases/1")):
         assert list(nothing) == []
-
-
-def test_compared_with_nothing_it_is_likely_at_most(tmp_path: Path) -> None:
-    etcd = ModelEtcd()
-    busy(etcd)
-    etcd.log.commit()
-    found = played(etcd.log.write(tmp_path / "wal"), None)
+    found = played(tmp_path / "wal", None)
     assert found.agreement.same is None
     assert {one.confidence for one in found.writes(b"/registry/leases/1")} == {Confidence.LIKELY}
 

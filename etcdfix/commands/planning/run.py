@@ -60,8 +60,8 @@ from etcdfix.text.commands import plan as make_plan
 from etcdfix.text.safetext import key_word, quote_command, safe_text
 
 DONE: Final = {
-    Decision.DELETE: {Result.DELETED},
-    Decision.FIX: {Result.FIXED},
+    Decision.DELETE: Result.DELETED,
+    Decision.FIX: Result.FIXED,
 }
 
 
@@ -121,9 +121,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def well(self) -> bool:
         """It went as it should, so that the run may go on."""
-        return (
-            self.outcome.result is None or self.outcome.result in DONE[self.task.decision]
-        ) and self.outcome.certain
+        return self.outcome.result in {None, DONE[self.task.decision]} and self.outcome.certain
 
     @property
     def done(self) -> bool:
@@ -131,7 +129,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
         outcome = self.outcome
         if outcome.result is None:
             return self.well
-        return outcome.result in DONE[self.task.decision] and outcome.head is not None
+        return outcome.result is DONE[self.task.decision] and outcome.head is not None
 
 
 class RunTold(Protocol):
@@ -564,4 +562,4 @@ def _line(ran: Ran) -> RunLine:
 def _is_done(outcome: str, verb: str) -> bool:
     if outcome == Result.APPLIED_OR_GONE:
         return verb == Verb.DELETE
-    return outcome in {result.value for results in DONE.values() for result in results}
+    return outcome in {result.value for result in DONE.values()}

@@ -25,7 +25,7 @@ from etcdfix.remediation.backup.directory import (
     look_into,
     names_log,
 )
-from etcdfix.remediation.backup.rows import account_of
+from etcdfix.remediation.backup.rows import UNREADABLE, account_of
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.backups import (
@@ -41,8 +41,6 @@ from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted
 
 _SECRETS = "secrets"
-_MISSING = "missing"
-_UNREADABLE = "unreadable"
 
 
 def list_backups(places: RecordPaths) -> BackupList:
@@ -54,8 +52,7 @@ def list_backups(places: RecordPaths) -> BackupList:
         BackupUnreadable: A directory cannot be listed.
     """
     directories, files = _look(places)
-    account, chain, there, warnings = account_of(places.log_path, files)
-    state = chain.value if chain is not None else _UNREADABLE if there else _MISSING
+    account, state, warnings = account_of(places.log_path, files)
     rows = [_row(file, account, places.log_path) for file in files if file.backup is not None]
     rows.sort(
         key=lambda row: (
@@ -90,7 +87,7 @@ def list_exit_code(listed: BackupList) -> int:
     unsure = any(
         other.kind in {FileKind.DAMAGED, FileKind.UNREADABLE, FileKind.LINK} for other in listed.others
     )
-    return 3 if unsure or listed.audit_log_state in {_UNREADABLE, ChainState.TAMPERED} else 0
+    return 3 if unsure or listed.audit_log_state in {UNREADABLE, ChainState.TAMPERED} else 0
 
 
 def _look(places: RecordPaths) -> tuple[list[Path], list[FoundFile]]:

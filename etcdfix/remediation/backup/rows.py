@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,7 +15,7 @@ from etcdfix.copies.model import Place
 from etcdfix.errors import AuditLogUnreadable, BackupUnreadable
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.search import is_there, saved_digests
-from etcdfix.remediation.audit.verify import ChainState, read_records, verify
+from etcdfix.remediation.audit.verify import read_records, verify
 from etcdfix.remediation.backup.account import Account
 from etcdfix.remediation.backup.directory import FileKind, FoundFile, anchors_in, look_into
 from etcdfix.remediation.backup.file import Backup, read_backup
@@ -26,27 +26,22 @@ if TYPE_CHECKING:
     from etcdfix.copies.search import Places
 
 
-class LogAccount(NamedTuple):
-    """What a log says of backups: None where it cannot be read; the state of its chain, None for none; what to know."""
-
-    account: Account | None
-    state: ChainState | None
-    there: bool
-    warnings: list[str]
+MISSING: Final = "missing"
+UNREADABLE: Final = "unreadable"
 
 
-def account_of(log: Path, files: Sequence[FoundFile]) -> LogAccount:
-    """Return what a log says of backups."""
+def account_of(log: Path, files: Sequence[FoundFile]) -> tuple[Account | None, str, list[str]]:
+    """Return what a log says of backups, None where it cannot be read; its state, and what to know of that."""
     try:
         if not is_there(log):
-            missing = f"there is no audit log {log}: whether it knows these backups cannot be told"
-            return LogAccount(None, None, False, [missing])
+            why = f"there is no audit log {log}: whether it knows these backups cannot be told"
+            return None, MISSING, [why]
         found = verify(log, anchors=anchors_in(files, log))
         account = Account.of(log, read_records(log))
     except AuditLogUnreadable as exc:
-        return LogAccount(None, None, True, [exc.message])
+        return None, UNREADABLE, [exc.message]
     warnings = [f"audit log {log}: {found.findings[0].message}"] if found.findings else []
-    return LogAccount(account, found.state, True, warnings)
+    return account, found.state.value, warnings
 
 
 def with_records(places: Places, records: RecordPaths, identity: ClusterIdentity) -> Places:
@@ -82,7 +77,7 @@ class SavedBackups:
         found: list[FoundFile] = []
         for directory in () if named_alone else records.directories:
             found += self._look_into(directory, named=bool(records.backup_directories))
-        self._account = account_of(records.log_path, found)
+        self._account, _state, _warnings = account_of(records.log_path, found)
         for file in found:
             if file.backup is not None:
                 self._hold(file.path, file.backup, marked=file.marked)
@@ -135,7 +130,7 @@ class SavedBackups:
         self._held.setdefault(backup.content.key_base64, {}).setdefault(path, marked)
 
     def _doubt_about(self, backup: Backup, *, marked: bool) -> str:
-        account = self._account.account
+        account = self._account
         if account is not None and account.listing(backup) is not None:
             return ""
         if marked:

@@ -82,7 +82,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     def doubt(self) -> str:
         """What speaks against the copy; "" for nothing."""
         guessed = Rule.UNPROVEN_REPAIR in self.needs
-        return self.copy.doubt or ("no tag proves it, so its contents may be wrong" if guessed else "")
+        return self.copy.doubt or ("no tag proves it" if guessed else "")
 
     @property
     def proven(self) -> bool:

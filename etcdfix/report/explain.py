@@ -219,20 +219,26 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         if shows is Shows.IMPACT:
             nobody = Prose(paragraphs=["Nothing that can be read refers to it."])
             yield from self.impact.sections() if self.impact is not None else [nobody]
-        yield copies_table(self.copies, brief=3, wide=shows is not Shows.ALL or self._healthy)
-        others = [way.step() for way in self.remedies if way != self.next and way.verb not in _COPIES]
+        copies = copies_table(self.copies, brief=3, wide=shows is not Shows.ALL or self._healthy)
+        yield msgspec.structs.replace(copies, title="" if not copies.wide else copies.title)
+        listed = {command for copy in self.copies for command in (copy.fix, copy.save) if command}
+        others = [way.step() for way in self.remedies if way != self.next and way.command not in listed]
         odd = [one for one in self.places if not one.searched or one.history is not Sameness.SAME]
         yield Facts(facts=[(f"{one.place} {one.path}", one.detail) for one in odd])
         at_hand = any(copy.fix for copy in self.copies)
         title = "Other ways out, the least destructive first"
         yield Steps(title=title, steps=others, brief=1, wide=at_hand or shows is not Shows.ALL)
         if shows is Shows.ALL:
-            more = (
-                f"{counted(len(others), 'way')}, with their commands: -o wide" if at_hand and others else ""
-            )
+            more = f"{counted(len(others), 'way')}: -o wide; to hand the case on, without plaintext: -o html"
             deletes = self.impact is not None and any(way.verb == "delete" for way in self.remedies)
             risk = self.impact.brief() if self.impact is not None and deletes else []
-            yield Facts(facts=[("other ways out", more), *risk, ("no deletion", self.deletion_withheld)])
+            yield Facts(
+                facts=[
+                    ("other ways out", more if at_hand else ""),
+                    *risk,
+                    ("no deletion", self.deletion_withheld),
+                ]
+            )
         if finding is not None:
             rows = [(one.check, one.result, one.detail or None) for one in finding.evidence]
             columns = (Column("CHECKED"), Column("RESULT", folds=True), Column("DETAIL", folds=True))
@@ -282,8 +288,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         yield Prose(paragraphs=text, wide=True)
 
 
-_COPIES: Final = frozenset({"fix", "save"})
-"""Ways out that the table of copies has."""
 _STATES: Final = {
     "readable": "can be read",
     "not-an-object": "is no object of the API",

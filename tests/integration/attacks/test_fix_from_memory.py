@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -117,14 +118,112 @@ def _tell_nothing(*servers: StandIn) -> None:
         server.behaviour.instead["/metrics"] = Answer(403, b'{"kind": "Status"}')
 
 
-# Our configuration, or a server's, is another one.
+KEY_3 = b"abcdefghijklmnop"
 
 
-def test_a_server_that_reads_the_object_shows_that_the_configuration_is_wrong(
-    cluster: LostKeyCluster,
+def _configure(
+    cluster: LostKeyCluster, *providers: dict[str, Any], resources: tuple[str, ...] = RESOURCES
 ) -> None:
-    cluster.p1.reload(OLD)
-    _refused(cluster, rule="configuration-wrong", says=cluster.p1.url)
+    """Give us and the server this configuration."""
+    cluster.config.write_bytes(configuration_yaml(*providers, resources=resources))
+    cluster.p1.reload(cluster.config.read_bytes())
+
+
+def _edit_index(cluster: LostKeyCluster, field: str, value: str, *names: str) -> None:
+    path = cluster.saved / "index.jsonl"
+    lines = map(json.loads, path.read_text().splitlines())
+    edited = [line | ({field: value} if not names or line["name"] in names else {}) for line in lines]
+    path.write_text("".join(json.dumps(line) + "\n" for line in edited))
+
+
+def _spoil_saved(cluster: LostKeyCluster, spoil: Callable[[Path], object], *names: str) -> None:
+    for line in map(json.loads, (cluster.saved / "index.jsonl").read_text().splitlines()):
+        if not names or line["name"] in names:
+            spoil(cluster.saved / line["file"])
+
+
+def _elsewhere(cluster: LostKeyCluster) -> None:
+    namespace = {"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "other"}}
+    cluster.p1.behaviour.instead["/api/v1/namespaces/kube-system"] = Answer(
+        200, json.dumps(namespace).encode()
+    )
+
+
+def _unserved(cluster: LostKeyCluster) -> None:
+    cluster.place(cluster.key("shop/odd", "configmaps"), aescbc(config_map("odd"), KEY_3, "key3"))
+    place = "/api/v1/namespaces/shop/configmaps/odd"
+    cluster.p1.behaviour.instead[f"{place}?resourceVersion=0"] = Answer(404, b"404 page not found\n")
+
+
+def _forgotten(cluster: LostKeyCluster) -> None:
+    _edit_index(cluster, "uid", OTHER)
+    cluster.p1.lose_cache("secrets")
+
+
+OURS = provider("aescbc", key2=KEY_2)
+OTHER = "99999999-2222-3333-4444-555555555555"
+Prepare = Callable[[LostKeyCluster], object]
+REFUSED: dict[str, tuple[Prepare, list[str], str | None, str]] = {
+    "a server reads it": (lambda one: one.p1.reload(OLD), ["one"], "configuration-wrong", "https://127.0.0.1"),
+    "ours is another file": (
+        lambda one: one.config.write_bytes(THIRD), ["one"], "unchecked-server", "has loaded another",
+    ),
+    "nothing would be encrypted": (
+        lambda one: _configure(one, IDENTITY, OURS), ["one"], "write-key", "without encryption",
+    ),
+    "a kind that the configuration does not cover": (
+        lambda one: _configure(one, OURS, IDENTITY, resources=("configmaps",)), ["one"], "write-key",
+        "without encryption",
+    ),
+    "a plugin that is not asked proves nothing": (
+        lambda one: one.config.write_bytes(configuration_yaml(KMS_V2, OURS, resources=RESOURCES)),
+        ["one", "--no-kms"], "write-key", "no plugin is asked",
+    ),
+    "another cluster": (_elsewhere, ["one"], None, "another cluster"),
+    "a damaged value": (
+        lambda one: one.place(one.key("shop/broken"), aescbc(secret("broken"), KEY_2, "key2")[:-21]), ["broken"],
+        "not-from-memory", "value-truncated",
+    ),
+    "a value with a lease goes by itself": (
+        lambda one: one.grant(one.key("shop/leased"), aescbc(secret("leased"), KEY_3, "key3")), ["leased"],
+        "not-from-memory", "it has a lease",
+    ),
+    "a name that no request can carry": (
+        lambda one: one.place(one.key("shop/a%2fb"), aescbc(secret("a%2fb"), KEY_3, "key3")), ["a%2fb"],
+        "not-from-memory", "no request of the API can name it",
+    ),
+    "a kind that no server serves": (_unserved, ["configmaps shop/odd"], "not-from-memory", "serves configmaps"),
+    "a saved copy that was changed": (
+        lambda one: _spoil_saved(one, lambda path: path.write_bytes(path.read_bytes() + b" ")), ["one"],
+        "not-rescued", "its digest is",
+    ),
+    "a saved copy of another object": (lambda one: _edit_index(one, "uid", OTHER), ["one"], "other-object", OTHER),
+    "a saved copy of another cluster": (
+        lambda one: _edit_index(one, "cluster_uid", OTHER), ["one"], "other-cluster", OTHER,
+    ),
+    "the copy of another object is of another cluster": (
+        lambda one: _edit_index(one, "cluster_uid", OTHER, "two"), ["one"], "not-rescued", "shop/two",
+    ),
+    "the copy of another object is gone, and the index names it": (
+        lambda one: _spoil_saved(one, Path.unlink, "two"), ["one"], "not-rescued", "shop/two",
+    ),
+    "the copy of another object is empty": (
+        lambda one: _spoil_saved(one, lambda path: path.write_bytes(b""), "two"), ["one"], "not-rescued", "shop/two",
+    ),
+    "a wrong uid in the index, and no server gives it": (_forgotten, ["one"], "not-rescued", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_no_request_is_sent_for(cluster: LostKeyCluster, case: str) -> None:
+    prepare, words, rule, says = REFUSED[case]
+    prepare(cluster)
+    kind, _, name = words[0].rpartition(" ")
+    named = cluster.key(name, kind).decode() if kind else name
+    _refused(cluster, named, *words[1:], rule=rule, says=says)
+
+
+# Our configuration, or a server's, is another one.
 
 
 def test_one_of_two_servers_has_not_loaded_the_new_key(cluster: LostKeyCluster) -> None:
@@ -176,45 +275,12 @@ def test_a_server_that_has_loaded_another_file(cluster: LostKeyCluster) -> None:
     assert told["result"] == "fixed"  # it is the test, and shows it
 
 
-def test_ours_is_another_file_than_the_server_has_loaded(cluster: LostKeyCluster) -> None:
-    cluster.config.write_bytes(THIRD)
-    _refused(cluster, rule="unchecked-server", says=f"{cluster.p1.url} has loaded another")
-
-
 def test_another_file_that_reads_what_is_there(cluster: LostKeyCluster) -> None:
     """A line more is another file: what is stored under today's write key, and every server reads, counts first."""
     cluster.config.write_bytes(NEW + b"\n")
     _refused(cluster, rule="unchecked-server", says="has loaded another")
     cluster.p1.create("v1", "Secret", "canary", "shop", data={"password": DATA})
     assert cluster.told("one")["result"] == "fixed"
-
-
-def test_without_encryption_nothing_is_written(cluster: LostKeyCluster) -> None:
-    plain = configuration_yaml(IDENTITY, provider("aescbc", key2=KEY_2), resources=RESOURCES)
-    cluster.config.write_bytes(plain)
-    cluster.p1.reload(plain)
-    _refused(cluster, rule="write-key")
-
-
-def test_a_plugin_that_is_not_asked_proves_nothing(cluster: LostKeyCluster) -> None:
-    cluster.config.write_bytes(
-        configuration_yaml(KMS_V2, provider("aescbc", key2=KEY_2), resources=RESOURCES)
-    )
-    _refused(cluster, "one", "--no-kms", rule="write-key", says="no plugin is asked")
-
-
-def test_a_kind_that_the_configuration_does_not_cover(cluster: LostKeyCluster) -> None:
-    some = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY, resources=("configmaps",))
-    cluster.config.write_bytes(some)
-    cluster.p1.reload(some)
-    _refused(cluster, rule="write-key", says="without encryption")
-
-
-def test_another_cluster(cluster: LostKeyCluster) -> None:
-    cluster.p1.behaviour.instead["/api/v1/namespaces/kube-system"] = Answer(
-        200, json.dumps({"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "other"}}).encode()
-    )
-    _refused(cluster, rule=None, says="another cluster")
 
 
 # Servers that do not answer, or not to us.
@@ -312,12 +378,6 @@ def test_a_readable_value(cluster: LostKeyCluster) -> None:
     _refused(cluster, "one", rule="readable")
 
 
-def test_a_value_damaged_in_etcd(cluster: LostKeyCluster) -> None:
-    key = cluster.key("shop/broken")
-    cluster.place(key, aescbc(secret("broken"), KEY_2, "key2")[:-21])
-    _refused(cluster, "broken", rule="not-from-memory", says="value-truncated")
-
-
 def test_an_object_that_is_being_deleted(
     lost: Lost,
 ) -> None:
@@ -331,11 +391,6 @@ def test_an_object_that_is_being_deleted(
         _refused(cluster, "dying", rule="not-from-memory", says="deletionTimestamp")
         cluster.p1.lose_cache("secrets")
         _refused(cluster, "dying", rule="not-from-memory", says="deletionTimestamp")
-
-
-def test_a_value_with_a_lease_goes_by_itself(cluster: LostKeyCluster) -> None:
-    cluster.grant(cluster.key("shop/leased"), aescbc(secret("leased"), b"abcdefghijklmnop", "key3"))
-    _refused(cluster, "leased", rule="not-from-memory", says="it has a lease")
 
 
 def test_two_servers_have_different_objects_in_memory(cluster: LostKeyCluster) -> None:
@@ -376,20 +431,6 @@ def test_nothing_names_the_cluster(cluster: LostKeyCluster) -> None:
     refusal = _refused(cluster, "one", rule="unknown-cluster", says="nothing in etcd names the cluster")
     assert "--main-endpoints" in str(refusal["next_step"])
     assert "--accept unknown-cluster" not in str(refusal["next_step"]), "nothing accepts it here"
-
-
-def test_a_name_that_no_request_can_carry(cluster: LostKeyCluster) -> None:
-    at = cluster.key("shop/a%2fb")
-    cluster.place(at, aescbc(secret("a%2fb"), b"abcdefghijklmnop", "key3"))
-    _refused(cluster, at.decode(), rule="not-from-memory", says="no request of the API can name it")
-
-
-def test_a_kind_that_no_server_serves(cluster: LostKeyCluster) -> None:
-    at = cluster.key("shop/odd", "configmaps")
-    cluster.place(at, aescbc(config_map("odd"), b"abcdefghijklmnop", "key3"))
-    place = "/api/v1/namespaces/shop/configmaps/odd"
-    cluster.p1.behaviour.instead[f"{place}?resourceVersion=0"] = Answer(404, b"404 page not found\n")
-    _refused(cluster, at.decode(), rule="not-from-memory", says="no API server serves configmaps")
 
 
 # What was not saved first.
@@ -438,47 +479,6 @@ def test_another_object_of_which_a_server_does_not_say_whether_it_has_it(
         cluster.p1.behaviour.instead["/api/v1/namespaces/shop/secrets/two?resourceVersion=0"] = answer
         refusal = _refused(cluster, "one", rule="not-rescued", says=says)
         assert "shop/two" in str(refusal["message"])
-
-
-def test_a_saved_copy_that_was_changed(cluster: LostKeyCluster) -> None:
-    for path in cluster.saved.glob("*.json"):
-        path.write_bytes(path.read_bytes() + b" ")
-    _refused(cluster, rule="not-rescued", says="its digest is")
-
-
-@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
-def test_another_object_whose_saved_copy_is_gone(
-    cluster: LostKeyCluster, spoil: Callable[[Path], object]
-) -> None:
-    """The index names it still: a server's memory is all that is left of it."""
-    for line in map(json.loads, (cluster.saved / "index.jsonl").read_text().splitlines()):
-        if line["name"] == "two":
-            spoil(cluster.saved / line["file"])
-    _refused(cluster, "one", rule="not-rescued", says="shop/two")
-
-
-def test_another_object_of_which_the_copy_is_of_another_cluster(cluster: LostKeyCluster) -> None:
-    index = cluster.saved / "index.jsonl"
-    lines = [json.loads(line) for line in index.read_text().splitlines()]
-    foreign = [line | ({"cluster_uid": "another"} if line["name"] == "two" else {}) for line in lines]
-    index.write_text("".join(json.dumps(line) + "\n" for line in foreign))
-    _refused(cluster, "one", rule="not-rescued", says="shop/two")
-
-
-def test_a_saved_copy_of_another_object(cluster: LostKeyCluster) -> None:
-    _edit_index(cluster, "uid", "00000000-0000-0000-0000-000000000000")
-    _refused(cluster, rule="other-object")
-
-
-def test_a_saved_copy_of_another_cluster(cluster: LostKeyCluster) -> None:
-    _edit_index(cluster, "cluster_uid", "00000000-0000-0000-0000-000000000000")
-    _refused(cluster, rule="other-cluster")
-
-
-def _edit_index(cluster: LostKeyCluster, field: str, value: str) -> None:
-    path = cluster.saved / "index.jsonl"
-    lines = [json.loads(line) | {field: value} for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 # Between the look and the PATCH, and on its way.
@@ -955,7 +955,6 @@ def ended(lost: Lost) -> Iterator[LostKeyCluster]:
         yield cluster
 
 
-OTHER = "99999999-2222-3333-4444-555555555555"
 NO_UID = "no saved copy says its uid"
 
 
@@ -1135,12 +1134,6 @@ def test_a_saved_copy_that_is_gone_cannot_be_saved_again(cluster: LostKeyCluster
     cluster.p1.lose_cache("secrets")
     refusal = _refused(cluster, rule="not-rescued")
     assert "no API server gives it any more" in str(refusal["next_step"])
-
-
-def test_a_wrong_uid_in_the_index_is_not_believed(cluster: LostKeyCluster) -> None:
-    _edit_index(cluster, "uid", "00000000-0000-0000-0000-000000000000")
-    cluster.p1.lose_cache("secrets")
-    _refused(cluster, rule="not-rescued")
 
 
 def test_a_wrong_uid_from_a_forged_copy_writes_nothing(cluster: LostKeyCluster) -> None:

@@ -26,22 +26,22 @@ from etcdfix.apiserver.servers import APIAccess
 from etcdfix.commands.rescuing.targets import Target
 from etcdfix.commands.rescuing.told import (
     next_steps,
+    reads_it,
     reasons_of,
     rescued_object,
+    servers_of,
     without_any,
 )
-from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable, RefusedByRule
+from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.places import RecordPaths, disk_warning, lasting_warnings
 from etcdfix.remediation.rescue.record import BATCH, RescueRecord
 from etcdfix.remediation.rescue.store import Origin, RescueStore
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_word, timestamp
-from etcdfix.report.rescue import Rescued, RescuedObject, RescueReport, RescueServer
+from etcdfix.report.rescue import Rescued, RescuedObject, RescueReport
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.rescued import SavedObject
-from etcdfix.rules import Rule, refuse
-from etcdfix.text import commands
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.words import counted
 
@@ -121,13 +121,13 @@ class _Rescue:
     ) -> None:
         self.outcomes: dict[bytes, RescuedObject] = {}
         self._request, self._all_servers, self._store, self._pace = request, all_servers, store, pace
+        self._servers = [ServerMemory(all_servers, server, pace) for server in all_servers.servers]
         self._record = RescueRecord(
             request.places,
             store.path,
             cluster_uid=all_servers.cluster.uid,
             resources=sorted({str(target.resource) for target in request.targets}),
         )
-        self._servers = [ServerMemory(all_servers, server, pace) for server in all_servers.servers]
         self._given: Counter[str] = Counter()
         self._problems: list[str] = []
         self._warnings: list[str] = []
@@ -157,7 +157,7 @@ class _Rescue:
                     f"{server.address} did not say whether it reads {target.thing} from etcd: {why}"
                 )
             elif said.answer is Answer.READS_IT and not _later(said, target):
-                raise self._is_read(server.address, target)
+                raise reads_it(server.address, target, self._request.run)
             elif said.answer is Answer.READS_IT:
                 detail = (
                     f"{server.address} reads it: written anew meanwhile, at revision {said.resource_version}"
@@ -168,17 +168,6 @@ class _Rescue:
                 f"no API server finds {target.thing}: it was deleted meanwhile, or they read another etcd"
             )
 
-    def _is_read(self, server: str, target: Target) -> RefusedByRule:
-        text = f"the API server at {server} reads {target.thing} from etcd: it needs no rescue"
-        hint = "get it through the API; nothing was saved"
-        if target.mod_revision:
-            text += ", and the configuration by which it was called unreadable is wrong or old"
-            hint = (
-                "compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix; then: "
-                f"{commands.scan().line(self._request.run)}"
-            )
-        return refuse(Rule.CONFIGURATION_WRONG, text, hint=hint)
-
     def rescue(self, progress: RescueProgress) -> EndedEarly | None:
         """Ask for each object, and save what is given; return what ended it early.
 
@@ -188,9 +177,9 @@ class _Rescue:
         counts = Counter(str(target.resource) for target in self._request.targets)
         named = ", ".join(f"{count} {resource}" for resource, count in counts.most_common(_MOST_KINDS))
         report = self._request.report
-        source = f", named by {shown_word(report.path)} ({report.sha256})" if report is not None else ""
+        by = f", named by {shown_word(report.path)} ({report.sha256})" if report is not None else ""
         more = " and more" if len(counts) > _MOST_KINDS else ""
-        self._on_record = self._record.announce(f"contents of {named}{more} asked of API servers{source}")
+        self._on_record = self._record.announce(f"contents of {named}{more} asked of API servers{by}")
         targets = [target for target in self._request.targets if target.key not in self.outcomes]
         try:
             for target in progress(targets, len(targets)):
@@ -268,11 +257,8 @@ class _Rescue:
             for target in request.targets
         }
         absent = self._all_servers.absent
-        reasons = [
-            *([ended.reason] if ended is not None else []),
-            *self._problems,
-            *reasons_of(by_key.values()),
-        ]
+        reasons = [ended.reason] if ended is not None else []
+        reasons += [*self._problems, *reasons_of(by_key.values())]
         if reasons:
             reasons += [f"{one.server} could not be asked: {one.why}" for one in absent]
         if self._unproven:
@@ -291,19 +277,7 @@ class _Rescue:
             kube_system_uid=uid or None,
             directory=shown_word(str(self._store.path)),
             audit_log=shown_word(str(self._record.log)),
-            servers=[
-                *(
-                    RescueServer(
-                        server=one.address,
-                        asked=True,
-                        requests=one.requests,
-                        given=self._given[one.address],
-                        detail=one.lost_words(),
-                    )
-                    for one in self._servers
-                ),
-                *(RescueServer(server=one.server, asked=False, detail=one.why) for one in absent),
-            ],
+            servers=servers_of(self._servers, self._given, absent),
             objects=[*by_key.values()],
             next=[*next_steps(request.words, by_key, str(self._store.path), all_asked=not absent)],
             warnings=[

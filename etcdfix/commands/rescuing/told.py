@@ -8,14 +8,18 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.apiserver.all_servers import Absent
+from etcdfix.apiserver.ask_memory import ServerMemory
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.commands.rescuing.targets import Target
+from etcdfix.errors import RefusedByRule
 from etcdfix.report.model import Remedy
-from etcdfix.report.rescue import Rescued, RescuedObject
+from etcdfix.report.rescue import Rescued, RescuedObject, RescueServer
 from etcdfix.rescued import Fit, SavedObject, fit_of
+from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text import commands
-from etcdfix.text.commands import Part
+from etcdfix.text.commands import Part, RunOptions
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
 
@@ -126,3 +130,33 @@ def reasons_of(objects: Iterable[RescuedObject]) -> Iterator[str]:
             lacking[one.group_resource, what] += 1
     for (name, what), count in lacking.items():
         yield f"{count} of {counted(counts[name], 'object')} of {name} {what}"
+
+
+def servers_of(
+    asked: Iterable[ServerMemory], given: Mapping[str, int], absent: Iterable[Absent]
+) -> list[RescueServer]:
+    """Return the servers that were asked, and those that could not be."""
+    told = [
+        RescueServer(
+            server=one.address,
+            asked=True,
+            requests=one.requests,
+            given=given.get(one.address, 0),
+            detail=one.lost_words(),
+        )
+        for one in asked
+    ]
+    return told + [RescueServer(server=one.server, asked=False, detail=one.why) for one in absent]
+
+
+def reads_it(server: str, target: Target, run: RunOptions) -> RefusedByRule:
+    """Return the refusal of a rescue that nobody needs."""
+    text = f"the API server at {server} reads {target.thing} from etcd: it needs no rescue"
+    hint = "get it through the API; nothing was saved"
+    if target.mod_revision:
+        text += ", and the configuration by which it was called unreadable is wrong or old"
+        hint = (
+            "compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix; then: "
+            f"{commands.scan().line(run)}"
+        )
+    return refuse(Rule.CONFIGURATION_WRONG, text, hint=hint)

@@ -29,9 +29,9 @@ from etcdfix.report.advice.change import Beside as Surroundings
 from etcdfix.report.advice.ways import WayKind, first_way
 from etcdfix.report.explain import ExplainReport, NotTheCause, Shows
 from etcdfix.report.finding import finding_from
-from etcdfix.report.head import stakes_of
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin
+from etcdfix.report.tally import Stakes
 from etcdfix.rules import Rule
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
@@ -99,7 +99,7 @@ def _report(source: Source, request: ExplainRequest, look: KeyLook, problems: li
     withheld = _against_deletion(look)
     told = _offers(request, look, withheld)
     ways = _ways_out(source, request, look, told, withheld)
-    stakes = stakes_of([found] if found is not None else [], past=request.run.of_the_past)
+    stakes = Stakes([found] if found is not None else [], past=request.run.of_the_past)
     reasons = list(problems)
     if request.shows is Shows.IMPACT and impact is not None:
         reasons += impact.incomplete_reasons

@@ -16,8 +16,8 @@ from etcdfix.graph.namespaces import (
 )
 from etcdfix.model import Outcome
 from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
-from etcdfix.report.head import stakes_of
 from etcdfix.report.namespace import MissingAPI, NamespaceReport
+from etcdfix.report.tally import Stakes
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.examination import Examination
 
@@ -64,7 +64,7 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     reasons = cluster.incomplete_reasons(undetermined)
     named = _state(state)
     plan = NamespacePlan(cluster, state, stuck=named == "stuck")
-    stakes = stakes_of(plan.examined(), past=cluster.request.run.of_the_past)
+    stakes = Stakes(plan.examined(), past=cluster.request.run.of_the_past)
     return NamespaceReport(
         **origin
         | same_fields(state, NamespaceReport)

@@ -1,4 +1,4 @@
-"""What a scan counts: by outcome, resource, cause, encryption key, severity and KMS plugin."""
+"""What a scan counts: by outcome, resource, cause, encryption key and KMS plugin."""
 
 from __future__ import annotations
 
@@ -59,10 +59,7 @@ class TransformerSummary(msgspec.Struct):
 
     A key's name is local to its rule: one name in two rules gives two entries. ``resources`` are those of the rule,
     empty for none. ``key_fingerprint`` is null under KMS, unencrypted, and where no key of that name is configured.
-    ``failures`` do not open or do not decode; of ``damaged`` it is proven that the value is wrong, not the key, and
-    ``likely_damaged`` are called so only for what other values do; ``likely_doubts`` says what that rests
-    on: ``in-between`` where the key may have had other bytes for a time, ``unfitting`` where the values may have been
-    written with other associated data.
+    ``failures`` do not open or do not decode; of ``damaged`` it is proven that the value is wrong, not the key.
     """
 
     transformer: str
@@ -75,19 +72,6 @@ class TransformerSummary(msgspec.Struct):
     stale: int
     first_mod_revision: int
     last_mod_revision: int
-    likely_damaged: int = 0
-    likely_doubts: list[str] = []
-
-
-class SeveritySummary(msgspec.Struct):
-    """What is at stake with the values of one resource: ``now`` and ``at_restart`` say what fails, "" for not known."""
-
-    severity: str
-    group: str
-    resource: str
-    count: int
-    now: str
-    at_restart: str
 
 
 class DoubtfulNames(msgspec.Struct, frozen=True):
@@ -96,20 +80,6 @@ class DoubtfulNames(msgspec.Struct, frozen=True):
     count: int
     first: str
     detail: str
-
-
-class KMSKeySummary(msgspec.Struct):
-    """How many keys were written under a KMS key id, and how many of them opened; KMS v1 has no key ids.
-
-    ``key_id_sha256`` is null where there were too many to count one by one.
-    """
-
-    transformer: str
-    key_id_sha256: str | None
-    keys: int
-    opened: int
-    first_mod_revision: int
-    last_mod_revision: int
 
 
 class KMSPluginSummary(msgspec.Struct, frozen=True):
@@ -136,7 +106,6 @@ class KMSSummary(msgspec.Struct, frozen=True):
     """KMS in this run."""
 
     plugins: list[KMSPluginSummary]
-    keys: list[KMSKeySummary]
 
 
 class NewFindings(msgspec.Struct, frozen=True):

@@ -116,8 +116,9 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wide_table(title: str, names: Sequence[str], rows: Sequence[Sequence[Cell]], noun: str = "row") -> Table:
-    """Return a table whose columns may all fold, for ``-o wide`` and a page."""
-    columns = [Column(name, folds=True) for name in names]
+    """Return a table for ``-o wide`` and a page; its columns fold, but for ``KEY`` and ``EXAMPLE``, which are keys."""
+    keys = {"KEY", "EXAMPLE"}
+    columns = [Column(name, Kind.KEY) if name in keys else Column(name, folds=True) for name in names]
     return Table(title=title, columns=columns, rows=rows, noun=noun, wide=True)
 
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from etcdfix.model import Outcome
 from etcdfix.report.advice.whole import plugin_problems, undetermined_problem
 from etcdfix.report.counts import NewFindings
 from etcdfix.report.group_words import objects_by_kind
 from etcdfix.report.model import LostKey, Summary
-from etcdfix.report.tally import MAX_NAMES
-from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import counted, fit
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.severity import Stake, headline, restart_warning, stake_of
 
 if TYPE_CHECKING:
     from etcdfix.report.scan import ScanReport
@@ -25,52 +20,6 @@ _MOST_NAMED = 3
 _WIDTH = 100
 _MOST_NAME = 60
 _MOST_KEY = 20
-
-
-class Stakes:
-    """Gathers what is at stake with values that pass: there are few kinds of it, so its memory is small.
-
-    Args:
-        past: They stand in a snapshot, or at a past revision.
-    """
-
-    def __init__(self, *, past: bool = False) -> None:
-        self._past = past
-        self._stakes: dict[Stake, None] = {}
-        self._undetermined: dict[str, None] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._stakes or self._undetermined)
-
-    def add(self, found: Examination) -> None:
-        """Take one value."""
-        stake = stake_of(found)
-        if stake is not None and len(self._stakes) < MAX_NAMES:
-            self._stakes[stake] = None
-        elif found.verdict.outcome is Outcome.UNDETERMINED and found.verdict.cause is not None:
-            self._undetermined[found.verdict.cause] = None
-
-    @property
-    def at_stake(self) -> str:
-        """What is at stake, in one line; "" for nothing."""
-        return headline([*self._stakes], [*self._undetermined], past=self._past)
-
-    @property
-    def do_not_restart(self) -> str:
-        """Why no API server should be restarted; "" where nothing speaks against it."""
-        return restart_warning([*self._stakes], [*self._undetermined], past=self._past)
-
-    def lines(self) -> Iterator[str]:
-        """Return both, safe to print."""
-        return map(safe_text, filter(None, [self.at_stake, self.do_not_restart]))
-
-
-def stakes_of(values: Iterable[Examination], *, past: bool = False) -> Stakes:
-    """Return what is at stake with some values, which may stand in a snapshot."""
-    stakes = Stakes(past=past)
-    for found in values:
-        stakes.add(found)
-    return stakes
 
 
 def found_line(report: ScanReport) -> str:

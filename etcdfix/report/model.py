@@ -18,7 +18,6 @@ from etcdfix.report.counts import (
     KMSSummary,
     NewFindings,
     ResourceSummary,
-    SeveritySummary,
     TransformerSummary,
 )
 from etcdfix.report.document import Facts, Step
@@ -274,7 +273,6 @@ class Summary(Counts, kw_only=True):
     at_stake: str = ""
     do_not_restart: str = ""
     next: Remedy | None = None
-    by_severity: list[SeveritySummary] = msgspec.field(default_factory=list)
     key_loss: list[LostKey] = msgspec.field(default_factory=list)
     new: NewFindings | msgspec.UnsetType = msgspec.UNSET
 

@@ -7,8 +7,9 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from etcdfix.model import GroupResource
 from etcdfix.report.advice.whole import undetermined_problem
-from etcdfix.report.counts import TransformerSummary
+from etcdfix.report.counts import Counts
 from etcdfix.report.document import (
     Column,
     Document,
@@ -21,6 +22,7 @@ from etcdfix.report.document import (
     Steps,
     Table,
     why_incomplete,
+    wide_table,
 )
 from etcdfix.report.document import Status as DocumentStatus
 from etcdfix.report.group_words import what_is_wrong, what_to_do, where
@@ -36,18 +38,12 @@ _LONG: Final = 10
 """A scan of fewer seconds does not say how many."""
 _MOST_OF_A_REASON: Final = 58
 _TRUNCATED: Final = "too many errors, the list is truncated"
-_NAMES: Final = (
-    "KEYS",
-    "READABLE",
-    "STALE",
-    "DECRYPT-FAILURE",
-    "DECODE-FAILURE",
-    "INCONSISTENT",
-    "UNDETERMINED",
-)
-_COUNTS: Final = (
-    "keys", "readable", "stale", "decrypt_failures", "decode_failures", "inconsistent", "undetermined",
+_COUNTED: Final = Counts.__struct_fields__
+_TRANSFORMER: Final = (
+    "TRANSFORMER", "RULE", "ENCRYPTION KEY", "KEYS", "FAILING", "DAMAGED", "UNDETERMINED", "STALE",
+    "FIRST MOD REVISION", "LAST",
 )  # fmt: skip
+_PLUGIN: Final = ("PROVIDER", "ENDPOINT", "STATE", "MESSAGE", "CALLS", "UNWRAPPED", "REFUSED", "UNANSWERED")
 
 
 class ScanReport(SourcedReport, frozen=True, kw_only=True):
@@ -176,56 +172,21 @@ def _wide_sections(report: ScanReport) -> Iterator[Section]:
         yield Steps(
             title=f"What to do about {lost.transformer}, which does not open {what}", steps=steps, wide=True
         )
-    yield Table(
-        title="At stake",
-        columns=(Column("SEVERITY"), Column("OBJECTS", kind=Kind.NUMBER), Column("RESOURCE"),
-                 Column("NOW", folds=True), Column("WHEN AN API SERVER STARTS", folds=True)),
-        rows=[(one.severity, one.count, _resource(one.group, one.resource), one.now, one.at_restart)
-              for one in summary.by_severity],
-        wide=True,
-    )  # fmt: skip
-    yield Table(
-        title="By resource",
-        columns=(Column("RESOURCE"), *(Column(name, kind=Kind.NUMBER) for name in _NAMES)),
-        rows=[(_resource(one.group, one.resource), *(getattr(one, name) or None for name in _COUNTS))
-              for one in summary.by_resource],
-        noun="resource",
-        wide=True,
-    )  # fmt: skip
-    yield Table(
-        title="By cause",
-        columns=(Column("CAUSE"), Column("OUTCOME"), Column("OBJECTS", kind=Kind.NUMBER),
-                 Column("EXAMPLE", kind=Kind.KEY)),
-        rows=[(one.cause, one.outcome, one.count, one.example) for one in summary.by_cause],
-        wide=True,
-    )  # fmt: skip
-    yield Table(
-        title="By encryption key",
-        columns=(Column("TRANSFORMER"), Column("RULE", folds=True), Column("ENCRYPTION KEY"),
-                 *(Column(name, kind=Kind.NUMBER) for name in
-                   ("KEYS", "FAILING", "DAMAGED", "UNDETERMINED", "STALE", "FIRST MOD REVISION", "LAST"))),
-        rows=[_transformer_row(one) for one in summary.by_transformer],
-        noun="encryption key",
-        wide=True,
-    )  # fmt: skip
+    resources = [
+        (str(GroupResource(one.group, one.resource)), *(getattr(one, name) or None for name in _COUNTED))
+        for one in summary.by_resource
+    ]
+    yield wide_table("By resource", ("RESOURCE", *map(str.upper, _COUNTED)), resources, "resource")
+    causes = [(one.cause, one.outcome, one.count, one.example) for one in summary.by_cause]
+    yield wide_table("By cause", ("CAUSE", "OUTCOME", "OBJECTS", "EXAMPLE"), causes)
+    keys = [
+        (fit(one.transformer, 60), ", ".join(one.resources), *msgspec.structs.astuple(one)[2:])
+        for one in summary.by_transformer
+    ]
+    yield wide_table("By encryption key", _TRANSFORMER, keys, "encryption key")
     if summary.kms is not None:
-        yield Table(
-            title="KMS plugins",
-            columns=(Column("PROVIDER"), Column("ENDPOINT"), Column("STATE"),
-                     *(Column(name, kind=Kind.NUMBER) for name in ("CALLS", "UNWRAPPED", "REFUSED", "UNANSWERED")),
-                     Column("MESSAGE", folds=True)),
-            rows=[(one.transformer, one.endpoint, one.state, one.calls, one.unwrapped, one.refused, one.failed,
-                   one.message) for one in summary.kms.plugins],
-            wide=True,
-        )  # fmt: skip
-        yield Table(
-            title="KMS keys",
-            columns=(Column("PROVIDER"), Column("KEY ID"),
-                     *(Column(name, kind=Kind.NUMBER) for name in ("KEYS", "OPENED", "FIRST MOD REVISION", "LAST"))),
-            rows=[(one.transformer, one.key_id_sha256, one.keys, one.opened, one.first_mod_revision,
-                   one.last_mod_revision) for one in summary.kms.keys],
-            wide=True,
-        )  # fmt: skip
+        plugins = [msgspec.structs.astuple(one)[:-1] for one in summary.kms.plugins]
+        yield wide_table("KMS plugins", _PLUGIN, plugins, "plugin")
     yield from _notes(report)
 
 
@@ -247,12 +208,6 @@ def _notes(report: ScanReport) -> Iterator[Section]:
             ("kube-system uid", source.kube_system_uid or "unknown"),
             ("configuration", f"{configuration.path} ({configuration.sha256})" if configuration else "none"),
             ("revisions", "" if source.single_revision else "; ".join(segments)),
-            ("known", f"{summary.known_findings} from the baseline" if summary.known_findings else ""),
-            (
-                "warnings",
-                f"{counted(summary.warnings, 'key')} in order, with a warning" if summary.warnings else "",
-            ),
-            ("not objects", str(summary.not_objects or "")),
             ("made by", f"{report.tool.name} {report.tool.version} at {report.generated_at}"),
         ],
         wide=True,
@@ -265,15 +220,3 @@ def _key_row(finding: Finding) -> tuple[str | int, ...]:
         finding.outcome, finding.cause or "", fit(finding.transformer, 60), finding.mod_revision,
         finding.value_size, finding.apiserver, fit(message, 500), finding.key,
     )  # fmt: skip
-
-
-def _transformer_row(one: TransformerSummary) -> tuple[str | int | None, ...]:
-    counts = one.keys, one.failures, one.damaged, one.undetermined, one.stale
-    return (
-        fit(one.transformer, 60), ", ".join(one.resources), one.key_fingerprint,
-        *(count or None for count in counts), one.first_mod_revision, one.last_mod_revision,
-    )  # fmt: skip
-
-
-def _resource(group: str, resource: str) -> str:
-    return f"{resource}.{group}" if group else resource

@@ -1,4 +1,4 @@
-"""Counting: summaries by resource, cause and transformer, and the capped Status of each resource."""
+"""Counting: summaries by resource, cause and transformer, what is at stake, and the capped Status of each resource."""
 
 from __future__ import annotations
 
@@ -6,22 +6,14 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from etcdfix.model import GroupResource, Outcome, key_id_digest
-from etcdfix.report.counts import (
-    COUNTED,
-    CauseSummary,
-    Counts,
-    KMSKeySummary,
-    ResourceSummary,
-    SeveritySummary,
-    TransformerSummary,
-)
+from etcdfix.model import GroupResource, Outcome
+from etcdfix.report.counts import COUNTED, CauseSummary, Counts, ResourceSummary, TransformerSummary
 from etcdfix.report.model import Status, StatusCause, StatusDetails, Summary
 from etcdfix.storagekey import ResourcePrefix, display
+from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.deletability import FAILED, IDENTITY
-from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
-from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, doubt_about_likely
-from etcdfix.verdicts.severity import Stake, by_rank, headline, restart_warning, stake_of
+from etcdfix.verdicts.examination import Examination, PlainCount
+from etcdfix.verdicts.severity import Stake, headline, restart_warning, stake_of
 
 CAP = 100
 """KEP-3926: so many unreadable objects are shown; the next entry says that there are more."""
@@ -33,6 +25,50 @@ one, and the rest is counted under :data:`OTHERS`."""
 OTHERS = "(others)"
 
 _TRUNCATED = StatusCause(reason="FieldValueTooMany", message="too many errors, the list is truncated")
+
+
+class Stakes:
+    """Gathers what is at stake with values that pass: there are few kinds of it, so its memory is small.
+
+    Args:
+        values: The first of them.
+        past: They stand in a snapshot, or at a past revision.
+    """
+
+    def __init__(self, values: Iterable[Examination] = (), *, past: bool = False) -> None:
+        self._past = past
+        self._stakes: dict[Stake, None] = {}
+        self._undetermined: dict[str, None] = {}
+        for found in values:
+            self.add(found)
+
+    def add(self, found: Examination) -> None:
+        """Take one value."""
+        stake = stake_of(found)
+        if stake is not None and len(self._stakes) < MAX_NAMES:
+            self._stakes[stake] = None
+        elif found.verdict.outcome is Outcome.UNDETERMINED and found.verdict.cause is not None:
+            self._undetermined[found.verdict.cause] = None
+
+    @property
+    def severity(self) -> str | None:
+        """The worst severity; None for nothing that is proven wrong."""
+        worst = min(self._stakes, key=lambda stake: stake.rank, default=None)
+        return worst.severity.value if worst is not None else None
+
+    @property
+    def at_stake(self) -> str:
+        """What is at stake, in one line; "" for nothing."""
+        return headline([*self._stakes], [*self._undetermined], past=self._past)
+
+    @property
+    def do_not_restart(self) -> str:
+        """Why no API server should be restarted; "" where nothing speaks against it."""
+        return restart_warning([*self._stakes], [*self._undetermined], past=self._past)
+
+    def lines(self) -> list[str]:
+        """Return both, safe to print; empty for nothing."""
+        return [safe_text(line) for line in (self.at_stake, self.do_not_restart) if line]
 
 
 class _Listed(msgspec.Struct):
@@ -57,18 +93,14 @@ class Tally:
         list_prefix: Callable[[ResourcePrefix], str],
         past: bool = False,
     ) -> None:
-        self._past = past
         self._max_causes = max_causes
         self._list_prefix = list_prefix
         self.not_objects = 0
         self.known_findings = 0
         self._resources: dict[tuple[str, str], ResourceSummary] = {}
-        self._kms_keys: dict[tuple[str, str], KMSKeySummary] = {}
         self._transformers: dict[tuple[str, str, str], TransformerSummary] = {}
-        self._failing = KeyCounter()
-        self._likely: dict[tuple[str, str, str], set[tuple[KeyName, bool]]] = {}
         self._causes: dict[tuple[str, str], CauseSummary] = {}
-        self._stakes: dict[Stake, int] = {}
+        self._stakes = Stakes(past=past)
         self._listed: dict[GroupResource, _Listed] = {}
         self._last_directory: ResourcePrefix | None = None
         self._entries: dict[tuple[str, str, tuple[str, ...]], list[TransformerSummary]] = {}
@@ -85,8 +117,6 @@ class Tally:
         resource.keys += 1
         if found.transformer:
             self._count_transformer(found)
-            if found.kms_key_id:
-                self._count_kms_key(found)
         resource.stale += found.stale and outcome is Outcome.READABLE
         if outcome is Outcome.READABLE:
             resource.readable += 1
@@ -95,7 +125,7 @@ class Tally:
         else:
             field = COUNTED[outcome]
             setattr(resource, field, getattr(resource, field) + 1)
-            self._count_stake(stake_of(found))
+            self._stakes.add(found)
         self._count_cause(found)
 
     def add_more(
@@ -119,9 +149,6 @@ class Tally:
                 found, stored=msgspec.structs.replace(found.stored, key=first_key, mod_revision=revision)
             )
             self._count_transformer(newest, one)
-            if found.kms_key_id:
-                self._count_kms_key(newest, one)
-        self._count_stake(stake_of(found), times)
         self._count_cause(newest, times)
 
     def add_plain(self, counts: Iterable[PlainCount]) -> None:
@@ -130,18 +157,11 @@ class Tally:
             resource = self._resource_of(plain.directory)
             resource.keys += plain.count
             resource.readable += plain.count
-            entries: list[TransformerSummary | KMSKeySummary] = []
             for entry in self._entries_of(plain, plain.first):
-                entries.append(entry)
+                entry.keys += plain.count
                 entry.stale += plain.count * plain.stale
-            if plain.kms_key_id:
-                key = self._kms_key_of(plain.transformer, plain.kms_key_id, plain.first)
-                entries.append(key)
-                key.opened += plain.count
-            for counted in entries:
-                counted.keys += plain.count
-                _reach(counted, plain.first)
-                _reach(counted, plain.last)
+                _reach(entry, plain.first)
+                _reach(entry, plain.last)
             resource.stale += plain.count * plain.stale
 
     @property
@@ -161,13 +181,6 @@ class Tally:
             place = ("", OTHERS)
         return self._resources.setdefault(place, ResourceSummary(group=place[0], resource=place[1]))
 
-    def _count_stake(self, stake: Stake | None, times: int = 1) -> None:
-        if stake is None:
-            return
-        if stake not in self._stakes and len(self._stakes) >= MAX_NAMES:
-            stake = msgspec.structs.replace(stake, resource=GroupResource("", OTHERS))
-        self._stakes[stake] = self._stakes.get(stake, 0) + times
-
     def _count_transformer(self, found: Examination, times: int = 1) -> None:
         keys = (found.rule, found.transformer, found.key_fingerprints)
         entries = self._entries.get(keys)
@@ -180,31 +193,12 @@ class Tally:
             entry.keys += times
             entry.stale += times * found.stale
             if outcome in FAILED:
-                if found.verdict.damage.is_unproven:
-                    self._note_likely(entry, found)
                 entry.failures += times
                 entry.damaged += times * found.verdict.is_damage
-                entry.likely_damaged += times * found.verdict.damage.is_unproven
             elif outcome is Outcome.UNDETERMINED:
                 entry.undetermined += times
             if not entry.first_mod_revision <= revision <= entry.last_mod_revision:
                 _reach(entry, revision)
-        if outcome is not Outcome.READABLE:
-            self._failing.add(found, times)
-
-    def _note_likely(self, entry: TransformerSummary, found: Examination) -> None:
-        """Keep under which keys damage is likely only: what else fails there decides in the end what it rests on."""
-        place = (",".join(entry.resources), entry.transformer, entry.key_fingerprint or "")
-        likely = self._likely.setdefault(place, set())
-        if len(likely) < MAX_NAMES:
-            likely.update((name, found.verdict.key_proven) for name in found.encryption_keys)
-
-    def _likely_doubts(self, place: tuple[str, str, str]) -> list[str]:
-        doubts = {
-            doubt_about_likely(self._failing.of(name), key_proven=proven)
-            for name, proven in self._likely.get(place, ())
-        }
-        return sorted(doubt.value for doubt in doubts - {KeyDoubt.NONE})
 
     def _entries_of(self, seen: Examination | PlainCount, revision: int) -> list[TransformerSummary]:
         # An unencrypted value has no key that could be lost.
@@ -233,33 +227,6 @@ class Tally:
                 last_mod_revision=revision,
             )
         return entry
-
-    def _count_kms_key(self, found: Examination, times: int = 1) -> None:
-        revision = found.stored.mod_revision
-        entry = self._kms_key_of(found.transformer, found.kms_key_id, revision)
-        entry.keys += times
-        entry.opened += times * found.opened
-        _reach(entry, revision)
-
-    def _kms_key_of(self, transformer: str, kms_key_id: str, revision: int) -> KMSKeySummary:
-        place = (transformer, kms_key_id)
-        if place not in self._kms_keys and len(self._kms_keys) >= MAX_NAMES:
-            place = (OTHERS, "")
-        entry = self._kms_keys.get(place)
-        if entry is None:
-            entry = self._kms_keys[place] = KMSKeySummary(
-                place[0],
-                key_id_digest(place[1]) or None,
-                keys=0,
-                opened=0,
-                first_mod_revision=revision,
-                last_mod_revision=revision,
-            )
-        return entry
-
-    def kms_keys(self) -> list[KMSKeySummary]:
-        """Return the KMS key ids in use, most frequent first."""
-        return sorted(self._kms_keys.values(), key=lambda k: (-k.keys, k.transformer, k.key_id_sha256 or ""))
 
     def _count_cause(self, found: Examination, times: int = 1) -> None:
         cause = found.verdict.cause
@@ -320,31 +287,18 @@ class Tally:
         total.keys += self.not_objects
         total.by_resource = [self._resources[place] for place in sorted(self._resources)]
         total.by_cause = sorted(self._causes.values(), key=lambda c: (-c.count, c.cause, c.outcome))
-        for place, entry in self._transformers.items():
-            entry.likely_doubts = self._likely_doubts(place)
         total.by_transformer = sorted(
             self._transformers.values(),
             key=lambda t: (-t.keys, t.transformer, t.resources, t.key_fingerprint or ""),
         )
-        self._add_stakes(total)
+        stakes = self._stakes
+        total.severity, total.at_stake, total.do_not_restart = (
+            stakes.severity, stakes.at_stake, stakes.do_not_restart,
+        )  # fmt: skip
         return total
 
-    def _add_stakes(self, total: Summary) -> None:
-        """Say how bad it is, the worst first."""
-        stakes = by_rank(self._stakes)
-        total.severity = stakes[0].severity.value if stakes else None
-        undetermined = [c.cause for c in total.by_cause if c.outcome == Outcome.UNDETERMINED]
-        total.at_stake = headline(stakes, undetermined, past=self._past)
-        total.do_not_restart = restart_warning(stakes, undetermined, past=self._past)
-        total.by_severity = [
-            SeveritySummary(
-                stake.severity.value, *stake.resource, self._stakes[stake], stake.now, stake.at_restart
-            )
-            for stake in stakes
-        ]
 
-
-def _reach(entry: TransformerSummary | KMSKeySummary, revision: int) -> None:
+def _reach(entry: TransformerSummary, revision: int) -> None:
     """Let the revisions of an entry reach as far as one more."""
     if revision < entry.first_mod_revision:
         entry.first_mod_revision = revision

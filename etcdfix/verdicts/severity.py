@@ -70,22 +70,6 @@ _ONLY_DELAY: Final = (
     - _KEEP_FROM_READY
 )
 """The other built-in types: such a server gets ready once ``poststarthook/storage-readiness`` gives up."""
-_BESIDES: Final = {
-    GroupResource("apiregistration.k8s.io", "apiservices"): "may serve neither discovery nor aggregated APIs",
-    **{
-        GroupResource(_RBAC, name): "may allow nobody but system:masters anything"
-        for name in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
-    },
-}
-_CLIENTS: Final = {
-    GroupResource(
-        "", "secrets"
-    ): "kubelets and controllers cannot list them again; new pods that need one may wait",
-    GroupResource("", "serviceaccounts"): "creating pods and giving them tokens may fail",
-    GroupResource("", "configmaps"): "creating pods and mounting them may fail",
-    GroupResource("", "events"): "little depends on them, and they expire",
-    GroupResource("coordination.k8s.io", "leases"): "leader election and node heartbeats depend on them",
-}
 
 
 class Stake(msgspec.Struct, frozen=True):
@@ -93,7 +77,6 @@ class Stake(msgspec.Struct, frozen=True):
 
     Attributes:
         resource: Which resource; an allocator's name for a key below ``ranges``.
-        custom: Its definition is a CustomResourceDefinition.
         conditional: API servers fail on it only if they read with the configuration that was given here.
     """
 
@@ -101,7 +84,6 @@ class Stake(msgspec.Struct, frozen=True):
     resource: GroupResource
     behaviour: ServerBehaviour
     namespaced: bool
-    custom: bool = False
     conditional: bool = False
 
     @property
@@ -113,71 +95,9 @@ class Stake(msgspec.Struct, frozen=True):
         return _ORDER.index(self.severity), int(not lists_fail), worst
 
     @property
-    def now(self) -> str:
-        """What fails already, and for whom, as a sentence."""
-        return f"{_CONDITION}{self._now}" if self.conditional else self._now
-
-    @property
-    def _now(self) -> str:
-        if self.behaviour is ServerBehaviour.CORRUPT:
-            clients = _CLIENTS.get(self.resource, "kubectl, informers and controllers")
-            stuck = (
-                " Memory of a type ends about 30 s after a value is damaged. From then on no namespace of the cluster "
-                "finishes deleting, empty ones too."
-                if self.holds_namespaces
-                else ""
-            )
-            return (
-                f"LIST and WATCH of {self.resource} fail wherever an API server does not answer from its memory: "
-                f"{clients}.{stuck}"
-            )
-        if self.behaviour is ServerBehaviour.BREAKS_LIST:
-            return (
-                f"LISTs of {self.resource} as JSON fail: with few objects they answer 500, with many 200 and half an "
-                "answer. kubectl and whatever else reads JSON fails; clients that read protobuf go on."
-            )
-        if self.behaviour is ServerBehaviour.SERVES_EMPTY:
-            return f"API servers show an empty object in its place among {self.resource}."
-        if self.severity is Severity.BREAKS_AT_RESTART:
-            return "A running API server goes on; it may fail to allocate what is counted here."
-        return f"API servers serve it as it is: only users of this object among {self.resource} meet what is wrong."
-
-    @property
     def holds_namespaces(self) -> bool:
         """Whether no namespace of the cluster finishes deleting once an API server cannot list the type."""
         return self.namespaced or self.resource == _NAMESPACES
-
-    @property
-    def at_restart(self) -> str:
-        """What the start of an API server comes to, as a sentence; "" where nothing is known."""
-        return (
-            f"{_CONDITION}{self._at_restart}" if self.conditional and self._at_restart else self._at_restart
-        )
-
-    @property
-    def _at_restart(self) -> str:
-        if self.severity is Severity.BREAKS_AT_RESTART:
-            return (
-                "An API server that starts does not get ready (readyz) until it can be read or is made anew."
-            )
-        if self.behaviour is not ServerBehaviour.CORRUPT:
-            return ""
-        if self.resource == _DEFINITIONS:
-            return (
-                "An API server that starts never gets ready (readyz), and answers 503 for all custom resources, "
-                "healthy ones too; running ones go on."
-            )
-        if self.resource in _KEEP_FROM_READY:
-            besides = f" Until then it {_BESIDES[self.resource]}." if self.resource in _BESIDES else ""
-            return (
-                "An API server that starts does not get ready (readyz: informer-sync) until each of them can be read "
-                f"or is gone; running ones stay ready.{besides}"
-            )
-        if self.resource in _ONLY_DELAY:
-            return "An API server that starts gets ready after about a minute, and cannot list them either."
-        if self.custom:
-            return "An API server that starts gets ready, and cannot list them either."
-        return ""
 
     @property
     def _warning(self) -> str:
@@ -213,9 +133,8 @@ def stake_of(found: Examination) -> Stake | None:
     else:
         severity = Severity.ONE_OBJECT
     namespaced = directory.namespaced if directory.namespaced is not None else bool(found.namespace)
-    custom = directory.codec is StorageCodec.CUSTOM_RESOURCE
     conditional = is_conditional(verdict.cause)
-    return Stake(severity, directory.group_resource, verdict.apiserver, namespaced, custom, conditional)
+    return Stake(severity, directory.group_resource, verdict.apiserver, namespaced, conditional)
 
 
 def severities_of_cause(cause: Cause) -> tuple[Severity, ...]:
@@ -238,7 +157,6 @@ def is_conditional(cause: str | None) -> bool:
     return cause in CURABLE_BY_CONFIGURATION and cause != Cause.CRD_VERSION_MISSING
 
 
-_CONDITION: Final = "If API servers use this configuration: "
 _MEMORY: Final = "its memory may hold keys and objects."
 _UNKNOWN: Final = "Severity not known: "
 

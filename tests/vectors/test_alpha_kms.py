@@ -147,11 +147,3 @@ def test_a_plugin_with_the_wrong_keyring_proves_nothing(
     found = [f for f in reporter.findings.values() if f.transformer == "kms/v2/kmsnew"]
     assert len(found) == 11
     assert {(f.outcome, f.cause) for f in found} == {("undetermined", "kms-unproven")}
-
-
-def test_key_ids_in_use_are_counted(answered: tuple[str, CollectingReporter, ScanResult]) -> None:
-    _, _, result = answered
-    kms = result.report.summary.kms
-    assert kms is not None
-    by_key = [(k.transformer, k.keys, k.opened) for k in kms.keys if k.key_id_sha256]
-    assert by_key == [("kms/v2/kmsnew", 10, 8), ("kms/v2/kmsnew", 1, 0)]

@@ -10,8 +10,8 @@ from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.operations.look.missing import why_missing
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.ways import first_way
-from etcdfix.report.head import Stakes
 from etcdfix.report.objects import Form, Shown, message_of
+from etcdfix.report.tally import Stakes
 from etcdfix.resource_words import is_cluster_scoped
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import display
@@ -103,9 +103,10 @@ class Lines:
         """Say what the whole output lacks."""
         if self._count > _MOST_LINES:
             self._say(f"and {self._count - _MOST_LINES} more: -o wide lists 100")
-        if self._request.wanted.many and self._stakes:
-            for line in self._stakes.lines():
-                self._say(line)
+        lines = self._stakes.lines() if self._request.wanted.many else []
+        for line in lines:
+            self._say(line)
+        if lines:
             self._next("see what each needs", scan(*self._request.wanted.types).line(self._run))
         for problem in result.problems:
             self._say(f"incomplete: {problem}")

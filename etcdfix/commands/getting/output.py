@@ -8,9 +8,9 @@ from typing import BinaryIO, Final, Protocol
 from etcdfix.golang.yamltext import INDENT, json_text, yaml_text
 from etcdfix.model import Outcome
 from etcdfix.report.document import CAP, Column, Document, Kind, State, Status, Step, Table
-from etcdfix.report.head import Stakes
 from etcdfix.report.objects import Form, Shown
 from etcdfix.report.render import write
+from etcdfix.report.tally import Stakes
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions, scan
 from etcdfix.text.words import counted
@@ -121,7 +121,7 @@ class Listing:
                 State.FINDINGS if failed or counts[Outcome.INCONSISTENT] else state,
                 f"{counted(counts.total(), 'object')}: {', '.join(told) or 'all can be read'}",
             ),
-            stakes=[line for line in (self._stakes.at_stake, self._stakes.do_not_restart) if line],
+            stakes=self._stakes.lines(),
             next=Step("see what each needs", scan(*self._types)) if wrong and self._types else None,
             sections=[
                 Table(

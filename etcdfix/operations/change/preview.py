@@ -31,7 +31,7 @@ from etcdfix.report.document import (
     Step,
     Steps,
 )
-from etcdfix.report.head import stakes_of
+from etcdfix.report.tally import Stakes
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions, explain
 from etcdfix.text.words import counted
@@ -87,7 +87,7 @@ def deletion_preview(cluster: Cluster, checked: Preflight, run: RunOptions) -> D
         found = msgspec.structs.replace(found, repair=checked.candidate)
     every = ways_at_hand(found, run, checked.readable, breaking=bool(checked.protected))
     ways = [way for way in every if way.verb != WayKind.DELETE]
-    stakes = _stakes(checked.found)
+    stakes = Stakes([checked.found]).lines()
     if checked.protected:
         stakes.append(f"CLUSTER-BREAKING, as accepted: {checked.protected}.")
     steps = [Step(way.action, way.command) for way in ways[:_MOST_WAYS]]
@@ -158,11 +158,6 @@ def _losses(found: Assessment) -> Iterator[Fact]:
         yield "Left behind", "; ".join(leaks[:_MOST_NAMED])
     if not found.complete:
         yield "Not seen", "objects that etcdfix cannot read may depend on it too"
-
-
-def _stakes(found: Examination) -> list[str]:
-    stakes = stakes_of([found])
-    return [line for line in (stakes.at_stake, stakes.do_not_restart) if line]
 
 
 def object_fact(found: Examination, more: str = "") -> Fact:
@@ -241,7 +236,7 @@ def fix_preview(one: Situation, others: int | None) -> Document:
     paragraphs = []
     if copy.place not in THE_VALUE:
         paragraphs = ["Dependents that the garbage collector has deleted do not come back with their owner."]
-    stakes = [] if one.wanted.found is None else _stakes(one.wanted.found)
+    stakes = [] if one.wanted.found is None else Stakes([one.wanted.found]).lines()
     if isinstance(one.replaced, Preflight) and one.replaced.protected:
         again = "Users of the object see this earlier state again."
         stakes.append(f"CLUSTER-BREAKING, as accepted: {one.replaced.protected}. {again}")

@@ -27,7 +27,7 @@ from etcdfix.report.model import Header
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.report.render import Writer
 from etcdfix.report.scan import ScanReport
-from etcdfix.report.tally import CAP, Tally
+from etcdfix.report.tally import CAP
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import display, likely_prefixes
@@ -127,8 +127,7 @@ def run_scan(
             )
             (summary, first), ended = _uncut(pipeline.end, ending.ended)
             midway = ending.problems
-    kms = _kms_summary(tally, plugins)
-    summary.kms = kms
+    summary.kms = _kms_summary(plugins)
     summary.readable_revisions = pipeline.readable_revisions
     summary.readable_revisions_not_sought = pipeline.readable_not_sought
     within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]
@@ -224,10 +223,9 @@ def _uncut(work: Callable[[], T], ended: EndedEarly | None) -> tuple[T, EndedEar
     return done[0], None
 
 
-def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
-    keys = tally.kms_keys()
+def _kms_summary(plugins: KMSPlugins | None) -> KMSSummary | None:
     asked = plugins.reports() if plugins is not None else ()
-    if not keys and not asked:
+    if not asked:
         return None
     return KMSSummary(
         [
@@ -243,8 +241,7 @@ def _kms_summary(tally: Tally, plugins: KMSPlugins | None) -> KMSSummary | None:
                 key_id_digest(plugin.write_key_id) or None,
             )
             for plugin in asked
-        ],
-        keys,
+        ]
     )
 
 

@@ -17,8 +17,8 @@ from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.operations.look.in_scope import beside, searched_for, values_in
 from etcdfix.operations.look.kept_values import KeptValues
-from etcdfix.report.head import Stakes
 from etcdfix.report.sorted_rows import SortedRows, turn_of
+from etcdfix.report.tally import Stakes
 from etcdfix.scope import InRanges, KeyRange
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.sources.pages import paged

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any, BinaryIO, Final
 from xml.etree.ElementTree import Element, SubElement, tostring  # written here, never read
 
@@ -20,7 +20,6 @@ from etcdfix.report.document import Document
 from etcdfix.report.model import SourcedReport
 from etcdfix.report.render.spool import WaitingLines
 from etcdfix.report.render.text import text_lines
-from etcdfix.report.scan import ScanReport
 from etcdfix.report.scan_cases import FAILING, finding_case, scan_cases
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_text
@@ -82,21 +81,13 @@ class JUnitWriter:
         self._spool.append(_encoded(_element(kind, case)))
 
 
-def _properties(report: Any) -> Mapping[str, str]:
-    """Return what a CI system may search for: their names never change; what is not known is left out."""
+def _properties(report: Any) -> dict[str, str]:
+    """Return what a CI system may search for; what is not known is left out."""
     told = {"version": report.tool.version, "generated_at": report.generated_at}
-    if hasattr(report, "complete"):
-        told["complete"] = str(report.complete).lower()
     if isinstance(report, SourcedReport):
-        source, configuration = report.source, report.encryption_config
-        told["source_type"] = source.type
-        told["source"] = source.path if source.path is not None else ",".join(source.endpoints or ())
-        told["kube_system_uid"] = source.kube_system_uid or ""
+        configuration = report.encryption_config
+        told["kube_system_uid"] = report.source.kube_system_uid or ""
         told["encryption_config_sha256"] = configuration.sha256 if configuration is not None else ""
-    if isinstance(report, ScanReport):
-        told["scope"] = " ".join(report.scope.limits) or report.scope.etcd_prefix
-        told["severity"] = report.summary.severity or ""
-        told["baseline_sha256"] = report.baseline.sha256 if report.baseline else ""
     return {name: value for name, value in told.items() if value}
 
 

@@ -18,14 +18,11 @@ from etcdfix.report.counts import COUNTED
 from etcdfix.report.head import lost_midway
 from etcdfix.report.render.rows import EndWriter
 from etcdfix.report.scan import ScanReport
-from etcdfix.report.tally import OTHERS
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.times import seconds_between, unix_seconds
 from etcdfix.text.words import fit
 from etcdfix.verdicts.severity import Severity
 
-MOST_RESOURCES: Final = 500
-MOST_TRANSFORMERS: Final = 100
 _LONGEST_LABEL: Final = 200
 
 Samples = Sequence[tuple[dict[str, str], int]]
@@ -44,10 +41,13 @@ class MetricsWriter(EndWriter):
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__(stream)
         self._new: Counter[str] = Counter()
+        self._severities = Counter(dict.fromkeys(map(str, Severity), 0))
 
     def row(self, row: Any) -> None:
-        """Count a finding that the baseline does not know."""
+        """Count a finding by its severity, and one that the baseline does not know."""
         self._new[row.outcome] += not row.baseline
+        if row.severity in self._severities:
+            self._severities[row.severity] += 1
 
     def end(self, report: ScanReport) -> None:
         """Write everything."""
@@ -57,7 +57,12 @@ class MetricsWriter(EndWriter):
         if report.summary.keys or report.complete:  # else a 0 would count what nobody examined
             new = [({"outcome": str(outcome)}, self._new[outcome]) for outcome in COUNTED]
             text = "Keys of these outcomes that --baseline does not know; without a baseline all of them."
-            metrics += [*_counts(report), ("scan_new_keys", text, new)]
+            stakes = [({"severity": name}, number) for name, number in self._severities.items()]
+            metrics += [
+                *_counts(report),
+                ("scan_severity_keys", "Keys with something proven wrong, by what is at stake.", stakes),
+                ("scan_new_keys", text, new),
+            ]
         for name, text, samples in metrics:
             added: Counter[str] = Counter()
             for labels, value in samples:
@@ -92,19 +97,9 @@ def _counts(report: ScanReport) -> Iterator[tuple[str, str, Samples]]:
     keys = [({"outcome": str(outcome)}, getattr(summary, field)) for outcome, field in _OUTCOMES.items()]
     yield "scan_keys", "Keys that were examined, by outcome.", keys
     yield "scan_stale_keys", "Readable keys not written with today's write key.", [({}, summary.stale)]
-    stakes = [({"severity": one.value}, 0) for one in Severity]
-    stakes += [({"severity": one.severity}, one.count) for one in summary.by_severity]
-    yield "scan_severity_keys", "Keys with something proven wrong, by what is at stake.", stakes
     causes = [({"outcome": one.outcome, "cause": one.cause}, one.count) for one in summary.by_cause]
     yield "scan_cause_keys", "Keys by outcome and cause; a cause that was not found has no sample.", causes
-    # Of very many, those with something wrong have a name.
-    ranked = sorted(
-        summary.by_resource, key=lambda one: (one.readable - one.keys, -one.keys, one.resource, one.group)
-    )
-    resources = [
-        (str(GroupResource(one.group, one.resource)) if rank < MOST_RESOURCES else OTHERS, one)
-        for rank, one in enumerate(ranked)
-    ]
+    resources = [(str(GroupResource(one.group, one.resource)), one) for one in summary.by_resource]
     by_outcome = [
         ({"resource": name, "outcome": str(outcome)}, getattr(one, field))
         for name, one in resources
@@ -114,14 +109,11 @@ def _counts(report: ScanReport) -> Iterator[tuple[str, str, Samples]]:
     yield "scan_resource_keys", "Keys of a resource by outcome.", by_outcome
     stale = [({"resource": name}, one.stale) for name, one in resources]
     yield "scan_resource_stale_keys", "Readable keys of a resource that are stale.", stale
-    under = sorted(
-        summary.by_transformer,
-        key=lambda one: (-one.failures - one.undetermined, -one.keys, one.transformer),
-    )
-    named = [{"transformer": one.transformer, "rule": ",".join(one.resources)} for one in under]
-    named[MOST_TRANSFORMERS:] = [{"transformer": OTHERS, "rule": ""}] * len(named[MOST_TRANSFORMERS:])
     for field, name, text in _OF_KEYS:
-        of_keys = [(labels, getattr(one, field)) for labels, one in zip(named, under, strict=True)]
+        of_keys: Samples = [
+            ({"transformer": one.transformer, "rule": ",".join(one.resources)}, getattr(one, field))
+            for one in summary.by_transformer
+        ]
         yield f"scan_transformer_{name}", text, of_keys
 
 

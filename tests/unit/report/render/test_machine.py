@@ -49,7 +49,7 @@ SUMMARY = [
     *COUNTS, "groups", "not_objects", "warnings", "doubtful_names",
     "by_resource", "by_cause", "by_transformer", "kms", "known_findings",
     "readable_revisions", "readable_revisions_not_sought", "severity", "at_stake", "do_not_restart", "next",
-    "by_severity", "key_loss",
+    "key_loss",
 ]  # fmt: skip
 ODD_KEYS = [
     b"/registry/secrets/shop/\xff\xfe",

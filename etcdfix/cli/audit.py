@@ -99,7 +99,7 @@ def verify_command(*, log: Path, expect_head: str | None, output: str, output_fi
     """Check that an audit log is what was written: nothing edited, dropped, reordered, or cut off its end.
 
     A chain does not show by itself that it once went on. The head file beside the log, and a head that somebody wrote
-    down or a syslog kept, remember its records; backup verify compares it with the backups.
+    down or a syslog kept, remember its records; backup list compares it with the backups.
     """
     with report_place(output_file, [log], output) as place:
         verified, code = verify_log(log, expect_head=expect_head)

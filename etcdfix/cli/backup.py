@@ -1,4 +1,4 @@
-"""``etcdfix backup``: what backups there are, whether they are what the audit log says, and removing old ones."""
+"""``etcdfix backup``: what backups there are, whether all is as the audit log says, and removing old ones."""
 
 from __future__ import annotations
 
@@ -13,32 +13,21 @@ from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import FILE, option_group, timeout_option
-from etcdfix.cli.output import require_output, say, show_change, show_preview
+from etcdfix.cli.output import require_output, show_change, show_preview
 from etcdfix.cli.output_options import TEXT, change_output_option, report_options
 from etcdfix.cli.places import record_paths, syslog_option
 from etcdfix.cli.report_place import report_place
+from etcdfix.commands.backups import list_backups
 from etcdfix.errors import EtcdfixError
-from etcdfix.operations.look.backups import (
-    list_backups,
-    list_exit_code,
-    verification_exit_code,
-    verify_backups,
-)
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RunOptions
 
 LIST_EXIT_CODES = {
-    0: "listed",
-    2: "usage or configuration error",
-    3: "a file is damaged or cannot be read, or the audit log does not verify",
-    5: "a directory cannot be listed",
-}
-VERIFY_EXIT_CODES = {
     0: "every backup is whole and what the audit log says, and none is missing",
     1: "something is wrong or missing",
     2: "usage or configuration error",
     3: "something cannot be told (1 wins over it)",
-    5: "a directory or the audit log cannot be read",
+    5: "a directory cannot be listed",
 }
 PRUNE_EXIT_CODES = {
     0: "removed, or the dry run would; or none was old enough",
@@ -63,7 +52,7 @@ _places: Final = option_group(
 
 @click.group("backup", cls=Group)
 def command() -> None:
-    """List backups, compare them with the audit log, remove old ones.
+    """List and check backups, remove old ones.
 
     A backup holds the stored bytes of one key, as they were in etcd: plaintext, where they were plaintext there.
     """
@@ -73,31 +62,15 @@ def command() -> None:
 @_places
 @report_options()
 def list_command(*, output: str, output_file: Path | None, **options: Any) -> int:
-    """Show every backup, and every other file beside them.
+    """Show every backup, and check that they are whole, safe, what the audit log says, and all there.
 
-    Secrets that are stored as plaintext come first. Whether all is as it should be, backup verify says.
+    Each file's digests, owner and mode; its record in the audit log, by sequence, hash and path; and each record's
+    backups. Secrets that are stored as plaintext come first. Writes nothing.
     """
     with report_place(output_file, [], output) as place:
         listed = list_backups(record_paths(options))
         place.show(listed, RunOptions())
-    for warning in listed.warnings:
-        say(warning)
-    return list_exit_code(listed)
-
-
-@command.command("verify", epilog=epilog(VERIFY_EXIT_CODES))
-@_places
-@report_options()
-def verify_command(*, output: str, output_file: Path | None, **options: Any) -> int:
-    """Check that backups are whole, safe, what the audit log says, and all there.
-
-    Each file's digests, owner and mode; its record in the audit log, by sequence, hash and path; and each record's
-    backups. Those that were pruned are known as such. Writes nothing.
-    """
-    with report_place(output_file, [], output) as place:
-        verified = verify_backups(record_paths(options))
-        place.show(verified, RunOptions())
-    return verification_exit_code(verified)
+    return listed.exit_code
 
 
 @command.command("prune", cls=ChangingCommand, epilog=epilog(PRUNE_EXIT_CODES))
@@ -117,7 +90,7 @@ def prune_command(*, output: str, older_than: str, **options: Any) -> int:
     whose change is known to be done. Whatever cannot be told stays, and is named.
     """
     from etcdfix.cli.safety import acceptances  # noqa: PLC0415 - grpc is slow to import
-    from etcdfix.operations.change import prune_backups  # noqa: PLC0415 - same
+    from etcdfix.commands import prune_backups  # noqa: PLC0415 - same
     from etcdfix.remediation.backup.prune import PruneRequest  # noqa: PLC0415 - same
 
     if not str(options["reason"]).strip():

@@ -8,23 +8,13 @@ from typing import ClassVar, Final
 import msgspec
 
 from etcdfix.report.change import Refusal
-from etcdfix.report.document import (
-    Column,
-    Document,
-    Facts,
-    Kind,
-    Section,
-    State,
-    Status,
-    Step,
-    Table,
-)
+from etcdfix.report.document import Column, Document, Facts, Kind, State, Status, Step, Table
 from etcdfix.report.model import PublishedReport
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
 
 _BRIEF: Final = 12
-_WORDS: Final = {
+_STATES: Final = {
     "whole": (State.OK, "whole"),
     "tampered": (State.FINDINGS, "SOMETHING IS WRONG OR MISSING"),
     "unfinished": (State.INCOMPLETE, "nothing is wrong, but etcdfix cannot check everything"),
@@ -36,14 +26,11 @@ class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key_base64: The key itself, where it is not plain text; else null.
-        resource: As far as the key tells, ``deployments.apps``; "" where it does not.
         stored_as_plaintext: The value is in the file as plaintext, as it was in etcd; else in its envelope.
         made_at: RFC 3339, UTC.
         command: Which command made it: ``delete``, ``fix``, ``undo``; ``anomaly`` for what a
             transaction gave back although another value was expected.
         value_sha256: Digest of the stored bytes.
-        value_size: Their number.
-        mod_revision: Of the value.
         cluster_uid: uid of namespace kube-system; null where unknown.
         audit_log: The log that it says it belongs to.
         intent: Sequence of its intent there.
@@ -55,7 +42,6 @@ class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     key: str
     key_base64: str | None
-    resource: str
     secret: bool
     stored_as_plaintext: bool
     made_at: str
@@ -70,12 +56,11 @@ class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None
 
 
-class OtherFile(msgspec.Struct, frozen=True, kw_only=True):
+class OtherFile(msgspec.Struct, frozen=True):
     """A file that is no whole backup.
 
     Attributes:
-        kind: ``damaged``, ``unreadable``, ``link``, ``ours`` (a log, a head file, a plan, what a crash left) or
-            ``foreign``.
+        kind: ``damaged``, ``unreadable``, ``ours`` (a log, a head file, a plan, what a crash left) or ``foreign``.
     """
 
     path: str
@@ -83,51 +68,79 @@ class OtherFile(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class BackupList(PublishedReport, frozen=True, kw_only=True):
-    """All files of some backup directories.
+class BackupFinding(msgspec.Struct, frozen=True):
+    """Something that is wrong, or that cannot be told.
 
     Attributes:
-        audit_log: With which log they were compared.
-        audit_log_state: ``whole``, ``unfinished``, ``tampered``, ``missing`` or ``unreadable``.
+        reason: ``missing``, ``returned`` (pruned by the log, and there again), ``damaged``, ``exposed`` (owner, mode,
+            names), ``unsafe-directory``, ``unlisted``, ``log``; of what cannot be told: ``another-log``,
+            ``unconfirmed``, ``unreadable``, ``elsewhere`` (in a directory that was not named), ``missing``, ``log``.
+        path: Of the file; null where it is about the log.
+        intent: Sequence, null for none.
+    """
+
+    reason: str
+    message: str
+    path: str | None = None
+    intent: int | None = None
+
+
+class BackupList(PublishedReport, frozen=True, kw_only=True):
+    """All files of some backup directories, compared with themselves and with their log.
+
+    Attributes:
+        state: ``whole``; ``tampered`` where something is wrong or missing; ``unfinished`` where something cannot be
+            told.
+        audit_log_head: Its last record, for ``--expect-head``; null where it cannot be read.
         backups: Plaintext Secrets first, then other plaintext, then the rest; each oldest first.
+        findings: What is wrong or missing.
+        doubts: What cannot be told.
+        pruned: How many files the log calls pruned.
         size: Bytes of the files of all backups.
     """
 
     ROWS: ClassVar[str] = "backups"
 
     kind: str = "BackupList"
+    state: str
     directories: list[str]
     audit_log: str
-    audit_log_state: str
+    audit_log_head: str | None
     backups: list[ListedBackup]
     others: list[OtherFile]
+    findings: list[BackupFinding]
+    doubts: list[BackupFinding]
+    pruned: int
     size: int
-    warnings: list[str]
+
+    @property
+    def exit_code(self) -> int:
+        """0 where all is whole, 1 where something is wrong or missing, 3 where something cannot be told."""
+        return 1 if self.findings else 3 if self.doubts else 0
 
     def document(self) -> Document:
-        """Return the backups, plaintext Secrets first, and what else lies beside them."""
-        where = ", ".join(self.directories)
-        sections: list[Section] = []
-        if self.backups:
-            headline = f"{counted(len(self.backups), 'backup')}, {self.size} bytes: {where}"
-            sections.append(
-                Table(columns=_LISTED, rows=[_row(one) for one in self.backups], noun="backup", brief=_BRIEF)
-            )
-        else:
-            headline = f"no backups: {where}"
-        if self.others:
-            rows = [(other.kind, other.what, other.path) for other in self.others]
-            sections.append(
-                Table(title="Other files", columns=_OTHERS, rows=rows, noun="file", brief=_BRIEF // 2)
-            )
+        """Return what is wrong, what cannot be told, the backups, and what else lies beside them."""
+        state, words = _STATES[self.state]
+        number = (
+            f"{counted(len(self.backups), 'backup')}, {self.size} bytes" if self.backups else "no backups"
+        )
+        compared = f"{self.audit_log}, head {self.audit_log_head or 'unknown'}"
+        pruned = f", {counted(self.pruned, 'file')} pruned according to it" if self.pruned else ""
         secrets = sum(one.secret and one.stored_as_plaintext for one in self.backups)
         told = f"PLAINTEXT SECRETS: {secrets}. Whoever can read these files has what is in them."
+        found = [("WRONG", one.reason, one.message) for one in self.findings]
+        found += [("unknown", one.reason, one.message) for one in self.doubts]
+        others = [(other.kind, other.what, other.path) for other in self.others]
         return Document(
-            status=Status(State.OK, headline),
-            about=Facts(facts=[("audit log", f"audit log {self.audit_log}: {self.audit_log_state}")]),
+            status=Status(state, f"{words}, {number}: {', '.join(self.directories)}"),
+            about=Facts(facts=[("audit log", f"compared with {compared}{pruned}")]),
             stakes=[told] if secrets else [],
             next=self._next(),
-            sections=sections,
+            sections=[
+                Table(columns=_FOUND, rows=found, noun="finding", brief=_BRIEF),
+                Table(columns=_LISTED, rows=list(map(_row, self.backups)), noun="backup", brief=_BRIEF),
+                Table(title="Other files", columns=_OTHERS, rows=others, noun="file", brief=_BRIEF // 2),
+            ],
         )
 
     def _next(self) -> Step | None:
@@ -138,6 +151,7 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
         return Step("Remove old backups", Command(("etcdfix", "backup", "prune", *places, *words)))
 
 
+_FOUND: Final = (Column("STATE"), Column("REASON"), Column("WHAT", folds=True))
 _LISTED: Final = (
     Column("HOLDS"),
     Column("MADE"),
@@ -164,92 +178,35 @@ def _row(backup: ListedBackup) -> tuple[str | int, ...]:
     )  # fmt: skip
 
 
-class BackupFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is wrong, or that cannot be told.
-
-    Attributes:
-        reason: ``missing``, ``returned`` (pruned by the log, and there again), ``damaged``, ``exposed`` (owner, mode,
-            names), ``unsafe-directory``, ``unlisted``, ``link``, ``log``; of what cannot be told: ``another-log``,
-            ``unconfirmed``, ``unreadable``, ``elsewhere`` (in a directory that was not named), ``copy``, ``log``.
-        path: Of the file; null where it is about the log.
-        intent: Sequence, null for none.
-    """
-
-    reason: str
-    path: str | None
-    intent: int | None
-    message: str
-
-
-class BackupVerification(PublishedReport, frozen=True, kw_only=True):
-    """Backups compared with themselves and with their log.
-
-    Attributes:
-        state: ``whole``; ``tampered`` where something is wrong or missing; ``unfinished`` where something cannot be
-            told.
-        backups: How many files were compared.
-        pruned: How many files the log calls pruned.
-        head: Of the log, for ``--expect-head``.
-    """
-
-    kind: str = "BackupVerification"
-    directories: list[str]
-    audit_log: str
-    state: str
-    backups: int
-    pruned: int
-    findings: list[BackupFinding]
-    doubts: list[BackupFinding]
-    head: str
-    warnings: list[str]
-
-    def document(self) -> Document:
-        """Return the state, what is wrong, and what cannot be told."""
-        state, words = _WORDS[self.state]
-        pruned = f", {counted(self.pruned, 'file')} pruned according to the log" if self.pruned else ""
-        compared = (
-            f"{counted(self.backups, 'backup')} compared with {self.audit_log}, head {self.head}{pruned}"
-        )
-        rows = [("WRONG", one.reason, one.message) for one in self.findings]
-        rows += [("unknown", one.reason, one.message) for one in self.doubts]
-        return Document(
-            status=Status(state, f"{words}: {', '.join(self.directories)}"),
-            stakes=[compared, *self.warnings],
-            sections=[Table(columns=_FOUND, rows=rows, noun="finding", brief=_BRIEF)],
-        )
-
-
-_FOUND: Final = (Column("STATE"), Column("REASON"), Column("WHAT", folds=True))
-
-
-class PrunedFile(msgspec.Struct, frozen=True, kw_only=True):
+class PrunedBackup(msgspec.Struct, frozen=True, kw_only=True):
     """A backup that was removed, or would be.
 
     Attributes:
+        content_sha256: What the log calls it by.
+        paths: Its files, as the log has them.
         removed: Those of them that are gone now; empty in a dry run.
         key_base64: The key itself, where it is not plain text; else null.
         made_at: RFC 3339, UTC.
         outcome: What became of that change, by the log.
-        value_sha256: Digest of the stored bytes.
         intent: Sequence of the change in the log.
         record: Of the removal, ``SEQ:SHA256``; null in a dry run, and where it could not be recorded.
         problem: Why not all are gone, "" where they are.
     """
 
+    content_sha256: str
     paths: list[str]
-    removed: list[str]
+    removed: list[str] = msgspec.field(default_factory=list)
     key: str
     key_base64: str | None
     command: str
     made_at: str
     outcome: str
-    value_sha256: str
     intent: int
-    record: str | None
-    problem: str
+    record: str | None = None
+    problem: str = ""
 
 
-class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
+class KeptBackup(msgspec.Struct, frozen=True):
     """A backup that stays although it is old enough; ``rule`` says which rule keeps it, ``message`` why."""
 
     path: str
@@ -258,9 +215,10 @@ class KeptFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackupPruning(PublishedReport, frozen=True, kw_only=True):
-    """What became of a pruning.
+    """What became of a pruning, or would.
 
     Attributes:
+        dry_run: Nothing was removed, as was asked for; in the preview too.
         refusal: Why nothing was removed at all; null where something was, or would be, or nothing was old enough.
         younger: How many were not old enough.
         stopped: Why it ended before all were done, "" where it did not.
@@ -273,51 +231,46 @@ class BackupPruning(PublishedReport, frozen=True, kw_only=True):
     before: str
     dry_run: bool
     refusal: Refusal | None = None
-    pruned: list[PrunedFile]
-    kept: list[KeptFile]
-    younger: int
-    stopped: str
-    audit_log_head: str | None
-    warnings: list[str]
-    exit_code: int
+    pruned: list[PrunedBackup] = msgspec.field(default_factory=list)
+    kept: list[KeptBackup] = msgspec.field(default_factory=list)
+    younger: int = 0
+    stopped: str = ""
+    audit_log_head: str | None = None
+    warnings: list[str] = msgspec.field(default_factory=list)
+    exit_code: int = 0
 
     def document(self) -> Document:
         """Return how many backups were removed, and what stays and why."""
         if self.refusal is not None:
-            refused = Status(State.REFUSED, f"REFUSED: {self.refusal.message}")
-            return Document(status=refused)
+            return Document(status=Status(State.REFUSED, f"REFUSED: {self.refusal.message}"))
         if self.dry_run:
-            would = counted(len(self.pruned), "backup")
-            status = Status(State.WOULD_DO, f"DRY RUN: {would} would be removed. Nothing was removed.")
+            would = f"{counted(len(self.pruned), 'backup')} would be removed, and with each the undo of its change."
+            status = Status(State.WOULD_DO, f"{would} Nothing was removed.")
         else:
             gone = counted(sum(bool(one.removed) for one in self.pruned), "backup")
             status = Status(State.UNKNOWN if self.stopped else State.DONE, f"{gone} removed.")
-        sections: list[Section] = [
-            Table(columns=_PRUNED, rows=[self._row(one) for one in self.pruned], noun="backup")
-        ]
         problems = [(one.problem, one.key) for one in self.pruned if one.problem]
-        sections.append(Table(title="Not finished", columns=_PROBLEMS, rows=problems, noun="problem"))
         kept = Counter((one.rule, one.message) for one in self.kept)
-        sections.append(
-            Table(
-                title="Kept, although old enough",
-                columns=_KEPT,
-                rows=[(number, *why) for why, number in kept.most_common()],
-                noun="rule",
-            )
-        )
         head = self.audit_log_head
         record = [("Audit log", self.audit_log), ("Head", head)] if head is not None else []
-        younger = str(self.younger) if self.younger else ""
-        sections.append(Facts(facts=[("Not old enough", younger), *record]))
         stopped = f"STOPPED before all were done: {self.stopped}"
         return Document(
             status=status,
             stakes=[*([stopped] if self.stopped else []), *self.warnings],
-            sections=sections,
+            sections=[
+                Table(columns=_PRUNED, rows=list(map(self._row, self.pruned)), noun="backup", brief=24),
+                Table(title="Not finished", columns=_PROBLEMS, rows=problems, noun="problem"),
+                Table(
+                    title="Kept, although old enough",
+                    columns=_KEPT,
+                    rows=[(number, *why) for why, number in kept.most_common()],
+                    noun="rule",
+                ),
+                Facts(facts=[("Not old enough", str(self.younger) if self.younger else ""), *record]),
+            ],
         )
 
-    def _row(self, one: PrunedFile) -> tuple[str | int, ...]:
+    def _row(self, one: PrunedBackup) -> tuple[str | int, ...]:
         stays = len(one.paths) - len(one.removed)
         state = "would go" if self.dry_run else f"{stays} of {len(one.paths)} STAY" if stays else "gone"
         return state, one.made_at, one.command, one.outcome, one.intent, one.key
@@ -333,14 +286,3 @@ _PRUNED: Final = (
 )
 _PROBLEMS: Final = (Column("PROBLEM", folds=True), Column("ETCD KEY", kind=Kind.KEY))
 _KEPT: Final = (Column("FILES", kind=Kind.NUMBER), Column("RULE"), Column("WHY", folds=True))
-
-
-def pruning_preview(backups: list[PrunedFile]) -> Document:
-    """Return what would be removed, before anything is asked."""
-    columns = [column for column in _PRUNED if column.name != "STATE"]
-    rows = [(one.made_at, one.command, one.outcome, one.intent, one.key) for one in backups]
-    number = counted(len(backups), "backup")
-    return Document(
-        status=Status(State.WOULD_DO, f"{number} would be removed, and with each the undo of its change."),
-        sections=[Table(columns=columns, rows=rows, noun="backup", brief=24)],
-    )

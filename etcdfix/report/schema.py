@@ -10,7 +10,7 @@ import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.report.audit import AuditReconciliation, AuditVerification
-from etcdfix.report.backups import BackupList, BackupPruning, BackupVerification
+from etcdfix.report.backups import BackupList, BackupPruning
 from etcdfix.report.cause import CauseList, CausePage
 from etcdfix.report.change import ChangeReport
 from etcdfix.report.compare import ComparisonReport
@@ -61,7 +61,6 @@ REPORTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "audit-verification": AuditVerification,
     "audit-reconciliation": AuditReconciliation,
     "backup-list": BackupList,
-    "backup-verification": BackupVerification,
     "backup-pruning": BackupPruning,
 }
 """Every published document, by the name that ``etcdfix schema`` has for it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etcdfix.operations.look.backups import verify_backups
+from etcdfix.commands.backups import list_backups
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.places import RecordPaths
 from tests.support.audit_logs import delete_with, killed_at_every_step
@@ -43,7 +43,7 @@ def check_what_is_left(folder: Path, name: str) -> None:
     """While the log is open about it, a file may be gone; without an intent none is, and none is called missing."""
     found = verify(folder / "audit.jsonl")
     assert found.state is not ChainState.TAMPERED, (name, found)
-    assert verify_backups(places(folder)).findings == [], name
+    assert list_backups(places(folder)).findings == [], name
     if found.records == 2:
         assert len(files(folder)) == 2, name
     if len(files(folder)) < 2:
@@ -54,6 +54,6 @@ def check_what_is_left(folder: Path, name: str) -> None:
 def go_on(folder: Path, name: str) -> None:
     prune_all(folder)
     assert files(folder) == [], name
-    verified = verify_backups(places(folder))
+    verified = list_backups(places(folder))
     assert (verified.findings, verified.doubts, verified.pruned) == ([], [], 2), name
     assert verify(folder / "audit.jsonl").state is ChainState.WHOLE, name

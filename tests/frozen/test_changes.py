@@ -391,7 +391,6 @@ def test_what_a_person_reads_first(
     reads("undo", "undo", backup, "--yes", *common)
     for command in ("show", "verify"):
         reads(f"audit-{command}", "audit", command, str(registry.log))
-    for command in ("list", "verify"):
-        places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log)]
-        reads(f"backup-{command}", "backup", command, *places)
+    places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log)]
+    reads("backup-list", "backup", "list", *places)
     is_frozen("text/changes", registry.chance().without(found))

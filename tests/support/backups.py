@@ -12,11 +12,12 @@ from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.backup.prune import PruneRequest, Pruning, Survey, prune_backups, survey_backups
+from etcdfix.remediation.backup.prune import PruneRequest, prune_backups, survey_backups
 from etcdfix.remediation.backup.write import keep_second_backup, record_intent
 from etcdfix.remediation.durable import Step, no_step, open_directory
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.report.backups import BackupPruning
 from etcdfix.rules import Rule
 from tests.support.audit_logs import KEY, OPERATOR, STORED, content, entry, own_directory, subject
 
@@ -82,10 +83,10 @@ class Ground:
         )
         return msgspec.structs.replace(made, **changes)
 
-    def survey(self, **changes: object) -> Survey:
+    def survey(self, **changes: object) -> BackupPruning:
         return survey_backups(self.request(**changes))
 
-    def prune(self, *, step: Step = no_step, **changes: object) -> Pruning:
+    def prune(self, *, step: Step = no_step, **changes: object) -> BackupPruning:
         request = self.request(**changes)
         return prune_backups(request, survey_backups(request), operator=OPERATOR, step=step)
 

@@ -27,7 +27,7 @@ from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display
 
 _HEAD_FILE_ALONE: Final = (
-    "Whoever can rewrite the log can rewrite its head file too. Compare it with the backups (etcdfix backup verify), "
+    "Whoever can rewrite the log can rewrite its head file too. Compare it with the backups (etcdfix backup list), "
     "or with --expect-head and a head that is kept elsewhere."
 )
 

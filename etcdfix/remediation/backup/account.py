@@ -36,6 +36,11 @@ class Listed(msgspec.Struct, kw_only=True):
     result: Result | None = None
     pruned: dict[str, Link] = msgspec.field(default_factory=dict)
 
+    @property
+    def outcome(self) -> str:
+        """What became of the change, in a word; ``open`` while nobody knows."""
+        return self.result.value if self.result is not None else "open"
+
     def is_of(self, backup: Backup) -> bool:
         """Say whether a file holds this backup: same record, key, revision, value and cluster."""
         content, intent = backup.content, self.intent
@@ -63,7 +68,6 @@ class Account:
 
     def __init__(self) -> None:
         self.listed: dict[str, Listed] = {}
-        self.intents: set[Link] = set()
         self.open_prunes: dict[int, Intent] = {}
         self._by_intent: dict[int, list[Listed]] = {}
         self._written: dict[bytes, list[tuple[int, ClusterIdentity, str]]] = {}
@@ -91,7 +95,6 @@ class Account:
             self._close(link, event, int(notes.intent))
 
     def _begin(self, intent: Intent, at: str) -> None:
-        self.intents.add(intent.link)
         if intent.verb is Verb.PRUNE:
             self.open_prunes[intent.link.sequence] = intent
         elif intent.backups:
@@ -152,6 +155,10 @@ class Account:
             and value_sha256 == intent.value_sha256
             for sequence, cluster, value_sha256 in self._written.get(intent.subject.key, ())
         )
+
+    def files_to_prune(self) -> set[str]:
+        """Return the files that open intents are about to remove."""
+        return {path for intent in self.open_prunes.values() for path in intent.backups}
 
     def in_order(self) -> Iterator[Listed]:
         """Yield every backup in the order in which they were made."""

@@ -17,13 +17,13 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import BackupUnreadable, NotABackup, why
+from etcdfix.errors import BackupUnreadable, NotABackup, UnsafePlace, why
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX, OwnFile, own_file
 from etcdfix.remediation.audit.log import RESERVE_SUFFIX
 from etcdfix.remediation.audit.verify import Anchor
 from etcdfix.remediation.backup.file import MAX_BACKUP_SIZE, Backup, parse_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
-from etcdfix.remediation.durable import read_limited
+from etcdfix.remediation.durable import read_limited, refuse_foreign_file
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageCodec, StorageLayout, likely_prefixes
 
 _BACKUP_NAME: Final = re.compile(r"[0-9a-f]{16}-\d+-\d+-[0-9a-f]{16}\.json", re.ASCII)
@@ -40,7 +40,6 @@ class FileKind(StrEnum):
     DAMAGED = "damaged"
     """It has the name or the beginning of a backup, and is none that is whole."""
     UNREADABLE = "unreadable"
-    LINK = "link"
     OURS = "ours"
     """Another file of ours: an audit log, its head, a plan, what a crash left."""
     FOREIGN = "foreign"
@@ -52,18 +51,18 @@ class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         what: The same for a person, half a sentence; "" for a whole backup.
         backup: What it holds, without the value; None unless it is a backup that is whole.
-        resource: Of the key that a backup holds, as far as the key tells (``secrets``); "" where it does not.
         marked: Its marker stands beside it: the audit log may not have its intent.
         exposed: What is wrong with its owner, mode or names, one half sentence each.
+        unsafe: Why a backup is not ours alone, one sentence; "" where it is.
     """
 
     path: Path
     kind: FileKind
     what: str = ""
     backup: Backup | None = None
-    resource: str = ""
     marked: bool = False
     exposed: tuple[str, ...] = ()
+    unsafe: str = ""
     size: int = 0
 
 
@@ -82,8 +81,7 @@ def anchor_of(backup: Backup) -> Anchor | None:
 
     None where the marker is still beside it: then the intent may never have been written.
     """
-    marker = backup.path.with_name(backup.path.name + MARKER_SUFFIX)
-    if os.path.lexists(marker):
+    if os.path.lexists(f"{backup.path}{MARKER_SUFFIX}"):
         return None
     return Anchor(backup.intent.link, f"backup {backup.path}")
 
@@ -132,17 +130,17 @@ def look_at(directory: int, path: Path, *, marked: bool) -> FoundFile:
     try:
         status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
-            return FoundFile(path=path, kind=FileKind.LINK, what="a symbolic link, which is not followed")
-        if not stat.S_ISREG(status.st_mode):
-            what = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+            what = "a symbolic link, which is not followed"
             return FoundFile(path=path, kind=FileKind.FOREIGN, what=what)
+        if not stat.S_ISREG(status.st_mode):
+            return FoundFile(path=path, kind=FileKind.FOREIGN, what="no regular file")
         return _look_at_regular(directory, path, marked=marked)
     except OSError as exc:
         return FoundFile(path=path, kind=FileKind.UNREADABLE, what=why(exc))
 
 
 def _look_at_regular(directory: int, path: Path, *, marked: bool) -> FoundFile:
-    other = _other_of_ours(path.name)
+    other, unsafe = _other_of_ours(path.name), ""
     descriptor = os.open(path.name, _FLAGS, dir_fd=directory)
     try:
         status = os.fstat(descriptor)
@@ -150,15 +148,17 @@ def _look_at_regular(directory: int, path: Path, *, marked: bool) -> FoundFile:
         if other:
             return found(kind=FileKind.OURS, what=other)
         backup = _read(descriptor, path)
+        refuse_foreign_file(descriptor, path, what="backup")
+    except UnsafePlace as exc:
+        unsafe = exc.message
     except NotABackup:
         kind, what = _kind_of_no_backup(directory, path.name)
         return found(kind=kind, what=what)
     except BackupUnreadable as exc:
-        return found(kind=FileKind.DAMAGED, what=exc.message, marked=marked)
+        return found(kind=FileKind.DAMAGED, what=exc.message.removeprefix(f"backup {path}: "), marked=marked)
     finally:
         os.close(descriptor)
-    resource = resource_of(backup.content.key_base64)
-    return found(kind=FileKind.BACKUP, backup=backup, resource=resource, marked=marked)
+    return found(kind=FileKind.BACKUP, backup=backup, marked=marked, unsafe=unsafe)
 
 
 def _read(descriptor: int, path: Path) -> Backup:

@@ -15,7 +15,7 @@ the directories is touched: files are reached by plain name from their descripto
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,14 +23,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import (
-    AuditError,
-    BackupUnreadable,
-    EtcdfixError,
-    NotDurable,
-    UnsafePlace,
-    why,
-)
+from etcdfix.errors import AuditError, BackupUnreadable, EtcdfixError, NotDurable, why
 from etcdfix.remediation.audit.log import AuditLog, broken
 from etcdfix.remediation.audit.record import (
     Entry,
@@ -42,8 +35,8 @@ from etcdfix.remediation.audit.record import (
     Verb,
     unicode_text,
 )
-from etcdfix.remediation.audit.search import is_there
-from etcdfix.remediation.audit.verify import NO_HEAD_FILE, read_records, verify, without_head
+from etcdfix.remediation.audit.search import is_there, trouble_with
+from etcdfix.remediation.audit.verify import read_records, verify
 from etcdfix.remediation.backup.account import Account, Listed
 from etcdfix.remediation.backup.directory import (
     FileKind,
@@ -52,23 +45,21 @@ from etcdfix.remediation.backup.directory import (
     is_backup_name,
     look_at,
     look_through,
+    names_log,
 )
 from etcdfix.remediation.commit import signals_held
-from etcdfix.remediation.durable import (
-    SafeDirectory,
-    Step,
-    no_step,
-    open_directory,
-    refuse_foreign_file,
-)
+from etcdfix.remediation.durable import SafeDirectory, Step, no_step, open_directory
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.reconcile import Reconciliation
+from etcdfix.report.backups import BackupPruning, KeptBackup, PrunedBackup
+from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.rules import Rule, acceptance
+from etcdfix.storagekey import display
+from etcdfix.text.safetext import key_base64
 
 _UNDONE: Final = frozenset({Result.NOT_APPLIED, Result.REFUSED})
 _GONE: Final = frozenset({Result.DELETED, Result.APPLIED_OR_GONE})
-_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,76 +75,34 @@ class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
     places: RecordPaths
     accepted: Acceptances = Acceptances()
 
-
-class Prunable(msgspec.Struct, frozen=True, kw_only=True):
-    """A backup that may go.
-
-    Attributes:
-        files: Where it is, in the directories that were named.
-        made: When, by the later word of file and log.
-    """
-
-    listed: Listed
-    files: tuple[FoundFile, ...]
-    made: datetime
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Its files, as the log has them."""
-        return tuple(unicode_text(str(file.path)) for file in self.files)
+    def report(self, *, dry_run: bool) -> BackupPruning:
+        """Return the report of a pruning in which nothing was done yet."""
+        return BackupPruning(
+            tool=TOOL,
+            generated_at=timestamp(),
+            directories=[unicode_text(str(path)) for path in self.places.directories],
+            audit_log=unicode_text(str(self.places.log_path)),
+            before=timestamp(self.before),
+            dry_run=dry_run,
+        )
 
 
-class KeptBackup(msgspec.Struct, frozen=True):
-    """A backup that stays although it is old enough, or of which nobody can tell how old it is."""
+class _Survey(msgspec.Struct):
+    going: dict[str, tuple[Listed, list[FoundFile]]] = msgspec.field(default_factory=dict)
+    kept: list[KeptBackup] = msgspec.field(default_factory=list)
+    younger: int = 0
 
-    path: Path
-    rule: Rule
-    message: str
-
-
-class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """What may go, and what may not.
-
-    Attributes:
-        prunable: Oldest intent first.
-        younger: How many are not old enough.
-    """
-
-    prunable: tuple[Prunable, ...]
-    kept: tuple[KeptBackup, ...]
-    younger: int
+    def into(self, report: BackupPruning, pruned: Iterable[PrunedBackup]) -> BackupPruning:
+        return msgspec.structs.replace(
+            report,
+            pruned=list(pruned),
+            kept=self.kept,
+            younger=self.younger,
+            exit_code=4 if self.kept else 0,
+        )
 
 
-class PrunedBackup(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one.
-
-    Attributes:
-        problem: Why some were not, "" where all were.
-        record: Of the outcome; None where it could not be recorded.
-    """
-
-    backup: Prunable
-    gone: tuple[str, ...]
-    problem: str
-    record: Link | None
-
-
-class Pruning(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pruning came to.
-
-    Attributes:
-        stopped: Why it ended before all were done, "" where it did not.
-        head: Of the log afterwards; None where nothing was recorded.
-    """
-
-    done: tuple[PrunedBackup, ...]
-    survey: Survey
-    stopped: str
-    head: Link | None
-    warnings: tuple[str, ...]
-
-
-def survey_backups(request: PruneRequest) -> Survey:
+def survey_backups(request: PruneRequest) -> BackupPruning:
     """Say what may go, and change nothing.
 
     Raises:
@@ -164,24 +113,21 @@ def survey_backups(request: PruneRequest) -> Survey:
     """
     log = request.places.log_path
     if not is_there(log):
-        raise broken(
-            log,
-            "it is not there",
-            hint="name the log of these backups with --audit-log; nothing goes without one",
-        )
+        hint = "name the log of these backups with --audit-log; nothing goes without one"
+        raise broken(log, "it is not there", hint=hint)
     with ExitStack() as stack:
         files = _look(_open_directories(stack, request))
         found = verify(log, anchors=anchors_in(files, log))
-        if found.findings:
-            raise broken(log, found.findings[0].message, found.findings)
-        if found.head_missing:
-            raise broken(log, NO_HEAD_FILE, hint=without_head(log, found.head))
-        return _survey(request, files, Account.of(log, read_records(log)))
+        trouble = found.findings[0].message if found.findings else trouble_with(log)
+        if trouble:
+            raise broken(log, trouble, found.findings)
+        survey = _survey(request, files, Account.of(log, read_records(log)))
+    return survey.into(request.report(dry_run=True), (_pruned(*one) for one in survey.going.values()))
 
 
 def prune_backups(
-    request: PruneRequest, agreed: Survey, *, operator: Operator, step: Step = no_step
-) -> Pruning:
+    request: PruneRequest, agreed: BackupPruning, *, operator: Operator, step: Step = no_step
+) -> BackupPruning:
     """Remove what was agreed upon, as far as it may still go.
 
     Raises:
@@ -189,9 +135,8 @@ def prune_backups(
         AuditError: The log cannot be written; nothing was removed.
         BackupUnreadable: A directory cannot be listed; nothing was removed.
     """
-    names = {backup.listed.content_sha256 for backup in agreed.prunable}
+    names = {backup.content_sha256 for backup in agreed.pruned}
     path = request.places.log_path
-    done: list[PrunedBackup] = []
     with ExitStack() as stack:
         directories = _open_directories(stack, request)
         log = stack.enter_context(
@@ -205,31 +150,40 @@ def prune_backups(
         files = _look(directories)
         log.check(anchors_in(files, path))
         survey = _survey(request, files, Account.of(path, log.records()))
-        stopped = ""
-        with signals_held() as held:
-            for backup in survey.prunable:
-                if backup.listed.content_sha256 not in names:
-                    continue
-                if held:
-                    stopped = f"{held[0]} arrived"
-                    break
-                try:
-                    done.append(_prune(log, backup, directories, request, operator, step))
-                except EtcdfixError as exc:
-                    if not done:
-                        raise
-                    stopped = exc.message
-                    break
-                if done[-1].record is None:
-                    stopped = done[-1].problem
-                    break
-        return Pruning(
-            done=tuple(done),
-            survey=survey,
-            stopped=stopped,
-            head=log.head,
-            warnings=tuple(warnings),
+        going = [one for digest, one in survey.going.items() if digest in names]
+        done, stopped = _prune_each(
+            going, lambda listed, files: _prune(log, listed, files, directories, request, operator, step)
         )
+        report = survey.into(request.report(dry_run=False), done)
+        unfinished = stopped or any(one.problem for one in done)
+        return msgspec.structs.replace(
+            report,
+            stopped=unicode_text(stopped),
+            audit_log_head=str(log.head),
+            warnings=[unicode_text(text) for text in warnings],
+            exit_code=3 if unfinished else report.exit_code,
+        )
+
+
+def _prune_each(
+    going: Iterable[tuple[Listed, list[FoundFile]]],
+    prune: Callable[[Listed, list[FoundFile]], PrunedBackup],
+) -> tuple[list[PrunedBackup], str]:
+    """Remove one after the other; return what became of each, and why it ended before all were done."""
+    done: list[PrunedBackup] = []
+    with signals_held() as held:
+        for one in going:
+            if held:
+                return done, f"{held[0]} arrived"
+            try:
+                done.append(prune(*one))
+            except EtcdfixError as exc:
+                if not done:
+                    raise
+                return done, exc.message
+            if done[-1].record is None:
+                return done, done[-1].problem
+    return done, ""
 
 
 def _open_directories(stack: ExitStack, request: PruneRequest) -> list[SafeDirectory]:
@@ -237,66 +191,44 @@ def _open_directories(stack: ExitStack, request: PruneRequest) -> list[SafeDirec
 
 
 def _look(directories: Sequence[SafeDirectory]) -> list[FoundFile]:
-    found: dict[Path, FoundFile] = {}
-    for directory in directories:
-        for file in look_through(directory.descriptor, directory.path):
-            found[file.path] = _checked(directory, file)
+    found = {
+        file.path: file
+        for directory in directories
+        for file in look_through(directory.descriptor, directory.path)
+    }
     return list(found.values())
 
 
-def _checked(directory: SafeDirectory, file: FoundFile) -> FoundFile:
-    if file.kind is not FileKind.BACKUP:
-        return file
-    try:
-        descriptor = os.open(file.path.name, _FLAGS, dir_fd=directory.descriptor)
-    except OSError as exc:
-        return msgspec.structs.replace(file, kind=FileKind.UNREADABLE, what=why(exc))
-    try:
-        refuse_foreign_file(descriptor, file.path, what="backup")
-    except UnsafePlace as exc:
-        return msgspec.structs.replace(file, kind=FileKind.FOREIGN, what=exc.message)
-    finally:
-        os.close(descriptor)
-    return file
-
-
-def _survey(request: PruneRequest, files: Sequence[FoundFile], account: Account) -> Survey:
-    kept: list[KeptBackup] = []
-    going: dict[str, list[FoundFile]] = {}
-    younger = 0
+def _survey(request: PruneRequest, files: Sequence[FoundFile], account: Account) -> _Survey:
+    survey = _Survey()
     for file in files:
-        if file.kind is not FileKind.BACKUP:
-            if is_backup_name(file.path.name):
-                kept.append(KeptBackup(file.path, Rule.BACKUP_NOT_OURS, file.what))
+        path, backup = unicode_text(str(file.path)), file.backup
+        if backup is None or file.unsafe:
+            if backup is not None or is_backup_name(file.path.name):
+                kept = KeptBackup(path, Rule.BACKUP_NOT_OURS, unicode_text(file.unsafe or file.what))
+                survey.kept.append(kept)
             continue
-        assert file.backup is not None  # which its kind says
-        listed = account.listing(file.backup)
-        if _made(file, listed) >= request.before:
-            younger += 1
-            continue
-        problem = _why_kept(request, file, listed, account)
-        if problem is not None:
-            kept.append(KeptBackup(file.path, *problem))
+        listed = account.listing(backup)
+        told = [backup.content.created_at, *([listed.at] if listed is not None else [])]
+        if max(map(_time, told)) >= request.before:  # by the later word of file and log
+            survey.younger += 1
+        elif listed is None:
+            other = backup.intent.audit_log
+            message = "the audit log does not know it"
+            if not names_log(backup, request.places.log_path):
+                message = f"it belongs to another audit log: {other}"
+            survey.kept.append(KeptBackup(path, Rule.BACKUP_UNLISTED, unicode_text(message)))
+        elif problem := _why_kept(request, file, listed, account):
+            survey.kept.append(KeptBackup(path, *problem))
         else:
-            going.setdefault(file.backup.content_sha256, []).append(file)
-    prunable = [
-        Prunable(
-            listed=account.listed[digest], files=tuple(group), made=_made(group[0], account.listed[digest])
-        )
-        for digest, group in going.items()
-    ]
-    prunable.sort(key=lambda backup: backup.listed.intent.link.sequence)
-    return Survey(prunable=tuple(prunable), kept=tuple(kept), younger=younger)
-
-
-def _made(file: FoundFile, listed: Listed | None) -> datetime:
-    """The later of what file and log say. What is no time counts as now."""
-    assert file.backup is not None
-    told = [file.backup.content.created_at, *([listed.at] if listed is not None else [])]
-    return max(map(_time, told))
+            survey.going.setdefault(listed.content_sha256, (listed, []))[1].append(file)
+    by_age = sorted(survey.going.items(), key=lambda item: item[1][0].intent.link.sequence)
+    survey.going = dict(by_age)
+    return survey
 
 
 def _time(text: str) -> datetime:
+    """Read a time; what is none counts as now."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -305,14 +237,8 @@ def _time(text: str) -> datetime:
 
 
 def _why_kept(
-    request: PruneRequest, file: FoundFile, listed: Listed | None, account: Account
+    request: PruneRequest, file: FoundFile, listed: Listed, account: Account
 ) -> tuple[Rule, str] | None:
-    assert file.backup is not None
-    if listed is None:
-        other = file.backup.intent.audit_log
-        if os.path.realpath(other) != os.path.realpath(request.places.log_path):
-            return Rule.BACKUP_UNLISTED, f"it belongs to another audit log: {other}"
-        return Rule.BACKUP_UNLISTED, "the audit log does not know it"
     if unicode_text(str(file.path)) not in listed.paths:
         return Rule.BACKUP_UNLISTED, f"it is a copy: the audit log has it as {', '.join(listed.paths)}"
     number = listed.intent.link.sequence
@@ -336,15 +262,30 @@ def _why_kept(
     return None
 
 
+def _pruned(listed: Listed, files: Iterable[FoundFile]) -> PrunedBackup:
+    intent = listed.intent
+    return PrunedBackup(
+        content_sha256=listed.content_sha256,
+        paths=[unicode_text(str(file.path)) for file in files],
+        key=display(intent.subject.key),
+        key_base64=key_base64(intent.subject.key),
+        command=intent.verb.purpose,
+        made_at=listed.at,
+        outcome=listed.outcome,
+        intent=intent.link.sequence,
+    )
+
+
 def _prune(
     log: AuditLog,
-    backup: Prunable,
+    listed: Listed,
+    files: Sequence[FoundFile],
     directories: Sequence[SafeDirectory],
     request: PruneRequest,
     operator: Operator,
     step: Step,
 ) -> PrunedBackup:
-    of = backup.listed.intent
+    of, pruned = listed.intent, _pruned(listed, files)
     log.reserve()
     link = log.append(
         Entry(
@@ -355,54 +296,46 @@ def _prune(
             reason=request.reason,
             cluster_uid=of.cluster_uid,
             value_sha256=of.value_sha256,
-            backups=backup.paths,
-            backup_sha256=backup.listed.content_sha256,
-            detail=f"the backup of intent {of.link.sequence} ({of.verb.purpose}), made {backup.listed.at}",
+            backups=tuple(pruned.paths),
+            backup_sha256=listed.content_sha256,
+            detail=f"the backup of intent {of.link.sequence} ({of.verb.purpose}), made {listed.at}",
             accepted=request.accepted.as_flags(),
         )
     )
     intent = log.intent(link.sequence)
-    gone: list[str] = []
     problem = ""
     by_path = {directory.path: directory for directory in directories}
-    for file, path in zip(backup.files, backup.paths, strict=True):
+    for file, path in zip(files, pruned.paths, strict=True):
         try:
-            _remove(by_path[file.path.parent], file, backup.listed, step)
+            _remove(by_path[file.path.parent], file, listed, step)
         except (NotDurable, BackupUnreadable) as exc:
             problem = exc.message
             break
-        gone.append(path)
-    record, closing = _close(log, intent, operator, gone, problem)
-    return PrunedBackup(backup=backup, gone=tuple(gone), problem=closing or problem, record=record)
-
-
-def _close(
-    log: AuditLog, intent: Intent, operator: Operator, gone: Sequence[str], problem: str
-) -> tuple[Link | None, str]:
+        pruned.removed.append(path)
+    gone = tuple(pruned.removed)
+    result = Result.PRUNED if gone else Result.NOT_APPLIED
+    record: Link | None = None
     try:
-        result = Result.PRUNED if gone else Result.NOT_APPLIED
-        entry = intent.closed_by(result, operator=operator, detail=problem, backups=tuple(gone) or None)
-        return log.append(entry), ""
+        record = log.append(intent.closed_by(result, operator=operator, detail=problem, backups=gone or None))
     except AuditError as exc:
-        return (
-            None,
-            f"the outcome could not be recorded: {exc.message}; etcdfix audit reconcile will do so later",
-        )
+        later = "etcdfix audit reconcile will do so later"
+        problem = f"the outcome could not be recorded: {exc.message}; {later}"
+    return msgspec.structs.replace(
+        pruned, record=None if record is None else str(record), problem=unicode_text(problem)
+    )
 
 
 def _remove(directory: SafeDirectory, file: FoundFile, listed: Listed, step: Step) -> None:
     """Remove one file, if it is still the one that the log means."""
-    name = file.path.name
-    now = _checked(directory, look_at(directory.descriptor, file.path, marked=False))
-    if now.kind is not FileKind.BACKUP:
-        raise BackupUnreadable(f"backup {file.path}: {now.what}; it was not removed", path=file.path)
-    assert now.backup is not None  # which its kind says
-    if now.backup.content_sha256 != listed.content_sha256 or not listed.is_of(now.backup):
-        raise BackupUnreadable(
-            f"backup {file.path}: it is not the one that the audit log means; it was not removed",
-            path=file.path,
-        )
-    directory.remove(name, what="backup pruned", step=step)
+    now = look_at(directory.descriptor, file.path, marked=False)
+    problem = now.unsafe or now.what
+    if now.kind is FileKind.BACKUP and not problem:
+        assert now.backup is not None  # which its kind says
+        if now.backup.content_sha256 == listed.content_sha256 and listed.is_of(now.backup):
+            directory.remove(file.path.name, what="backup pruned", step=step)
+            return
+        problem = "it is not the one that the audit log means"
+    raise BackupUnreadable(f"backup {file.path}: {problem}; it was not removed", path=file.path)
 
 
 def settle_prune(log: AuditLog, intent: Intent, operator: Operator) -> Reconciliation:
@@ -420,21 +353,15 @@ def settle_prune(log: AuditLog, intent: Intent, operator: Operator) -> Reconcili
 
 def judge_prune(intent: Intent) -> tuple[Reconciliation, tuple[str, ...]]:
     """Say what became of an open intent to remove a backup, by its files; return those that are gone too."""
+    gone: list[str] = []
     try:
-        gone = tuple(_gone(intent.backups))
+        for path in map(Path, intent.backups):
+            path.parent.stat()  # a directory that is not mounted says nothing
+            if not os.path.lexists(path):
+                gone.append(str(path))
     except OSError as exc:
-        result, detail, gone = Result.UNKNOWN, f"its directory cannot be looked at: {why(exc)}", ()
-    else:
-        left = len(intent.backups) - len(gone)
-        result = Result.PRUNED if gone else Result.NOT_APPLIED
-        detail = f"{len(gone)} of its {len(intent.backups)} files are gone" if left else "its files are gone"
-        if not gone:
-            detail = "its files are still there"
-    return Reconciliation(intent=intent, result=result, detail=detail, header_revision=0), gone
-
-
-def _gone(paths: Sequence[str]) -> Iterator[str]:
-    for path in map(Path, paths):
-        path.parent.stat()  # a directory that is not mounted says nothing
-        if not os.path.lexists(path):
-            yield str(path)
+        detail = f"its directory cannot be looked at: {why(exc)}"
+        return Reconciliation(intent=intent, result=Result.UNKNOWN, detail=detail, header_revision=0), ()
+    result = Result.PRUNED if gone else Result.NOT_APPLIED
+    detail = f"{len(gone)} of its {len(intent.backups)} files are gone"
+    return Reconciliation(intent=intent, result=result, detail=detail, header_revision=0), tuple(gone)

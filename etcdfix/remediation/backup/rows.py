@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,33 +16,15 @@ from etcdfix.copies.model import Place
 from etcdfix.errors import AuditLogUnreadable, BackupUnreadable
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.search import is_there, saved_digests
-from etcdfix.remediation.audit.verify import read_records, verify
+from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.account import Account
-from etcdfix.remediation.backup.directory import FileKind, FoundFile, anchors_in, look_into
+from etcdfix.remediation.backup.directory import FileKind, FoundFile, look_into
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.text.safetext import safe_text
 
 if TYPE_CHECKING:
     from etcdfix.copies.search import Places
-
-
-MISSING: Final = "missing"
-UNREADABLE: Final = "unreadable"
-
-
-def account_of(log: Path, files: Sequence[FoundFile]) -> tuple[Account | None, str, list[str]]:
-    """Return what a log says of backups, None where it cannot be read; its state, and what to know of that."""
-    try:
-        if not is_there(log):
-            why = f"there is no audit log {log}: whether it knows these backups cannot be told"
-            return None, MISSING, [why]
-        found = verify(log, anchors=anchors_in(files, log))
-        account = Account.of(log, read_records(log))
-    except AuditLogUnreadable as exc:
-        return None, UNREADABLE, [exc.message]
-    warnings = [f"audit log {log}: {found.findings[0].message}"] if found.findings else []
-    return account, found.state.value, warnings
 
 
 def with_records(places: Places, records: RecordPaths, identity: ClusterIdentity) -> Places:
@@ -77,12 +60,15 @@ class SavedBackups:
         found: list[FoundFile] = []
         for directory in () if named_alone else records.directories:
             found += self._look_into(directory, named=bool(records.backup_directories))
-        self._account, _state, _warnings = account_of(records.log_path, found)
+        self._account: Account | None = None
+        with suppress(AuditLogUnreadable):
+            if is_there(records.log_path):
+                self._account = Account.of(records.log_path, read_records(records.log_path))
         for file in found:
             if file.backup is not None:
                 self._hold(file.path, file.backup, marked=file.marked)
             elif file.kind is FileKind.DAMAGED and not file.marked:
-                self.problems.append(file.what)
+                self.problems.append(f"backup {file.path}: {file.what}")
         for path in files:
             try:
                 self._hold(path, read_backup(path), marked=False)

@@ -203,15 +203,15 @@ def with_backups(tmp_path: Path, path: Path) -> list[Path]:
 
 def test_backups_tell_of_a_log_that_was_cut(capfd: Captured, path: Path, with_backups: list[Path]) -> None:
     words = ["--backup-dir", str(with_backups[0].parent), "--audit-log", str(path)]
-    assert run(["backup", "verify", *words]) == 0
+    assert run(["backup", "list", *words]) == 0
     cut(path, 2)
     assert audit(capfd, "verify", path)[0] == 3
-    assert run(["backup", "verify", *words]) == 1
+    assert run(["backup", "list", *words]) == 1
     assert "names record 5, the last one is 4" in " ".join(capfd.readouterr().out.split())
     (
         with_backups[2].parent / (with_backups[2].name + MARKER_SUFFIX)
     ).touch()  # its intent was never confirmed
-    assert run(["backup", "verify", *words]) == 3
+    assert run(["backup", "list", *words]) == 3
 
 
 def test_names_that_are_not_unicode(capfd: Captured, tmp_path: Path) -> None:

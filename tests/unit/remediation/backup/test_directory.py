@@ -27,8 +27,8 @@ def look(ground: Ground) -> dict[str, FoundFile]:
 def test_a_backup_without_its_value(ground: Ground) -> None:
     name = ground.change()
     found = look(ground)[name]
-    assert (found.kind, found.what, found.resource, found.marked, found.exposed) == (
-        FileKind.BACKUP, "", "secrets", False, ()
+    assert (found.kind, found.what, found.unsafe, found.marked, found.exposed) == (
+        FileKind.BACKUP, "", "", False, ()
     )  # fmt: skip
     assert found.size == (ground.directories[0] / name).stat().st_size
     assert found.backup is not None
@@ -64,7 +64,7 @@ def test_everything_else_is_named(ground: Ground, tmp_path: Path) -> None:
     kinds = {file: found.kind.value for file, found in look(ground).items()}
     assert kinds == {
         name: "backup", "cut.json": "damaged", "0" * 16 + "-1-1-" + "0" * 16 + ".json": "damaged",
-        "tail.json": "damaged", "notes": "foreign", "link.json": "link", "deeper": "foreign", "pipe": "foreign",
+        "tail.json": "damaged", "notes": "foreign", "link.json": "foreign", "deeper": "foreign", "pipe": "foreign",
         "audit.jsonl": "ours", "audit.jsonl.head": "ours", "audit.jsonl.reserve": "ours",
         "audit.jsonl.torn-7-ab": "ours", "audit.jsonl.head.new": "ours", ".etcdfix-probe-ab": "ours",
     }  # fmt: skip

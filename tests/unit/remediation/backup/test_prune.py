@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup import prune
-from etcdfix.remediation.backup.directory import FoundFile, look_through
 from etcdfix.remediation.backup.file import encode_content, encode_document, read_backup
 from etcdfix.remediation.backup.prune import judge_prune
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
@@ -38,12 +37,6 @@ from tests.support.backups import AFTER, OLD, Ground
 from tests.support.syslogs import PlayedSyslog
 
 OTHER = b"/registry/pods/shop/web"
-
-_DONE = {
-    Verb.UNDO: Result.UNDONE,
-    Verb.FIX: Result.FIXED,
-    Verb.FIX: Result.FIXED,
-}
 
 
 @pytest.fixture
@@ -66,18 +59,16 @@ class TestWhatGoes:
         names = [ground.change(), ground.change(key=OTHER)]
         done = ground.prune()
         assert ground.files() == set()
-        assert [one.backup.listed.intent.link.sequence for one in done.done] == [1, 3]
-        assert [Path(path).name for one in done.done for path in one.gone] == [
-            names[0],
-            names[0],
-            names[1],
-            names[1],
+        assert [one.intent for one in done.pruned] == [1, 3]
+        assert [Path(path).name for one in done.pruned for path in one.removed] == [
+            *names[:1] * 2,
+            *names[1:] * 2,
         ]
         assert (
             records(ground)[4:] == [("prune-backup", "intent", ""), ("prune-backup", "outcome", "pruned")] * 2
         )
-        assert done.head == verify(ground.log).head
-        assert (done.stopped, done.warnings) == ("", ())
+        assert done.audit_log_head == str(verify(ground.log).head)
+        assert (done.stopped, done.warnings, done.exit_code) == ("", [], 0)
         assert verify(ground.log).state is ChainState.WHOLE
 
     def test_the_record_says_what_and_why(self, ground: Ground) -> None:
@@ -95,7 +86,7 @@ class TestWhatGoes:
         ground.change()
         younger = ground.change()
         done = ground.prune(before=OLD + timedelta(hours=1))
-        assert (len(done.done), done.survey.younger) == (1, 2)
+        assert (len(done.pruned), done.younger) == (1, 2)
         assert ground.survey(before=OLD + timedelta(days=1)).younger == 2  # made then, and not before
         assert ground.files() == {f"one/{younger}", f"two/{younger}"}
 
@@ -125,20 +116,20 @@ class TestWhatGoes:
         prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
         assert ground.files() == {f"one/{later}", f"two/{later}"}
 
-    @pytest.mark.parametrize("verb", [Verb.UNDO, Verb.FIX])
-    def test_what_a_put_replaced_is_no_only_copy(self, ground: Ground, verb: Verb) -> None:
-        ground.change(_DONE[verb], verb=verb)
-        assert len(ground.survey(accepted=Acceptances()).prunable) == 1
+    @pytest.mark.parametrize(("verb", "result"), [(Verb.UNDO, Result.UNDONE), (Verb.FIX, Result.FIXED)])
+    def test_what_a_put_replaced_is_no_only_copy(self, ground: Ground, verb: Verb, result: Result) -> None:
+        ground.change(result, verb=verb)
+        assert len(ground.survey(accepted=Acceptances()).pruned) == 1
 
 
 class TestWhatStays:
     def rules(self, ground: Ground, **changes: Any) -> list[Rule]:
         survey = ground.survey(**changes)
-        assert survey.prunable == ()
+        assert survey.pruned == []
         before = ground.files()
-        assert ground.prune(**changes).done == ()
+        assert ground.prune(**changes).pruned == []
         assert ground.files() == before
-        return [kept.rule for kept in survey.kept]
+        return [Rule(kept.rule) for kept in survey.kept]
 
     @pytest.mark.parametrize("result", [Result.DELETED, Result.APPLIED_OR_GONE])
     def test_the_only_copy(self, ground: Ground, result: Result) -> None:
@@ -148,11 +139,9 @@ class TestWhatStays:
     def test_a_key_that_was_written_again_has_another(self, ground: Ground) -> None:
         ground.change()
         ground.change(Result.UNDONE, verb=Verb.UNDO, key=OTHER)
-        assert [one.listed.intent.subject.key for one in ground.survey(accepted=Acceptances()).prunable] == [
-            OTHER
-        ]
+        assert [one.key for one in ground.survey(accepted=Acceptances()).pruned] == [OTHER.decode()]
         ground.change(Result.UNDONE, verb=Verb.UNDO)
-        assert len(ground.survey(accepted=Acceptances()).prunable) == 3
+        assert len(ground.survey(accepted=Acceptances()).pruned) == 3
         ground.change()  # and deleted once more
         kept = ground.survey(accepted=Acceptances()).kept
         assert [item.rule for item in kept] == [Rule.ONLY_COPY] * 2
@@ -170,27 +159,11 @@ class TestWhatStays:
         read = read_backup(path)
         made = msgspec.structs.replace(read.content, reason="another")
         path.write_bytes(encode_document(encode_content(made), read.intent))
-        survey = ground.prune().survey
+        survey = ground.prune()
         assert [(kept.rule, kept.message) for kept in survey.kept] == [
             (Rule.BACKUP_UNLISTED, "the audit log does not know it")
         ]
         assert ground.files() == {f"one/{name}"}
-
-    def test_one_that_goes_while_it_is_looked_at(
-        self, ground: Ground, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        name = ground.change()
-        real = look_through
-
-        def look(descriptor: int, directory: Path) -> Iterator[FoundFile]:
-            for file in real(descriptor, directory):
-                file.path.unlink()
-                yield file
-
-        monkeypatch.setattr(prune, "look_through", look)
-        survey = ground.survey()
-        assert [kept.path.name for kept in survey.kept] == [name, name]
-        assert survey.kept[0].message == "No such file or directory"
 
     def test_what_stayed_unknown(self, ground: Ground) -> None:
         ground.change(Result.UNKNOWN)
@@ -204,14 +177,14 @@ class TestWhatStays:
     def test_what_was_not_done(self, ground: Ground, result: Result) -> None:
         ground.change(result)
         assert self.rules(ground) == [Rule.NOT_APPLIED] * 2
-        assert len(ground.survey(accepted=BOTH).prunable) == 1
+        assert len(ground.survey(accepted=BOTH).pruned) == 1
 
     def test_a_marker(self, ground: Ground) -> None:
         name = ground.change()
         (ground.directories[0] / (name + MARKER_SUFFIX)).touch(0o600)
         survey = ground.survey()
         assert [kept.rule for kept in survey.kept] == [Rule.BACKUP_OPEN]
-        assert len(survey.prunable[0].files) == 1
+        assert len(survey.pruned[0].paths) == 1
 
     def test_a_backup_whose_intent_was_never_written(self, ground: Ground) -> None:
         """A crash left it with its marker: it proves nothing about the log, and the others go."""
@@ -225,7 +198,7 @@ class TestWhatStays:
             (path / (lost + MARKER_SUFFIX)).touch(0o600)
         survey = ground.survey()
         assert [kept.rule for kept in survey.kept] == [Rule.BACKUP_UNLISTED] * 2
-        assert [file.path.name for one in survey.prunable for file in one.files] == [name, name]
+        assert [Path(path).name for one in survey.pruned for path in one.paths] == [name, name]
 
     def test_a_link_with_the_name_of_a_backup(self, ground: Ground, tmp_path: Path) -> None:
         name = ground.change()
@@ -235,7 +208,7 @@ class TestWhatStays:
         path.unlink()
         path.symlink_to(outside)
         done = ground.prune()
-        assert [(kept.rule, kept.message) for kept in done.survey.kept] == [
+        assert [(kept.rule, kept.message) for kept in done.kept] == [
             (Rule.BACKUP_NOT_OURS, "a symbolic link, which is not followed")
         ]
         assert outside.exists()
@@ -244,14 +217,14 @@ class TestWhatStays:
     def test_a_file_that_others_may_write_to(self, ground: Ground) -> None:
         name = ground.change()
         (ground.directories[0] / name).chmod(0o620)
-        assert Rule.BACKUP_NOT_OURS in [kept.rule for kept in ground.prune().survey.kept]
+        assert Rule.BACKUP_NOT_OURS in [kept.rule for kept in ground.prune().kept]
         assert (ground.directories[0] / name).exists()
 
     def test_a_damaged_one(self, ground: Ground) -> None:
         name = ground.change()
         path = ground.directories[0] / name
         path.write_bytes(path.read_bytes()[:-40])
-        assert Rule.BACKUP_NOT_OURS in [kept.rule for kept in ground.prune().survey.kept]
+        assert Rule.BACKUP_NOT_OURS in [kept.rule for kept in ground.prune().kept]
         assert path.exists()
 
     def test_files_that_are_not_ours_are_left_alone(self, ground: Ground) -> None:
@@ -261,7 +234,7 @@ class TestWhatStays:
         (ground.directories[1] / "pipe").unlink(missing_ok=True)
         os.mkfifo(ground.directories[1] / "pipe")
         ground.change()
-        assert ground.prune().survey.kept == ()
+        assert ground.prune().kept == []
         assert ground.files() == {"one/notes.txt", "one/x.json", "one/.hidden", "one/deeper", "two/pipe"}
 
     def test_a_copy_at_another_place(self, ground: Ground) -> None:
@@ -335,7 +308,7 @@ class TestWhatRefusesAll:
         agreed = ground.survey()
         ground.prune()
         again = prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
-        assert (again.done, again.stopped) == ((), "")
+        assert (again.pruned, again.stopped) == ([], "")
 
 
 class Once:
@@ -368,28 +341,28 @@ class TestWhatGoesWrong:
         second = ground.change()
         done = ground.prune(step=Once("audit reserve: before write file", full, skip=1))
         assert "no room" in done.stopped
-        assert len(done.done) == 1
+        assert len(done.pruned) == 1
         assert ground.files() == {f"one/{second}", f"two/{second}"}
 
     def test_an_outcome_that_could_not_be_recorded(self, ground: Ground) -> None:
         ground.change()
         ground.change()
         done = ground.prune(step=Once("audit log: before write record", full, skip=1))
-        (one,) = done.done
+        (one,) = done.pruned
         assert one.record is None
         assert "could not be recorded" in one.problem
         assert done.stopped == one.problem
         assert list(verify(ground.log).open_intents) == [5]
         again = ground.prune()
-        assert again.warnings == ("the open intent 5 was settled: its files are gone",)
+        assert again.warnings == ["the open intent 5 was settled: 2 of its 2 files are gone"]
         assert ground.files() == set()
         assert verify(ground.log).state is ChainState.WHOLE
 
     def test_a_file_that_cannot_be_removed(self, ground: Ground) -> None:
         name = ground.change()
         done = ground.prune(step=Once("backup pruned: before unlink file", full))
-        (one,) = done.done
-        assert (one.gone, one.record is not None) == ((), True)
+        (one,) = done.pruned
+        assert (one.removed, one.record is not None) == ([], True)
         assert "No space left" in one.problem
         assert ground.files() == {f"one/{name}", f"two/{name}"}
         assert records(ground)[-1] == ("prune-backup", "outcome", "not-applied")
@@ -397,9 +370,9 @@ class TestWhatGoesWrong:
     def test_the_second_file_cannot_be_removed(self, ground: Ground) -> None:
         name = ground.change()
         done = ground.prune(step=Once("backup pruned: before unlink file", full, skip=1))
-        assert [len(one.gone) for one in done.done] == [1]
+        assert [len(one.removed) for one in done.pruned] == [1]
         assert ground.files() == {f"two/{name}"}
-        assert ground.prune().done[0].gone == (str(ground.directories[1] / name),)
+        assert ground.prune().pruned[0].removed == [str(ground.directories[1] / name)]
 
     @pytest.mark.parametrize(
         "what",
@@ -433,8 +406,8 @@ class TestWhatGoesWrong:
                 path.symlink_to(tmp_path / "outside")
 
         done = ground.prune(step=Once("audit reserve: after read back", change))
-        assert done.done[0].gone == ()
-        assert done.done[0].problem
+        assert done.pruned[0].removed == []
+        assert done.pruned[0].problem
         assert path.is_symlink() or path.exists() or what == "gone"
         assert what != "link" or (tmp_path / "outside").exists()
         assert records(ground)[5] == ("prune-backup", "outcome", "not-applied")

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from etcdfix.commands.prune_backups import older_than
 from etcdfix.errors import ConfigurationError
-from etcdfix.operations.change.prune_backups import older_than
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

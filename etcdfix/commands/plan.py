@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from etcdfix.commands.planning.entries import EntryWriter, held_of
-from etcdfix.commands.planning.extraction import PLAN_EXTRACTION, PlanExtract, setup_of
+from etcdfix.commands.planning.extraction import PLAN_EXTRACTION, PlanExtract
 from etcdfix.commands.planning.gather import Gathered
 from etcdfix.commands.planning.groups import Groups, makers_of
 from etcdfix.commands.planning.steps import (
@@ -25,7 +25,7 @@ from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Extracted, Helpers, Jobs
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.recreation import Neighbours, Place
+from etcdfix.graph.recreation import Claim
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import SimilarValues
 from etcdfix.readable_revision import ReadableRevisions
@@ -89,8 +89,7 @@ def build_plan(
     _check_same(report, uid, request, examiner)
     reader = ContentReader(examiner)
     keys, similar = KeyCounter(), SimilarValues(examiner)
-    places = _places(examiner, report.findings)
-    neighbours = Neighbours(places)
+    claims: dict[tuple[str, str], Claim] = {}
     description = source.describe()
     # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
     file = description.type != "etcd"
@@ -100,9 +99,7 @@ def build_plan(
     makers: Counter[tuple[str, str, str]] = Counter()
     builder = IndexBuilder(examiner, source)
     seen = False
-    extracted: Extracted[PlanExtract] = Extracted(
-        examiner, PLAN_EXTRACTION, setup_of(builder.extraction_setup(), places)
-    )
+    extracted: Extracted[PlanExtract] = Extracted(examiner, PLAN_EXTRACTION, builder.extraction_setup())
     helpers = Helpers(examiner, request, source, jobs, extracted=extracted) if jobs != 1 else None
     with closing(Gathered(report.findings)) as gathered:
 
@@ -111,7 +108,7 @@ def build_plan(
             seen = True
             own = extracted.of(found)
             builder.absorb(found, own.object)
-            neighbours.absorb(found, own.neighbour)
+            claims.update(((claim.namespace, claim.wanted), claim) for claim in own.claims)
             keys.add(found)
             similar.absorb(found, own.similarity)
             gathered.take(found, own.similarity)
@@ -143,7 +140,7 @@ def build_plan(
             # A deletion refuses a plan that cannot say which cluster it is of.
             named = f" {quote_command(['--plan', request.plan_file])}" if request.plan_file and uid else ""
             write = EntryWriter(
-                index, source, examiner, reader, neighbours, keys, request, has_earlier, readable,
+                index, source, examiner, reader, claims, keys, request, has_earlier, readable,
                 held_of(request.rescued, uid), named,
             )  # fmt: skip
             entries = in_order(drafts(write))
@@ -219,15 +216,3 @@ def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, exam
             f"the report is of keys below {report.scope.etcd_prefix}, and here they are below {here}",
             hint=quote_command(["--etcd-prefix", report.scope.etcd_prefix]),
         )
-
-
-def _places(examiner: Examiner, keys: Iterable[bytes]) -> set[Place]:
-    places: set[Place] = set()
-    match: bytes | tuple[()] = ()
-    for key in keys:
-        if not key.startswith(match):  # as for an examination, one directory after the other
-            reader = examiner.readers.reader_for(key)
-            match = reader.match
-        where = examiner.layout.split(key, reader.directory, reader.shared, namespaced=reader.namespaced)
-        places.add(Place(reader.directory.path, where.namespace))
-    return places

@@ -1,38 +1,24 @@
-"""Who makes a broken object again, as far as what is readable around it tells.
+"""Who makes a broken object again, as far as what is readable around it proves.
 
-What stands around broken objects is gathered while everything is examined once: whose labels their readable siblings
-have, and which specs name them. Labels, names of annotations, names of Secrets and of Services are kept, nothing else.
-
-Somebody deletes what he is told comes back: whatever is not proven is called possible, and then counts as by hand.
+Somebody deletes what he is told comes back: what is not proven is called "by hand".
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.fields import Plain, at, mapping
+from etcdfix.graph.fields import at, mapping
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import BY_HAND, Assessment, LastKnown, ObjectRef, OwnerReference
-from etcdfix.graph.recreation_rules import (
-    MAKERS,
-    RULES,
-    ComesBack,
-    Maker,
-    NameRule,
-    OwnershipLabel,
-    SpecRule,
-    labels_of,
-)
+from etcdfix.graph.recreation_rules import MAKERS, RULES, ComesBack, Maker, NameRule, SpecRule, labels_of
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import Confidence, Outcome
-from etcdfix.storagekey import StorageCodec
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.examination import Examination
 
@@ -51,8 +37,10 @@ _NAMED: Final = {
     )
     for path, rules in _NAMES.items()
 }
+_SPECS: Final = {rule.path: rule for rule in RULES.specs}
 _TOKENS: Final = MAKERS["token-controller"]
 _LONGEST_NAME: Final = 120
+_SERVICES: Final = "services/specs"
 _ENDPOINTS: Final = "services/endpoints"
 _SLICES: Final = "endpointslices"
 _EARLIER: Final = "earlier-generation"
@@ -64,13 +52,29 @@ class Recreation(msgspec.Struct, frozen=True):
 
     Attributes:
         recreated_by: Who; the name is ``by hand`` where nobody is known to. Safe for a terminal.
-        confidence: None for ``by hand``.
+        confidence: ``certain`` or ``likely``; None for ``by hand``.
         basis: Why that is thought, in a clause; "" for ``by hand``. Safe for a terminal.
     """
 
     recreated_by: Maker
     confidence: Confidence | None = None
     basis: str = ""
+
+
+class Claim(NamedTuple):
+    """A spec by which a controller makes a Secret, or the endpoints of a Service.
+
+    Attributes:
+        namespace: Of the object that is made.
+        wanted: Name of the Secret, or what :func:`endpoints_of` returns.
+        maker: Id of who makes it.
+        by: The object with the spec, as text.
+    """
+
+    namespace: str
+    wanted: str
+    maker: str
+    by: str
 
 
 def shown(text: str) -> str:
@@ -80,160 +84,99 @@ def shown(text: str) -> str:
 
 
 def who_recreates(
-    index: ImpactIndex, node: int, neighbours: Neighbours, assessment: Assessment
+    index: ImpactIndex, node: int, claims: Mapping[tuple[str, str], Claim], assessment: Assessment
 ) -> Recreation:
-    """Return who makes an object again.
+    """Return who makes an object again: the first that is certain, else the first that is likely.
 
-    What can be trusted most counts. Of what can be trusted alike the order is: resources that one party alone writes,
-    owners of the last readable revision, specs that name the object, its own labels as of then, tokens, names, and
-    labels on its readable siblings.
+    Args:
+        index: Of the cluster.
+        node: Of the object.
+        claims: By namespace and what is wanted.
+        assessment: Of the object.
     """
     reason = _NEVER.get(index.place(node)[0].path)
     if reason is not None:
         return Recreation(msgspec.structs.replace(_NOBODY, how=reason))
-    found = list(_Search(index, node, neighbours, assessment).everything())
-    for confidence in (Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE):
-        for recreation in found:
-            if recreation.confidence is confidence:
-                return recreation
-    return Recreation(_NOBODY)
+    found = [
+        one
+        for one in _Search(index, node, claims, assessment).everything()
+        if not one.recreated_by.openshift or any(_there(index, key) for key in RULES.openshift_signs)
+    ]
+    certain = (one for one in found if one.confidence is Confidence.CERTAIN)
+    return next(certain, found[0] if found else Recreation(_NOBODY))
 
 
 class _Search:
-    """Everything that speaks for somebody who makes one object again."""
-
     def __init__(
         self,
         index: ImpactIndex,
         node: int,
-        neighbours: Neighbours,
+        claims: Mapping[tuple[str, str], Claim],
         assessment: Assessment,
     ) -> None:
         self._index = index
         self._node = node
-        self._neighbours = neighbours
-        self._assessment = assessment
+        self._claims = claims
         self._ref = assessment.object
         self._path = index.place(node)[0].path
+        self._users = by_role(assessment.users)
         # What the same key held before somebody deleted it and made another object is no evidence against this one.
-        self._another = assessment.last_known.basis == _EARLIER
-        self._seen = _NOT_SEEN if self._another else assessment.last_known
+        another = assessment.last_known.basis == _EARLIER
+        self._seen = _NOT_SEEN if another else assessment.last_known
 
     def everything(self) -> Iterator[Recreation]:
-        for recreation in self._all():
-            if not recreation.recreated_by.openshift or _is_openshift(self._index):
-                yield recreation
-
-    def _all(self) -> Iterator[Recreation]:
-        named = list(self._by_names())
         alone = _SOLE_WRITERS.get((self._ref.group, self._ref.resource))
         if alone is not None:
-            yield from named
+            yield from self._by_names()
             yield Recreation(MAKERS[alone], Confidence.LIKELY, f"nobody else writes {self._ref.resource}")
             return
-        yield from self._by_owners()
+        for owner in self._seen.owners:
+            yield from self._by_owner(owner)
         yield from self._by_claims()
-        yield from self._by_labels()
+        for label in labels_of(self._seen.labels, self._seen.annotations, self._path):
+            yield Recreation(MAKERS[label.recreated_by], Confidence.LIKELY, f"it was marked {label}")
         if self._path == SECRETS:
             yield from self._by_token()
-        yield from named
-        yield from self._by_siblings()
+        yield from self._by_names()
 
-    # -- owners
-
-    def _by_owners(self) -> Iterator[Recreation]:
-        for owner in self._assessment.last_known.owners:
-            recreation = self._by_owner(owner)
-            if recreation is not None:
-                if self._another:
-                    recreation = msgspec.structs.replace(recreation, confidence=Confidence.POSSIBLE)
-                yield recreation
-
-    def _by_owner(self, owner: OwnerReference) -> Recreation | None:
+    def _by_owner(self, owner: OwnerReference) -> Iterator[Recreation]:
         directory = self._index.kinds.of_api_version(owner.api_version, owner.kind)
-        group = directory.group if directory is not None else owner.api_version.rpartition("/")[0]
-        maker = _OWNERS.get((group, owner.kind, self._path))
-        what = f"owned by {shown(owner.kind)} {shown(owner.name)}"
-        if maker is None:
-            if directory is not None and directory.codec is not StorageCodec.CUSTOM_RESOURCE:
-                return None  # Kubernetes' own controllers make what the table says; the rest just goes with its owner
-            controller = f"controller of {shown(owner.kind)}"
-            return Recreation(
-                Maker(controller, ComesBack.BY_ITSELF, "if that controller keeps making it"),
-                Confidence.POSSIBLE,
-                what if owner.controller else f"{what}, not as its controller",
-            )
-        recreated_by = MAKERS[maker]
-        if not owner.controller:
-            return Recreation(recreated_by, Confidence.POSSIBLE, f"{what}, not as its controller")
-        node = None
-        if directory is not None:
-            middle = f"{self._ref.namespace}/" if directory.namespaced else ""
-            node = self._index.node(f"{directory.path}/{middle}{owner.name}")
+        maker = _OWNERS.get((directory.group, owner.kind, self._path)) if directory is not None else None
+        if directory is None or maker is None or not owner.controller:
+            return
+        middle = f"{self._ref.namespace}/" if directory.namespaced else ""
+        node = self._index.node(f"{directory.path}/{middle}{owner.name}")
         if node is None or not self._index.exists(node) or self._index.uid(node) != owner.uid:
-            return Recreation(recreated_by, Confidence.POSSIBLE, f"{what}, which was not found")
-        if self._index.terminating_since(node):
-            return Recreation(recreated_by, Confidence.POSSIBLE, f"{what}, which is being deleted")
-        return Recreation(recreated_by, Confidence.CERTAIN, f"{what}, which is there")
-
-    # -- specs
+            return
+        if not self._index.terminating_since(node):
+            basis = f"owned by {shown(owner.kind)} {shown(owner.name)}, which is there"
+            yield Recreation(MAKERS[maker], Confidence.CERTAIN, basis)
 
     def _by_claims(self) -> Iterator[Recreation]:
         name, namespace = self._ref.name, self._ref.namespace
         if self._path == SECRETS:
-            claimed = self._neighbours.claim(namespace, name)
+            claimed = self._claims.get((namespace, name))
             if claimed is not None:
-                yield Recreation(claimed.recreated_by, Confidence.CERTAIN, f"named by {shown(claimed.by)}")
+                yield Recreation(MAKERS[claimed.maker], Confidence.CERTAIN, f"named by {shown(claimed.by)}")
         elif self._path in (_ENDPOINTS, _SLICES):
             # A slice that had no owner was made by a person, beside those of the controller.
             service = name if self._path == _ENDPOINTS else name.rpartition("-")[0]
-            claimed = self._neighbours.claim(namespace, endpoints_of(service))
+            claimed = self._claims.get((namespace, endpoints_of(service)))
             if claimed is not None and not (self._path == _SLICES and self._seen.revision):
-                yield Recreation(claimed.recreated_by, Confidence.LIKELY, f"kept for {shown(claimed.by)}")
-
-    # -- labels
-
-    def _by_labels(self) -> Iterator[Recreation]:
-        known = self._assessment.last_known
-        if not known.labels and not known.annotations:
-            return
-        for label in labels_of(known.labels, known.annotations, self._path):
-            confidence = Confidence.POSSIBLE if self._another else label.confidence
-            yield Recreation(MAKERS[label.recreated_by], confidence, f"it was marked {label}")
-
-    def _by_siblings(self) -> Iterator[Recreation]:
-        place = Place(self._path, self._ref.namespace)
-        sibling = self._neighbours.like(place, self._ref.name)
-        if sibling is not None:
-            basis = f"its sibling {shown(sibling.name)} is marked {shown(str(sibling.label))}"
-            yield Recreation(MAKERS[sibling.label.recreated_by], Confidence.POSSIBLE, basis)
-        ruler = self._neighbours.ruler(place)
-        if ruler is not None:
-            recreated_by, count, of = ruler
-            basis = f"{count} of {of} readable {shown(self._ref.resource)} of its namespace are marked so"
-            yield Recreation(recreated_by, Confidence.POSSIBLE, basis)
-
-    # -- tokens
+                yield Recreation(MAKERS[claimed.maker], Confidence.LIKELY, f"kept for {shown(claimed.by)}")
 
     def _by_token(self) -> Iterator[Recreation]:
         seen = self._seen
         if seen.type == TOKEN_TYPE:
             of = f" of ServiceAccount {shown(seen.token_of)}" if seen.token_of else ""
             yield Recreation(_TOKENS, Confidence.CERTAIN, f"it was a token{of}")
-        users = by_role(self._assessment.users)
         if seen.revision:
             return
-        for user in users.get(Role.TOKEN_LIST, ()):
+        for user in self._users.get(Role.TOKEN_LIST, ()):
             account = user.object.name
             if self._ref.name.startswith(f"{account}-token-"):
                 basis = f"a token of ServiceAccount {shown(account)}, by its list"
                 yield Recreation(_TOKENS, Confidence.LIKELY, basis)
-            elif users.keys() == {Role.TOKEN_LIST}:
-                # Such a list may name other Secrets too, but those are used by somebody else as well.
-                basis = f"in the list of ServiceAccount {shown(account)}"
-                yield Recreation(_TOKENS, Confidence.POSSIBLE, basis)
-
-    # -- names
 
     def _by_names(self) -> Iterator[Recreation]:
         named = _NAMED.get(self._path)
@@ -251,9 +194,8 @@ class _Search:
             return None
         recreated_by = MAKERS[rule.recreated_by]
         if not rule.counterpart:
-            if not rule.beside or any(_there(self._index, key) for key in rule.beside):
-                return Recreation(recreated_by, rule.confidence, "by its name")
-            return Recreation(recreated_by, Confidence.POSSIBLE, "by its name alone")
+            there = not rule.beside or any(_there(self._index, key) for key in rule.beside)
+            return Recreation(recreated_by, Confidence.LIKELY, "by its name") if there else None
         other = self._index.node(rule.counterpart.format(namespace=self._ref.namespace, name=part))
         if other is None or not self._index.exists(other) or self._index.terminating_since(other):
             return None
@@ -261,17 +203,13 @@ class _Search:
             return None  # the operator is told to use this one: it is the user's own
         ref = self._index.ref(other)
         basis = f"it is called after {_short(ref)}" if part else f"each of {ref.resource} has one"
-        return Recreation(recreated_by, rule.confidence, basis)
+        return Recreation(recreated_by, Confidence.LIKELY, basis)
 
     def _contradicted(self, rule: NameRule) -> bool:
         """Tell whether the last readable revision speaks against a rule; owners that it has were asked before."""
         if not self._seen.revision:
             return False
         return rule.owned or bool(rule.type and self._seen.type != rule.type)
-
-
-def _is_openshift(index: ImpactIndex) -> bool:
-    return any(_there(index, key) for key in RULES.openshift_signs)
 
 
 def _there(index: ImpactIndex, key: str) -> bool:
@@ -284,186 +222,34 @@ def _short(ref: ObjectRef) -> str:
     return f"{ref.full_resource} {namespace}{shown(ref.name)}"
 
 
-_MOST_SIBLINGS: Final = 300
-_MOST_CLAIMS: Final = 200_000
-_SPECS: Final = {rule.path: rule for rule in RULES.specs}
-_SERVICES: Final = "services/specs"
-_FEW: Final = 3
-_NEARLY_ALL: Final = 0.8
-_SHORTEST_STEM: Final = 4
-_RANDOM_END: Final = re.compile(r"(?:[-.][0-9a-z]{5}|[-.]?[0-9]+)$")
+def read_claims(reader: ContentReader, found: Examination) -> list[Claim]:
+    """Return what the spec of a readable object claims.
 
-
-class Place(NamedTuple):
-    """Objects of one resource in one namespace."""
-
-    path: str
-    namespace: str
-
-
-class Sibling(NamedTuple):
-    """A readable object beside a broken one, with a label that says who made it."""
-
-    name: str
-    label: OwnershipLabel
-
-
-class Siblings(msgspec.Struct):
-    """The first readable objects of one place.
-
-    Attributes:
-        count: How many were looked at.
-        makers: How many each maker has labelled.
-        by_stem: The first labelled one of each name, its random or counted ending left out.
+    Raises:
+        KMSPending: Only while plugins defer, and not for a value whose key they have just given.
     """
-
-    count: int = 0
-    makers: Counter[str] = msgspec.field(default_factory=Counter)
-    by_stem: dict[str, Sibling] = msgspec.field(default_factory=dict)
-
-    def add(self, name: str, label: OwnershipLabel | None) -> None:
-        """Count one more."""
-        self.count += 1
-        if label is not None:
-            self.makers[label.recreated_by] += 1
-            self.by_stem.setdefault(_stem(name), Sibling(name, label))
-
-
-class Claimed(NamedTuple):
-    """A spec by which a controller makes a Secret, or endpoints; ``by`` is the object, as text."""
-
-    recreated_by: Maker
-    by: str
-
-
-class ClaimExtract(NamedTuple):
-    """What a spec claims: namespace and name of a Secret, or what :func:`endpoints_of` stands for; and who makes it.
-
-    Attributes:
-        maker: Id of who does.
-        by: The object with the spec, as text.
-    """
-
-    namespace: str
-    wanted: str
-    maker: str
-    by: str
-
-
-class NeighbourExtract(msgspec.Struct, array_like=True, gc=False):
-    """What one readable object tells of broken ones beside it.
-
-    Attributes:
-        sibling: It counts as a sibling.
-        label: Number of the label that says who made it, -1 for none.
-        claims: What its spec claims.
-    """
-
-    sibling: bool
-    label: int
-    claims: list[ClaimExtract]
-
-
-class NeighbourReader:
-    """Looks into readable objects beside the broken ones."""
-
-    def __init__(self, reader: ContentReader, places: Collection[Place]) -> None:
-        self._reader = reader
-        # More than these are not counted, wherever they are looked into.
-        self._left = dict.fromkeys(places, _MOST_SIBLINGS)
-        self._namespaces = {place.namespace for place in places}
-
-    def read(self, found: Examination) -> NeighbourExtract | None:
-        """Look at one value that was examined just now; return None where it tells nothing.
-
-        Raises:
-            KMSPending: Only while plugins defer, and not for a value whose key they have just given.
-        """
-        if found.namespace not in self._namespaces or found.verdict.outcome is not Outcome.READABLE:
-            return None
-        path = found.directory.path
-        place = Place(path, found.namespace)
-        sibling = self._left.get(place, 0) > 0
-        if not sibling and path not in _SPECS and path != _SERVICES:
-            return None
-        whole = self._reader.whole(found)
-        if whole is None:
-            return None
-        labels, annotations = _labels(whole)
-        label = None
-        if sibling:
-            self._left[place] -= 1
-            label = next(labels_of(labels, tuple(annotations), path), None)
-        return NeighbourExtract(
-            sibling,
-            -1 if label is None else RULES.labels.index(label),
-            list(_claims(found, whole, annotations)),
-        )
-
-
-def _claims(found: Examination, whole: Plain, annotations: dict[str, Any]) -> Iterator[ClaimExtract]:
     path, namespace, name = found.directory.path, found.namespace, found.name
     rule = _SPECS.get(path)
+    if found.verdict.outcome is not Outcome.READABLE or (rule is None and path != _SERVICES):
+        return []
+    whole = reader.whole(found)
+    if whole is None:
+        return []
     if rule is not None:
         by = f"{found.directory.resource}.{found.directory.group} {name}"
-        for secret in claimed_secrets(rule, namespace, name, whole):
-            yield ClaimExtract(*secret, rule.recreated_by, by)
-    elif path == _SERVICES:
-        if selects(whole):
-            by = f"services {name}, which has a selector"
-            yield ClaimExtract(namespace, endpoints_of(name), "controller-manager", by)
-        for annotation in RULES.serving_certificate:
-            value = annotations.get(annotation)
-            if isinstance(value, str) and value:
-                yield ClaimExtract(namespace, value, "openshift-service-ca", f"services {name}")
-
-
-class Neighbours:
-    """What stands around the broken objects."""
-
-    def __init__(self, places: Collection[Place]) -> None:
-        self._siblings = {place: Siblings() for place in places}
-        self._claims: dict[tuple[str, str], Claimed] = {}
-
-    def absorb(self, found: Examination, extracted: NeighbourExtract | None) -> None:
-        """Take in one examined value, and what :meth:`NeighbourReader.read` says of it."""
-        if extracted is None:
-            return
-        siblings = self._siblings.get(Place(found.directory.path, found.namespace))
-        if extracted.sibling and siblings is not None and siblings.count < _MOST_SIBLINGS:
-            siblings.add(found.name, RULES.labels[extracted.label] if extracted.label >= 0 else None)
-        if len(self._claims) < _MOST_CLAIMS:
-            for claim in extracted.claims:
-                self._claims[claim.namespace, claim.wanted] = Claimed(MAKERS[claim.maker], claim.by)
-
-    def claim(self, namespace: str, wanted: str) -> Claimed | None:
-        """Return the spec by which a controller makes a Secret, or what :func:`endpoints_of` stands for."""
-        return self._claims.get((namespace, wanted))
-
-    def like(self, place: Place, name: str) -> Sibling | None:
-        """Return a labelled sibling that is called alike: one random or counted ending apart."""
-        stem = _stem(name)
-        siblings = self._siblings.get(place)
-        return siblings.by_stem.get(stem) if siblings is not None and len(stem) >= _SHORTEST_STEM else None
-
-    def ruler(self, place: Place) -> tuple[Maker, int, int] | None:
-        """Return who has labelled nearly all readable siblings, how many, and of how many."""
-        siblings = self._siblings.get(place)
-        if siblings is None or not siblings.makers:
-            return None
-        for maker, count in siblings.makers.most_common(1):
-            if count >= max(_FEW, _NEARLY_ALL * siblings.count):
-                return MAKERS[maker], count, siblings.count
-        return None
-
-
-def _stem(name: str) -> str:
-    return _RANDOM_END.sub("", name)
-
-
-def _labels(whole: Plain) -> tuple[dict[str, str], dict[str, Any]]:
-    labels = mapping(at(whole, "metadata.labels"))
-    return {str(k): str(v) for k, v in labels.items()}, mapping(at(whole, "metadata.annotations"))
+        secrets = claimed_secrets(rule, namespace, name, whole)
+        return [Claim(*secret, rule.recreated_by, by) for secret in secrets]
+    claims = []
+    # The controllers keep the endpoints of a Service that has a selector and is no mere alias.
+    if mapping(at(whole, "spec.selector")) and at(whole, "spec.type") != "ExternalName":
+        by = f"services {name}, which has a selector"
+        claims.append(Claim(namespace, endpoints_of(name), "controller-manager", by))
+    annotations = mapping(at(whole, "metadata.annotations"))
+    for annotation in RULES.serving_certificate:
+        value = annotations.get(annotation)
+        if isinstance(value, str) and value:
+            claims.append(Claim(namespace, value, "openshift-service-ca", f"services {name}"))
+    return claims
 
 
 def claimed_secrets(
@@ -487,11 +273,6 @@ def claimed_secrets(
 def endpoints_of(service: str) -> str:
     """Return the name under which a Service with a selector claims its endpoints; no Secret is called like that."""
     return f"endpoints/{service}"
-
-
-def selects(service: dict[str, Any]) -> bool:
-    """Tell whether the controllers keep the endpoints of a Service: it has a selector, and is no mere alias."""
-    return bool(mapping(at(service, "spec.selector"))) and at(service, "spec.type") != "ExternalName"
 
 
 def values_at(value: Any, path: str) -> Iterator[Any]:

@@ -11,8 +11,6 @@ from typing import Annotated, Final
 
 import msgspec
 
-from etcdfix.model import Confidence
-
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -110,13 +108,11 @@ class OwnershipLabel(Row, frozen=True, kw_only=True):
         name: Of the label or annotation.
         value: Of the label, "" for any. Values of annotations are not known.
         paths: Directories of the objects on which it says so; empty for all.
-        confidence: How far it can be trusted.
     """
 
     name: Text
     value: str = ""
     paths: frozenset[str] = frozenset()
-    confidence: Confidence = Confidence.LIKELY
 
     def __str__(self) -> str:
         return f"{self.name}={self.value}" if self.value else self.name
@@ -137,11 +133,9 @@ class NameRule(Row, frozen=True, kw_only=True):
         namespace: Only there; "" for anywhere.
         counterpart: Key below the storage prefix of the object that explains the name. ``{name}`` stands for the
             pattern's first group, ``{namespace}`` for the object's own. Without that object the rule does not count.
-        beside: Keys of objects that only a cluster with such a maker has: without any of them the name alone is
-            left, and says no more than that it is possible.
+        beside: Keys of objects that only a cluster with such a maker has: without any of them the rule does not count.
         type: Of the Secrets that are called like that; a known other one speaks against it.
         owned: Such objects have an owner reference: one that is known to have none was made by somebody else.
-        confidence: How far it can be trusted where ``counterpart`` or ``beside`` are there, or none is needed.
     """
 
     path: Text
@@ -152,7 +146,6 @@ class NameRule(Row, frozen=True, kw_only=True):
     beside: tuple[str, ...] = ()
     type: str = ""
     owned: bool = False
-    confidence: Confidence = Confidence.LIKELY
 
     def part_of(self, name: str) -> str | None:
         """Return the part of a name that is another object's, "" for none; None for a name that does not fit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,7 @@ from etcdfix.graph.assess import assess
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action
-from etcdfix.graph.recreation import Neighbours, who_recreates
+from etcdfix.graph.recreation import Claim, who_recreates
 from etcdfix.model import ReadableRevision
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.offers import at_hand
@@ -84,7 +84,7 @@ class EntryWriter(msgspec.Struct, frozen=True):
     source: Source
     examiner: Examiner
     reader: ContentReader
-    neighbours: Neighbours
+    claims: Mapping[tuple[str, str], Claim]
     keys: KeyCounter
     request: PlanRequest
     generations: Callable[[bytes], bool]
@@ -110,7 +110,7 @@ class EntryWriter(msgspec.Struct, frozen=True):
             closed=stored if broken.closed else None,
         )
         assert assessment is not None  # same
-        recreation = who_recreates(index, node, self.neighbours, assessment)
+        recreation = who_recreates(index, node, self.claims, assessment)
         users, stopped = users_of(assessment)
         cause = found.verdict.cause
         terms = self._terms_of(broken)

@@ -10,7 +10,7 @@ import msgspec
 from etcdfix.examine import Examiner
 from etcdfix.graph import extraction
 from etcdfix.graph.extraction import GraphExtraction, ObjectExtract
-from etcdfix.graph.recreation import NeighbourExtract, NeighbourReader, Place
+from etcdfix.graph.recreation import Claim, read_claims
 from etcdfix.maybe_newer import Similarity, similarity_of
 from etcdfix.model import Outcome
 from etcdfix.verdicts.examination import Examination
@@ -24,49 +24,36 @@ class PlanExtract(msgspec.Struct, array_like=True, gc=False):
 
     Attributes:
         object: What the index needs; None where the value cannot be looked into.
-        neighbour: What it tells of broken objects beside it; None for nothing.
+        claims: What its spec makes controllers create.
         similarity: Of a value that fails, what it has in common with what a newer cluster may have written.
     """
 
     object: ObjectExtract | None
-    neighbour: NeighbourExtract | None
+    claims: list[Claim]
     similarity: Similarity | None
-
-
-class _Setup(msgspec.Struct, array_like=True):
-    graph: bytes
-    places: list[Place]
 
 
 class _Page(msgspec.Struct, array_like=True):
     objects: bytes
-    others: list[tuple[int, NeighbourExtract | None, Similarity | None]]
+    others: list[tuple[int, list[Claim], Similarity | None]]
     """Those that have anything beside the object, by number."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_setup = msgspec.msgpack.Decoder(_Setup).decode
 _decode_page = msgspec.msgpack.Decoder(_Page).decode
-
-
-def setup_of(graph: bytes, places: set[Place]) -> bytes:
-    """Return what :func:`make` needs."""
-    return _encode(_Setup(graph, sorted(places)))
 
 
 def make(examiner: Examiner, setup: bytes) -> PlanExtraction:
     """Return what extracts from values that an examiner examines; for a process of its own."""
-    asked = _decode_setup(setup)
-    return PlanExtraction(examiner, extraction.make(examiner, asked.graph), set(asked.places))
+    return PlanExtraction(examiner, extraction.make(examiner, setup))
 
 
 class PlanExtraction:
     """Extracts from values what a plan needs of them."""
 
-    def __init__(self, examiner: Examiner, graph: GraphExtraction, places: set[Place]) -> None:
+    def __init__(self, examiner: Examiner, graph: GraphExtraction) -> None:
         self._examiner = examiner
         self._graph = graph
-        self._neighbours = NeighbourReader(graph.reader, places)
 
     def extract(self, found: Examination) -> PlanExtract:
         """Return what matters of a value.
@@ -77,7 +64,7 @@ class PlanExtraction:
         failing = found.verdict.outcome is not Outcome.READABLE
         return PlanExtract(
             self._graph.extract(found),
-            self._neighbours.read(found),
+            read_claims(self._graph.reader, found),
             similarity_of(found, self._examiner) if failing else None,
         )
 
@@ -88,16 +75,16 @@ class PlanExtraction:
             ValueError: It holds text that is not Unicode.
         """
         others = [
-            (number, one.neighbour, one.similarity)
+            (number, one.claims, one.similarity)
             for number, one in enumerate(extracted)
-            if one.neighbour is not None or one.similarity is not None
+            if one.claims or one.similarity is not None
         ]
         return _encode(_Page(self._graph.pack([one.object for one in extracted]), others))
 
     def unpack(self, packed: bytes) -> list[PlanExtract]:
         """Return what was packed."""
         page = _decode_page(packed)
-        extracted = [PlanExtract(one, None, None) for one in self._graph.unpack(page.objects)]
-        for number, neighbour, similarity in page.others:
-            extracted[number].neighbour, extracted[number].similarity = neighbour, similarity
+        extracted = [PlanExtract(one, [], None) for one in self._graph.unpack(page.objects)]
+        for number, claims, similarity in page.others:
+            extracted[number].claims, extracted[number].similarity = claims, similarity
         return extracted

@@ -16,7 +16,7 @@ from etcdfix.graph.recreation import TOKEN_TYPE, Recreation, shown
 from etcdfix.graph.recreation_rules import MAKERS, ComesBack
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
-from etcdfix.model import Confidence, Outcome
+from etcdfix.model import Outcome
 from etcdfix.report.advice.finding import undetermined_way
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.model import Remedy
@@ -75,7 +75,7 @@ class _Counts(msgspec.Struct):
             # What has a later turn is missed more.
             if self.worst_saved is None or _loss(entry) <= _loss(self.worst_saved):
                 self.worst_saved = entry
-        self.by_hand += is_guess(entry) or entry.comes_back == ComesBack.NO
+        self.by_hand += entry.comes_back == ComesBack.NO
 
 
 _Step = tuple[str, str, tuple[Command, ...]]
@@ -213,11 +213,6 @@ STAGES: Final = {
 _RISKS: Final = [risk.value for risk in Risk]
 
 
-def is_guess(entry: PlanEntry) -> bool:
-    """Say whether somebody may make an object again, but nothing that one should rely on says so."""
-    return entry.recreate_confidence == Confidence.POSSIBLE
-
-
 def is_breaking(entry: PlanEntry) -> bool:
     """Say whether the cluster may depend on an object, so that its deletion needs ``--accept cluster-breaking``."""
     return bool(entry.protected) or entry.risk == Risk.CLUSTER_BREAKING
@@ -248,7 +243,7 @@ def _is_unproven(entry: PlanEntry) -> bool:
 
 def _turn(entry: PlanEntry) -> bytes:
     """Return what decides an object's turn: harmless first, then what is in use, what the cluster depends on last."""
-    stage = STAGES[ComesBack.NO if is_guess(entry) else entry.comes_back]
+    stage = STAGES[entry.comes_back]
     # In use, and nobody makes it again: its users wait from its deletion until a person has made it.
     missed = entry.users > 0 and stage > STAGES[ComesBack.BY_ITSELF]
     risk = _RISKS.index(entry.risk)
@@ -294,8 +289,7 @@ def what_it_is(assessment: Assessment, recreation: Recreation) -> str:
     if known.type:
         which = _TYPES.get(known.type, f"type {shown(known.type)}")
     elif recreation.recreated_by is MAKERS["token-controller"]:
-        perhaps = "perhaps a " if recreation.confidence is Confidence.POSSIBLE else ""
-        which = f"{perhaps}service-account token"
+        which = "service-account token"
     elif recreation.recreated_by is MAKERS["helm-release"]:
         which = "Helm release"
     elif ref.namespace == "kube-system" and ref.name.startswith("bootstrap-token-"):

@@ -9,7 +9,8 @@ import pytest
 from etcdfix.commands.plan import build_plan
 from etcdfix.graph.assess import assess
 from etcdfix.graph.model import LastKnown, OwnerReference
-from etcdfix.graph.recreation import TOKEN_TYPE, Neighbours, who_recreates
+from etcdfix.graph.recreation import TOKEN_TYPE, claimed_secrets, who_recreates
+from etcdfix.graph.recreation_rules import RULES
 from etcdfix.model import Confidence, StoredValue
 from etcdfix.report.plan_entry import PlanEntry
 from tests.support.impact_objects import Cluster, build_index, owner
@@ -140,21 +141,16 @@ CERTIFICATE = f"{CERT_MANAGER}/v1"
 
 
 @pytest.mark.parametrize(
-    ("settings", "controller", "basis"),
-    [
-        ({"uid": "younger"}, True, "owned by Certificate site, which was not found"),
-        ({"terminating": True}, True, "owned by Certificate site, which is being deleted"),
-        ({}, False, "owned by Certificate site, not as its controller"),
-    ],
+    ("settings", "controller"), [({"uid": "younger"}, True), ({"terminating": True}, True), ({}, False)]
 )
-def test_an_owner_that_does_not_answer_for_it_is_only_possible(
-    tmp_path: Path, settings: dict[str, Any], controller: bool, basis: str
+def test_an_owner_that_does_not_answer_for_it_makes_nothing(
+    tmp_path: Path, settings: dict[str, Any], controller: bool
 ) -> None:
     cluster = base()
     cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={}, **settings)
     reference = owner("Certificate", "site", api_version=CERTIFICATE, controller=controller)
     key = cluster.secret("target", owners=(reference,))
-    assert summary(of_history(cluster, key, tmp_path)) == ("cert-manager", "possible", basis)
+    assert summary(of_history(cluster, key, tmp_path)) == NOBODY
 
 
 @pytest.mark.parametrize("controller", [True, False])
@@ -222,18 +218,18 @@ def test_a_claim_is_never_said_to_come_back(tmp_path: Path) -> None:
 def test_names_out_of_objects_are_safe_and_short(tmp_path: Path) -> None:
     cluster = base()
     hostile = "X\x1b]0;pwned\x07" + "\u202e" * 200
-    key = cluster.secret("target", owners=(owner(hostile, hostile, api_version="example.com/v1"),))
-    entry = of_history(cluster, key, tmp_path)
-    for text in (entry.recreated_by, entry.recreate_basis):
-        assert text.isprintable()
-        assert r"X\x1b]0;pwned\x07" in text
-        assert len(text) < 300
+    annotations = {"kubernetes.io/service-account.name": hostile}
+    key = cluster.secret("target", annotations=annotations, type=TOKEN_TYPE)
+    text = of_history(cluster, key, tmp_path).recreate_basis
+    assert text.isprintable()
+    assert r"X\x1b]0;pwned\x07" in text
+    assert len(text) < 300
 
 
 @pytest.mark.parametrize(
     ("kind", "api_version", "settings", "makers"),
     [
-        ("Secret", "v1", {"reconcile.external-secrets.io/created-by": "x"}, ("External Secrets", "possible")),
+        ("Secret", "v1", {"reconcile.external-secrets.io/created-by": "x"}, NOBODY[:2]),
         (
             "Secret",
             "v1",
@@ -242,8 +238,6 @@ def test_names_out_of_objects_are_safe_and_short(tmp_path: Path) -> None:
         ),  # creationPolicy Merge too
         ("Secret", "v1", {"cnpg.io/reload": "true"}, NOBODY[:2]),  # users put it on their own
         ("Secret", "v1", {"cnpg.io/operatorVersion": "1.27"}, ("CloudNativePG", "likely")),
-        ("Secret", "v1", {"operator.1password.io/item-path": "x"}, ("1Password operator", "possible")),
-        ("Deployment", "apps/v1", {"operator.1password.io/item-path": "x"}, NOBODY[:2]),
         ("Deployment", "apps/v1", {"cnpg.io/operatorVersion": "1.27"}, NOBODY[:2]),
         ("Deployment", "apps/v1", {"argocd.argoproj.io/tracking-id": "x"}, ("Argo CD", "likely")),
     ],
@@ -256,8 +250,8 @@ def test_marks_of_the_last_readable_revision(
     assert summary(of_history(cluster, key, tmp_path))[:2] == makers
 
 
-@pytest.mark.parametrize(("basis", "expected"), [("history", "certain"), ("earlier-generation", "possible")])
-def test_what_was_under_the_key_before_is_only_possible(basis: str, expected: str) -> None:
+@pytest.mark.parametrize("basis", ["history", "earlier-generation"])
+def test_what_was_under_the_key_before_proves_nothing(basis: str) -> None:
     cluster = base()
     cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={})
     key = cluster.secret("robot-token-x7k2p")
@@ -278,8 +272,7 @@ def test_what_was_under_the_key_before_is_only_possible(basis: str, expected: st
             "u", Confidence.LIKELY, basis, 4, annotations=annotations, type=type_, owners=owners
         )
         assessment = msgspec.structs.replace(found, last_known=known)
-        neighbours = Neighbours(set())
-        recreation = who_recreates(index, node, neighbours, assessment)
+        recreation = who_recreates(index, node, {}, assessment)
         return recreation.recreated_by.name, recreation.confidence
 
     controller = OwnerReference(
@@ -289,28 +282,14 @@ def test_what_was_under_the_key_before_is_only_possible(basis: str, expected: st
     token = "service-account token controller"
     by_name = (token, "likely")
     earlier = basis == "earlier-generation"
-    assert makers(owners=(controller,)) == (by_name if earlier else ("cert-manager", expected))
+    assert makers(owners=(controller,)) == (by_name if earlier else ("cert-manager", "certain"))
     assert makers("meta.helm.sh/release-name") == (by_name if earlier else ("Helm", "likely"))
     assert makers() == (by_name if earlier else NOBODY[:2])
     assert makers(type_=TOKEN_TYPE) == (token, "likely" if earlier else "certain")
     cluster.values.pop(cluster.key("serviceaccounts", "shop", "robot"))
     index = build_index(cluster.source(), examiner)
-    assert makers(owners=(controller,)) == ("cert-manager", expected)
-    assert makers("meta.helm.sh/release-name")[1] == ("possible" if earlier else "likely")
-
-
-# ------------------------------------------------------------------------- what the last readable revision rules out
-
-
-def test_the_owner_says_more_than_the_name(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.add("apps/v1", "ReplicaSet", "web-6d4cf", "shop", uid="younger")
-    key = cluster.pod("web-6d4cf-x7k2p", owners=(owner("ReplicaSet", "web-6d4cf", controller=True),))
-    assert summary(of_history(cluster, key, tmp_path)) == (
-        "ReplicaSet controller",
-        "possible",
-        "owned by ReplicaSet web-6d4cf, which was not found",
-    )
+    assert makers(owners=(controller,)) == (NOBODY[:2] if earlier else ("cert-manager", "certain"))
+    assert makers("meta.helm.sh/release-name") == (NOBODY[:2] if earlier else ("Helm", "likely"))
 
 
 # ---------------------------------------------------------------------------------------- endpoints of Services
@@ -353,36 +332,68 @@ def test_a_token_of_the_last_readable_revision(tmp_path: Path) -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------ readable siblings
+def claimed(resource: str, spec: Any, *, name: str = "own") -> list[tuple[str, str]]:
+    (rule,) = (rule for rule in RULES.specs if rule.path.endswith(f"/{resource}"))
+    return claimed_secrets(rule, "shop", name, {"spec": spec})
 
 
-def marked(cluster: Cluster, *names: str) -> None:
-    for name in names:
-        cluster.secret(name, annotations={"kustomize.toolkit.fluxcd.io/name": "apps"})
+# ------------------------------------------------------------------------------------------ specs that name a Secret
 
 
-def test_a_sibling_that_is_called_alike(tmp_path: Path) -> None:
-    cluster = base()
-    marked(cluster, "settings-2")
-    cluster.secret("unmarked-1")
-    entry = entry_of(cluster, cluster.secret("settings-1"), tmp_path)
-    assert summary(entry) == (
-        "Flux",
-        "possible",
-        "its sibling settings-2 is marked kustomize.toolkit.fluxcd.io/name",
-    )
+@pytest.mark.parametrize(
+    ("policy", "creates"),
+    [
+        (None, True),
+        ("", True),
+        ("Owner", True),
+        ("Orphan", True),
+        ("Merge", False),
+        ("None", False),
+        ("Something", False),
+        (["Owner"], False),
+    ],
+)
+def test_external_secrets_create_by_their_policy(policy: Any, creates: bool) -> None:
+    spec = {"target": {"name": "target", "creationPolicy": policy}}
+    assert claimed("externalsecrets", spec) == ([("shop", "target")] if creates else [])
 
 
-def test_siblings_that_are_nearly_all_marked(tmp_path: Path) -> None:
-    cluster = base()
-    marked(cluster, "alpha", "beta", "gamma", "delta")
-    key = cluster.secret("target")
-    lose(cluster, key)
-    cluster.secret("unmarked")
-    assert summary(entry_of(cluster, key, tmp_path)) == (
-        "Flux",
-        "possible",
-        "4 of 5 readable secrets of its namespace are marked so",
-    )
-    cluster.secret("unmarked-too")
-    assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
+def test_external_secrets_have_their_own_name_where_they_say_none() -> None:
+    assert claimed("externalsecrets", {}) == [("shop", "own")]
+    assert claimed("externalsecrets", {"target": {"creationPolicy": "Merge"}}) == []
+    assert claimed("externalsecrets", {"target": {"manifest": {"kind": "ConfigMap"}}}) == []
+
+
+def test_what_is_being_deleted_creates_nothing() -> None:
+    (rule,) = (rule for rule in RULES.specs if rule.path.endswith("/certificates"))
+    whole: dict[str, Any] = {"metadata": {"name": "own"}, "spec": {"secretName": "x"}}
+    assert claimed_secrets(rule, "shop", "own", whole) == [("shop", "x")]
+    whole["metadata"]["deletionTimestamp"] = "2026-03-01T10:00:00Z"
+    assert claimed_secrets(rule, "shop", "own", whole) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec", "found"),
+    [
+        ("certificates", {"secretName": "x"}, [("shop", "x")]),
+        ("certificates", {"secretName": 7}, []),
+        ("certificates", ["secretName"], []),
+        ("issuers", {"acme": {"privateKeySecretRef": {"name": "x"}}}, [("shop", "x")]),
+        (
+            "issuers",
+            {"acme": {"privateKeySecretRef": {"name": "x"}, "disableAccountKeyGeneration": True}},
+            [],
+        ),
+        (
+            "sopssecrets",
+            {"secretTemplates": [{"name": "x"}, {}, {"name": "y"}]},
+            [("shop", "x"), ("shop", "y")],
+        ),
+        ("sopssecrets", {"secretTemplates": [{"name": "x"}], "suspend": True}, []),
+        ("kafkausers", {"authentication": {"type": "scram-sha-512"}}, [("shop", "own")]),
+        ("kafkausers", {"authentication": {"type": "tls-external"}}, []),
+        ("kafkausers", {}, []),
+    ],
+)
+def test_other_claims(resource: str, spec: Any, found: list[tuple[str, str]]) -> None:
+    assert claimed(resource, spec) == found

@@ -399,7 +399,6 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     assert [entry.name for entry in plan.entries] == ["site-tls", "free", "used", "bootstrap-token-abcdef"]
     last = plan.entries[-1]
     assert last.protected
-    assert last.recreated_by == "kubeadm"
     assert last.what == "Secret (bootstrap token)"
     assert "and last 1 object that the cluster may depend on" in plan.steps[-2].text
     assert "--accept cluster-breaking" in last.needs

@@ -6,18 +6,6 @@ from tests.support.lost_key import base
 from tests.unit.graph.test_recreation import entry_of, of_history
 
 
-def test_a_token_that_is_only_possible_is_called_so(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.add(
-        "v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "odd"}, {"name": "robot-token-x7k2p"}]
-    )
-    entry = entry_of(cluster, cluster.secret("odd"), tmp_path)
-    assert entry.what == "Secret (perhaps a service-account token), used by serviceaccounts robot"
-    del cluster.values[entry.key]
-    entry = entry_of(cluster, cluster.secret("robot-token-x7k2p"), tmp_path)
-    assert entry.what == "Secret (service-account token), used by serviceaccounts robot"
-
-
 def test_a_list_of_an_account_makes_no_token_of_what_a_pod_uses(tmp_path: Path) -> None:
     cluster = base()
     cluster.add("v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "odd"}])

@@ -234,7 +234,7 @@ def test_fix_from_a_revision_killed_at_every_step(
     assert set(steps) >= {SENT, ANSWERED, *WRITE_STEPS, *CONFIRM_STEPS, *APPEND_STEPS}
 
 
-def test_reencryption_killed_at_every_step(
+def test_fix_from_a_candidate_killed_at_every_step(
     etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
 ) -> None:
     base = lay("rotated")
@@ -268,7 +268,7 @@ def test_reencryption_killed_at_every_step(
     assert set(steps) >= {SENT, ANSWERED, *WRITE_STEPS, *CONFIRM_STEPS, *APPEND_STEPS}
 
 
-def test_repair_killed_at_every_step(
+def test_fix_of_a_bit_killed_at_every_step(
     etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
 ) -> None:
     base = lay("flipped")
@@ -296,7 +296,7 @@ def test_repair_killed_at_every_step(
     assert set(steps) >= {SENT, ANSWERED, *WRITE_STEPS, *CONFIRM_STEPS, *APPEND_STEPS}
 
 
-def test_repair_killed_before_its_outcome_can_be_undone_once_it_is_settled(
+def test_fix_killed_before_its_outcome_can_be_undone_once_it_is_settled(
     etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
 ) -> None:
     ground = lay("flipped").at(folder / "undone")

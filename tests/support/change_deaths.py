@@ -71,10 +71,8 @@ class Aftermath:
         return stands(self._cluster, self._key)
 
     def verify(self) -> list[int]:
-        """Run ``audit verify`` against head file and backups; return the open intents. Never is it ``tampered``."""
-        code, report = self._audit(
-            "verify", *(f"--backup-dir={path}" for path in self.ground.places.backup_directories)
-        )
+        """Run ``audit verify`` against the head file; return the open intents. Never is it ``tampered``."""
+        code, report = self._audit("verify")
         unfinished = bool(report["open_intents"] or report["torn_size"] or report["head_missing"])
         assert (code, report["findings"]) == (3 if unfinished else 0, [])
         assert report["state"] == ("unfinished" if unfinished else "whole")

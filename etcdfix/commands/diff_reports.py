@@ -19,7 +19,6 @@ import msgspec
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.report.diff import (
-    CauseDifference,
     DiffCounts,
     DiffedFinding,
     DiffedReport,
@@ -30,16 +29,13 @@ from etcdfix.report.diff import (
 from etcdfix.report.model import Header, Scope
 from etcdfix.report.origin import TOOL, shown_word, timestamp
 from etcdfix.report.report_file import ReportFile, open_report, problems_of
-from etcdfix.report.saved_report import ReportedFinding
+from etcdfix.report.saved_report import ReportedFinding, in_order
 from etcdfix.report.sorted_rows import SortedRows, turn_of
-from etcdfix.report.tally import OTHERS
 from etcdfix.text.safetext import safe_text
 
 _NOT_COMPARED: Final = frozenset({Outcome.READABLE.value, Outcome.NOT_AN_OBJECT.value})
 _CLUSTER: Final = "cluster (uid of kube-system)"
 """Where it differs, a finding is new or gone for that alone."""
-# A report may come from anybody; the causes that there are stay far below that.
-_MOST_CAUSES: Final = 1_000
 
 
 class _Finding(ReportedFinding, frozen=True, kw_only=True, gc=False):
@@ -81,7 +77,6 @@ def diff_reports(earlier: Path, later: Path) -> ReportDiff:
         for key, rows in groupby(both, key=itemgetter(0)):
             by_side = {is_later: row for _key, is_later, row in rows}
             found.take(key, by_side.get(False), by_side.get(True))
-        causes = sorted(found.causes.values(), key=lambda one: (-one.new, -one.came, one.outcome, one.cause))
         return ReportDiff(
             tool=TOOL,
             generated_at=timestamp(),
@@ -89,7 +84,6 @@ def diff_reports(earlier: Path, later: Path) -> ReportDiff:
             later=after,
             unlike=unlike,
             counts=found.counts,
-            by_cause=causes,
             complete=not reasons,
             incomplete_reasons=reasons,
             new=found.rows["new"].finish(),
@@ -102,13 +96,8 @@ def _checked(path: Path, report: ReportFile) -> DiffedReport:
     """Read all of a report once: its findings stand in the order of their keys."""
     head = report.header()
     outcomes: Counter[str] = Counter()
-    before = b""
-    for _at, raw in report.findings():
-        row = _decode(raw)
+    for _at, _size, row in in_order(report, _decode):
         outcomes[row.outcome] += 1
-        if row.etcd_key <= before:
-            raise msgspec.ValidationError("its findings are not in the order of their etcd keys")
-        before = row.etcd_key
     reasons = problems_of(report, outcomes)
     return DiffedReport(
         path=shown_word(str(path)),
@@ -162,7 +151,6 @@ def _circumstances(head: Header) -> dict[str, str]:
 class _Differences:
     def __init__(self) -> None:
         self.counts = DiffCounts()
-        self.causes: dict[tuple[str, str], CauseDifference] = {}
         self.rows = {change: SortedRows(FindingDifference) for change in ("new", "changed", "gone")}
 
     def take(self, key: bytes, before: _Finding | None, after: _Finding | None) -> None:
@@ -172,16 +160,8 @@ class _Differences:
             fields = {"outcome": "outcome", "cause": "cause", "value_sha256": "value"}
             changed = [word for name, word in fields.items() if getattr(before, name) != getattr(after, name)]
             change = "changed" if changed else "same"
-            if changed not in ([], ["value"]):
-                self._cause(before).went += 1
-                self._cause(after).came += 1
-        elif after is not None:
-            change = "new"
-            self._cause(after).new += 1
         else:
-            assert before is not None  # one of them is there
-            change = "gone"
-            self._cause(before).gone += 1
+            change = "new" if before is None else "gone"
         setattr(self.counts, change, getattr(self.counts, change) + 1)
         row = after or before
         if change == "same" or row is None:
@@ -194,12 +174,6 @@ class _Differences:
                 **place, key_base64=encoded, earlier=_said(before), later=_said(after), changed=changed
             ),
         )
-
-    def _cause(self, row: _Finding) -> CauseDifference:
-        place = (row.outcome, row.cause or "")
-        if place not in self.causes and len(self.causes) >= _MOST_CAUSES:
-            place = ("", OTHERS)
-        return self.causes.setdefault(place, CauseDifference(*place))
 
 
 def _said(row: _Finding | None) -> DiffedFinding | None:

@@ -78,17 +78,6 @@ class FindingDifference(msgspec.Struct, frozen=True, kw_only=True):
     changed: list[str]
 
 
-class CauseDifference(msgspec.Struct):
-    """How many findings of one outcome and cause are new or gone; one whose cause changed is ``came`` and ``went``."""
-
-    outcome: str
-    cause: str
-    new: int = 0
-    gone: int = 0
-    came: int = 0
-    went: int = 0
-
-
 class DiffCounts(msgspec.Struct):
     """How many keys: with a finding in the later report alone, in the earlier one alone, another one, the same."""
 
@@ -102,7 +91,6 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
     """What differs between two reports of one cluster.
 
     Attributes:
-        by_cause: The same by outcome and cause, those with new ones first.
         complete: Both are, and they are of the same cluster: what is not new was there before.
         new: In the order of the etcd keys, as the following.
         changed: Keys with another outcome, cause or value.
@@ -113,7 +101,6 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
     later: DiffedReport
     unlike: list[Unlike]
     counts: DiffCounts
-    by_cause: list[CauseDifference]
     complete: bool
     incomplete_reasons: list[str]
     new: Sequence[FindingDifference]
@@ -138,10 +125,6 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
         first = next(iter(self.new), None)
         explain = Command(("etcdfix", "explain", word_of(first))) if first else None
         earlier, later = self.earlier, self.later
-        causes = [
-            (one.outcome or None, one.cause or None, one.new, one.gone, one.came, one.went)
-            for one in self.by_cause
-        ]
         return Document(
             status=status,
             about=Facts(
@@ -161,7 +144,6 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
                     noun="key",
                     brief=12,
                 ),
-                Table(title="By cause", columns=_CAUSES, rows=causes, noun="cause", wide=True),
             ],
         )
 
@@ -185,5 +167,3 @@ _KEYS: Final = (
     Column("MESSAGE", folds=True, wide=True),
     Column("KEY", Kind.KEY),
 )
-_NUMBERS: Final = tuple(Column(name, Kind.NUMBER) for name in ("NEW", "GONE", "CAME", "WENT"))
-_CAUSES: Final = (Column("OUTCOME"), Column("CAUSE"), *_NUMBERS)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -14,7 +15,6 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.report.model import ReportConfiguration, ReportSource, Scope
 from etcdfix.report.report_file import ReportFile, open_report, problems_of
-from etcdfix.storagekey import display
 
 MOST_FINDINGS: Final = 100_000
 """Most findings for a command that keeps something of each in memory."""
@@ -40,11 +40,14 @@ class ReportedFinding(msgspec.Struct, frozen=True, gc=False):
         return self.key_base64 if self.key_base64 is not None else self.key.encode()
 
 
-class SavedFindings(Mapping[bytes, ReportedFinding]):
-    """What is not readable according to a report, by etcd key, in the order of the report.
+F = TypeVar("F", bound=ReportedFinding)
 
-    In memory is where each finding stands, in about 30 bytes; it is read again whenever it is asked for. Each has a
-    number, from 0.
+
+class SavedFindings(Mapping[bytes, ReportedFinding]):
+    """What is not readable according to a report, by etcd key, in the order of the keys.
+
+    In memory is where each finding stands, in 12 bytes; it is read again whenever it is asked for. Each has a number,
+    from 0.
 
     Args:
         report: All of its findings are read once.
@@ -55,51 +58,32 @@ class SavedFindings(Mapping[bytes, ReportedFinding]):
 
     Raises:
         ConfigurationError: There are too many.
-        msgspec.MsgspecError: One is not as it has to be, or a key has two of them.
+        msgspec.MsgspecError: One is not as it has to be, or does not stand in the order of the keys.
     """
 
     def __init__(self, report: ReportFile, most: int) -> None:
         self._report = report
         self._decode = msgspec.json.Decoder(ReportedFinding).decode
-        self._starts, self._sizes, self._hashes = array("Q"), array("I"), array("q")
+        self._starts, self._sizes = array("Q"), array("I")
         self.counts: Counter[str] = Counter()
-        for start, raw in report.findings():
-            finding = self._decode(raw)
+        for start, size, finding in in_order(report, self._decode):
             self.counts[finding.outcome] += 1
             if finding.outcome != Outcome.READABLE:
                 self._starts.append(start)
-                self._sizes.append(len(raw))
-                self._hashes.append(_hash(finding.etcd_key))
+                self._sizes.append(size)
             if len(self._starts) > most:
                 raise ConfigurationError(
                     f"the report has more than {most} findings, which is all that can be taken",
                     hint="scan one resource or one namespace, and go on with that report",
                 )
-        # By the last bits of its hash, at the next free place: the number of a finding and one, 0 for none.
-        self._slots = array("I", bytes(4 << (2 * len(self)).bit_length()))
-        for number, hashed in enumerate(self._hashes):
-            for there in self._slotted(hashed):
-                if self.key(there) == self.key(number):
-                    raise msgspec.ValidationError(f"it has two findings of {display(self.key(number))}")
-            self._slots[self._free] = number + 1
-
-    def _slotted(self, hashed: int) -> Iterator[int]:
-        """Yield the numbers of the findings with a hash; the next free slot is known once all are taken."""
-        last = len(self._slots) - 1
-        slot = hashed & last
-        while there := self._slots[slot]:
-            if self._hashes[there - 1] == hashed:
-                yield there - 1
-            slot = (slot + 1) & last
-        self._free = slot
 
     def find(self, key: bytes) -> tuple[int, ReportedFinding] | None:
         """Return the number of a key's finding and what it says; None where the report has none."""
-        for number in self._slotted(_hash(key)):
-            finding = self._finding(number)
-            if finding.etcd_key == key:
-                return number, finding
-        return None
+        number = bisect_left(range(len(self)), key, key=self.key)
+        if number == len(self):
+            return None
+        finding = self._finding(number)
+        return (number, finding) if finding.etcd_key == key else None
 
     def key(self, number: int) -> bytes:
         """Return the etcd key of a finding."""
@@ -124,9 +108,19 @@ class SavedFindings(Mapping[bytes, ReportedFinding]):
         return len(self._starts)
 
 
-def _hash(key: bytes) -> int:
-    """Return a hash that nobody can foretell: Python has a secret for it in each process."""
-    return hash(key)
+def in_order(report: ReportFile, decode: Callable[[bytes], F]) -> Iterator[tuple[int, int, F]]:
+    """Yield where each finding of a report begins, its size, and the finding.
+
+    Raises:
+        msgspec.MsgspecError: One is not as it has to be, or they do not stand in the order of their etcd keys.
+    """
+    before = b""
+    for start, raw in report.findings():
+        finding = decode(raw)
+        if finding.etcd_key <= before:
+            raise msgspec.ValidationError("its findings are not in the order of their etcd keys")
+        before = finding.etcd_key
+        yield start, len(raw), finding
 
 
 class SavedReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ WIDGET, MAP = b"/registry/example.com/widgets/shop/w", b"/registry/configmaps/sh
 
 
 def report(findings: dict[bytes, ReportedFinding], prefix: str = "/registry") -> SavedReport:
-    said = [msgspec.structs.replace(value, key=key.decode()) for key, value in findings.items()]
+    said = [msgspec.structs.replace(value, key=key.decode()) for key, value in sorted(findings.items())]
     document = {"apiVersion": "etcdfix/v1", "kind": "ScanReport", "findings": said}
     return SavedReport(
         path="report.json", sha256="sha256:1", generated_at="", source=source(), encryption_config=None,

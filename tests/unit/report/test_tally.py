@@ -67,16 +67,18 @@ def test_status_field_by_field() -> None:
 def test_status_fields_stand_in_kubernetes_order() -> None:
     encoded = json.loads(msgspec.json.encode(only_status(broken(101, "deployments"))))
     assert encoded["message"] == "failed to read one or more deployments.apps from the storage"
-    assert (encoded["details"]["group"], encoded["details"]["kind"]) == ("apps", "deployments")
     assert list(encoded) == [
-        "kind", "apiVersion", "metadata", "status", "message", "reason", "details", "code",
-    ]  # fmt: skip
+        "kind",
+        "apiVersion",
+        "metadata",
+        "status",
+        "message",
+        "reason",
+        "details",
+        "code",
+    ]
     assert list(encoded["details"]) == ["name", "group", "kind", "causes"]
     assert list(encoded["details"]["causes"][0]) == ["reason", "message", "field"]
-    assert encoded["details"]["causes"][-1] == {
-        "reason": "FieldValueTooMany",
-        "message": "too many errors, the list is truncated",
-    }
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,9 @@ def test_the_cap(count: int, cap: int, shown: int, truncated: bool) -> None:
     found = broken(count)
     causes = only_status(found, max_causes=cap).details.causes
     assert [c.field for c in causes[:shown]] == [f.stored.key.decode() for f in found[:shown]]
-    assert [c.reason for c in causes[shown:]] == ["FieldValueTooMany"] * truncated
+    assert [(c.reason, c.message) for c in causes[shown:]] == [
+        ("FieldValueTooMany", "too many errors, the list is truncated")
+    ] * truncated
 
 
 @pytest.mark.parametrize("cap", [1, 100, 1000])
@@ -238,22 +242,6 @@ def test_summary_by_cause_most_frequent_first() -> None:
     ]
 
 
-def test_resources_are_counted_together_when_ranges_alternate() -> None:
-    found = [
-        readable("/registry/pods/a/b"),
-        readable("/registry/secrets/a/b"),
-        readable("/registry/pods/c/d"),
-    ]
-    counted = {r.resource: r.keys for r in tally_of(found).summary().by_resource}
-    assert counted == {"pods": 2, "secrets": 1}
-
-
-def test_known_findings_are_told() -> None:
-    tally = tally_of(broken(2))
-    tally.known_findings += 1
-    assert tally.summary().known_findings == 1
-
-
 def test_resources_by_name_end_somewhere() -> None:
     found = [
         examination(
@@ -302,8 +290,3 @@ def test_plain_values_count_as_if_each_had_been_added(transformer: str, stale: b
             ]
         )
     assert together.summary() == each.summary()
-
-
-def test_values_that_cannot_be_read_are_told_while_they_pass() -> None:
-    tally = tally_of([examination("/registry/pods/shop/a"), readable("/registry/pods/shop/b")])
-    assert tally.failed == 1

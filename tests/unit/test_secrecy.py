@@ -34,9 +34,8 @@ PROBE = textwrap.dedent(
 
     module = types.ModuleType("probe_module")
     module.command = probe
-    sys.modules["probe_module"] = module
-    root.COMMANDS["probe"] = ("probe_module", "")
-    sys.argv = ["etcdfix", "probe"]
+    sys.modules["etcdfix.cli.version"] = module
+    sys.argv = ["etcdfix", "version"]
     root.main()
     """
 )

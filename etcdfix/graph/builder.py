@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Final
 
 from etcdfix.examine import Examiner
-from etcdfix.graph.contents import MOST_REPLICAS, ContentReader, SharedReferences
+from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.extraction import GraphExtraction, ObjectExtract, setup_of
 from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex
 from etcdfix.graph.kinds import Served, served_version
@@ -70,7 +70,6 @@ class IndexBuilder:
         self._index = ImpactIndex(examiner.layout, self._reader.kinds, self._tables)
         self._index.unreadable_crds = tuple(examiner.readers.unreadable_crds)
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._bundles: dict[bytes, int] = {}
         self._targets: dict[tuple[str, str], tuple[ResourcePrefix | None, int]] = {}
 
     def extraction_setup(self) -> bytes:
@@ -191,8 +190,6 @@ class IndexBuilder:
             self._take_owners(node, found, extracted.owners)
         if extracted.references:
             self._take_references(node, extracted.references)
-        if extracted.shared is not None:
-            tables.join_bundle(node, self._bundle(extracted.shared))
         if extracted.type:
             tables.types[node] = tables.texts.number(extracted.type)
         if extracted.unprotected:
@@ -216,16 +213,6 @@ class IndexBuilder:
         if definition is None or definition.conversion != "Webhook":
             return 0
         return OTHER_VERSION if found.decoded.gvk.version != definition.preferred_version else 0
-
-    def _bundle(self, shared: SharedReferences) -> int:
-        number = self._bundles.get(shared.digest)
-        if number is None:
-            number = self._tables.add_bundle()
-            self._take_references(-1 - number, shared.references)
-            if len(self._bundles) >= MOST_REPLICAS:
-                self._bundles.clear()
-            self._bundles[shared.digest] = number
-        return number
 
     def _take_references(self, node: int, references: list[Reference]) -> None:
         index, tables = self._index, self._tables

@@ -6,7 +6,6 @@ a second time. That is cheap beside the rest: the keys are at hand.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -40,8 +39,7 @@ from etcdfix.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.verdicts.examination import Examination
 
 _READ: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
-MOST_REPLICAS: Final = 4096
-"""So many kinds of Pods are known again; then all are forgotten."""
+_MOST_REPLICAS: Final = 4096
 _SNAPSHOT_CLASSES: Final = (
     (SNAPSHOT_GROUP, "volumesnapshotclasses"),
     (GROUP_SNAPSHOT_GROUP, "volumegroupsnapshotclasses"),
@@ -62,7 +60,6 @@ class Contents(NamedTuple):
             they are stored as JSON: never keep it.
         owners: Its owner references.
         references: What it uses by name, in no order, maybe several times.
-        shared: What it uses beside that, together with other objects; None for nothing.
         finalizers: ``metadata.finalizers``.
         terminating_since: ``metadata.deletionTimestamp``, "" for none.
     """
@@ -72,24 +69,6 @@ class Contents(NamedTuple):
     references: list[Reference]
     finalizers: tuple[str, ...]
     terminating_since: str
-    shared: SharedReferences | None = None
-
-
-class SharedReferences:
-    """References of Pods that are replicas of one another.
-
-    Attributes:
-        digest: The same of all these Pods, and of no others.
-        references: What each of them uses.
-        names_own_claims: They use more, which depends on their names.
-    """
-
-    __slots__ = ("digest", "names_own_claims", "references")
-
-    def __init__(self, digest: bytes, references: list[Reference], *, names_own_claims: bool = False) -> None:
-        self.digest = digest
-        self.references = references
-        self.names_own_claims = names_own_claims
 
 
 class _Way(NamedTuple):
@@ -114,7 +93,7 @@ class ContentReader:
         self.kinds = Kinds(examiner.readers.custom_resources)
         self.known = Known()
         self._ways: dict[tuple[str, GroupVersionKind], _Way] = {}
-        self._replicas: dict[tuple[str, bytes], SharedReferences] = {}
+        self._replicas: dict[tuple[str, bytes], list[Reference] | None] = {}
 
     def learn(self, source: Source) -> None:
         """Read the few objects that others refer through: storage and snapshot classes, admission policies.
@@ -183,19 +162,16 @@ class ContentReader:
         if pod is None:
             return None
         place = (namespace, pod.spec)
-        shared = self._replicas.get(place)
-        if shared is None:
-            spec = way.spec(pod.spec)
-            references = list(dict.fromkeys(pod_references({"spec": spec}, namespace)))
-            shared = SharedReferences(
-                _digest(namespace, pod.spec), references, names_own_claims=names_own_claims(spec)
-            )
-            if len(self._replicas) >= MOST_REPLICAS:
+        if place not in self._replicas:
+            if len(self._replicas) >= _MOST_REPLICAS:
                 self._replicas.clear()
-            self._replicas[place] = shared
-        if shared.names_own_claims:
+            spec = way.spec(pod.spec)
+            alike = list(dict.fromkeys(pod_references({"spec": spec}, namespace)))
+            self._replicas[place] = None if names_own_claims(spec) else alike
+        references = self._replicas[place]
+        if references is None:
             return None
-        return _contents(pod.plain, [node_reference(pod.node)] if pod.node else [], shared)
+        return _contents(pod.plain, [*references, node_reference(pod.node)] if pod.node else references)
 
     def plain(self, found: Examination) -> Plain | None:
         """Return the fields of an examined object that matter; None where it cannot be looked into."""
@@ -268,20 +244,14 @@ class ContentReader:
         return read.value
 
 
-def _digest(namespace: str, spec: bytes) -> bytes:
-    place = namespace.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(b"%d:%b%b" % (len(place), place, spec), digest_size=16).digest()
-
-
-def _contents(plain: Plain, references: list[Reference], shared: SharedReferences | None = None) -> Contents:
+def _contents(plain: Plain, references: list[Reference]) -> Contents:
     metadata = mapping(plain.get("metadata"))
     if not metadata:
-        return Contents(plain, [], references, (), "", shared)
+        return Contents(plain, [], references, (), "")
     return Contents(
         plain,
         owners_of(plain) if "ownerReferences" in metadata else [],
         references,
         tuple(item for item in items(metadata.get("finalizers")) if type(item) is str),
         text(metadata.get("deletionTimestamp")),
-        shared,
     )

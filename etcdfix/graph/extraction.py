@@ -6,14 +6,14 @@ there is the business of :mod:`etcdfix.graph.builder`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from etcdfix.examine import Examiner
 from etcdfix.graph.admission import Webhook, labels_of, ready_service, service_of, webhooks_of
-from etcdfix.graph.contents import ContentReader, Contents, SharedReferences
+from etcdfix.graph.contents import ContentReader, Contents
 from etcdfix.graph.fields import Plain, at, items, mapping, text
 from etcdfix.graph.index import NamespaceDetails
 from etcdfix.graph.model import Condition, OwnerReference
@@ -42,7 +42,6 @@ class ObjectExtract(msgspec.Struct, array_like=True, gc=False):
         references: What it uses, each once.
         finalizers: ``metadata.finalizers``.
         terminating_since: ``metadata.deletionTimestamp``, "" for none.
-        shared: What it uses beside that, together with other objects; None for nothing.
         uid: Where decoding did not tell it, what the object itself says; b"" for nothing.
         flags: Of a Pod that it has finished, of a Node that it is ready.
         type: Of a Secret; cut at 200 characters.
@@ -57,7 +56,6 @@ class ObjectExtract(msgspec.Struct, array_like=True, gc=False):
     references: list[Reference]
     finalizers: tuple[str, ...] = ()
     terminating_since: str = ""
-    shared: SharedReferences | None = None
     uid: bytes = b""
     flags: int = 0
     type: str = ""
@@ -72,23 +70,9 @@ _Packed = list[tuple[str, int, str]]
 """References, each with the number of its use on the page."""
 
 
-class _Shared(msgspec.Struct, array_like=True):
-    digest: bytes
-    references: _Packed
-
-
-class _Object(msgspec.Struct, array_like=True):
-    """An object on a page; ``shared`` is a number on the page, -1 for none."""
-
-    extracted: ObjectExtract
-    references: _Packed
-    shared: int
-
-
 class _Page(msgspec.Struct, array_like=True):
     uses: list[Use]
-    shared: list[_Shared]
-    objects: list[_Object | None]
+    objects: list[tuple[ObjectExtract, _Packed] | None]
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -128,50 +112,28 @@ class GraphExtraction:
         return None if contents is None else _extracted(found, contents)
 
     def pack(self, extracted: Sequence[ObjectExtract | None]) -> bytes:
-        """Return what was extracted from a page as bytes; what objects share stands there once.
+        """Return what was extracted from a page as bytes; a use that objects share stands there once.
 
         Raises:
             ValueError: It holds text that is not Unicode.
         """
         uses: dict[Use, int] = {}
-        shared: dict[bytes, int] = {}
-        page = _Page([], [], [])
-
-        def packed(references: Iterable[Reference]) -> _Packed:
-            return [(key, uses.setdefault(use, len(uses)), uid) for key, use, uid in references]
-
+        page = _Page([], [])
         for one in extracted:
             if one is None:
                 page.objects.append(None)
                 continue
-            number = -1
-            if one.shared is not None:
-                number = shared.setdefault(one.shared.digest, len(shared))
-                if number == len(page.shared):
-                    page.shared.append(_Shared(one.shared.digest, packed(one.shared.references)))
-            bare = msgspec.structs.replace(one, references=[], shared=None)
-            page.objects.append(_Object(bare, packed(one.references), number))
+            packed = [(key, uses.setdefault(use, len(uses)), uid) for key, use, uid in one.references]
+            page.objects.append((msgspec.structs.replace(one, references=[]), packed))
         page.uses = list(uses)
         return _encode(page)
 
     def unpack(self, packed: bytes) -> list[ObjectExtract | None]:
         """Return what was packed."""
         page = _decode_page(packed)
-        uses = page.uses
-
-        def unpacked(references: _Packed) -> list[Reference]:
-            return [Reference(key, uses[number], uid) for key, number, uid in references]
-
-        shared = [SharedReferences(one.digest, unpacked(one.references)) for one in page.shared]
-        extracted: list[ObjectExtract | None] = []
-        for one in page.objects:
-            if one is not None:
-                if one.references:
-                    one.extracted.references = unpacked(one.references)
-                if one.shared >= 0:
-                    one.extracted.shared = shared[one.shared]
-            extracted.append(None if one is None else one.extracted)
-        return extracted
+        for one in filter(None, page.objects):
+            one[0].references = [Reference(key, page.uses[number], uid) for key, number, uid in one[1]]
+        return [None if one is None else one[0] for one in page.objects]
 
 
 def _extracted(found: Examination, contents: Contents) -> ObjectExtract:
@@ -181,7 +143,6 @@ def _extracted(found: Examination, contents: Contents) -> ObjectExtract:
         list(dict.fromkeys(references)) if len(references) > 1 else references,
         contents.finalizers,
         contents.terminating_since,
-        contents.shared,
     )
     if found.decoded is None or not found.decoded.uid:
         # No readable CRD claims it: it was decoded without a uid being looked for.

@@ -397,31 +397,19 @@ class ImpactIndex:
     def _named(self, node: int) -> Iterator[Edge]:
         edge = self._tables.first_in[node]
         while edge >= 0:
-            source = self._tables.edge_source[edge]
-            if source >= 0:
-                yield self._edge(edge, source)
-            else:
-                member = self._tables.bundle_members[-1 - source]
-                while member >= 0:
-                    yield self._edge(edge, member)
-                    member = self._tables.next_member[member]
+            yield self._edge(edge)
             edge = self._tables.next_in[edge]
 
     def uses(self, node: int) -> Iterator[Edge]:
         """Yield what a node uses."""
-        bundle = self._tables.bundle[node]
-        for first in (
-            self._tables.first_out[node],
-            self._tables.bundle_first_out[bundle] if bundle >= 0 else -1,
-        ):
-            edge = first
-            while edge >= 0:
-                yield self._edge(edge, node)
-                edge = self._tables.next_out[edge]
+        edge = self._tables.first_out[node]
+        while edge >= 0:
+            yield self._edge(edge)
+            edge = self._tables.next_out[edge]
 
-    def _edge(self, edge: int, source: int) -> Edge:
+    def _edge(self, edge: int) -> Edge:
         return Edge(
-            source,
+            self._tables.edge_source[edge],
             self._tables.edge_target[edge],
             self._tables.use_list[self._tables.edge_use[edge]],
             self._tables.texts.texts[self._tables.edge_uid[edge]],

@@ -1,7 +1,7 @@
 """The arrays behind the index: what is kept of each object and of each edge, and how edges are chained.
 
 An object, or the mere mention of one, costs its key, a few numbers and an entry of a dictionary; an edge costs some
-twenty bytes. Replicas share their edges through a *bundle*.
+twenty bytes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Texts:
 
 
 class Tables:
-    """Plain arrays by node, by edge, by bundle and by owner reference; the index explains them."""
+    """Plain arrays by node, by edge and by owner reference; the index explains them."""
 
     def __init__(self) -> None:
         self.numbers: dict[bytes, int] = {}
@@ -78,12 +78,7 @@ class Tables:
         self.uses: dict[Use, int] = {}
         self.use_list: list[Use] = []
         # Edges: source, target, use, stated uid; the next edge with the same source, and with the same target.
-        # Replicas share their edges: those have a *bundle* for a source, which is counted down from -1.
-        self.bundle_first_out = array("i")
-        self.bundle_members = array("i")  # the newest member of each
-        self.bundle = array("i")  # of each node, -1 for none
-        self.next_member = array("i")
-        self.edge_source = array("i")
+        self.edge_source = array("I")
         self.edge_target = array("I")
         self.edge_use = array("I")
         self.edge_uid = array("I")
@@ -114,19 +109,7 @@ class Tables:
             self.first_in.append(-1)
             self.first_owner.append(-1)
             self.first_dependent.append(-1)
-            self.bundle.append(-1)
-            self.next_member.append(-1)
         return found
-
-    def add_bundle(self) -> int:
-        self.bundle_first_out.append(-1)
-        self.bundle_members.append(-1)
-        return len(self.bundle_members) - 1
-
-    def join_bundle(self, node: int, bundle: int) -> None:
-        self.bundle[node] = bundle
-        self.next_member[node] = self.bundle_members[bundle]
-        self.bundle_members[bundle] = node
 
     def add_edge(self, source: int, target: int, use: int, uid: str) -> None:
         edge = len(self.edge_source)
@@ -134,12 +117,8 @@ class Tables:
         self.edge_target.append(target)
         self.edge_use.append(use)
         self.edge_uid.append(self.texts.number(uid) if uid else 0)
-        if source >= 0:
-            self.next_out.append(self.first_out[source])
-            self.first_out[source] = edge
-        else:
-            self.next_out.append(self.bundle_first_out[-1 - source])
-            self.bundle_first_out[-1 - source] = edge
+        self.next_out.append(self.first_out[source])
+        self.first_out[source] = edge
         self.next_in.append(self.first_in[target])
         self.first_in[target] = edge
 
@@ -194,8 +173,6 @@ class Tables:
             _unlink(self.first_in, self.next_in, self.edge_target[edge], edge)
             edge = self.next_out[edge]
         self.first_out[node] = -1
-        if self.bundle[node] >= 0:
-            self._leave_bundle(node)
         self.flags[node] = 0
         self.sizes[node] = 0
         self.uids[node] = b""
@@ -208,10 +185,6 @@ class Tables:
         if target >= 0:
             _unlink(self.first_dependent, self.next_dependent, target, number)
             self.next_dependent[number] = -1
-
-    def _leave_bundle(self, node: int) -> None:
-        _unlink(self.bundle_members, self.next_member, self.bundle[node], node)
-        self.bundle[node] = self.next_member[node] = -1
 
     def withdraw_guesses(self) -> bool:
         """Take back to which nodes the owner references of unknown kinds point; say whether there are any."""

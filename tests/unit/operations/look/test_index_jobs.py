@@ -114,13 +114,6 @@ def test_a_cluster_of_everything(jobs: int) -> None:
     assert "MissingEndpoints" in str(one)
 
 
-def test_replicas_that_are_forgotten_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.graph.builder.MOST_REPLICAS", 2)
-    monkeypatch.setattr("etcdfix.graph.contents.MOST_REPLICAS", 1)
-    cluster = everything()
-    assert indexed(cluster.source(), 2) == indexed(cluster.source(), 1)
-
-
 def test_text_that_is_not_unicode_is_drawn_out_here() -> None:
     cluster = everything()
     hostile = {"secretName": "\udcff", "uid": "\ud800"}

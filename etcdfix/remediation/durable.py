@@ -146,15 +146,18 @@ class SafeDirectory(Closing):
         except OSError as exc:
             raise NotDurable(f"{what} {path}: {why(exc)}", path=path) from exc
 
-    def read(self, name: str, *, limit: int) -> bytes:
-        """Return at most ``limit`` + 1 bytes of a regular file of this directory.
+    def read(self, name: str, *, limit: int, ours: str = "") -> bytes:
+        """Return at most ``limit`` + 1 bytes of a regular file of this directory; ``ours`` is what must be ours alone.
 
         Raises:
+            UnsafePlace: See :func:`refuse_foreign_file`.
             OSError: No such file, a symbolic link, or it cannot be read.
         """
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(name, flags, dir_fd=self.descriptor)
         try:
+            if ours:
+                refuse_foreign_file(descriptor, self.path / name, what=ours)
             return read_limited(descriptor, limit=limit)
         finally:
             os.close(descriptor)

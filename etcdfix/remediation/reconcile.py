@@ -18,12 +18,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from etcdfix.errors import AuditLogUnreadable, BackupUnreadable, NotDurable, RemediationRefused, SourceError
+from etcdfix.errors import BackupUnreadable, NotDurable, RemediationRefused, SourceError
 from etcdfix.model import ClusterIdentity, StoredValue
-from etcdfix.remediation.audit.log import AuditLog, broken
+from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Verb
-from etcdfix.remediation.audit.record_line import parse_intent
-from etcdfix.remediation.audit.verify import ChainState, find_line, verify
+from etcdfix.remediation.audit.verify import refuse_broken, verify
 from etcdfix.remediation.backup.file import BackupCluster, digest, read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
 from etcdfix.remediation.datastore import Datastore
@@ -102,27 +101,16 @@ def open_intents_of(log: AuditLog, key: bytes, *, cluster: ClusterIdentity) -> t
     )
 
 
-def read_open_intents(path: Path, *, wait_seconds: float = 10.0) -> tuple[Intent, ...]:
+def read_open_intents(path: Path) -> tuple[Intent, ...]:
     """Return all open intents of a log without changing anything, oldest first.
 
     Raises:
-        AuditLogUnreadable: The log, or one of its intents, cannot be read.
+        AuditLogUnreadable: The log cannot be read.
         AuditLogBroken: The chain is broken, so nothing in it can be relied upon.
     """
-    found = verify(path, wait_seconds=wait_seconds)
-    if found.state is ChainState.TAMPERED:
-        raise broken(path, found.findings[0].message, found.findings)
-    return tuple(_read_intent(path, sequence, wait_seconds) for sequence in sorted(found.open_intents))
-
-
-def _read_intent(path: Path, sequence: int, wait_seconds: float) -> Intent:
-    line = find_line(path, sequence, wait_seconds=wait_seconds)
-    try:
-        return parse_intent(line or b"")
-    except ValueError as exc:
-        raise AuditLogUnreadable(
-            f"audit log {path}: record {sequence} is no intent that can be read"
-        ) from exc
+    found = verify(path)
+    refuse_broken(path, found)
+    return tuple(found.open_intents.values())
 
 
 def predict(

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from etcdfix.remediation.audit.record import BEGINNING, Result
-from etcdfix.remediation.audit.record_line import draft_entry, parse_intent
+from etcdfix.remediation.audit.record_line import draft_entry
 from etcdfix.remediation.audit.verify import verify
 from tests.benchmarks.measure import machine, run, spread
-from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory
+from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory, parse_intent
 
 pytestmark = pytest.mark.benchmark
 

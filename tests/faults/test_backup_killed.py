@@ -10,12 +10,12 @@ from etcdfix.errors import (
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.audit.verify import ChainState, verify
+from etcdfix.remediation.backup.account import intent_of
 from etcdfix.remediation.backup.directory import anchor_of
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.backup.write import (
     MARKER_SUFFIX,
     confirm_backups,
-    intent_of,
 )
 from tests.support.audit_logs import (
     OPERATOR,

@@ -19,7 +19,8 @@ from etcdfix.cli.root import run
 from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Entry, Link, Operator, RecordType, Result, Subject, Verb
+from etcdfix.remediation.audit.record import Entry, Intent, Link, Operator, RecordType, Result, Subject, Verb
+from etcdfix.remediation.audit.record_line import intent_of, parse_record
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.backup.write import record_intent
 from etcdfix.remediation.durable import Step, no_step, open_directory
@@ -87,6 +88,10 @@ def entry(kind: RecordType = RecordType.INTENT, **changes: object) -> Entry:
         header_revision=77,
     )
     return msgspec.structs.replace(made, **changes)
+
+
+def parse_intent(line: bytes) -> Intent:
+    return intent_of(*parse_record(line))
 
 
 def content(stored: StoredValue = STORED, **changes: object) -> BackupContent:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.audit.record import cluster_of
 
 
 @pytest.mark.parametrize(
@@ -37,8 +36,7 @@ def test_one_cluster_or_two(one: ClusterIdentity, other: ClusterIdentity, *, sam
 
 
 def test_records_without_grounds_name_a_cluster_by_its_uid() -> None:
-    assert cluster_of(None, "u") == ClusterIdentity.by_uid("u")
-    assert not cluster_of(None, "").is_known
+    assert not ClusterIdentity.by_uid("").is_known
 
 
 def test_the_main_etcd_is_named_where_it_is_another_one() -> None:

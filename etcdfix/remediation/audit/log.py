@@ -37,7 +37,6 @@ from typing import Final
 from etcdfix.closing import Closing
 from etcdfix.errors import (
     AuditError,
-    AuditLogBroken,
     AuditLogLocked,
     NotDurable,
     UnsafePlace,
@@ -53,19 +52,16 @@ from etcdfix.remediation.audit.record import (
     RecordType,
     Verb,
 )
-from etcdfix.remediation.audit.record_line import Draft, Event, draft_entry, hash_of, parse_intent
+from etcdfix.remediation.audit.record_line import Draft, Event, draft_entry, hash_of, intent_of, parse_record
 from etcdfix.remediation.audit.syslog import Syslog, send_head
 from etcdfix.remediation.audit.verify import (
     LOG_IS_GONE,
-    NO_HEAD_FILE,
     Anchor,
-    ChainFault,
-    Verification,
+    broken,
     check_chain,
     lock,
-    parse_head,
     records_in,
-    without_head,
+    refuse_broken,
 )
 from etcdfix.remediation.durable import (
     SafeDirectory,
@@ -120,7 +116,7 @@ class AuditLog(Closing):
         self._clock = clock
         self._syslog = syslog
         self._size = 0
-        self._open: dict[int, tuple[int, int]] = {}
+        self._open: dict[int, Intent] = {}
         self._reserved = False
         self._usable = True
 
@@ -233,32 +229,30 @@ class AuditLog(Closing):
             AuditError: See :meth:`append`.
         """
         self._require_usable()
-        entry = draft.entry
+        entry, link = draft.entry, draft.link
         if draft.previous != self.head:
-            raise self._error(f"record {draft.link.sequence} was drafted for another place in the chain")
-        if entry.intent is not None and entry.intent not in self._open:
-            raise self._error(f"intent {entry.intent} is not open")
+            raise self._error(f"record {link.sequence} was drafted for another place in the chain")
         if entry.intent is not None:
+            self.intent(entry.intent)
             self.release()
         self._usable = False  # until this record is whole
         self._write(draft)
         self._usable = True
         if entry.type is RecordType.INTENT:
-            self._open[draft.link.sequence] = (self._size - len(draft.line), len(draft.line))
+            self._open[link.sequence] = intent_of(*parse_record(draft.line))
         elif entry.intent is not None and entry.closes:
             del self._open[entry.intent]
-        self._send_head()
-        return draft.link
+        if self._syslog is not None:
+            self._send_head(self._syslog)
+        return link
 
-    def _send_head(self) -> None:
-        if self._syslog is None:
-            return
+    def _send_head(self, syslog: Syslog) -> None:
         try:
             with announced(self._step, "audit syslog", "send head"):
-                send_head(self._syslog.address, self.head, self.path)
+                send_head(syslog.address, self.head, self.path)
         except OSError as exc:
-            lost = f"syslog at {self._syslog.address} did not take the head of the audit log: {why(exc)}"
-            self._syslog.warning = f"{lost}; the record is on disk, write its head down: {self.head}"
+            lost = f"syslog at {syslog.address} did not take the head of the audit log: {why(exc)}"
+            syslog.warning = f"{lost}; the record is on disk, write its head down: {self.head}"
 
     def records(self) -> Iterator[tuple[Link, Event]]:
         """Yield what it holds, oldest first.
@@ -274,42 +268,31 @@ class AuditLog(Closing):
         Raises:
             AuditLogBroken: One of them speaks against it.
         """
-        found = check_chain(self._descriptor, head=self.head, anchors=anchors)
-        if found.findings:
-            raise self._broken(found.findings[0].message, found.findings)
+        refuse_broken(self.path, check_chain(self._descriptor, str(self.head).encode(), anchors))
 
     def open_intents(self) -> tuple[Intent, ...]:
-        """Return the intents of which nobody knows what became, oldest first.
-
-        Raises:
-            AuditError: One cannot be read.
-        """
-        return tuple(self.intent(sequence) for sequence in sorted(self._open))
+        """Return the intents of which nobody knows what became, oldest first."""
+        return tuple(self._open.values())
 
     def intent(self, sequence: int) -> Intent:
         """Return one open intent.
 
         Raises:
-            AuditError: It is not open, or cannot be read.
+            AuditError: It is not open.
         """
-        place = self._open.get(sequence)
-        if place is None:
+        if sequence not in self._open:
             raise self._error(f"intent {sequence} is not open")
-        offset, length = place
-        try:
-            return parse_intent(os.pread(self._descriptor, length, offset))
-        except OSError as exc:
-            raise self._error(why(exc)) from exc
-        except ValueError as exc:
-            raise self._error(f"record {sequence} is no intent that can be read") from exc
+        return self._open[sequence]
 
     def _begin(self, operator: Operator | None) -> None:
         try:
-            found, head = self._check()
-            self.head, self._size, self._open = found.head, found.size, dict(found.open_intents)
+            # A log is made with its head file before the first record: no crash leaves a record without one.
+            found = check_chain(self._descriptor, self._read_head())
+            refuse_broken(self.path, found)
+            self.head, self._size, self._open = found.head, found.size, found.open_intents
             self._reserved = _exists(self._directory, self.path.name + RESERVE_SUFFIX)
             self.release()  # what a crash left takes the room that the next records need
-            if head != found.head:
+            if found.named != found.head:
                 self._write_head()
             if found.torn_size:
                 self._set_aside(found.torn_size)
@@ -321,29 +304,12 @@ class AuditLog(Closing):
         except OSError as exc:
             raise self._error(why(exc)) from exc
 
-    def _check(self) -> tuple[Verification, Link | None]:
-        raw = self._read_head()
-        head = None if raw is None else parse_head(raw)
-        found = check_chain(self._descriptor, head=head, head_damaged=raw is not None and head is None)
-        if found.findings:
-            raise self._broken(found.findings[0].message, found.findings)
-        if found.head_missing and found.records:
-            # A log is made with its head file before the first record: no crash leaves a record without one.
-            raise broken(self.path, NO_HEAD_FILE, hint=without_head(self.path, found.head))
-        return found, head
-
     def _read_head(self) -> bytes | None:
         name = self.path.name + HEAD_SUFFIX
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            descriptor = os.open(name, flags, dir_fd=self._directory.descriptor)
+            return self._directory.read(name, limit=_MAX_HEAD_SIZE, ours="head file")
         except FileNotFoundError:
             return None
-        try:
-            refuse_foreign_file(descriptor, self._directory.path / name, what="head file")
-        finally:
-            os.close(descriptor)
-        return self._directory.read(name, limit=_MAX_HEAD_SIZE)
 
     def _write(self, draft: Draft) -> None:
         number = draft.link.sequence
@@ -386,10 +352,10 @@ class AuditLog(Closing):
         here = os.fstat(self._descriptor)
         there = os.stat(self.path.name, dir_fd=self._directory.descriptor, follow_symlinks=False)
         if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
-            raise self._broken("the path leads to another file than the one that is locked")
+            raise broken(self.path, "the path leads to another file than the one that is locked")
         if here.st_size != self._size:
-            raise self._broken(
-                f"it has {here.st_size} bytes, expected {self._size}: somebody wrote past the lock"
+            raise broken(
+                self.path, f"it has {here.st_size} bytes, expected {self._size}: somebody wrote past the lock"
             )
 
     def _set_aside(self, size: int) -> None:
@@ -433,22 +399,6 @@ class AuditLog(Closing):
 
     def _error(self, problem: str, *, hint: str = "") -> AuditError:
         return AuditError(f"audit log {self.path}: {problem}", path=self.path, hint=hint)
-
-    def _broken(self, problem: str, findings: tuple[ChainFault, ...] = ()) -> AuditLogBroken:
-        return broken(self.path, problem, findings)
-
-
-def broken(
-    path: Path, problem: str, findings: tuple[ChainFault, ...] = (), *, hint: str = ""
-) -> AuditLogBroken:
-    """Return the refusal to add to a log whose chain is broken; without a hint it says how to begin a new one."""
-    return AuditLogBroken(
-        f"audit log {path}: {problem}",
-        path=path,
-        findings=findings,
-        hint=hint
-        or "etcdfix audit verify shows all of it; keep the file, and begin a new one with --audit-log",
-    )
 
 
 def _open_locked(directory: SafeDirectory, name: str, step: Step, wait_seconds: float) -> int:

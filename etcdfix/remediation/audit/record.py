@@ -7,13 +7,15 @@ import pwd
 import socket
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from etcdfix.copies.model import Way
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.grounds import Grounds
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 PATCH: Final = Way.PATCH.value
 NO_PREVIOUS: Final = "0" * 64
@@ -130,10 +132,6 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
             api_user=api_user,
         )
 
-    def in_unicode(self) -> Operator:
-        """Return the same with text that can be encoded."""
-        return Operator(**{name: unicode_text(text) for name, text in msgspec.structs.asdict(self).items()})
-
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be recorded; sequence, hashes and times are added when it is drafted.
@@ -175,8 +173,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cluster(self) -> ClusterIdentity:
-        """Which cluster it is about."""
-        return cluster_of(self.grounds, self.cluster_uid)
+        """Which cluster it is about; one that the grounds do not name, is named by its uid alone."""
+        if self.grounds is not None and self.grounds.cluster is not None:
+            return self.grounds.cluster
+        return ClusterIdentity.by_uid(self.cluster_uid)
 
     @property
     def closes(self) -> bool:
@@ -201,21 +201,14 @@ BEGINNING: Final = Link(0, NO_PREVIOUS)
 """The head of an empty log."""
 
 
-def cluster_of(grounds: Grounds | None, uid: str) -> ClusterIdentity:
-    """Return the cluster that a record names; one whose grounds do not, names it by the uid alone."""
-    if grounds is not None and grounds.cluster is not None:
-        return grounds.cluster
-    return ClusterIdentity.by_uid(uid)
-
-
 def unicode_text(text: str) -> str:
     """Return text that can be encoded: words from the command line and the system may hold lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def unicode_grounds(grounds: Grounds) -> Grounds:
-    """Return the same with text that can be encoded: names of keys and addresses may hold anything."""
-    return msgspec.convert(_encodable(msgspec.to_builtins(grounds)), Grounds)
+def in_unicode(value: T) -> T:
+    """Return a struct with text that can be encoded: names of keys, addresses and people may hold anything."""
+    return msgspec.convert(_encodable(msgspec.to_builtins(value)), type(value))
 
 
 def _encodable(value: Any) -> Any:
@@ -229,36 +222,15 @@ def _encodable(value: Any) -> Any:
     return value
 
 
-class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """An intent as the log holds it.
+class Intent(Entry, frozen=True, kw_only=True):
+    """An intent as the log holds it; the detail of a change that puts a value ends with the digest of that.
 
     Attributes:
         link: Its sequence and hash.
-        header_revision: Of etcd's last answer before the intent, 0 for none.
-        grounds: What the change rested on; None where the record says nothing of it.
-        detail: One sentence; that of a change that puts a value ends with the digest of that.
-        way: How a value is written; "" for a deletion.
     """
 
     link: Link
-    verb: Verb
-    audit_id: str
     subject: Subject
-    reason: str
-    cluster_uid: str
-    header_revision: int
-    value_sha256: str
-    backups: tuple[str, ...]
-    backup_sha256: str
-    accepted: tuple[str, ...]
-    grounds: Grounds | None = None
-    detail: str = ""
-    way: str = ""
-
-    @property
-    def cluster(self) -> ClusterIdentity:
-        """Which cluster it is about."""
-        return cluster_of(self.grounds, self.cluster_uid)
 
     @property
     def is_patch(self) -> bool:
@@ -282,22 +254,15 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
         ``backups`` and ``backup_sha256`` are given where there is a second backup (an anomaly), ``accepted`` where
         another run finds it out: what that accepted stands there too.
         """
-        return Entry(
+        return msgspec.structs.replace(
+            Entry(**{name: getattr(self, name) for name in Entry.__struct_fields__}),
             type=RecordType.RECONCILED if reconciled else RecordType.OUTCOME,
-            verb=self.verb,
             operator=operator,
-            subject=self.subject,
-            reason=self.reason,
-            cluster_uid=self.cluster_uid,
             header_revision=header_revision,
-            value_sha256=self.value_sha256,
             backups=self.backups if backups is None else backups,
             backup_sha256=self.backup_sha256 if backup_sha256 is None else backup_sha256,
             result=result,
             detail=detail,
             accepted=tuple(dict.fromkeys((*self.accepted, *accepted))),
-            grounds=self.grounds,
-            way=self.way,
             intent=self.link.sequence,
-            audit_id=self.audit_id,
         )

@@ -15,6 +15,7 @@ import base64
 import hashlib
 import uuid
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -26,14 +27,16 @@ from etcdfix.remediation.audit.record import (
     Entry,
     Intent,
     Link,
+    Operator,
     RecordType,
     Result,
     Subject,
     Verb,
-    unicode_grounds,
-    unicode_text,
+    in_unicode,
 )
 from etcdfix.text.safetext import safe_json, shown_key
+
+_MAX_DIGITS: Final = 15
 
 
 class User(msgspec.Struct, frozen=True):
@@ -159,6 +162,7 @@ def timestamp(at: datetime) -> str:
 
 def draft_entry(entry: Entry, previous: Link, *, at: datetime) -> Draft:
     """Give an entry its place after ``previous``, and its exact bytes."""
+    entry = in_unicode(entry)
     if not entry.audit_id:
         entry = msgspec.structs.replace(entry, audit_id=str(uuid.uuid4()))
     sequence = previous.sequence + 1
@@ -167,12 +171,8 @@ def draft_entry(entry: Entry, previous: Link, *, at: datetime) -> Draft:
 
 
 def _event(entry: Entry, sequence: int, previous: Link, at: str) -> Event:
-    intent = entry.type is RecordType.INTENT
-    status = None
-    if not intent:
-        status = msgspec.structs.replace(
-            _STATUS.get(entry.result, _SUCCESS), message=unicode_text(entry.detail)
-        )
+    intent, subject = entry.type is RecordType.INTENT, entry.subject
+    status = msgspec.structs.replace(_STATUS.get(entry.result, _SUCCESS), message=entry.detail)
     return Event(
         kind=RECORD_KIND,
         api_version=RECORD_API_VERSION,
@@ -181,31 +181,27 @@ def _event(entry: Entry, sequence: int, previous: Link, at: str) -> Event:
         stage="RequestReceived" if intent else "ResponseComplete",
         request_uri="",
         verb=entry.verb.value,
-        user=User(unicode_text(entry.operator.os_user)),
+        user=User(entry.operator.os_user),
         user_agent=f"etcdfix/{__version__}",
-        object_ref=_object_ref(entry.subject),
-        response_status=status,
+        object_ref=None
+        if subject is None
+        else ObjectReference(
+            resource=subject.resource,
+            namespace=subject.namespace,
+            name=subject.name,
+            api_group=subject.group,
+            api_version=subject.api_version,
+            resource_version=_number(subject.mod_revision),
+        ),
+        response_status=None if intent else status,
         request_received_timestamp=at,
         stage_timestamp=at,
         annotations=_annotations(entry, sequence, previous),
     )
 
 
-def _object_ref(subject: Subject | None) -> ObjectReference | None:
-    if subject is None:
-        return None
-    return ObjectReference(
-        resource=unicode_text(subject.resource),
-        namespace=unicode_text(subject.namespace),
-        name=unicode_text(subject.name),
-        api_group=unicode_text(subject.group),
-        api_version=unicode_text(subject.api_version),
-        resource_version=_number(subject.mod_revision),
-    )
-
-
 def _annotations(entry: Entry, sequence: int, previous: Link) -> Annotations:
-    operator, subject = entry.operator, entry.subject
+    subject = entry.subject
     return Annotations(
         type=entry.type.value,
         sequence=str(sequence),
@@ -216,22 +212,17 @@ def _annotations(entry: Entry, sequence: int, previous: Link) -> Annotations:
         mod_revision=_number(subject.mod_revision) if subject is not None else "",
         version=_number(subject.version) if subject is not None else "",
         header_revision=_number(entry.header_revision),
-        cluster_uid=unicode_text(entry.cluster_uid),
+        cluster_uid=entry.cluster_uid,
         value_sha256=entry.value_sha256,
         backups=_list(entry.backups),
         backup_sha256=entry.backup_sha256,
-        reason=unicode_text(entry.reason),
+        reason=entry.reason,
         accepted=_list(entry.accepted),
-        grounds="" if entry.grounds is None else _encode(unicode_grounds(entry.grounds)),
+        grounds="" if entry.grounds is None else _encode(entry.grounds),
         way=entry.way,
         saved=_list(entry.saved),
-        detail=unicode_text(entry.detail),
-        os_user=unicode_text(operator.os_user),
-        sudo_user=unicode_text(operator.sudo_user),
-        host=unicode_text(operator.host),
-        etcd_user=unicode_text(operator.etcd_user),
-        authorization=unicode_text(operator.authorization),
-        api_user=unicode_text(operator.api_user),
+        detail=entry.detail,
+        **msgspec.structs.asdict(entry.operator),
         unsafe_delete="" if entry.verb is Verb.DELETE else UNSET,
     )
 
@@ -253,7 +244,7 @@ def _number(number: int) -> str:
 
 def _list(items: tuple[str, ...]) -> str:
     # An annotation is a string; a JSON list in it stays exact whatever the items hold.
-    return _encode([unicode_text(item) for item in items]) if items else ""
+    return _encode(items) if items else ""
 
 
 _EVENTS = msgspec.json.Decoder(Event)
@@ -261,80 +252,69 @@ _LISTS = msgspec.json.Decoder(tuple[str, ...])
 _GROUNDS = msgspec.json.Decoder(Grounds)
 
 
-def parse_event(line: bytes) -> Event:
-    """Read one record.
+def parse_record(line: bytes) -> tuple[Link, Event]:
+    """Read one record, and return its place in the chain with it.
 
     Raises:
-        ValueError: The line is no record of ours.
+        ValueError: The line is no record of ours, in words for a person.
     """
     try:
         event = _EVENTS.decode(line)
-    except RecursionError as exc:
-        raise ValueError("nested too deeply") from exc
-    if event.kind != RECORD_KIND:
-        raise ValueError(f"its kind is {event.kind}, expected {RECORD_KIND}")
+    except (msgspec.MsgspecError, RecursionError) as exc:
+        raise ValueError("it is no record of etcdfix") from exc
+    number = parse_number(event.annotations.sequence)
+    if event.kind != RECORD_KIND or number is None:
+        raise ValueError("it is no record of etcdfix")
     if event.api_version != RECORD_API_VERSION:
-        raise ValueError(
-            f"its apiVersion is {event.api_version}, and this etcdfix reads only {RECORD_API_VERSION}"
-        )
-    return event
+        found = event.api_version or "missing"
+        raise ValueError(f"its apiVersion is {found}, and this etcdfix reads only {RECORD_API_VERSION}")
+    return Link(number, hash_of(line)), event
 
 
-def parse_intent(line: bytes) -> Intent:
-    """Read one record that is an intent.
-
-    Raises:
-        ValueError: The line is no record of ours, or no intent.
-    """
-    return intent_of_event(parse_event(line), hash_of(line))
+def parse_number(text: str) -> int | None:
+    """Return the sequence of a record that an annotation names; None where it names none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
-def intent_of_event(event: Event, sha256: str) -> Intent:
-    """Return an intent from its record, which was read already, and the hash of that.
+def intent_of(link: Link, event: Event) -> Intent:
+    """Return an intent from its record.
 
     Raises:
         ValueError: It is no intent.
     """
     notes, reference = event.annotations, event.object_ref
     if notes.type != RecordType.INTENT or reference is None:
-        raise ValueError(f"its type is {notes.type}, expected {RecordType.INTENT}")
-    return Intent(
-        link=Link(int(notes.sequence), sha256),
-        verb=Verb(event.verb),
-        audit_id=event.audit_id,
-        subject=Subject(
-            key=base64.b64decode(notes.key_base64, validate=True),
-            group=reference.api_group,
-            api_version=reference.api_version,
-            resource=reference.resource,
-            namespace=reference.namespace,
-            name=reference.name,
-            mod_revision=int(notes.mod_revision or 0),
-            version=int(notes.version or 0),
-        ),
-        reason=notes.reason,
-        cluster_uid=notes.cluster_uid,
-        header_revision=int(notes.header_revision or 0),
-        value_sha256=notes.value_sha256,
-        backups=parse_list(notes.backups),
-        backup_sha256=notes.backup_sha256,
-        accepted=parse_list(notes.accepted),
-        grounds=parse_grounds(notes.grounds),
-        detail=notes.detail,
-        way=notes.way,
-    )
-
-
-def parse_grounds(text: str) -> Grounds | None:
-    """Read the annotation that holds what a change rested on; None for "".
-
-    Raises:
-        ValueError: It is something else.
-    """
+        raise ValueError(f"record {link.sequence} is no intent that can be read")
     try:
-        return _GROUNDS.decode(text) if text else None
-    except RecursionError as exc:
-        raise ValueError("nested too deeply") from exc
+        return Intent(
+            link=link,
+            type=RecordType.INTENT,
+            verb=Verb(event.verb),
+            operator=Operator(**{name: getattr(notes, name) for name in Operator.__struct_fields__}),
+            audit_id=event.audit_id,
+            subject=Subject(
+                key=base64.b64decode(notes.key_base64, validate=True),
+                group=reference.api_group,
+                api_version=reference.api_version,
+                resource=reference.resource,
+                namespace=reference.namespace,
+                name=reference.name,
+                mod_revision=int(notes.mod_revision or 0),
+                version=int(notes.version or 0),
+            ),
+            reason=notes.reason,
+            cluster_uid=notes.cluster_uid,
+            header_revision=int(notes.header_revision or 0),
+            value_sha256=notes.value_sha256,
+            backups=parse_list(notes.backups),
+            backup_sha256=notes.backup_sha256,
+            accepted=parse_list(notes.accepted),
+            grounds=_GROUNDS.decode(notes.grounds) if notes.grounds else None,
+            detail=notes.detail,
+            way=notes.way,
+        )
+    except (ValueError, RecursionError) as exc:
+        raise ValueError(f"record {link.sequence} is no intent that can be read") from exc
 
 
 def parse_list(text: str) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ from etcdfix.errors import AuditLogUnreadable, why
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.record import CLOSING_TYPES, PATCH, Intent, RecordType, Result, Verb
-from etcdfix.remediation.audit.record_line import Annotations, parse_event, parse_list
-from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, find_line, read_records, verify
+from etcdfix.remediation.audit.record_line import Annotations, parse_list
+from etcdfix.remediation.audit.verify import LOG_IS_GONE, read_records, verify
 from etcdfix.remediation.backup.file import digest
 
 _WRITES = frozenset({Verb.FIX.value, Verb.UNDO.value})
@@ -49,10 +49,7 @@ def trouble_with(path: Path) -> str:
     """
     if not is_there(path):
         return LOG_IS_GONE if is_there(path.with_name(path.name + HEAD_SUFFIX)) else ""
-    found = verify(path)
-    if found.findings:
-        return found.findings[0].message
-    return NO_HEAD_FILE if found.head_missing and found.records else ""
+    return verify(path).trouble
 
 
 def outcomes_of(path: Path, intent: Intent) -> Iterator[Annotations]:
@@ -77,15 +74,17 @@ def wrote(path: Path, intent: Intent, present: StoredValue) -> bool:
     Raises:
         AuditLogUnreadable: The log cannot be read.
     """
-    if intent.verb.value not in _WRITES or intent.is_patch or intent.subject.key != present.key:
-        return False
-    revision = str(present.mod_revision)
-    if not any(
-        notes.outcome in _WRITTEN and notes.header_revision == revision for notes in outcomes_of(path, intent)
+    if (
+        intent.verb.value not in _WRITES
+        or intent.is_patch
+        or intent.subject.key != present.key
+        or not intent.detail.endswith(digest(present.value))
     ):
         return False
-    line = find_line(path, intent.link.sequence)
-    return line is not None and parse_event(line).annotations.detail.endswith(digest(present.value))
+    revision = str(present.mod_revision)
+    return any(
+        notes.outcome in _WRITTEN and notes.header_revision == revision for notes in outcomes_of(path, intent)
+    )
 
 
 def own_writes(path: Path, cluster_uid: str) -> dict[str, int]:

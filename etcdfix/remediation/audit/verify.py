@@ -13,23 +13,18 @@ import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from etcdfix.errors import AuditLogUnreadable, ConfigurationError, why
-from etcdfix.inputs.ownfiles import (
-    ANNOTATION_PREFIX,
-    HEAD,
-    HEAD_SUFFIX,
-    MAX_RECORD_SIZE,
-    RECORD_API_VERSION,
-    RECORD_KIND,
-)
-from etcdfix.remediation.audit.record import BEGINNING, CLOSING_TYPES, Link, RecordType, Result
-from etcdfix.remediation.audit.record_line import Event, hash_of, parse_event
+from etcdfix.errors import AuditLogBroken, AuditLogUnreadable, ConfigurationError, why
+from etcdfix.inputs.inputfile import read_input
+from etcdfix.inputs.ownfiles import HEAD, HEAD_SUFFIX, MAX_RECORD_SIZE
+from etcdfix.remediation.audit.record import BEGINNING, CLOSING_TYPES, Intent, Link, RecordType, Result
+from etcdfix.remediation.audit.record_line import Event, intent_of, parse_number, parse_record
 from etcdfix.remediation.durable import read_limited
 from etcdfix.text.safetext import quote_command, safe_text
 
@@ -43,7 +38,6 @@ LOG_IS_GONE: Final = "the log is gone, and its head file is still there"
 """Such a log is not made anew."""
 
 _MAX_HEAD_SIZE: Final = 256
-_MAX_DIGITS: Final = 15
 _MAX_GAPS: Final = 1000
 _POLL_SECONDS: Final = 0.05
 
@@ -96,21 +90,23 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         records: Complete lines in the file.
         head: Last record, as it is in the file; sequence 0 for an empty log.
+        named: The one that the head file names; None where there is none, or it is no head file.
         size: Bytes up to the end of the last complete line.
         torn_size: Bytes after it: a write that was torn; 0 for none.
         findings: What is wrong, in the order of the file, at most ``MAX_FINDINGS``.
-        open_intents: Sequence of each intent without an outcome, and the offset and length of its line.
+        open_intents: The intents without an outcome, by their sequences, in the order of the file.
         warnings: What to know although nothing is wrong with it, one sentence each.
         head_missing: There is no head file: whether later records existed is open.
     """
 
     records: int
     head: Link
+    named: Link | None
     size: int
     torn_size: int
     findings: tuple[ChainFault, ...]
     more_findings: int
-    open_intents: dict[int, tuple[int, int]]
+    open_intents: dict[int, Intent]
     warnings: tuple[str, ...]
     head_missing: bool = False
 
@@ -122,6 +118,13 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         if self.open_intents or self.torn_size or self.head_missing:
             return ChainState.UNFINISHED
         return ChainState.WHOLE
+
+    @property
+    def trouble(self) -> str:
+        """Why the next writer refuses it; "" where it does not: a log without a record may lack its head file."""
+        if self.findings:
+            return self.findings[0].message
+        return NO_HEAD_FILE if self.head_missing and self.records else ""
 
     @property
     def exit_code(self) -> int:
@@ -164,27 +167,6 @@ def parse_head(raw: bytes) -> Link | None:
         return None
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
-
-
-class _Links(msgspec.Struct, rename=lambda name: ANNOTATION_PREFIX + name):
-    type: str
-    sequence: str
-    previous: str
-    outcome: str = ""
-    intent: str = ""
-
-
-class _Line(msgspec.Struct):
-    kind: str
-    apiVersion: str  # noqa: N815 - the wire's name
-    annotations: _Links
-
-
-_LINES = msgspec.json.Decoder(_Line)
-
-
 class _Chain:
     """The state of one pass: what was seen last, what is missing so far, what is open."""
 
@@ -194,7 +176,7 @@ class _Chain:
             self.anchors.setdefault(anchor.link.sequence, []).append(anchor)
         self.lines = 0
         self.last = BEGINNING
-        self.open_intents: dict[int, tuple[int, int]] = {}
+        self.open: dict[int, tuple[Link, Event]] = {}
         self.findings: list[ChainFault] = []
         self.more_findings = 0
         self._before: Link | None = BEGINNING
@@ -206,28 +188,26 @@ class _Chain:
         else:
             self.more_findings += 1
 
-    def line(self, line: bytes, offset: int) -> None:
-        self.lines += 1
+    def line(self, line: bytes) -> None:
         try:
-            seen = _LINES.decode(line)
-        except (msgspec.MsgspecError, RecursionError):
-            self.unusable("it is no record of etcdfix")
+            here, event = parse_record(line)
+        except ValueError as exc:
+            self.unusable(str(exc))
             return
-        links = seen.annotations
-        if seen.kind != RECORD_KIND or not _is_number(links.sequence):
-            self.unusable("it is no record of etcdfix")
-            return
-        if seen.apiVersion != RECORD_API_VERSION:
-            found = seen.apiVersion or "missing"
-            self.unusable(f"its apiVersion is {found}, and this etcdfix reads only {RECORD_API_VERSION}")
-            return
-        here = Link(int(links.sequence), hash_of(line))
-        self._place(here, links.previous)
-        self._compare(here)
-        self._follow(here, links, (offset, len(line)))
+        self.lines += 1
+        self._place(here, event.annotations.previous)
+        for anchor in self.anchors.get(here.sequence, ()):
+            if anchor.link != here:
+                message = (
+                    f"record {here.sequence} is not the one that {anchor.source} names:"
+                    " it was edited, or the log was rewritten"
+                )
+                self.found(ChainFaultKind.EDITED, here.sequence, message)
+        self._follow(here, event)
 
     def unusable(self, problem: str) -> None:
         """Note a line that has no place in the chain; it stands where the next record was expected."""
+        self.lines += 1
         self.found(ChainFaultKind.MALFORMED, self.lines, f"line {self.lines}: {problem}")
         self._before = None
         self.last = Link(self.last.sequence + 1, "")
@@ -243,22 +223,14 @@ class _Chain:
                 self._gaps.append((expected, here.sequence - 1))
             else:
                 self.more_findings += 1
-        elif before is None or before.sequence != here.sequence - 1:
-            pass  # what stands before it is wrong by itself, and said already
-        elif previous != f"sha256:{before.sha256}":
-            self._unchained(before, here)
-        self.last = here
-
-    def _unchained(self, before: Link, here: Link) -> None:
-        if before == BEGINNING:
+        elif before == BEGINNING and previous != f"sha256:{before.sha256}":
             message = "record 1 says that another came before it: the beginning of the log was changed"
             self.found(ChainFaultKind.EDITED, 1, message)
-            return
-        message = (
-            f"record {before.sequence} is not the one that record {here.sequence} was chained to:"
-            " one of the two was edited"
-        )
-        self.found(ChainFaultKind.EDITED, before.sequence, message)
+        # Where the line before it is wrong by itself, that is said already.
+        elif before and before.sequence == here.sequence - 1 and previous != f"sha256:{before.sha256}":
+            message = f"record {before.sequence} is not the one that record {here.sequence} was chained to"
+            self.found(ChainFaultKind.EDITED, before.sequence, f"{message}: one of the two was edited")
+        self.last = here
 
     def _late(self, here: Link, newest: int) -> None:
         number = here.sequence
@@ -270,25 +242,26 @@ class _Chain:
                 return
         self.found(ChainFaultKind.REORDERED, number, f"record {number} stands there twice")
 
-    def _compare(self, here: Link) -> None:
-        for anchor in self.anchors.get(here.sequence, ()):
-            if anchor.link != here:
-                message = (
-                    f"record {here.sequence} is not the one that {anchor.source} names:"
-                    " it was edited, or the log was rewritten"
-                )
-                self.found(ChainFaultKind.EDITED, here.sequence, message)
-
-    def _follow(self, here: Link, links: _Links, place: tuple[int, int]) -> None:
-        if links.type == RecordType.INTENT:
-            self.open_intents[here.sequence] = place
-        elif links.type in CLOSING_TYPES and links.intent:
-            intent = int(links.intent) if _is_number(links.intent) else 0
-            if intent not in self.open_intents:
+    def _follow(self, here: Link, event: Event) -> None:
+        notes = event.annotations
+        if notes.type == RecordType.INTENT:
+            self.open[here.sequence] = here, event
+        elif notes.type in CLOSING_TYPES and notes.intent:
+            intent = parse_number(notes.intent) or 0
+            if intent not in self.open:
                 message = f"record {here.sequence} tells the outcome of intent {intent}, which is not open"
                 self.found(ChainFaultKind.STRAY_OUTCOME, here.sequence, message)
-            elif links.outcome != Result.UNKNOWN:
-                del self.open_intents[intent]
+            elif notes.outcome != Result.UNKNOWN:
+                del self.open[intent]
+
+    def open_intents(self) -> dict[int, Intent]:
+        found: dict[int, Intent] = {}
+        for sequence, record in self.open.items():
+            try:
+                found[sequence] = intent_of(*record)
+            except ValueError as exc:
+                self.found(ChainFaultKind.MALFORMED, sequence, str(exc))
+        return found
 
     def finish(self, head: Link | None) -> tuple[str, ...]:
         """Judge what only the end of the file can tell; return the warnings."""
@@ -314,17 +287,16 @@ class _Chain:
         return ()
 
 
-def check_chain(
-    descriptor: int, *, head: Link | None, head_damaged: bool = False, anchors: Iterable[Anchor] = ()
-) -> Verification:
-    """Walk an open log from its beginning.
+def check_chain(descriptor: int, head: bytes | None, anchors: Iterable[Anchor] = ()) -> Verification:
+    """Walk an open log from its beginning; ``head`` is what its head file holds, None where it has none.
 
     Raises:
         OSError: It cannot be read.
     """
-    named = [] if head is None or head == BEGINNING else [Anchor(head, "the head file")]
-    chain = _Chain([*named, *anchors])
-    if head_damaged:
+    named = None if head is None else parse_head(head)
+    by_head = [] if named is None or named == BEGINNING else [Anchor(named, "the head file")]
+    chain = _Chain([*by_head, *anchors])
+    if head is not None and named is None:
         chain.found(ChainFaultKind.HEAD, 0, "the head file is no head file")
     size = torn_size = 0
     for line, length in _lines(descriptor):
@@ -332,22 +304,23 @@ def check_chain(
             torn_size = length
             break
         if length > MAX_RECORD_SIZE:
-            chain.lines += 1
             chain.unusable(f"it has {length} bytes, a record has at most {MAX_RECORD_SIZE}")
         else:
-            chain.line(line, size)
+            chain.line(line)
         size += length
-    warnings = chain.finish(head)
+    open_intents = chain.open_intents()
+    warnings = chain.finish(named)
     return Verification(
         records=chain.lines,
         head=chain.last,
+        named=named,
         size=size,
         torn_size=torn_size,
         findings=tuple(chain.findings),
         more_findings=chain.more_findings,
-        open_intents=chain.open_intents,
+        open_intents=open_intents,
         warnings=warnings,
-        head_missing=head is None and not head_damaged,
+        head_missing=head is None,
     )
 
 
@@ -389,24 +362,17 @@ def verify(path: Path, *, anchors: Iterable[Anchor] = (), wait_seconds: float = 
     Raises:
         AuditLogUnreadable: The log, or its head file, cannot be read, or a writer holds it for too long.
     """
-    with _Reading(path, wait_seconds) as descriptor:
-        raw = _read_head(path.with_name(path.name + HEAD_SUFFIX))
-        head = None if raw is None else parse_head(raw)
-        try:
-            return check_chain(
-                descriptor, head=head, head_damaged=raw is not None and head is None, anchors=anchors
-            )
-        except OSError as exc:
-            raise _unreadable(path, why(exc)) from exc
+    with _reading(path, wait_seconds) as descriptor:
+        return check_chain(descriptor, _read_head(path.with_name(path.name + HEAD_SUFFIX)), anchors)
 
 
-def read_records(path: Path, *, wait_seconds: float = 10.0) -> Iterator[tuple[Link, Event]]:
+def read_records(path: Path) -> Iterator[tuple[Link, Event]]:
     """Yield the records of a log as they stand there, without judging the chain; a torn last line is left out.
 
     Raises:
         AuditLogUnreadable: The log cannot be read, or a line of it is no record.
     """
-    with _Reading(path, wait_seconds) as descriptor:
+    with _reading(path) as descriptor:
         yield from records_in(descriptor, path)
 
 
@@ -416,90 +382,56 @@ def records_in(descriptor: int, path: Path) -> Iterator[tuple[Link, Event]]:
     Raises:
         AuditLogUnreadable: See :func:`read_records`.
     """
+    number = 0
     try:
-        for number, (line, _) in enumerate(_lines(descriptor), start=1):
+        for number, (line, _) in enumerate(_lines(descriptor), start=1):  # noqa: B007 - for the message
             if line.endswith(b"\n"):
-                event = _parse(path, line, number)
-                yield Link(int(event.annotations.sequence), hash_of(line)), event
+                yield parse_record(line)
     except OSError as exc:
-        raise _unreadable(path, why(exc)) from exc
-
-
-def find_line(path: Path, sequence: int, *, wait_seconds: float = 10.0) -> bytes | None:
-    """Return the exact bytes of the record with this sequence, or None; the chain is not judged.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read.
-    """
-    wanted = str(sequence)
-    with _Reading(path, wait_seconds) as descriptor:
-        try:
-            for line, length in _lines(descriptor):
-                if length <= MAX_RECORD_SIZE and line.endswith(b"\n") and _sequence_of(line) == wanted:
-                    return line
-        except OSError as exc:
-            raise _unreadable(path, why(exc)) from exc
-    return None
-
-
-def _sequence_of(line: bytes) -> str | None:
-    try:
-        return _LINES.decode(line).annotations.sequence
-    except (msgspec.MsgspecError, RecursionError):
-        return None
-
-
-def _parse(path: Path, line: bytes, number: int) -> Event:
-    try:
-        event = parse_event(line)
-        int(event.annotations.sequence)
+        raise AuditLogUnreadable(f"audit log {path}: {why(exc)}") from exc
     except ValueError as exc:
-        raise AuditLogUnreadable(
-            f"audit log {path}: line {number} is no record of etcdfix", hint="etcdfix audit verify shows more"
-        ) from exc
-    return event
+        hint = "etcdfix audit verify shows more"
+        raise AuditLogUnreadable(f"audit log {path}: line {number}: {exc}", hint=hint) from exc
 
 
-class _Reading:
-    def __init__(self, path: Path, wait_seconds: float) -> None:
-        self._path = path
-        self._wait_seconds = wait_seconds
-        self._descriptor = -1
-
-    def __enter__(self) -> int:
+@contextmanager
+def _reading(path: Path, wait_seconds: float = 10.0) -> Iterator[int]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as exc:
-            raise _unreadable(self._path, why(exc)) from exc
-        try:
-            read_limited(self._descriptor, limit=0)  # a folder or a pipe shows itself here
-            ours = lock(self._descriptor, fcntl.LOCK_SH, wait_seconds=self._wait_seconds)
-        except OSError as exc:
-            os.close(self._descriptor)
-            raise _unreadable(self._path, why(exc)) from exc
-        if not ours:
-            os.close(self._descriptor)
-            raise _unreadable(self._path, "another process is writing to it")
-        return self._descriptor
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-
-
-def _unreadable(path: Path, problem: str) -> AuditLogUnreadable:
-    return AuditLogUnreadable(f"audit log {path}: {problem}")
+            read_limited(descriptor, limit=0)  # a folder or a pipe shows itself here
+            if not lock(descriptor, fcntl.LOCK_SH, wait_seconds=wait_seconds):
+                raise AuditLogUnreadable(f"audit log {path}: another process is writing to it")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    except OSError as exc:
+        raise AuditLogUnreadable(f"audit log {path}: {why(exc)}") from exc
 
 
 def _read_head(path: Path) -> bytes | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return read_input(path, most_bytes=_MAX_HEAD_SIZE)
     except FileNotFoundError:
         return None
     except OSError as exc:
         raise AuditLogUnreadable(f"head file {path}: {why(exc)}") from exc
-    try:
-        return read_limited(descriptor, limit=_MAX_HEAD_SIZE)
-    except OSError as exc:
-        raise AuditLogUnreadable(f"head file {path}: {why(exc)}") from exc
-    finally:
-        os.close(descriptor)
+
+
+def broken(
+    path: Path, problem: str, findings: tuple[ChainFault, ...] = (), *, hint: str = ""
+) -> AuditLogBroken:
+    """Return the refusal to add to a log whose chain is broken; without a hint it says how to begin a new one."""
+    begin = "etcdfix audit verify shows all of it; keep the file, and begin a new one with --audit-log"
+    return AuditLogBroken(f"audit log {path}: {problem}", path=path, findings=findings, hint=hint or begin)
+
+
+def refuse_broken(path: Path, found: Verification) -> None:
+    """Refuse a log to which nothing may be added.
+
+    Raises:
+        AuditLogBroken: Its chain is broken, or it has no head file.
+    """
+    if found.trouble:
+        hint = without_head(path, found.head) if not found.findings else ""
+        raise broken(path, found.trouble, found.findings, hint=hint)

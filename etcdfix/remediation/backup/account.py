@@ -11,8 +11,11 @@ import msgspec
 from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.record import CLOSING_TYPES, PATCH, Intent, Link, RecordType, Result, Verb
-from etcdfix.remediation.audit.record_line import Event, intent_of_event, parse_list
+from etcdfix.remediation.audit.record_line import Event, parse_list
+from etcdfix.remediation.audit.record_line import intent_of as intent_of_record
+from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import Backup
+from etcdfix.remediation.backup.write import ANOMALY
 
 _WRITTEN: Final = frozenset({Result.FIXED, Result.UNDONE})
 
@@ -49,13 +52,22 @@ class Listed(msgspec.Struct, kw_only=True):
             and intent.subject.key == content.key_base64
             and intent.cluster_uid == (content.cluster.kube_system_uid or "")
             and (
-                self.second
-                or (
-                    intent.subject.mod_revision == content.mod_revision
-                    and intent.value_sha256 == content.value_sha256
-                )
+                content.purpose == ANOMALY
+                if self.second
+                else intent.subject.mod_revision == content.mod_revision
+                and intent.value_sha256 == content.value_sha256
             )
         )
+
+
+def intent_of(backup: Backup, audit_log: Path) -> Intent | None:
+    """Return the intent of an audit log that this backup belongs to, by the word of the log; None for any other file.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read.
+    """
+    listed = Account.of(audit_log, read_records(audit_log)).listing(backup)
+    return None if listed is None else listed.intent
 
 
 class Account:
@@ -90,7 +102,7 @@ class Account:
     def _take(self, link: Link, event: Event) -> None:
         notes = event.annotations
         if notes.type == RecordType.INTENT:
-            self._begin(intent_of_event(event, link.sha256), event.stage_timestamp)
+            self._begin(intent_of_record(link, event), event.stage_timestamp)
         elif notes.type in CLOSING_TYPES and notes.intent.isdigit():
             self._close(link, event, int(notes.intent))
 

@@ -37,7 +37,7 @@ from etcdfix.inputs.inputfile import read_input
 from etcdfix.inputs.ownfiles import BACKUP_FAMILY, BACKUP_TAIL
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.grounds import Grounds
-from etcdfix.remediation.audit.record import Link, Operator, unicode_text
+from etcdfix.remediation.audit.record import Link, Operator, in_unicode, unicode_text
 from etcdfix.remediation.audit.record_line import timestamp
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_json
@@ -217,8 +217,8 @@ def make_content(
         value_sha256=digest(stored.value),
         value_base64=stored.value,
         verdict=BackupVerdict.of(verdict),
-        cluster=msgspec.structs.replace(cluster, endpoints=tuple(map(unicode_text, cluster.endpoints))),
-        operator=operator.in_unicode(),
+        cluster=in_unicode(cluster),
+        operator=in_unicode(operator),
         reason=unicode_text(reason),
     )
 

@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import AuditError, BackupUnreadable, EtcdfixError, NotDurable, why
-from etcdfix.remediation.audit.log import AuditLog, broken
+from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import (
     Entry,
     Intent,
@@ -35,8 +35,8 @@ from etcdfix.remediation.audit.record import (
     Verb,
     unicode_text,
 )
-from etcdfix.remediation.audit.search import is_there, trouble_with
-from etcdfix.remediation.audit.verify import read_records, verify
+from etcdfix.remediation.audit.search import is_there
+from etcdfix.remediation.audit.verify import broken, read_records, refuse_broken, verify
 from etcdfix.remediation.backup.account import Account, Listed
 from etcdfix.remediation.backup.directory import (
     FileKind,
@@ -118,9 +118,7 @@ def survey_backups(request: PruneRequest) -> BackupPruning:
     with ExitStack() as stack:
         files = _look(_open_directories(stack, request))
         found = verify(log, anchors=anchors_in(files, log))
-        trouble = found.findings[0].message if found.findings else trouble_with(log)
-        if trouble:
-            raise broken(log, trouble, found.findings)
+        refuse_broken(log, found)
         survey = _survey(request, files, Account.of(log, read_records(log)))
     return survey.into(request.report(dry_run=True), (_pruned(*one) for one in survey.going.values()))
 

@@ -31,15 +31,13 @@ from etcdfix.remediation.audit.record import (
     Link,
     RecordType,
     Result,
-    unicode_grounds,
+    in_unicode,
     unicode_text,
 )
-from etcdfix.remediation.audit.record_line import hash_of, parse_intent
-from etcdfix.remediation.audit.search import is_there, outcomes_of
-from etcdfix.remediation.audit.verify import find_line, read_records
+from etcdfix.remediation.audit.search import is_there
+from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import (
     MAX_BACKUP_SIZE,
-    Backup,
     BackupContent,
     BackupIntent,
     digest,
@@ -184,7 +182,7 @@ def record_intent(
 
 def resting_on(content: BackupContent, entry: Entry) -> BackupContent:
     """Return the content of a backup with what the change rests on, as its record says it."""
-    grounds = None if entry.grounds is None else unicode_grounds(entry.grounds)
+    grounds = None if entry.grounds is None else in_unicode(entry.grounds)
     return msgspec.structs.replace(content, grounds=grounds)
 
 
@@ -262,40 +260,3 @@ def _files(directory: Path) -> list[Path]:
         return []
     except OSError as exc:
         raise BackupUnreadable(f"backup directory {directory}: {why(exc)}", path=directory) from exc
-
-
-def intent_of(backup: Backup, audit_log: Path) -> Intent | None:
-    """Return the intent of an audit log that this backup belongs to, by the word of the log.
-
-    The intent itself lists it (same record, digest, key, value and cluster); or, for what a transaction gave back
-    although another value was expected, the record of its outcome does, by the digest of all that the backup says.
-
-    None for any other file, such as one of another log.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read.
-    """
-    line = find_line(audit_log, backup.intent.sequence)
-    if line is None or hash_of(line) != backup.intent.sha256:
-        return None
-    try:
-        intent = parse_intent(line)
-    except ValueError:
-        return None
-    content = backup.content
-    if intent.cluster_uid != (content.cluster.kube_system_uid or ""):
-        return None
-    same = (
-        intent.backup_sha256 == backup.content_sha256
-        and intent.subject.key == content.key_base64
-        and intent.subject.mod_revision == content.mod_revision
-        and intent.value_sha256 == content.value_sha256
-    )
-    return intent if same or _is_second(backup, intent, audit_log) else None
-
-
-def _is_second(backup: Backup, intent: Intent, audit_log: Path) -> bool:
-    """Say whether an outcome of the intent names this backup; several stand there one after the other."""
-    return backup.content.purpose == ANOMALY and any(
-        backup.content_sha256 in notes.backup_sha256.split() for notes in outcomes_of(audit_log, intent)
-    )

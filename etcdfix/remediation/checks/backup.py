@@ -9,11 +9,12 @@ import msgspec
 
 from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.audit.log import broken
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.audit.search import is_there, outcomes_of, trouble_with
+from etcdfix.remediation.audit.verify import broken
+from etcdfix.remediation.backup.account import intent_of
 from etcdfix.remediation.backup.file import Backup
-from etcdfix.remediation.backup.write import ANOMALY, intent_of
+from etcdfix.remediation.backup.write import ANOMALY
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading

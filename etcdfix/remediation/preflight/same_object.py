@@ -14,8 +14,9 @@ from typing import NamedTuple
 from etcdfix.errors import AuditLogUnreadable, BackupUnreadable
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, reads
+from etcdfix.remediation.backup.account import intent_of
 from etcdfix.remediation.backup.file import BackupContent, read_backup
-from etcdfix.remediation.backup.write import intent_of, name_of
+from etcdfix.remediation.backup.write import name_of
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.members import KeyReading

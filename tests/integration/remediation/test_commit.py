@@ -21,8 +21,8 @@ from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Entry, Link, RecordType, Result, Verb
 from etcdfix.remediation.audit.verify import verify
+from etcdfix.remediation.backup.account import intent_of
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.backup.write import intent_of
 from etcdfix.remediation.commit import Write
 from etcdfix.remediation.durable import Filesystem
 from etcdfix.remediation.landmarks import Landmarks

@@ -9,14 +9,12 @@ import pytest
 
 from etcdfix.model import ClusterIdentity, KnownBy
 from etcdfix.remediation.audit.grounds import Grounds
-from etcdfix.remediation.audit.record import (
-    Operator,
-    cluster_of,
-)
+from etcdfix.remediation.audit.record import Operator, in_unicode
+from tests.support.audit_logs import entry
 
 
 def test_operator_in_unicode() -> None:
-    made = Operator(os_user="a\udce9", host="h", api_user="é").in_unicode()
+    made = in_unicode(Operator(os_user="a\udce9", host="h", api_user="é"))
     assert made == Operator(os_user="a\\udce9", host="h", api_user="é")
 
 
@@ -43,5 +41,5 @@ def test_who_runs_this(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_grounds_name_the_cluster_where_they_know_it() -> None:
     """By more than a uid; a record of before they did so is named by its uid."""
     known = ClusterIdentity(uid="u", known_by=KnownBy.BACKUP, created=7)
-    assert cluster_of(Grounds(cluster=known), "u") is known
-    assert cluster_of(Grounds(), "u") == cluster_of(None, "u") == ClusterIdentity.by_uid("u")
+    assert entry(grounds=Grounds(cluster=known)).cluster is known
+    assert entry(grounds=Grounds()).cluster == entry().cluster == ClusterIdentity.by_uid("d4c1")

@@ -22,13 +22,11 @@ from etcdfix.remediation.audit.record import (
 from etcdfix.remediation.audit.record_line import (
     draft_entry,
     hash_of,
-    parse_event,
-    parse_grounds,
-    parse_intent,
     parse_list,
+    parse_record,
     timestamp,
 )
-from tests.support.audit_logs import GROUNDS, KEY, NOON, OPERATOR, entry, subject
+from tests.support.audit_logs import GROUNDS, KEY, NOON, OPERATOR, entry, parse_intent, subject
 
 
 def test_an_intent_is_an_event_of_the_api_servers_kind() -> None:
@@ -150,8 +148,11 @@ def test_a_record_without_grounds() -> None:
 
 @pytest.mark.parametrize("told", ["[]", "{", '{"peek":[7]}', '{"x":' + "[" * 100_000])
 def test_grounds_that_are_none(told: str) -> None:
-    with pytest.raises(ValueError):
-        parse_grounds(told)
+    line = draft_entry(entry(grounds=Grounds()), BEGINNING, at=NOON).line
+    notes = json.loads(line)
+    notes["annotations"]["etcdfix.io/grounds"] = told
+    with pytest.raises(ValueError, match="record 1 is no intent that can be read"):
+        parse_intent(json.dumps(notes).encode())
 
 
 @pytest.mark.parametrize(
@@ -253,8 +254,8 @@ def test_no_intent(line: bytes) -> None:
 def test_nested_too_deeply() -> None:
     line = draft_entry(entry(), BEGINNING, at=NOON).line
     deep = line.replace(b'"user":', b'"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"user":')
-    with pytest.raises(ValueError, match="nested too deeply"):
-        parse_event(deep)
+    with pytest.raises(ValueError, match="it is no record of etcdfix"):
+        parse_record(deep)
 
 
 def test_lists() -> None:

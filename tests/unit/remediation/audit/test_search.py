@@ -10,7 +10,6 @@ import pytest
 
 from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import StoredValue
-from etcdfix.remediation.audit import search as audit_search
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, RecordType, Result, Verb
 from etcdfix.remediation.audit.search import is_there, outcomes_of, own_writes, trouble_with, wrote
@@ -95,12 +94,6 @@ def test_exactly_what_was_written(path: Path, verb: Verb, result: Result) -> Non
     assert wrote(path, intent, WRITTEN)
     for change in ({"mod_revision": 91}, {"value": VALUE + b"!"}, {"key": KEY + b"!"}):
         assert not wrote(path, intent, msgspec.structs.replace(WRITTEN, **change))
-
-
-def test_intent_that_is_gone_wrote_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    intent = record(path, (Result.UNDONE, 90))
-    monkeypatch.setattr(audit_search, "find_line", lambda *_: None)
-    assert not wrote(path, intent, WRITTEN)
 
 
 @pytest.mark.parametrize(

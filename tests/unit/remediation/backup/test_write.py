@@ -18,16 +18,16 @@ from etcdfix.errors import (
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, RecordType, Result, Verb
-from etcdfix.remediation.audit.record_line import parse_event
+from etcdfix.remediation.audit.record_line import parse_record
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.backup import write as backup
+from etcdfix.remediation.backup.account import intent_of
 from etcdfix.remediation.backup.directory import anchor_of
 from etcdfix.remediation.backup.file import encode_content, read_backup
 from etcdfix.remediation.backup.write import (
     MARKER_SUFFIX,
     BackupPlan,
     confirm_backups,
-    intent_of,
     keep_second_backup,
     name_of,
     record_intent,
@@ -186,7 +186,7 @@ class TestIntent:
                 log, entry(), content(), directories, step=FailAt("backup marker: before unlink file")
             )
         assert log.open_intents() == ()
-        outcome = parse_event(log.path.read_bytes().splitlines()[1])
+        outcome = parse_record(log.path.read_bytes().splitlines()[1])[1]
         assert outcome.annotations.outcome == Result.REFUSED
         assert "backup marker" in outcome.annotations.detail
 

@@ -101,12 +101,18 @@ class EncryptionTryReport(SourcedReport, frozen=True, kw_only=True):
         told = (
             f"The candidates open {self.opened} of {counted(self.findings, 'value')} that do not open today"
         )
-        notes = []
-        if self.undetermined_today and self.encryption_config is not None:
-            notes.append(
-                f"{counted(self.undetermined_today, 'value')} may open today: that could not be determined."
-            )
+        unsure = self.undetermined_today if self.encryption_config is not None else 0
+        notes = (
+            [f"{counted(unsure, 'value')} may open today: that could not be determined."] if unsure else []
+        )
         lines, more = stakes(self.incomplete_reasons, notes)
+        rows = [
+            (
+                one.name, one.opens, one.right_key, one.undetermined, " ".join(one.key_fingerprints),
+                *(keys[0] if keys else None for keys in (one.not_opened, one.opened)),
+            )
+            for one in self.candidates
+        ]  # fmt: skip
         left = State.FINDINGS if self.opened < self.findings else State.OK
         return Document(
             status=Status(
@@ -117,23 +123,7 @@ class EncryptionTryReport(SourcedReport, frozen=True, kw_only=True):
             stakes=lines,
             next=self.next,
             sections=[
-                Table(
-                    columns=_CANDIDATE,
-                    rows=[
-                        (
-                            one.name,
-                            one.opens,
-                            one.right_key,
-                            one.undetermined,
-                            " ".join(one.key_fingerprints),
-                            one.not_opened[0] if one.not_opened else None,
-                            one.opened[0] if one.opened else None,
-                        )
-                        for one in self.candidates
-                    ],
-                    noun="candidate",
-                    brief=5,
-                ),
+                Table(columns=_CANDIDATE, rows=rows, noun="candidate", brief=5),
                 *group_tables(self.groups),
                 *more,
             ],
@@ -151,9 +141,7 @@ _CANDIDATE: Final = (
 )
 _GROUP: Final = (
     *_KEY,
-    Column("VALUES", kind=Kind.NUMBER),
-    Column("OPENED", kind=Kind.NUMBER),
-    Column("DAMAGED", kind=Kind.NUMBER),
+    *(Column(name, kind=Kind.NUMBER) for name in ("VALUES", "OPENED", "DAMAGED")),
     Column("OPENED BY", folds=True),
     Column("FIRST NOT OPENED", kind=Kind.KEY, wide=True),
 )

@@ -137,28 +137,23 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
         notes = [*([MARKED] if written else []), *not_recorded(self.no_record), *self.notes]
         lines, more = stakes(self.incomplete_reasons, notes)
         state = State.OK if usable and self.opened == self.tried else State.FINDINGS
+        rows = [*map(self._row, self.configurations)]
+        values = [
+            (one.number, ": ".join(filter(None, (_STATES[one.state], one.reason)))) for one in self.values
+        ]
         return Document(
             status=Status(state if self.complete else State.INCOMPLETE, self._headline(usable)),
             about=self.about(),
             stakes=lines,
             next=self.next,
             sections=[
-                Table(
-                    columns=_CONFIGURATION,
-                    rows=[*map(self._row, self.configurations)],
-                    noun="configuration",
-                    brief=4,
-                ),
+                Table(columns=_CONFIGURATION, rows=rows, noun="configuration", brief=4),
                 Table(columns=_FILE, rows=written, noun="file", brief=4),
                 *group_tables(self.groups, wide=True),
                 Table(
                     title="What the values under /bootstrap/ are",
                     columns=_VALUE,
-                    rows=[
-                        (one.number, f"{_STATES[one.state]}{f': {one.reason}' if one.reason else ''}")
-                        for one in self.values
-                    ],
-                    noun="row",
+                    rows=values,
                     brief=8,
                     wide=bool(usable),
                 ),
@@ -176,24 +171,18 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
         if not naming and self.configurations:
             yield "No Node names the configuration of its server, so nothing shows which one is today's."
         if len(named) > 1:
-            yield (
-                "The Nodes name different configurations: a rotation was under way, or a server was not restarted "
-                "after it."
-            )
+            yield "The Nodes name different configurations: a rotation was under way, or not every server restarted."
         if any(one.named_by_nodes is NamedByNodes.ALL for one in self.configurations):
-            yield (
-                "The servers ran with the configuration that all Nodes name. That is a hint and no proof: a Node "
-                "writes its own annotation."
-            )
+            yield "All Nodes name one configuration. That is a hint and no proof: a Node writes its own annotation."
         for one in self.configurations:
-            if one.current and one.stage not in _RESTING:
+            if one.current and one.stage not in {"start", "reencrypt_finished", ""}:
                 yield f"{one.name} was kept in the middle of a rotation ({one.stage}). It may lack the newest key."
             if not one.usable:
                 yield f"API servers refuse {one.name}, so no server ever ran with it."
             if one.doubt:
                 yield (
-                    f"{one.name}: it is only {one.confidence} that this datastore held it, since {one.doubt}. Its keys "
-                    "wrote what it opens. That does not show that servers run with it today."
+                    f"It is only {one.confidence} that this datastore held {one.name}: {one.doubt}. Its keys wrote "
+                    "what it opens. That does not show that servers run with it today."
                 )
         left = (self.tried or 0) - self.opened
         if left and not missing:
@@ -229,18 +218,12 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
                 "rotated",
                 recover([*self.token_files, "FILE"], *places),
             )
-        if "damaged" in states or "not-understood" in states:
-            return Step("Look into an older snapshot, where the value may be whole")
         if not states:
             return Step(
                 "Look for the file of --encryption-provider-config on every control-plane node and in backups. Only "
                 "k3s and RKE2 keep it in the datastore too, kubeadm does not"
             )
-        if states != {"lock"}:
-            return Step(
-                "Look into older snapshots, if anything was ever encrypted. Encryption was not enabled here"
-            )
-        return Step("Look into older snapshots. A server has locked the key here and has written nothing yet")
+        return Step("Look into an older snapshot: no value here holds a configuration")
 
     def _headline(self, usable: int) -> str:
         if not usable:
@@ -276,7 +259,6 @@ _ELSEWHERE: Final = (
     "A snapshot taken during a key rotation lacks the new key. The live datastore, a newer snapshot or a write-ahead "
     "log (--in log:DIR) may have it."
 )
-_RESTING: Final = frozenset({"start", "reencrypt_finished", ""})
 _CONFIGURATION: Final = (
     Column("CONFIGURATION"),
     Column("OPENS"),

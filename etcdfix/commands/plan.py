@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ import msgspec
 from etcdfix.commands.planning.entries import EntryWriter, held_of
 from etcdfix.commands.planning.extraction import PLAN_EXTRACTION, PlanExtract
 from etcdfix.commands.planning.gather import Gathered
-from etcdfix.commands.planning.groups import Groups, makers_of
+from etcdfix.commands.planning.groups import Groups
 from etcdfix.commands.planning.steps import (
     in_order,
     steps_for,
@@ -26,12 +25,11 @@ from etcdfix.examine_jobs import Extracted, Helpers, Jobs
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.recreation import Claim
-from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.maybe_newer import SimilarValues
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.report.model import API_VERSION
+from etcdfix.report.model import ReportBaseline
 from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
-from etcdfix.report.plan import DeletionPlan, PlanReport, PlanSource
+from etcdfix.report.plan import DeletionPlan, PlanSource
 from etcdfix.report.plan_entry import PlanEntry, decision_on
 from etcdfix.report.planfile import sealed
 from etcdfix.report.rows import Rows
@@ -96,7 +94,6 @@ def build_plan(
     # Where only the present value is kept, there are none.
     has_earlier = source.has_several if file and isinstance(source, Indexed) else lambda _key: file
     groups = Groups()
-    makers: Counter[tuple[str, str, str]] = Counter()
     builder = IndexBuilder(examiner, source)
     seen = False
     extracted: Extracted[PlanExtract] = Extracted(examiner, PLAN_EXTRACTION, builder.extraction_setup())
@@ -127,7 +124,6 @@ def build_plan(
                     gathered.leave_out_rest(one)
                     return
                 groups.add(one)
-                makers[entry.recreated_by, entry.comes_back, entry.recreate_how] += 1
                 yield entry
 
         try:
@@ -149,7 +145,7 @@ def build_plan(
                 raise
             ended = EndedEarly.of(exc)
             gathered.leave_out_all()
-            groups, makers = Groups(), Counter()
+            groups = Groups()
             problems += source.problems
         else:
             problems += dict.fromkeys([*source.problems, *index.problems, *ending.lost])
@@ -163,8 +159,6 @@ def build_plan(
     published_groups = groups.published(keys, request.run)
     steps = steps_for(entries, published_groups, shown_word(report.path), request.run)
     plan = DeletionPlan(
-        api_version=API_VERSION,
-        kind=PLAN_KIND,
         tool=TOOL,
         generated_at=timestamp(begun),
         source=PlanSource(
@@ -179,11 +173,10 @@ def build_plan(
         encryption_config=shown_configuration(request.configuration),
         etcd_prefix=examiner.layout.prefix.rstrip("/") or "/",
         kubernetes_version=examiner.assumed_release or None,
-        report=PlanReport(shown_word(report.path), report.sha256, report.generated_at),
+        report=ReportBaseline(shown_word(report.path), report.sha256, report.generated_at),
         complete=not problems,
         incomplete_reasons=problems,
         groups=published_groups,
-        recreated_by=makers_of(makers),
         steps=steps,
         not_in_report=gathered.not_in_report,
         left_out=gathered.left_out(),

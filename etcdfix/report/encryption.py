@@ -111,14 +111,18 @@ class EncryptionUsageReport(SourcedReport, frozen=True, kw_only=True):
     complete: bool
     incomplete_reasons: list[str]
 
+    @property
+    def safe_to_remove(self) -> int:
+        """How many keys are safe to remove: as of the revision of ``source``, in this etcd."""
+        return sum(key.safe_to_remove for key in self.keys)
+
     def document(self) -> Document:
         """Return how many keys are safe to remove, and for each what needs it."""
         if self.encryption_config is None:
             told = f"{counted(len(self.keys), 'encryption key')} in use; without a configuration none is safe to remove"
         else:
             configured = counted(sum(key.configured for key in self.keys), "configured encryption key")
-            safe = sum(key.safe_to_remove for key in self.keys)
-            told = f"{safe} of {configured} can be removed, at revision {self.source.revision}"
+            told = f"{self.safe_to_remove} of {configured} can be removed, at revision {self.source.revision}"
         lines, more = stakes(self.incomplete_reasons, self.notes)
         rows = [
             (

@@ -278,7 +278,7 @@ class Summary(Counts, kw_only=True):
 
 
 class ReportBaseline(msgspec.Struct, frozen=True):
-    """The earlier report that ``--baseline`` named: its path, the digest of the file, and when it was made."""
+    """An earlier report of a scan: its path, the digest of the file, and when it was made."""
 
     path: str
     sha256: str

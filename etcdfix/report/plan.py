@@ -22,7 +22,7 @@ from etcdfix.report.document import (
     Table,
     why_incomplete,
 )
-from etcdfix.report.model import ReportConfiguration, Tool
+from etcdfix.report.model import PublishedReport, ReportBaseline, ReportConfiguration
 from etcdfix.report.plan_entry import (
     Decision,
     LeftOut,
@@ -54,14 +54,6 @@ class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cluster_id: str | None = None
 
 
-class PlanReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The scan report that the plan was made from."""
-
-    path: str
-    sha256: str
-    generated_at: str
-
-
 class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Entries with one cause under one encryption key of one rule.
 
@@ -81,15 +73,6 @@ class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     declaration: str = ""
 
 
-class PlanMaker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Entries that one party makes again."""
-
-    recreated_by: str
-    comes_back: str
-    count: int
-    how: str
-
-
 class PlanStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One thing to do; commands are ready to paste."""
 
@@ -98,18 +81,12 @@ class PlanStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     commands: list[str] = []
 
 
-class DeletionPlan(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    rename={"api_version": "apiVersion"},
-):
-    """The whole document.
+class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole document. Its age counts from ``generated_at``, when the source was begun to be read.
 
     Attributes:
-        generated_at: When the source was begun to be read; the plan's age counts from here.
         kube_system_uid: Which cluster; null where that namespace cannot be read.
+        report: The scan report that the plan was made from.
         complete: Everything was seen, by the report and by the plan.
         not_in_report: Broken values that the source has and the report does not.
         content_sha256: Of the rest but for ``decisions`` and ``audit_log``: shows an edit, not an enemy.
@@ -119,20 +96,16 @@ class DeletionPlan(
 
     ROWS: ClassVar[str] = "entries"
 
-    api_version: str
-    kind: str
-    tool: Tool
-    generated_at: str
+    kind: str = "DeletionPlan"
     source: PlanSource
     kube_system_uid: str | None
     encryption_config: ReportConfiguration | None
     etcd_prefix: str
     kubernetes_version: str | None
-    report: PlanReport
+    report: ReportBaseline
     complete: bool
     incomplete_reasons: list[str]
     groups: list[PlanGroup]
-    recreated_by: list[PlanMaker]
     steps: list[PlanStep]
     not_in_report: int
     left_out: Sequence[LeftOut]
@@ -210,14 +183,6 @@ class DeletionPlan(
         )
         entries = [_row(entry) for entry in islice(self.entries, MOST_SHOWN)]
         yield Table(columns=_ENTRIES, rows=entries, total=number, noun="object", brief=6)
-        dry_runs = [
-            Step(one.key, Command(text=command))
-            for one in self.entries[:_DRY_RUNS]
-            if (command := _dry_run(one))
-        ]
-        yield Steps(title="The first dry runs", steps=dry_runs, wide=True)
-        makers = [(one.count, one.recreated_by, one.comes_back, one.how) for one in self.recreated_by]
-        yield Table(title="Who makes them again", columns=_MAKERS, rows=makers, noun="maker", wide=True)
         steps = [step for one in self.steps for step in _steps(one)]
         yield Steps(title="What to do, in this order", steps=steps, wide=True)
         shown = islice(self.entries, MOST_SHOWN)
@@ -232,7 +197,6 @@ class DeletionPlan(
 
 MOST_SHOWN: Final = 10_000
 """So many objects a document has at most; the plan itself has all."""
-_DRY_RUNS: Final = 5
 _GROUPS: Final = (
     Column("COUNT", kind=Kind.NUMBER),
     Column("CAUSE"),
@@ -251,12 +215,6 @@ _ENTRIES: Final = (
     Column("CASCADE", kind=Kind.NUMBER, wide=True),
     Column("NEEDS", folds=True, wide=True),
     Column("ETCD KEY", kind=Kind.KEY),
-)
-_MAKERS: Final = (
-    Column("COUNT", kind=Kind.NUMBER),
-    Column("BY"),
-    Column("COMES BACK"),
-    Column("HOW", folds=True),
 )
 _LEFT: Final = (Column("WHY"), Column("DETAIL", folds=True), Column("ETCD KEY", kind=Kind.KEY))
 

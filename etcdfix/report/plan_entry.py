@@ -30,7 +30,6 @@ class PlanEntry(
         outcome: Its outcome now, not that of the report.
         what: What it is, in a clause, as far as names and references tell.
         users: How many objects refer to it.
-        users_stopped: How many of them cannot start or work without it.
         cascade: How many dependents the garbage collector deletes after it.
         recreated_by: Who makes it again, or ``by hand``.
         recreate_confidence: Of that; null for ``by hand``.
@@ -64,7 +63,6 @@ class PlanEntry(
     kms_key_id_sha256: str
     what: str
     users: int
-    users_stopped: int
     cascade: int
     recreated_by: str
     recreate_confidence: str | None

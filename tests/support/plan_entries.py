@@ -24,7 +24,6 @@ def entry(order: int = 1, **change: Any) -> PlanEntry:
         "kms_key_id_sha256": "",
         "what": "Secret (type not known)",
         "users": 0,
-        "users_stopped": 0,
         "cascade": 0,
         "recreated_by": "by hand",
         "recreate_confidence": None,

@@ -11,7 +11,7 @@ import msgspec
 
 from etcdfix.commands.planning.gather import Broken
 from etcdfix.commands.planning.groups import advice_on, needs_of
-from etcdfix.commands.planning.steps import is_breaking, users_of, what_it_is
+from etcdfix.commands.planning.steps import is_breaking, what_it_is
 from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Way
 from etcdfix.examine import Examiner
 from etcdfix.graph.assess import assess
@@ -111,7 +111,7 @@ class EntryWriter(msgspec.Struct, frozen=True):
         )
         assert assessment is not None  # same
         recreation = who_recreates(index, node, self.claims, assessment)
-        users, stopped = users_of(assessment)
+        users = len({user.object for user in assessment.users})
         cause = found.verdict.cause
         terms = self._terms_of(broken)
         entry = PlanEntry(
@@ -130,7 +130,6 @@ class EntryWriter(msgspec.Struct, frozen=True):
             kms_key_id_sha256=found.kms_key_id_sha256,
             what=what_it_is(assessment, recreation),
             users=users,
-            users_stopped=stopped,
             cascade=assessment.collection.counts[Action.CASCADE_DELETED],
             recreated_by=recreation.recreated_by.name,
             recreate_confidence=recreation.confidence.value if recreation.confidence is not None else None,

@@ -1,15 +1,13 @@
-"""Entries with one cause under one encryption key, and what holds for all of them; who makes objects again."""
+"""Entries with one cause under one encryption key, and what holds for all of them."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 import msgspec
 
 from etcdfix.commands.planning.gather import Broken
-from etcdfix.commands.planning.steps import STAGES, kms_step
+from etcdfix.commands.planning.steps import kms_step
 from etcdfix.model import Outcome
-from etcdfix.report.plan import PlanGroup, PlanMaker
+from etcdfix.report.plan import PlanGroup
 from etcdfix.report.plan_entry import declaration
 from etcdfix.rules import acceptance
 from etcdfix.text.commands import RunOptions
@@ -106,12 +104,3 @@ def advice_on(found: Examination, doubts: frozenset[KeyDoubt], needed: Needed, r
     if doubts & NOT_THE_KEY:
         return "something happened to many values: find out what before anything is deleted"
     return ""
-
-
-def makers_of(counts: Counter[tuple[str, str, str]]) -> list[PlanMaker]:
-    return [
-        PlanMaker(name, comes_back, count, how)
-        for (name, comes_back, how), count in sorted(
-            counts.items(), key=lambda item: (STAGES[item[0][1]], -item[1], item[0])
-        )
-    ]

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.model import Assessment, Risk, Stops
+from etcdfix.graph.model import Assessment, Risk
 from etcdfix.graph.recreation import TOKEN_TYPE, Recreation, shown
 from etcdfix.graph.recreation_rules import MAKERS, ComesBack
 from etcdfix.graph.users import by_role
@@ -299,16 +299,6 @@ def what_it_is(assessment: Assessment, recreation: Recreation) -> str:
     else:
         which = "type not known"
     return f"Secret ({which}){users}"
-
-
-def users_of(assessment: Assessment) -> tuple[int, int]:
-    """Return how many objects use another, and how many of them its absence stops."""
-    users = assessment.users
-    if assessment.secret is None:
-        needing = {user.object for user in users if not user.optional and not user.heuristic}
-    else:
-        needing = {user.object for user in users if user.stops is Stops.YES}
-    return len({user.object for user in users}), len(needing)
 
 
 def _users(assessment: Assessment) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.report.model import ReportConfiguration, Tool
-from etcdfix.report.plan import DeletionPlan, PlanGroup, PlanMaker, PlanReport, PlanSource, PlanStep
+from etcdfix.report.model import ReportBaseline, ReportConfiguration, Tool
+from etcdfix.report.plan import DeletionPlan, PlanGroup, PlanSource, PlanStep
 from etcdfix.report.plan_entry import LeftOut, PlanEntry, declaration
 from etcdfix.report.render import write
 from etcdfix.report.render.text import text_lines
@@ -30,8 +30,6 @@ HOSTILE = "\x1b[2J\u202egone\n"
 
 def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
     settings: dict[str, Any] = {
-        "api_version": "etcdfix/v1",
-        "kind": "DeletionPlan",
         "tool": Tool("etcdfix", "1"),
         "generated_at": "2026-03-01T12:00:00Z",
         "source": PlanSource("etcd", None, ["10.0.0.1:2379", "10.0.0.2:2379"], 99, newest=True),
@@ -39,11 +37,10 @@ def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
         "encryption_config": ReportConfiguration("enc.yaml", "sha256:11"),
         "etcd_prefix": "/registry",
         "kubernetes_version": None,
-        "report": PlanReport("scan.json", "sha256:22", "2026-03-01T11:00:00Z"),
+        "report": ReportBaseline("scan.json", "sha256:22", "2026-03-01T11:00:00Z"),
         "complete": True,
         "incomplete_reasons": [],
         "groups": [GROUP],
-        "recreated_by": [PlanMaker("by hand", "no", 1, "")],
         "steps": [PlanStep("Do not restart the API servers", "Their caches.", ["kubectl get"])],
         "not_in_report": 0,
         "left_out": [],
@@ -101,9 +98,8 @@ def test_hostile_texts_are_made_safe_in_text_and_json() -> None:
         incomplete_reasons=[HOSTILE],
         steps=[PlanStep(HOSTILE, HOSTILE, [HOSTILE])],
         groups=[PlanGroup(HOSTILE, HOSTILE, HOSTILE, HOSTILE, "", 1, 0, pattern=False, advice=HOSTILE)],
-        recreated_by=[PlanMaker(HOSTILE, "no", 1, HOSTILE)],
         kube_system_uid=HOSTILE,
-        report=PlanReport(HOSTILE, "", HOSTILE),
+        report=ReportBaseline(HOSTILE, "", HOSTILE),
     )
     out = io.BytesIO()
     write(hostile, "json", out, RunOptions())

@@ -355,7 +355,7 @@ def test_a_plan_that_was_interrupted_between_two_objects(
     made = build_plan(source, examiner, request, on_ended=endings.append)
     assert [ended.exit_code for ended in endings] == [143]
     assert made.incomplete_reasons == ["ended by SIGTERM before the end"]
-    assert (list(made.entries), made.steps, made.groups, made.recreated_by) == ([], [], [], [])
+    assert (list(made.entries), made.steps, made.groups) == ([], [], [])
     assert [(left.key, left.detail) for left in made.left_out] == [(key, UNLOOKED) for key in keys]
 
 

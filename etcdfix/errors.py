@@ -476,7 +476,7 @@ class AuditLogBroken(AuditError):
     """Raised when the chain of a log is broken, so that nothing may be added to it.
 
     Attributes:
-        findings: What is wrong with it, each a ``remediation.audit_verify.ChainFault``.
+        findings: What is wrong with it, each a ``report.audit.LogFault``.
     """
 
     code = "audit-log-broken"

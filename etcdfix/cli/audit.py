@@ -136,22 +136,19 @@ def reconcile(
     for notice in inputs.notices:
         say(notice)
     # grpc is slow to import, and the other audit commands work without it.
-    from etcdfix.operations.change.settle_intents import (  # noqa: PLC0415
-        patch_proof,
-        settle_intents,
-        settled_report,
-    )
+    from etcdfix.operations.change.settle_intents import patch_proof, settle_intents  # noqa: PLC0415
     from etcdfix.remediation.preflight.cluster import Acceptances  # noqa: PLC0415
 
+    run = inputs.run_options()
     settled = settle_intents(
         log,
         lambda intents: connect_for_intents(inputs, intents, say=say),
         etcd_user=inputs.etcd_user,
         dry_run=dry_run,
         accepted=Acceptances(words=accepted_words),
+        run=run,
         syslog=syslog,
         was_patched=patch_proof(inputs),
     )
-    run = inputs.run_options()
-    show_change(settled_report(settled, run), output, run)
+    show_change(settled, output, run)
     return settled.exit_code

@@ -21,6 +21,7 @@ import fcntl
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -38,8 +39,9 @@ Step = Callable[[str], None]
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _CHUNK: Final = 1 << 20
-_APPEND: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _ATTEMPTS: Final = 10
+_POLL_SECONDS: Final = 0.05
 
 
 def no_step(name: str) -> None:
@@ -162,32 +164,61 @@ class SafeDirectory(Closing):
         finally:
             os.close(descriptor)
 
-    def open_locked(self, name: str, *, what: str) -> int:
+    def open_locked(
+        self,
+        name: str,
+        *,
+        what: str,
+        wait_seconds: float = 0.0,
+        step: Step = no_step,
+        before_making: Callable[[], None] = lambda: None,
+    ) -> int:
         """Open a file to append to, made where it is not there, and lock it; return its descriptor.
+
+        ``before_making`` may refuse to make it.
 
         Raises:
             BlockingIOError: Somebody else has locked it.
             UnsafePlace: See :func:`refuse_foreign_file`.
             NotDurable: It is a symbolic link, cannot be opened or locked, or is taken away each time.
         """
-        path = self.path / name
+        path, deadline = self.path / name, time.monotonic() + wait_seconds
         for _ in range(_ATTEMPTS):
-            with ExitStack() as on_failure:
+            with ExitStack() as on_failure, suppress(FileExistsError):
                 try:
-                    descriptor = os.open(name, _APPEND, 0o600, dir_fd=self.descriptor)
+                    descriptor = self._open_or_make(name, what, step, before_making)
                     on_failure.callback(os.close, descriptor)
                     refuse_foreign_file(descriptor, path, what=what)
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    os.fsync(self.descriptor)
-                except BlockingIOError:
+                    left = max(0.0, deadline - time.monotonic())
+                    locked = lock(descriptor, fcntl.LOCK_EX, wait_seconds=left)
+                except FileExistsError:
                     raise
                 except OSError as exc:
                     reason = "it is a symbolic link" if exc.errno == errno.ELOOP else why(exc)
                     raise NotDurable(f"{what} {path}: {reason}", path=path) from exc
+                if not locked:
+                    raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
                 if self.leads_to(name, descriptor):
+                    refuse_foreign_file(descriptor, path, what=what)
                     on_failure.pop_all()
                     return descriptor
         raise NotDurable(f"{what} {path}: it comes and goes", path=path)
+
+    def _open_or_make(self, name: str, what: str, step: Step, before_making: Callable[[], None]) -> int:
+        with suppress(FileNotFoundError):
+            return os.open(name, _APPEND, dir_fd=self.descriptor)
+        before_making()
+        with announced(step, what, "create file"):
+            descriptor = os.open(name, _APPEND | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.descriptor)
+        try:
+            os.fchmod(descriptor, 0o600)  # whatever the umask took away
+            with announced(step, what, "fsync file"):
+                os.fsync(descriptor)
+            self._fsync(what, step)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def leads_to(self, name: str, descriptor: int) -> bool:
         """Say whether a name is still that of an open file."""
@@ -208,6 +239,24 @@ class SafeDirectory(Closing):
     def _forget(self, name: str) -> None:
         with suppress(OSError):
             os.unlink(name, dir_fd=self.descriptor)
+
+
+def lock(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
+    """Wait for a lock on an open file (``fcntl.LOCK_EX`` or ``LOCK_SH``); say whether we got it.
+
+    Raises:
+        OSError: The file system has no locks.
+    """
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        else:
+            return True
 
 
 def read_limited(descriptor: int, *, limit: int) -> bytes:
@@ -385,41 +434,26 @@ def filesystem_kind(path: Path) -> Filesystem:
         OSError: No such path.
 
     Format:
-        proc(5): ``/proc/self/fdinfo/N`` names the mount (``mnt_id``), ``/proc/self/mountinfo`` describes it:
-        id, parent, major:minor, root, mount point, options, optional fields, ``-``, type, source, options.
+        proc(5): ``/proc/self/mountinfo`` holds a line for each mount: id, parent, major:minor, root, mount point,
+        options, optional fields, ``-``, type, source, options.
     """
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        table = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
-        try:
-            info = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
-        except PermissionError:
-            # Before Linux 5.14, a process that may not dump core cannot read this, unless it is root.
-            return find_mount_above(os.path.realpath(path), table)
-    finally:
-        os.close(descriptor)
-    return find_mount(info, table)
+    whole = path.resolve(strict=True)
+    return find_mount_above(whole, Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
 
 
-def find_mount(fdinfo: str, mountinfo: str) -> Filesystem:
-    """Return the mount that ``fdinfo`` names out of ``mountinfo``; all "" where it is not there."""
-    wanted = [line.split()[1] for line in fdinfo.splitlines() if line.startswith("mnt_id:")]
-    return next((mount for number, mount in _mounts(mountinfo) if number in wanted), _UNKNOWN)
-
-
-def find_mount_above(path: str, mountinfo: str) -> Filesystem:
-    """Return the mount out of ``mountinfo`` that a path without links lies on, by its name."""
-    above = [mount for _, mount in _mounts(mountinfo) if Path(path).is_relative_to(mount.mount_point)]
+def find_mount_above(path: Path, mountinfo: str) -> Filesystem:
+    """Return the mount out of ``mountinfo`` that a path without links lies on; all "" where it is not there."""
+    above = [mount for mount in _mounts(mountinfo) if path.is_relative_to(mount.mount_point)]
     # Of two at one place, the one that was mounted last is seen.
     return max(reversed(above), key=lambda mount: len(mount.mount_point), default=_UNKNOWN)
 
 
-def _mounts(mountinfo: str) -> Iterator[tuple[str, Filesystem]]:
+def _mounts(mountinfo: str) -> Iterator[Filesystem]:
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         fields, details = before.split(" "), after.split(" ")
         if len(details) > 1:
-            yield fields[0], Filesystem(kind=details[0], source=details[1], mount_point=_unescape(fields[4]))
+            yield Filesystem(kind=details[0], source=details[1], mount_point=_unescape(fields[4]))
 
 
 def _unescape(field: str) -> str:

@@ -72,18 +72,11 @@ _RECORDS: Final = (
 
 
 class LogFault(msgspec.Struct, frozen=True):
-    """Something that is wrong with a log: ``kind`` in one word, in which record (null for none), and how."""
+    """Something that is wrong with a log; ``record`` is a sequence (for ``malformed`` the line), 0 for the file."""
 
     kind: str
-    record: int | None
+    record: int
     message: str
-
-
-class LogHead(msgspec.Struct, frozen=True):
-    """The last record of a log; sequence 0 for an empty one."""
-
-    sequence: int
-    sha256: str
 
 
 class AuditVerification(PublishedReport, frozen=True, kw_only=True):
@@ -92,6 +85,7 @@ class AuditVerification(PublishedReport, frozen=True, kw_only=True):
     Attributes:
         state: ``whole``, ``tampered``, or ``unfinished``: open intents, a torn last line, or no head file.
         records: Complete lines in the file.
+        head: Its last record, ``SEQ:SHA256``; sequence 0 for an empty log.
         torn_size: Bytes of a write that was torn; 0 for none.
         open_intents: Sequences of intents without an outcome.
         compared_with: What remembers its records.
@@ -103,7 +97,7 @@ class AuditVerification(PublishedReport, frozen=True, kw_only=True):
     audit_log: str
     state: str
     records: int
-    head: LogHead
+    head: str
     torn_size: int
     head_missing: bool
     findings: list[LogFault]
@@ -118,7 +112,8 @@ class AuditVerification(PublishedReport, frozen=True, kw_only=True):
         state, word = _STATES[self.state]
         if self.state == "unfinished" and self.head_missing:
             word = "open"
-        facts = [("Head", _head_of(self.head)), ("Compared with", self._compared())]
+        nothing = "nothing: no head file, and no head that was written down"
+        facts = [("Head", self.head), ("Compared with", ", ".join(self.compared_with) or nothing)]
         if self.open_intents:
             numbers = ", ".join(map(str, self.open_intents[:_MOST_NUMBERS]))
             more = ", …" if len(self.open_intents) > _MOST_NUMBERS else ""
@@ -126,7 +121,7 @@ class AuditVerification(PublishedReport, frozen=True, kw_only=True):
         if self.torn_size:
             cut = f"a crash cut off a write after {counted(self.torn_size, 'byte')}; the next writer keeps them aside"
             facts.append(("Last line", cut))
-        rows = [(fault.kind, fault.record or 0, fault.message) for fault in self.findings]
+        rows = [(fault.kind, fault.record, fault.message) for fault in self.findings]
         total = len(rows) + self.more_findings
         sections: list[Section] = [
             Facts(facts=facts),
@@ -138,9 +133,6 @@ class AuditVerification(PublishedReport, frozen=True, kw_only=True):
             next=self._next(),
             sections=sections,
         )
-
-    def _compared(self) -> str:
-        return ", ".join(self.compared_with) or "nothing: no head file, and no head that was written down"
 
     def _next(self) -> Step | None:
         if self.open_intents:
@@ -163,10 +155,9 @@ class SettledIntent(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         sequence: Of the intent.
         key_base64: The key itself.
-        outcome: One word of the audit log; "" where ``reason`` says why nothing may be said here.
+        outcome: One word of the audit log; ``refused`` where nothing may be said here.
         header_revision: etcd's, when the key was read.
-        record: Of the outcome; null where none was made.
-        reason: Why it was refused; "" where it was not.
+        record: Of the outcome, ``SEQ:SHA256``; null where none was made.
         next_step: What to do, in a sentence; "" for nothing.
     """
 
@@ -175,48 +166,46 @@ class SettledIntent(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     key_base64: bytes
     backups: Sequence[str]
-    outcome: str = ""
-    detail: str = ""
+    outcome: str
+    detail: str
     header_revision: int = 0
-    record: LogHead | None = None
+    record: str | None = None
     warnings: list[str] = msgspec.field(default_factory=list)
-    reason: str = ""
     next_step: str = ""
     follow_ups: list[FollowUp] = msgspec.field(default_factory=list)
 
 
 class AuditReconciliation(PublishedReport, frozen=True, kw_only=True):
-    """What became of the open intents of a log.
-
-    Attributes:
-        refused: Those about which nothing may be said here.
-    """
+    """What became of the open intents of a log."""
 
     kind: str = "AuditReconciliation"
     audit_log: str
     dry_run: bool
     intents: list[SettledIntent]
-    refused: list[SettledIntent]
     exit_code: int
 
     def document(self) -> Document:
         """Return each intent with what became of it, and the first thing to do next."""
-        if not self.intents and not self.refused:
+        if not self.intents:
             return Document(status=Status(State.OK, "no open intents"))
-        would = "would be " if self.dry_run else ""
-        rows = [(one.sequence, f"{would}{one.outcome}", _told(one), one.key) for one in self.intents]
-        rows += [(one.sequence, "refused", _told(one), one.key) for one in self.refused]
-        number = counted(len(self.intents), "intent")
-        refused = f", {len(self.refused)} refused" if self.refused else ""
-        steps = [step for one in (*self.intents, *self.refused) for step in _steps(one)]
+        refused = sum(one.outcome == "refused" for one in self.intents)
+        number = counted(len(self.intents) - refused, "intent")
+        done = "would be settled" if self.dry_run else "settled"
+        rows = [
+            (one.sequence, one.outcome, ". ".join([one.detail, *one.warnings]), one.key)
+            for one in self.intents
+        ]
+        steps: list[Step] = []
+        for one in self.intents:
+            steps += [Step(one.next_step)] if one.next_step else []
+            steps += [Step(follow_up.what, follow_up.command) for follow_up in one.follow_ups]
         state = State.UNKNOWN if self.exit_code else State.WOULD_DO if self.dry_run else State.DONE
-        records = [("Recorded as", _head_of(one.record)) for one in self.intents]
         return Document(
-            status=Status(state, f"{number} {'would be settled' if self.dry_run else 'settled'}{refused}"),
+            status=Status(state, f"{number} {done}{f', {refused} refused' if refused else ''}"),
             next=steps[0] if steps else None,
             sections=[
                 Table(columns=_SETTLED, rows=rows, noun="intent"),
-                Facts(facts=records),
+                Facts(facts=[("Recorded as", one.record or "") for one in self.intents]),
                 Steps(title="Then", steps=steps[1:]),
             ],
         )
@@ -228,16 +217,3 @@ _SETTLED: Final = (
     Column("WHAT", folds=True),
     Column("ETCD KEY", kind=Kind.KEY),
 )
-
-
-def _told(one: SettledIntent) -> str:
-    return ". ".join(filter(None, [one.reason or one.detail, *one.warnings]))
-
-
-def _head_of(record: LogHead | None) -> str:
-    return f"{record.sequence}:{record.sha256}" if record is not None else ""
-
-
-def _steps(one: SettledIntent) -> list[Step]:
-    steps = [Step(follow_up.what, follow_up.command) for follow_up in one.follow_ups]
-    return [*([Step(one.next_step)] if one.next_step else []), *steps]

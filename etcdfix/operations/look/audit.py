@@ -21,7 +21,7 @@ from etcdfix.remediation.audit.verify import (
     verify,
     without_head,
 )
-from etcdfix.report.audit import AuditRecords, AuditVerification, LogFault, LogHead
+from etcdfix.report.audit import AuditRecords, AuditVerification
 from etcdfix.report.document import CAP
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display
@@ -58,10 +58,10 @@ def verify_log(log: Path, *, expect_head: str | None) -> tuple[AuditVerification
         audit_log=unicode_text(str(log)),
         state=found.state.value,
         records=found.records,
-        head=LogHead(found.head.sequence, found.head.sha256),
+        head=str(found.head),
         torn_size=found.torn_size,
         head_missing=found.head_missing,
-        findings=[LogFault(one.kind, one.record, unicode_text(one.message)) for one in found.findings],
+        findings=list(found.findings),
         more_findings=found.more_findings,
         open_intents=sorted(found.open_intents),
         compared_with=[unicode_text(text) for text in compared],

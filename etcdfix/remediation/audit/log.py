@@ -25,11 +25,9 @@ A call that fails (a full disk) takes its own partial line back, and leaves the 
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -59,7 +57,6 @@ from etcdfix.remediation.audit.verify import (
     Anchor,
     broken,
     check_chain,
-    lock,
     records_in,
     refuse_broken,
 )
@@ -69,7 +66,6 @@ from etcdfix.remediation.durable import (
     announced,
     no_step,
     open_directory,
-    refuse_foreign_file,
     write_fully,
 )
 
@@ -81,8 +77,6 @@ RESERVE_SIZE: Final = MAX_RECORD_SIZE + (64 << 10)
 
 _MAX_HEAD_SIZE: Final = 256
 _MAX_FRAGMENT_SIZE: Final = 16 << 20
-_CREATE: Final = os.O_CREAT | os.O_EXCL
-_OPEN: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def _now() -> datetime:
@@ -143,23 +137,31 @@ class AuditLog(Closing):
             AuditLogLocked: Somebody else is writing.
             AuditError: It cannot be opened, read, or put right.
         """
-        try:
-            directory = open_directory(path.parent, create=create_directory, step=step)
-        except UnsafePlace:
-            raise
-        except NotDurable as exc:
-            raise AuditError(f"audit log {path}: {exc.message}", path=path) from exc
-        descriptor = -1
-        try:
-            descriptor = _open_locked(directory, path.name, step, wait_seconds)
-            log = cls(
-                directory.path / path.name, directory, descriptor, step=step, clock=clock, syslog=syslog
-            )
+        with ExitStack() as on_failure:
+            try:
+                directory = open_directory(path.parent, create=create_directory, step=step)
+                on_failure.enter_context(directory)
+                descriptor = directory.open_locked(
+                    path.name,
+                    what="audit log",
+                    wait_seconds=wait_seconds,
+                    step=step,
+                    before_making=lambda: _refuse_gone(directory, path.name),
+                )
+                on_failure.callback(os.close, descriptor)
+            except UnsafePlace:
+                raise
+            except NotDurable as exc:
+                problem = exc.message.removeprefix(f"audit log {exc.path}: ")
+                raise AuditError(f"audit log {path}: {problem}", path=path) from exc
+            except BlockingIOError as exc:
+                raise AuditLogLocked(
+                    f"audit log {path}: another process holds it", path=path, hint="wait for it to finish"
+                ) from exc
+            whole = directory.path / path.name
+            log = cls(whole, directory, descriptor, step=step, clock=clock, syslog=syslog)
             log._begin(operator)
-        except BaseException:
-            _close(descriptor)
-            directory.close()
-            raise
+            on_failure.pop_all()
         return log
 
     def close(self) -> None:
@@ -401,64 +403,9 @@ class AuditLog(Closing):
         return AuditError(f"audit log {self.path}: {problem}", path=self.path, hint=hint)
 
 
-def _open_locked(directory: SafeDirectory, name: str, step: Step, wait_seconds: float) -> int:
-    """Return the log, open and locked, once the path still leads to it after locking."""
-    path = directory.path / name
-    deadline = time.monotonic() + wait_seconds
-    while True:
-        descriptor = -1
-        try:
-            descriptor = _open_or_create(directory, name, step)
-            if _locked_in_place(directory, name, descriptor, deadline):
-                return descriptor
-        except OSError as exc:
-            _close(descriptor)
-            raise AuditError(f"audit log {path}: {why(exc)}", path=path) from exc
-        except BaseException:
-            _close(descriptor)
-            raise
-        _close(descriptor)  # moved away while we waited: begin again with what is there now
-
-
-def _close(descriptor: int) -> None:
-    if descriptor >= 0:
-        os.close(descriptor)
-
-
-def _locked_in_place(directory: SafeDirectory, name: str, descriptor: int, deadline: float) -> bool:
-    path = directory.path / name
-    refuse_foreign_file(descriptor, path, what="audit log")
-    if not lock(descriptor, fcntl.LOCK_EX, wait_seconds=max(0.0, deadline - time.monotonic())):
-        raise AuditLogLocked(
-            f"audit log {path}: another process holds it", path=path, hint="wait for it to finish"
-        )
-    if not directory.leads_to(name, descriptor):
-        if time.monotonic() < deadline:
-            return False
-        raise AuditError(f"audit log {path}: it is moved away each time that it is locked", path=path)
-    refuse_foreign_file(descriptor, path, what="audit log")
-    return True
-
-
-def _open_or_create(directory: SafeDirectory, name: str, step: Step) -> int:
-    while True:
-        with suppress(FileNotFoundError):
-            return os.open(name, _OPEN, dir_fd=directory.descriptor)
-        if _exists(directory, name + HEAD_SUFFIX) and not _exists(directory, name):
-            raise broken(directory.path / name, LOG_IS_GONE)
-        with suppress(FileExistsError), announced(step, "audit log", "create file"):
-            descriptor = os.open(name, _OPEN | _CREATE, 0o600, dir_fd=directory.descriptor)
-            break
-    try:
-        os.fchmod(descriptor, 0o600)
-        with announced(step, "audit log", "fsync file"):
-            os.fsync(descriptor)
-        with announced(step, "audit log", "fsync directory"):
-            os.fsync(directory.descriptor)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+def _refuse_gone(directory: SafeDirectory, name: str) -> None:
+    if _exists(directory, name + HEAD_SUFFIX) and not _exists(directory, name):
+        raise broken(directory.path / name, LOG_IS_GONE)
 
 
 def _exists(directory: SafeDirectory, name: str) -> bool:

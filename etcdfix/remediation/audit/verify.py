@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -23,9 +22,18 @@ import msgspec
 from etcdfix.errors import AuditLogBroken, AuditLogUnreadable, ConfigurationError, why
 from etcdfix.inputs.inputfile import read_input
 from etcdfix.inputs.ownfiles import HEAD, HEAD_SUFFIX, MAX_RECORD_SIZE
-from etcdfix.remediation.audit.record import BEGINNING, CLOSING_TYPES, Intent, Link, RecordType, Result
+from etcdfix.remediation.audit.record import (
+    BEGINNING,
+    CLOSING_TYPES,
+    Intent,
+    Link,
+    RecordType,
+    Result,
+    unicode_text,
+)
 from etcdfix.remediation.audit.record_line import Event, intent_of, parse_number, parse_record
-from etcdfix.remediation.durable import read_limited
+from etcdfix.remediation.durable import lock, read_limited
+from etcdfix.report.audit import LogFault
 from etcdfix.text.safetext import quote_command, safe_text
 
 MAX_FINDINGS: Final = 100
@@ -39,7 +47,6 @@ LOG_IS_GONE: Final = "the log is gone, and its head file is still there"
 
 _MAX_HEAD_SIZE: Final = 256
 _MAX_GAPS: Final = 1000
-_POLL_SECONDS: Final = 0.05
 
 
 class ChainFaultKind(StrEnum):
@@ -52,14 +59,6 @@ class ChainFaultKind(StrEnum):
     CUT = "cut"
     HEAD = "head"
     STRAY_OUTCOME = "stray-outcome"
-
-
-class ChainFault(msgspec.Struct, frozen=True):
-    """One thing that is wrong; ``record`` is a sequence (for ``malformed`` the line), 0 for the file itself."""
-
-    kind: ChainFaultKind
-    record: int
-    message: str
 
 
 class Anchor(msgspec.Struct, frozen=True):
@@ -104,7 +103,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     named: Link | None
     size: int
     torn_size: int
-    findings: tuple[ChainFault, ...]
+    findings: tuple[LogFault, ...]
     more_findings: int
     open_intents: dict[int, Intent]
     warnings: tuple[str, ...]
@@ -177,14 +176,14 @@ class _Chain:
         self.lines = 0
         self.last = BEGINNING
         self.open: dict[int, tuple[Link, Event]] = {}
-        self.findings: list[ChainFault] = []
+        self.findings: list[LogFault] = []
         self.more_findings = 0
         self._before: Link | None = BEGINNING
         self._gaps: list[tuple[int, int]] = []
 
     def found(self, kind: ChainFaultKind, record: int, message: str) -> None:
         if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(ChainFault(kind, record, message))
+            self.findings.append(LogFault(kind, record, unicode_text(message)))
         else:
             self.more_findings += 1
 
@@ -336,24 +335,6 @@ def _lines(descriptor: int) -> Iterator[tuple[bytes, int]]:
             yield line, length
 
 
-def lock(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
-    """Wait for a lock on an open file (``fcntl.LOCK_EX`` or ``LOCK_SH``); say whether we got it.
-
-    Raises:
-        OSError: The file system has no locks.
-    """
-    deadline = time.monotonic() + wait_seconds
-    while True:
-        try:
-            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_POLL_SECONDS)
-        else:
-            return True
-
-
 def verify(path: Path, *, anchors: Iterable[Anchor] = (), wait_seconds: float = 10.0) -> Verification:
     """Verify an audit log and its head file; waits while somebody is writing.
 
@@ -419,7 +400,7 @@ def _read_head(path: Path) -> bytes | None:
 
 
 def broken(
-    path: Path, problem: str, findings: tuple[ChainFault, ...] = (), *, hint: str = ""
+    path: Path, problem: str, findings: tuple[LogFault, ...] = (), *, hint: str = ""
 ) -> AuditLogBroken:
     """Return the refusal to add to a log whose chain is broken; without a hint it says how to begin a new one."""
     begin = "etcdfix audit verify shows all of it; keep the file, and begin a new one with --audit-log"

@@ -24,6 +24,7 @@ from etcdfix.remediation.backup.file import encode_content, encode_document, rea
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.report.schema import SCHEMAS
+from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import own_directory
 from tests.support.backups import PLAINTEXT, Ground
 from tests.support.syslogs import PlayedSyslog
@@ -88,7 +89,7 @@ class TestList:
 
     def test_nothing(self, capfd: Captured, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
         """A missing log is one doubt; a default directory need not be there, one that is named has to."""
-        assert "no backups: " in backup(capfd, ground, "list")[1]
+        assert "no backups:" in backup(capfd, ground, "list")[1]
         ground.change()
         code, found = self.listed(capfd, ground, "--audit-log", str(ground.folder / "nothing"))
         assert (code, found["findings"], reasons(found, "doubts")) == (3, [], ["log"])
@@ -376,9 +377,9 @@ class TestReconcile:
 
             settled = settle_intents(
                 ground.log, connect, etcd_user="", dry_run=False, accepted=Acceptances(),
-                syslog=Syslog(str(syslog.path)),
+                run=RunOptions(), syslog=Syslog(str(syslog.path)),
             )  # fmt: skip
-            assert (settled.exit_code, settled.found[0].result) == (0, Result.PRUNED)
+            assert (settled.exit_code, settled.intents[0].outcome) == (0, Result.PRUNED)
             assert syslog.heads() == [str(verify(ground.log).head)]
 
     def test_a_syslog_that_cannot_be_reached(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import pytest
 
-from etcdfix.errors import RemediationRefused
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.change.settle_intents import Settled, settle_intents, settled_report
+from etcdfix.operations.change.settle_intents import exit_code_of, settle_intents, settled_intent
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.text.commands import RunOptions
@@ -20,11 +19,9 @@ from tests.support.audit_logs import own_directory, write_log
 
 @pytest.mark.parametrize("result", Result)
 def test_only_what_is_certain_is_settled(result: Result) -> None:
-    found = cast("Any", SimpleNamespace(result=result))
-    settled = Settled(log=Path("log"), dry_run=False, found=[found], refused=[])
-    assert settled.exit_code == (3 if result in {Result.UNKNOWN, Result.ANOMALY} else 0)
-    settled.refused.append((cast("Intent", None), RemediationRefused("no")))
-    assert settled.exit_code == 4
+    code = 4 if result is Result.REFUSED else 3 if result in {Result.UNKNOWN, Result.ANOMALY} else 0
+    assert exit_code_of({result.value}) == code
+    assert exit_code_of({result.value, "refused"}) == 4
 
 
 def test_nobody_is_asked_where_no_intent_is_open(tmp_path: Path) -> None:
@@ -35,8 +32,11 @@ def test_nobody_is_asked_where_no_intent_is_open(tmp_path: Path) -> None:
     write_log(log)
     before = log.read_bytes()
     for dry_run in (True, False):
-        settled = settle_intents(log, connect, etcd_user="", dry_run=dry_run, accepted=Acceptances())
-        assert (settled.exit_code, settled.found, settled.refused) == (0, [], [])
+        settled = settle_intents(
+            log, connect, etcd_user="", dry_run=dry_run, accepted=Acceptances(), run=ETCD
+        )
+        assert (settled.exit_code, settled.intents) == (0, [])
+        assert settled.document().status.headline == "no open intents"
     assert log.read_bytes() == before
 
 
@@ -68,8 +68,7 @@ ETCD, KINE = RunOptions(), RunOptions(source=("--kine", "/srv/state.db"))
 
 def settled_one(found: Any, run: RunOptions = ETCD) -> tuple[str, dict[str, str]]:
     """Return what to do about one intent: a sentence, and commands."""
-    settled = Settled(log=Path("/l"), dry_run=False, found=[found], refused=[])
-    (one,) = settled_report(settled, run).intents
+    one = settled_intent(Path("/l"), found, run)
     return one.next_step, {each.what: each.command.line(run) for each in one.follow_ups}
 
 
@@ -99,14 +98,3 @@ def test_what_stays_open_says_what_would_tell() -> None:
 def test_the_undo_accepts_a_cluster_that_nothing_names(uid: str) -> None:
     (undo,) = settled_one(item(Result.APPLIED_OR_GONE, uid=uid))[1].values()
     assert ("--accept unknown-cluster" in undo) is (not uid)
-
-
-def test_that_there_was_nothing_to_do_is_said_only_then() -> None:
-    refused = (item(Result.UNKNOWN).intent, RemediationRefused("no", hint="look"))
-    nothing, some = (
-        settled_report(Settled(log=Path("/l"), dry_run=False, found=[], refused=found), ETCD).document()
-        for found in ([], [refused])
-    )
-    assert nothing.status.headline == "no open intents"
-    assert some.next is not None
-    assert some.next.action == "look"

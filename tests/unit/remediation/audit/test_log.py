@@ -17,8 +17,8 @@ import pytest
 
 from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, UnsafePlace
 from etcdfix.inputs.ownfiles import MAX_RECORD_SIZE
+from etcdfix.remediation import durable
 from etcdfix.remediation.audit import log as audit
-from etcdfix.remediation.audit import verify as audit_verify
 from etcdfix.remediation.audit.log import RESERVE_SIZE, AuditLog
 from etcdfix.remediation.audit.record import BEGINNING, Link, RecordType, Result, Verb
 from etcdfix.remediation.audit.record_line import draft_entry, hash_of, parse_record
@@ -612,7 +612,7 @@ class TestLock:
         self, path: Path, monkeypatch: pytest.MonkeyPatch, *, another: bool
     ) -> None:
         write_log(path)
-        real = audit_verify.lock
+        real = durable.lock
         moved: list[bool] = []
 
         def move_first(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
@@ -624,24 +624,26 @@ class TestLock:
                     write_log(path, pairs=1)
             return real(descriptor, operation, wait_seconds=wait_seconds)
 
-        monkeypatch.setattr(audit, "lock", move_first)
+        monkeypatch.setattr(durable, "lock", move_first)
         with AuditLog.open(path) as log:
             assert log.head.sequence == (2 if another else 0)
         assert verify(path.with_name("rotated")).records == 6
 
     def test_log_that_never_stays(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(SafeDirectory, "leads_to", lambda *_: False)
-        with pytest.raises(AuditError, match="moved away each time"):
+        with pytest.raises(AuditError, match="it comes and goes"):
             AuditLog.open(path, wait_seconds=0)
 
     def test_log_gone_once_it_is_locked(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write_log(path)
 
+        real = durable.lock
+
         def remove(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
             path.unlink(missing_ok=True)
-            return audit_verify.lock(descriptor, operation, wait_seconds=wait_seconds)
+            return real(descriptor, operation, wait_seconds=wait_seconds)
 
-        monkeypatch.setattr(audit, "lock", remove)
+        monkeypatch.setattr(durable, "lock", remove)
         with pytest.raises(AuditLogBroken, match="the log is gone"):
             AuditLog.open(path)
 

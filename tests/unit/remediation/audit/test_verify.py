@@ -69,7 +69,7 @@ def record(*, sequence: str = "7", **changes: str) -> bytes:
     return json.dumps(event | changes).encode() + b"\n"
 
 
-def kinds(found: Verification) -> list[tuple[ChainFaultKind, int]]:
+def kinds(found: Verification) -> list[tuple[str, int]]:
     return [(finding.kind, finding.record) for finding in found.findings]
 
 

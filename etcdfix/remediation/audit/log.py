@@ -237,11 +237,12 @@ class AuditLog(Closing):
         if entry.intent is not None:
             self.intent(entry.intent)
             self.release()
+        opened = intent_of(*parse_record(draft.line)) if entry.type is RecordType.INTENT else None
         self._usable = False  # until this record is whole
         self._write(draft)
         self._usable = True
-        if entry.type is RecordType.INTENT:
-            self._open[link.sequence] = intent_of(*parse_record(draft.line))
+        if opened is not None:
+            self._open[link.sequence] = opened
         elif entry.intent is not None and entry.closes:
             del self._open[entry.intent]
         if self._syslog is not None:

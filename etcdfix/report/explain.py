@@ -22,6 +22,7 @@ from etcdfix.report.document import (
     Steps,
     Table,
     why_incomplete,
+    wide_table,
 )
 from etcdfix.report.history import History
 from etcdfix.report.impact import Impact
@@ -249,11 +250,9 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         kind_said = f"{kind.group}/{kind.version} {kind.kind}".lstrip("/") if kind else "not known"
         resource = f"{finding.resource}.{finding.group}".rstrip(".")
         revisions = f"mod {finding.mod_revision}, create {finding.create_revision}, version {finding.version}"
+        server = ": ".join(filter(None, (_SERVERS.get(finding.apiserver, ""), finding.upstream_message)))
         identity = [
-            (
-                "API server",
-                ": ".join(filter(None, (_SERVERS.get(finding.apiserver, ""), finding.upstream_message))),
-            ),
+            ("API server", server),
             ("resource", resource),
             ("says it is", kind_said),
             ("written under", finding.transformer or "unknown"),
@@ -269,23 +268,15 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             parts = [
                 (one.offset, one.length, one.name, one.detail) for one in self.layout if one.where is where
             ]
-            yield Table(title=title, columns=_LAYOUT, rows=parts, noun="part", wide=True)
-        yield Table(
-            title="Encryption keys, in the order in which API servers try them",
-            columns=_ATTEMPTS,
-            rows=[(o.transformer, o.key_fingerprint, o.result, o.detail, o.rule) for o in self.attempts],
-            noun="key",
-            wide=True,
+            yield wide_table(title, ("OFFSET", "SIZE", "PART", "WHAT"), parts, "part")
+        tried = [(o.transformer, o.key_fingerprint, o.result, o.detail, o.rule) for o in self.attempts]
+        yield wide_table(
+            "Encryption keys, in the order in which API servers try them", _ATTEMPTS, tried, "key"
         )
-        yield Table(
-            title="What it is not",
-            columns=(Column("CAUSE"), Column("SURE"), Column("WHY", folds=True)),
-            rows=[(one.cause, one.confidence, one.why) for one in self.ruled_out],
-            noun="cause",
-            wide=True,
-        )
-        text = [f"Its own bytes cannot be put right: {self.no_repair}."] if self.no_repair else []
-        yield Prose(paragraphs=text, wide=True)
+        ruled_out = [(one.cause, one.confidence, one.why) for one in self.ruled_out]
+        yield wide_table("What it is not", ("CAUSE", "SURE", "WHY"), ruled_out, "cause")
+        if self.no_repair:
+            yield Prose(paragraphs=[f"Its own bytes cannot be put right: {self.no_repair}."], wide=True)
 
 
 _STATES: Final = {
@@ -300,10 +291,7 @@ _SERVERS: Final = {
     "serves-empty": "serves an empty object in its place",
     "breaks-list": "serves it, and JSON answers that contain it fail",
 }
-_LAYOUT: Final = tuple(Column(name, folds=name == "WHAT") for name in ("OFFSET", "SIZE", "PART", "WHAT"))
-_ATTEMPTS: Final = tuple(
-    Column(name, folds=name in {"WHY", "RULE"}) for name in ("KEY", "FINGERPRINT", "RESULT", "WHY", "RULE")
-)
+_ATTEMPTS: Final = ("TRANSFORMER", "FINGERPRINT", "RESULT", "WHY", "RULE")
 _DOUBTS: Final = {
     "none-opens": "none opens: look at the key or the configuration",
     "most-fail": "most fail: look at the key or the configuration",

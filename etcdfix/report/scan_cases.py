@@ -1,4 +1,4 @@
-"""The test cases of a scan: one for each finding, and one for each resource that can be read as a whole.
+"""The test cases of a scan: one for each finding, and one for the scan itself.
 
 What makes the exit code makes a case red, and nothing else does: a broken value fails, one that could not be examined
 is an error; what ``--baseline`` knows or ``--fail-on`` leaves out is skipped.
@@ -18,10 +18,8 @@ from etcdfix.report.head import lost_midway
 from etcdfix.report.model import Finding
 from etcdfix.report.scan import ScanReport
 from etcdfix.text.commands import RunOptions
-from etcdfix.text.words import counted
 
 WHOLE: Final = "everything in scope was examined"
-READABLE: Final = "every value can be read"
 FAILING: Final[Collection[str]] = frozenset(COUNTED)
 """Outcomes that make the exit code where nobody says."""
 
@@ -40,7 +38,7 @@ def finding_case(finding: Finding, run: RunOptions, failing: Collection[str] = F
     cause = finding.cause or finding.outcome
     return Case(
         name=finding.key,
-        group=resource_name(finding.group, finding.resource),
+        group=str(GroupResource(finding.group, finding.resource)) if finding.resource else "(no resource)",
         state=state,
         type=cause,
         message=f"{why}{cause}: {finding.message}",
@@ -68,31 +66,14 @@ def _lines(finding: Finding, run: RunOptions) -> Iterator[str]:
             yield f"command: {line}"
 
 
-def scan_cases(report: ScanReport, states: Collection[CaseState] = ()) -> Iterator[Case]:
-    """Yield the cases of the report itself, without those of its findings."""
+def scan_case(report: ScanReport, states: Collection[CaseState] = ()) -> Case:
+    """Return the case of the scan itself; ``states`` are those of its findings."""
     summary, reasons = report.summary, report.incomplete_reasons
-    all_seen = not lost_midway(summary, reasons)
     whole = whole_case(WHOLE, reasons, complete=report.complete)
-    if whole.state is CaseState.ERROR and reasons and all_seen and CaseState.ERROR not in states:
-        whole = msgspec.structs.replace(whole, state=CaseState.SKIPPED)
-    elif whole.state is CaseState.PASSED and summary.keys == summary.not_objects:
-        whole = Case(
-            name=WHOLE, state=CaseState.SKIPPED, type="nothing", message="there is no object in this scope"
-        )
-    yield whole
-    for one in summary.by_resource:
-        if one.readable == one.keys:
-            group = resource_name(one.group, one.resource)
-            detail = [counted(one.keys, "key"), f"{one.stale} not written with today's write key"]
-            case = Case(name=READABLE, group=group, detail=detail)
-            if not all_seen:
-                message = "not all keys in scope were examined"
-                case = msgspec.structs.replace(
-                    case, state=CaseState.SKIPPED, type="incomplete", message=message
-                )
-            yield case
-
-
-def resource_name(group: str, resource: str) -> str:
-    """Return what the cases of a resource belong to."""
-    return str(GroupResource(group, resource)) if resource else "(no resource)"
+    known = bool(reasons) and not lost_midway(summary, reasons) and CaseState.ERROR not in states
+    if whole.state is CaseState.ERROR and known:
+        return msgspec.structs.replace(whole, state=CaseState.SKIPPED)
+    if whole.state is CaseState.PASSED and summary.keys == summary.not_objects:
+        message = "there is no object in this scope"
+        return Case(name=WHOLE, state=CaseState.SKIPPED, type="nothing", message=message)
+    return whole

@@ -20,7 +20,7 @@ from etcdfix.report.document import Document
 from etcdfix.report.model import SourcedReport
 from etcdfix.report.render.spool import WaitingLines
 from etcdfix.report.render.text import text_lines
-from etcdfix.report.scan_cases import FAILING, finding_case, scan_cases
+from etcdfix.report.scan_cases import FAILING, finding_case, scan_case
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.times import seconds_between
@@ -52,7 +52,7 @@ class JUnitWriter:
     def end(self, report: Any) -> None:
         """Write the suite."""
         name = f"etcdfix {report.kind}"
-        for case in scan_cases(report, self._states) if self._streamed else report.cases():
+        for case in [scan_case(report, self._states)] if self._streamed else report.cases():
             self._add(report.kind, case)
         document: Document = report.document()
         seconds = seconds_between(report.generated_at, getattr(report, "finished_at", report.generated_at))

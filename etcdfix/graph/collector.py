@@ -27,11 +27,11 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.foreground import Foreground, wait_for_dependents
+from etcdfix.graph.foreground import wait_for_dependents
 from etcdfix.graph.index import Guess, ImpactIndex, Owner
 from etcdfix.graph.kinds import Served, crd_path
 from etcdfix.graph.model import Action, Collection, Decision, OwnerState, Propagation
-from etcdfix.graph.owners import OF_THE_COLLECTOR, Fate, Verdict, holds_on, judge
+from etcdfix.graph.owners import Fate, Verdict, holds_on, judge
 from etcdfix.graph.tables import FOREGROUND, ORPHANS, TERMINATING
 from etcdfix.storagekey import CRD_PATH, display
 
@@ -102,7 +102,8 @@ class _Collector:
                 fate.stays = holds_on(index, node)
                 unnoticed = self._unnoticed(node) if by_api is not Propagation.BACKGROUND else ""
                 if unnoticed:
-                    fate.stays = fate.ran_before = fate.started_after = unnoticed
+                    fate.stays = f"the garbage collector, which {unnoticed}"
+                    fate.ran_before = fate.started_after = unnoticed
                 self._unseen = self._unseen_dependents(node)
                 if by_api is not Propagation.BACKGROUND and self._unseen:
                     fate.uncertain = (
@@ -121,7 +122,7 @@ class _Collector:
         self._spread(deque(self._fates))
         found = list(self._decisions)
         self._spread(self._pending() if self._listable else self._waiting_owners())
-        foreground = self._foreground()
+        self._foreground()
         decisions = [self._decisions[node] for node in found]
         deleted = [node for node in found if self._decisions[node].action is Action.CASCADE_DELETED]
         counts = _NOTHING | Counter(decision.action for decision in decisions)
@@ -139,8 +140,6 @@ class _Collector:
             listable=tuple(self._listable),
             unlistable=dict(self._blind),
             caught_up=self._below(_NOBODY),
-            blocking=tuple(foreground.ends_at(first)),
-            ring=first in foreground.rings,
             unseen=self._unseen,
         )
 
@@ -221,7 +220,8 @@ class _Collector:
     def _goes_on(self, node: int, found: deque[int]) -> None:
         index, flags = self._index, self._index.flags(node)
         propagation = Propagation.FOREGROUND if flags & FOREGROUND else Propagation.BACKGROUND
-        stays = holds_on(index, node) or self._unnoticed(node)
+        unnoticed = self._unnoticed(node)
+        stays = holds_on(index, node) or (unnoticed and f"the garbage collector, which {unnoticed}")
         fate = Fate(Propagation.ORPHAN if flags & ORPHANS else propagation, stays=stays)
         self._parents[node] = _NOBODY
         found.append(node)
@@ -229,10 +229,7 @@ class _Collector:
         decision = Decision(
             object=index.ref(node),
             action=Action.CASCADE_DELETED,
-            propagation=fate.propagation,
             owners=(),
-            after_finalizers=_others(index.finalizers(node)),
-            already_terminating=True,
             stays=fate.stays,
         )
         self._take(node, decision, fate)
@@ -256,7 +253,6 @@ class _Collector:
             decision = Decision(
                 object=index.ref(instance),
                 action=Action.CASCADE_DELETED,
-                propagation=below.propagation,
                 owners=(),
                 stays=below.stays,
             )
@@ -275,14 +271,13 @@ class _Collector:
     def _path(self, node: int) -> str:
         return self._index.place(node)[0].path
 
-    def _foreground(self) -> Foreground:
+    def _foreground(self) -> None:
         """Keep what is deleted in the foreground as long as a dependent that blocks it is there."""
         found = wait_for_dependents(self._index, self._fates, self._decisions, self._removed, self.decision)
-        for node, why in found.stays.items():
+        for node, why in found.items():
             self._fates[node].stays = why
             if node in self._decisions:
                 self._decisions[node] = msgspec.structs.replace(self._decisions[node], stays=why)
-        return found
 
     # -- one object
 
@@ -316,10 +311,7 @@ class _Collector:
         decision = Decision(
             object=index.ref(dependent),
             action=Action.KEPT if later else verdict.action,
-            propagation=verdict.propagation if not later else None,
             owners=verdict.owners,
-            after_finalizers=_others(index.finalizers(dependent)) if deleted else (),
-            already_terminating=bool(index.flags(dependent) & TERMINATING),
             uncertain="; ".join(filter(None, uncertain)) if acts else "",
             stays=stays,
             later=later,
@@ -453,7 +445,3 @@ def _unseen(verdict: Verdict) -> Verdict:
         for owner in verdict.owners
     )
     return Verdict(Action.FROZEN, None, owners)
-
-
-def _others(finalizers: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in finalizers if name not in OF_THE_COLLECTOR)

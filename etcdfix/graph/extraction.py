@@ -189,7 +189,7 @@ def _conditions(plain: Plain) -> tuple[Condition, ...]:
     found = []
     for entry in items(at(plain, "status.conditions"))[:_MOST_CONDITIONS]:
         if type(entry) is dict:
-            names = ("type", "status", "reason", "message", "lastTransitionTime")
-            kind, status, reason, message, since = (text(entry.get(n))[:_LONGEST_MESSAGE] for n in names)
-            found.append(Condition(kind, status, reason, message, since, problem=status == "True"))
+            names = ("type", "status", "reason", "message")
+            kind, status, reason, message = (text(entry.get(n))[:_LONGEST_MESSAGE] for n in names)
+            found.append(Condition(kind, status, reason, message, problem=status == "True"))
     return tuple(found)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Decision, Propagation
@@ -25,39 +25,14 @@ _RING: Final = "and so on in a ring of owner references that nobody opens"
 _ITSELF: Final = "itself: it is named as its own owner, and nobody takes that off"
 
 
-class Foreground(NamedTuple):
-    """What keeps what is deleted in the foreground.
-
-    Attributes:
-        stays: What each object waits for that does not go at once, in a clause.
-        blocking: Its dependents that block it and stay.
-        rings: Objects that wait in a ring of owner references.
-    """
-
-    stays: dict[int, str]
-    blocking: dict[int, list[int]]
-    rings: frozenset[int]
-
-    def ends_at(self, node: int) -> list[int]:
-        """Return all objects that an object waits for and that something else than their dependents holds."""
-        seen = {node: None}
-        waiting = [node]
-        while waiting:
-            for dependent in self.blocking.get(waiting.pop(), ()):
-                if dependent not in seen:
-                    seen[dependent] = None
-                    waiting.append(dependent)
-        return [dependent for dependent in seen if dependent != node and dependent not in self.stays]
-
-
 def wait_for_dependents(
     index: ImpactIndex,
     fates: Mapping[int, Fate],
     decisions: Mapping[int, Decision],
     removed: Iterable[int],
     decide: Callable[[int], Decision],
-) -> Foreground:
-    """Say which of the objects that are deleted in the foreground stay, and for what."""
+) -> dict[int, str]:
+    """Return which of the objects that are deleted in the foreground stay, and for what, in a clause."""
     return _Waits(index, fates, decisions, frozenset(removed), decide).run()
 
 
@@ -80,17 +55,14 @@ class _Waits:
         # Dependents that stay although nothing holds them but what the collector makes of their owners.
         self._left: dict[int, str] = {}
 
-    def run(self) -> Foreground:
+    def run(self) -> dict[int, str]:
         for node, fate in self._fates.items():
             if fate.propagation is Propagation.FOREGROUND and not fate.later:
                 self._waits_for[node] = list(self._blocking(node))
         for node, dependents in self._waits_for.items():
             for dependent in dependents:
                 self._waited_for.setdefault(dependent, []).append(node)
-        stay = self._that_stay()
-        stays, rings = self._why(stay)
-        blocking = {node: [d for d in found if d in stay] for node, found in self._waits_for.items()}
-        return Foreground(stays, {n: found for n, found in blocking.items() if found}, rings)
+        return self._why(self._that_stay())
 
     def _blocking(self, node: int) -> Iterable[int]:
         index = self._index
@@ -141,19 +113,17 @@ class _Waits:
                     going.append(node)
         return stay
 
-    def _why(self, stay: set[int]) -> tuple[dict[int, str], frozenset[int]]:
-        """Return what each object waits for only because of dependents, and those that wait for themselves."""
+    def _why(self, stay: set[int]) -> dict[int, str]:
+        """Return what each object waits for only because of dependents."""
         index, stays = self._index, dict[int, str]()
         ends = {node: node for node in stay if node in self._left or self._fates[node].stays}
         self._spread(ends, stays)
-        rings = set[int]()
         for node in self._waits_for:
             if node not in stay or node in ends:
                 continue
             other = next(d for d in self._waits_for[node] if d in stay)
             stays[node] = _ITSELF if node in self._waits_for[node] else f"{index.ref(other)}, {_RING}"
-            rings.add(node)
-        return stays, frozenset(rings)
+        return stays
 
     def _spread(self, ends: dict[int, int], stays: dict[int, str]) -> None:
         """Tell everything that waits for an end of a chain, nearest first, by whom and for what it is kept."""

@@ -348,11 +348,6 @@ def lost_finalizers(names: tuple[str, ...], confidence: Confidence) -> tuple[Los
     return tuple(_lost(name, confidence) for name in names)
 
 
-def finalizer_owner(name: str) -> str:
-    """Return who works on a finalizer; "" where nobody knows."""
-    return _lost(name, Confidence.CERTAIN).owner
-
-
 def inferred_finalizers(index: ImpactIndex, node: int) -> tuple[LostFinalizer, ...]:
     """Return the finalizers that an unreadable object probably has: those usual for its kind.
 

@@ -151,10 +151,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             first.
         object: The dependent.
         action: What happens.
-        propagation: How it is deleted; None unless it is.
         owners: Each of its owner references.
-        after_finalizers: Finalizers that must be done before it is really gone; what it owns waits as long.
-        already_terminating: It was being deleted before.
         uncertain: Why it may come later or not at all, "" for nothing: its kind or its owner's has to be served first,
             a race, or that controller managers differ.
         stays: It is deleted, but only becomes Terminating: what it waits for. "" for gone at once.
@@ -167,10 +164,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     below: str = ""
     object: ObjectRef
     action: Action
-    propagation: Propagation | None
     owners: tuple[JudgedOwner, ...]
-    after_finalizers: tuple[str, ...] = ()
-    already_terminating: bool = False
     uncertain: str = ""
     stays: str = ""
     later: str = ""
@@ -195,9 +189,6 @@ class Collection(msgspec.Struct, frozen=True):
         unlistable: Directories that cannot even then, each with how many objects are the reason.
         caught_up: What the collector then does that is no dependent of the removed object: it could not see these
             before, or could not see that their owners were gone. Depth first.
-        blocking: Nodes of the dependents, theirs included, without which it would not have to stay, where it is deleted
-            in the foreground: what keeps each of them is no dependent of its own.
-        ring: It waits in a ring of owner references.
         unseen: Where it is deleted through the API: how many objects that cannot be read may depend on it.
     """
 
@@ -212,9 +203,39 @@ class Collection(msgspec.Struct, frozen=True):
     listable: tuple[str, ...] = ()
     unlistable: dict[str, int] = {}
     caught_up: tuple[Decision, ...] = ()
-    blocking: tuple[int, ...] = ()
-    ring: bool = False
     unseen: int = 0
+
+
+class DeletionResult(StrEnum):
+    """What becomes of the object itself."""
+
+    GONE = "gone"
+    TERMINATING = "terminating"
+    NOT_TOLD = "cannot-be-told"
+    REFUSED = "refused"
+
+
+class DeletionForecast(msgspec.Struct, frozen=True, kw_only=True):
+    """What an ordinary deletion through the API does to one object.
+
+    Attributes:
+        policy: ``propagationPolicy`` of the deletion.
+        by_default: Nobody asked for a policy: it is that of a deletion under way, else the one that kubectl sends.
+        possible: Whether an API server would do it; null where that is not known.
+        result: ``gone``, where nothing but the collector's own work is waited for; ``terminating``;
+            ``cannot-be-told``; ``refused``.
+        terminating_since: It is being deleted already: its ``deletionTimestamp``; null where it is not.
+        text: What happens to the object, in a sentence.
+        notes: What else to know, a sentence each.
+    """
+
+    policy: Propagation
+    by_default: bool
+    possible: bool | None
+    result: DeletionResult
+    terminating_since: str | None
+    text: str
+    notes: tuple[str, ...]
 
 
 # ---------------------------------------------------------------------------------------------------------- users
@@ -242,8 +263,6 @@ class User(msgspec.Struct, frozen=True):
         finished: Of a Secret: the user is a Pod that has run to its end.
         stops: Of a Secret: whether absence stops the user; None for others.
         consequence: Of a Secret: what absence does, in a clause.
-        behind: Of a Secret: pods that use it through a claim and its volume, the first hundred.
-        behind_count: How many there are.
     """
 
     object: ObjectRef
@@ -256,8 +275,6 @@ class User(msgspec.Struct, frozen=True):
     finished: bool = False
     stops: Stops | None = None
     consequence: str = ""
-    behind: tuple[ObjectRef, ...] = ()
-    behind_count: int = 0
 
 
 class SecretState(msgspec.Struct, frozen=True):
@@ -267,16 +284,12 @@ class SecretState(msgspec.Struct, frozen=True):
         type: Its ``type``; "" where it is not known.
         protected: The KEP would hold a deletion back: pods, volumes or snapshots use it and nobody opted out.
         opted_out: It has the annotation ``secret.kubernetes.io/skip-secret-protection: "yes"``.
-        protection_finalizers: Those of the KEP's finalizers that it has.
-        other_finalizers: Its other finalizers.
         warnings: What no reference can show.
     """
 
     type: str
     protected: bool = False
     opted_out: bool = False
-    protection_finalizers: tuple[str, ...] = ()
-    other_finalizers: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -395,7 +408,6 @@ class Condition(msgspec.Struct, frozen=True):
     status: str
     reason: str
     message: str
-    last_transition: str
     problem: bool
     """It reports one."""
 
@@ -419,7 +431,6 @@ class ResourceContent(msgspec.Struct, frozen=True):
         resource: Plural resource.
         count: Number of objects.
         unreadable: How many of them cannot be read or judged. One that fails the LIST of this type keeps them all.
-        with_finalizers: How many have finalizers.
         served: Whether an API serves it; False for a custom resource without a readable CRD, None where its CRD was
             not seen and not everything was.
         aggregated: Its group belongs to an aggregated API server, which keeps its objects here or elsewhere.
@@ -431,7 +442,6 @@ class ResourceContent(msgspec.Struct, frozen=True):
     resource: str
     count: int
     unreadable: int
-    with_finalizers: int
     served: bool | None
     aggregated: bool
     stays: str = ""

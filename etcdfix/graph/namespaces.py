@@ -318,7 +318,6 @@ def _contents(
                 directory.resource,
                 len(nodes),
                 len(broken),
-                sum(bool(index.finalizers(node)) for node in nodes),
                 served,
                 index.without_crd(directory) and directory.group in aggregated,
                 stays if processed else Stays.NOT_PROCESSED,

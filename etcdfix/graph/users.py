@@ -15,14 +15,13 @@ import msgspec
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import ObjectRef, SecretState, Stops, User
 from etcdfix.graph.tables import FINISHED
-from etcdfix.graph.uses import CLAIMS, SECRETS, VOLUMES, Role, Use
+from etcdfix.graph.uses import SECRETS, Role, Use
 
 PROTECTION_FINALIZERS: Final = (
     "kubernetes.io/secret-protection",
     "snapshot.storage.kubernetes.io/secret-protection",
 )
 
-_MOST_BEHIND: Final = 100
 _ROLES: Final = tuple(Role)
 
 # Users that the KEP's controllers look at.
@@ -102,15 +101,12 @@ def secret_state(index: ImpactIndex, node: int, users: Iterable[User]) -> Secret
     """Return what KEP-2639 asks of a Secret; None for anything else."""
     if not _is_secret(index, node):
         return None
-    finalizers = index.finalizers(node)
     opted_out = index.opted_out(node)
     holding = any((u.object.group, u.object.resource) in _PROTECTING and not u.finished for u in users)
     return SecretState(
         type=index.secret_type(node),
         protected=holding and not opted_out,
         opted_out=opted_out,
-        protection_finalizers=tuple(f for f in PROTECTION_FINALIZERS if f in finalizers),
-        other_finalizers=tuple(f for f in finalizers if f not in PROTECTION_FINALIZERS),
         warnings=_warnings(index, node, index.ref(node)),
     )
 
@@ -138,34 +134,11 @@ def _secret_user(index: ImpactIndex, node: int, use: Use) -> User:
         stops, consequence = Stops.NO, "optional: it starts without"
     elif finished:
         stops, consequence = Stops.NO, "it has run to its end"
-    behind = _behind(index, node)
     return msgspec.structs.replace(
         _user(index, node, use),
         finished=finished,
         stops=stops,
         consequence=consequence,
-        behind=tuple(index.ref(pod) for pod in sorted(behind[:_MOST_BEHIND], key=index.relative)),
-        behind_count=len(behind),
-    )
-
-
-def _behind(index: ImpactIndex, node: int) -> list[int]:
-    """Return the pods that use a volume, or a claim, for which a Secret is used."""
-    directory, _, _ = index.place(node)
-    if directory.path == CLAIMS:
-        claims = [node]
-    elif directory.path == VOLUMES:
-        claims = [edge.target for edge in index.uses(node) if edge.use.role is Role.BOUND_CLAIM]
-    else:
-        return []
-    roles = {Role.CLAIM, Role.EPHEMERAL_CLAIM}
-    return list(
-        dict.fromkeys(
-            edge.source
-            for claim in claims
-            for edge in index.users(claim)
-            if edge.use.role in roles and not edge.use.in_pod_template
-        )
     )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from etcdfix.graph.deletion_model import DeletionForecast
 from etcdfix.graph.model import (
     Action,
     Decision,
+    DeletionForecast,
     LostFinalizer,
     ObjectRef,
     Risk,

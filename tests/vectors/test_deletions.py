@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from etcdfix.commands.explaining.impact import impact_of
-from etcdfix.graph.deletion_model import DeletionForecast
+from etcdfix.graph.model import DeletionForecast
 from tests.support.controllers import Case, cases, look_at, values_before
 from tests.support.golden import VARIABLE, needs_golden
 from tests.vectors.test_controllers import default_policy, node_of
@@ -30,7 +30,8 @@ ALL: Final = (
 )
 
 
-def forecast(case: Case) -> DeletionForecast:
+def forecast(case: Case) -> tuple[DeletionForecast, dict[str, str]]:
+    """Return what is said of the object, and what each object is said to wait for."""
     key = case["action"]["key"].encode()
     found = look_at(values_before(case), lambda e: e.stored.key == key)
     policy = case["action"].get("propagationPolicy") or default_policy(
@@ -39,13 +40,14 @@ def forecast(case: Case) -> DeletionForecast:
     report = impact_of(found, key, found.kept.get(key), policy=policy.lower())
     assert report is not None
     assert report.deletion is not None
-    return report.deletion
+    waits = {decision.object.key: decision.stays for decision in report.dependents.tree}
+    return report.deletion, waits | {key.decode(): report.deletion.text}
 
 
 def test_what_becomes_of_the_object_and_what_holds_it() -> None:
     unsure = 0
     for case in ALL:
-        found, key = forecast(case), case["action"]["key"]
+        (found, _), key = forecast(case), case["action"]["key"]
         (after,) = [entry for entry in case["after"] if entry["key"] == key]
         where = f"{case['id']}: {found}"
         if case["action"]["answer"]["code"] != 200:
@@ -59,7 +61,6 @@ def test_what_becomes_of_the_object_and_what_holds_it() -> None:
             assert any("while no kube-controller-manager runs" in note for note in found.notes), where
         else:
             assert found.result == ("gone" if after["state"] == "gone" else "terminating"), where
-        assert not any(wait.permanent for wait in found.waits), where
     assert len(ALL) == 103
     assert unsure == 10
 
@@ -67,18 +68,15 @@ def test_what_becomes_of_the_object_and_what_holds_it() -> None:
 def test_each_finalizer_that_was_left_is_named_with_its_object() -> None:
     left = 0
     for case in ALL:
-        found = forecast(case)
-        named = {(wait.name, ref.key) for wait in found.waits for ref in wait.objects}
+        _, waits = forecast(case)
         for entry in case["after"]:
             foreign = set(entry.get("metadata.finalizers", [])) - {"orphan", "foregroundDeletion"}
             for name in foreign if entry["state"] == "terminating" and not entry.get("elsewhere") else ():
-                if name.startswith("customresourcecleanup"):
-                    assert any(wait.held_by == "unreadable-objects" for wait in found.waits), case["id"]
-                else:
-                    assert (name, entry["key"]) in named, case["id"]
+                broken = name.startswith("customresourcecleanup")
+                said = "of its objects, which cannot be read" if broken else name
+                assert said in waits[entry["key"]], case["id"]
                 left += 1
-            bound = entry["state"] == "terminating" and "/pods/" in entry["key"]
-            if bound:
-                assert any(w.held_by == "kubelet" and w.objects[0].key == entry["key"] for w in found.waits)
+            if entry["state"] == "terminating" and "/pods/" in entry["key"]:
+                assert "the kubelet of node" in waits[entry["key"]], case["id"]
                 left += 1
     assert left == 10

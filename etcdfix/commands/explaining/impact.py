@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 from etcdfix.errors import SourceError
 from etcdfix.graph.assess import assess
 from etcdfix.graph.deletion import forecast, not_forecast, refusal, usual_policy
-from etcdfix.graph.deletion_model import DeletionResult
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Action, Collection, Propagation
+from etcdfix.graph.model import Action, Collection, DeletionResult, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.model import Outcome

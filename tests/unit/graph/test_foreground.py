@@ -17,26 +17,22 @@ def config(cluster: Cluster, name: str, *owners: str, namespace: str = "shop", *
     return cluster.add("v1", "ConfigMap", name, namespace, owners=references, **more)
 
 
-def foreground(cluster: Cluster, key: str) -> tuple[Collection, list[str]]:
-    """Delete in the foreground; return what happens, and the names that the object waits for at the ends."""
+def foreground(cluster: Cluster, key: str) -> Collection:
     index = cluster.index()
-    played = collect(index, node_of(index, key), by_api=Propagation.FOREGROUND)
-    return played, [index.place(node)[2] for node in played.blocking]
+    return collect(index, node_of(index, key), by_api=Propagation.FOREGROUND)
 
 
 def test_a_ring_that_is_being_deleted_already_stays() -> None:
     cluster = Cluster()
     key = config(cluster, "a", "b")
     config(cluster, "b", "a", terminating=True, finalizers=("foregroundDeletion",))
-    played, _ = foreground(cluster, key)
-    assert played.ring
+    played = foreground(cluster, key)
     assert played.stays == "configmaps shop/b, and so on in a ring of owner references that nobody opens"
 
 
 def test_its_own_owner() -> None:
     cluster = Cluster()
-    played, _ = foreground(cluster, config(cluster, "a", "a"))
-    assert played.ring
+    played = foreground(cluster, config(cluster, "a", "a"))
     assert played.stays == "itself: it is named as its own owner, and nobody takes that off"
 
 
@@ -45,9 +41,9 @@ def test_a_cluster_scoped_dependent_of_a_namespaced_owner_blocks_for_ever() -> N
     key = config(cluster, "top")
     references = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)
     cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", "wide", owners=references)
-    played, ends = foreground(cluster, key)
+    played = foreground(cluster, key)
     assert "clusterroles.rbac.authorization.k8s.io wide, which is never collected" in played.stays
-    assert (ends, played.tree) == (["wide"], ())
+    assert played.tree == ()
     index = cluster.index()
     for how in (Propagation.BACKGROUND, Propagation.ORPHAN):
         assert collect(index, node_of(index, key), by_api=how).stays == ""
@@ -58,10 +54,10 @@ def test_a_long_ring_and_a_long_chain() -> None:
     key = config(cluster, "c0", f"c{MANY - 1}")
     for number in range(1, MANY):
         config(cluster, f"c{number}", f"c{number - 1}")
-    played, ends = foreground(cluster, key)
-    assert (played.stays, ends, len(played.tree)) == ("", [], MANY - 1)
+    played = foreground(cluster, key)
+    assert (played.stays, len(played.tree)) == ("", MANY - 1)
     config(cluster, f"c{MANY - 1}", f"c{MANY - 2}", finalizers=("x/y",))
     config(cluster, "c0")
-    played, ends = foreground(cluster, key)
-    assert ends == [f"c{MANY - 1}"]
+    played = foreground(cluster, key)
+    assert f"configmaps shop/c{MANY - 1}, which waits for finalizer x/y" in played.stays
     assert max(len(d.stays) for d in played.tree) < 100

@@ -39,13 +39,9 @@ def test_cases_of_the_kep(name: str, broken: bool) -> None:
     if not broken:
         assert state.protected is case.protected
         assert state.opted_out is (name == "opted out")
-        finalizers = name == "with finalizers"
-        assert state.protection_finalizers == (("kubernetes.io/secret-protection",) if finalizers else ())
-        assert state.other_finalizers == (("example.com/other",) if finalizers else ())
         assert state.type == "Opaque"
     else:
         assert not state.opted_out
-        assert state.protection_finalizers == ()
 
 
 def test_the_decoy_has_no_users() -> None:
@@ -64,23 +60,6 @@ def test_a_finished_pod_is_not_stopped_and_does_not_protect() -> None:
     found = users_of(index, node_of(index, "/registry/secrets/shop/s"))
     assert [(u.finished, u.stops) for u in found] == [(True, Stops.NO)]
     assert not state_of(index, "/registry/secrets/shop/s").protected
-
-
-def test_pods_behind_a_volume_are_named() -> None:
-    cluster = Cluster()
-    cluster.secret("s")
-    reference = {"name": "s", "namespace": "shop"}
-    claim = {"namespace": "shop", "name": "data", "uid": "uid-data"}
-    csi = {"driver": "d", "volumeHandle": "h", "nodePublishSecretRef": reference}
-    cluster.add("v1", "PersistentVolume", "pv-1", spec={"csi": csi, "claimRef": claim})
-    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
-    cluster.pod("one", spec={"volumes": [volume]})
-    cluster.pod("two", spec={"volumes": [volume]})
-    index = cluster.index()
-    (user,) = users_of(index, node_of(index, "/registry/secrets/shop/s"))
-    assert user.object.name == "pv-1"
-    assert [pod.name for pod in user.behind] == ["one", "two"]
-    assert user.behind_count == 2
 
 
 @pytest.mark.parametrize(
@@ -108,15 +87,3 @@ def test_warnings_of_users_that_no_reference_shows(
     index = cluster.index()
     (warning,) = state_of(index, key).warnings
     assert word in warning
-
-
-def test_custom_resources_are_guesses() -> None:
-    cluster = Cluster()
-    cluster.secret("s")
-    cluster.define("example.com", "Widget")
-    cluster.add("example.com/v1", "Widget", "w", "shop", spec={"auth": {"secretRef": {"name": "s"}}})
-    index = cluster.index()
-    (user,) = users_of(index, node_of(index, "/registry/secrets/shop/s"))
-    assert user.heuristic
-    assert user.stops is Stops.PERHAPS
-    assert user.path == "spec.auth.secretRef"

@@ -36,7 +36,6 @@ def made(name: str, by: str = "cert-manager", comes_back: str = "by-itself", **c
         ({"users": 9, "risk": "high"}, {"outcome": "undetermined"}),
         ({"outcome": "undetermined"}, {"protected": "kube-system"}),
         ({"outcome": "undetermined"}, {"risk": "cluster-breaking"}),
-        ({"comes_back": "no"}, {"comes_back": "by-itself", "recreate_confidence": "possible", "users": 1}),
     ],
 )
 def test_what_goes_first(first: dict[str, Any], second: dict[str, Any]) -> None:

@@ -65,8 +65,12 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def saved_first(self) -> bool:
-        """A person has to look at it before it goes over what stands there, which may be worth more."""
-        unsure = _LOOKED_AT.intersection(self.needs) and self.copy.place not in THE_VALUE
+        """A person has to look at it before it goes over what stands there, which may be worth more.
+
+        Not where its revisions show whose it is: then the person accepts that, and need not look.
+        """
+        shown = {Rule.UNKNOWN_UID} if self.copy.proof else set[Rule]()
+        unsure = (_LOOKED_AT - shown).intersection(self.needs) and self.copy.place not in THE_VALUE
         return self.refusal is not None or bool(unsure and self.save)
 
     @property

@@ -83,7 +83,8 @@ class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
                 return f"{self.grade}: {why}"
             case Grade.DOUBTFUL:
                 unsure = "" if self.confidence is Confidence.CERTAIN else f"only {self.confidence}"
-                whose = "perhaps of another object" if self.same_object is Sameness.UNKNOWN else ""
+                perhaps = "by its revisions of this object" if self.proof else "perhaps of another object"
+                whose = perhaps if self.same_object is Sameness.UNKNOWN else ""
                 return f"{self.grade}: {'; '.join(filter(None, (self.doubt or unsure, whose)))}"
             case _:
                 return (

@@ -181,8 +181,18 @@ def test_of_kine_a_copy_is_good_and_saved() -> None:
 
 
 def test_what_nothing_shows_to_be_of_the_object_is_saved_first() -> None:
-    unknown = copy(Place.SNAPSHOT, source="snapshot:old.db", same_object=Sameness.UNKNOWN)
+    unknown = copy(Place.SNAPSHOT, source="snapshot:old.db", same_object=Sameness.UNKNOWN, proof="")
     assert first(unknown).startswith("etcdfix get --snapshot old.db --encryption")
     assert first(msgspec.structs.replace(unknown, kept_at=4)).startswith(
         "etcdfix get --snapshot old.db --revision 4"
     )
+
+
+def test_what_its_revisions_show_to_be_of_the_object_needs_one_word() -> None:
+    shown = copy(
+        Place.SNAPSHOT, source="snapshot:old.db", same_object=Sameness.UNKNOWN, proof="its revisions"
+    )
+    command = first(shown)
+    assert "--from snapshot:old.db" in command
+    assert "--accept unknown-uid" in command
+    assert best_of([offered(shown)], [Rule.UNKNOWN_UID]) is None

@@ -43,7 +43,6 @@ class Damage(StrEnum):
 
 
 def configuration(damage: Damage) -> str:
-    """The EncryptionConfiguration that the data is read with."""
     lost = damage is Damage.LOST
     gcm_key, cbc_key = (
         base64.b64encode(key).decode() for key in ((CBC_KEY, LOST_KEY) if lost else (GCM_KEY, CBC_KEY))
@@ -58,7 +57,6 @@ def configuration(damage: Damage) -> str:
 
 
 def templates() -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
-    """Healthy (key, plaintext) pairs of Secrets and Pods; two small Secrets and a large one."""
     transformers = Transformers.from_configuration(load_configuration(ALPHA.parent / "config-lost.yaml"))
     secrets = transformers.for_resource(GroupResource("", "secrets"))
     wanted = (b"pay/db-plain-0", b"infra/registry-plain-4", b"infra/db-gcm-11")
@@ -79,7 +77,6 @@ def templates() -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
 
 
 def renamed(template: tuple[bytes, bytes], number: int) -> tuple[bytes, bytes]:
-    """A copy of an object under a name of the same length."""
     key, value = template
     name = key.rpartition(b"/")[2]
     new = (b"%x" % number).rjust(len(name), b"n")
@@ -102,7 +99,6 @@ def cbc(plaintext: bytes) -> bytes:
 
 
 def damaged(number: int, value: bytes, damage: Damage) -> bytes:
-    """Return what is left of the value of the object with a number."""
     if damage is Damage.FLIPPED:
         return value[:-1] + bytes([value[-1] ^ 0xFF])
     if damage is not Damage.MIXED or number % 100 >= 90:
@@ -118,7 +114,6 @@ def damaged(number: int, value: bytes, damage: Damage) -> bytes:
 
 
 def objects(count: int, damage: Damage = Damage.NONE) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (etcd key, stored value) pairs in no order: of ten six Secrets under aesgcm, two under aescbc, two Pods."""
     secrets, pods = templates()
     numbers = list(range(count))
     random.Random(7).shuffle(numbers)
@@ -133,7 +128,6 @@ def objects(count: int, damage: Damage = Damage.NONE) -> Iterator[tuple[bytes, b
 
 
 def write_database(folder: Path, count: int, damage: Damage = Damage.NONE) -> tuple[Path, Path]:
-    """Write ``large.db`` and ``config.yaml``; return their paths."""
     database, config = folder / "large.db", folder / "config.yaml"
     config.write_text(configuration(damage))
     with database.open("w+b") as file:

@@ -42,7 +42,6 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def machine() -> str:
-    """Name the machine in one line."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     model = models[0] if models else platform.processor()
@@ -51,12 +50,10 @@ def machine() -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    """``median (minimum to maximum)``."""
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 def etcdfix(*arguments: str) -> list[str]:
-    """The command line of a scan with this interpreter."""
     return [sys.executable, "-m", "etcdfix", "scan", *arguments]
 
 
@@ -118,7 +115,6 @@ class MemoryWatch:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return a process, its children, theirs and so on, as far as they run."""
     found = [pid]
     for parent in found:
         with contextlib.suppress(OSError):
@@ -129,7 +125,6 @@ def descendants(pid: int) -> list[int]:
 
 
 def anonymous_mb(pid: int) -> float | None:
-    """Return the anonymous memory of a process in MB, None where it has ended."""
     try:
         fields = Path(f"/proc/{pid}/statm").read_text().split()
     except OSError:

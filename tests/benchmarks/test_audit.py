@@ -26,7 +26,6 @@ RUNS = 5
 
 
 def long_log(folder: Path, records: int) -> Path:
-    """Write a log of intents and outcomes, without the fsync that each append makes."""
     path = own_directory(folder) / "audit.jsonl"
     head = BEGINNING
     with path.open("wb") as file:

@@ -25,7 +25,6 @@ MOST_GROWTH = 1.5  # of the time for a key, where there are ten times as many
 
 
 def measured(planned: Planned, keys: int) -> tuple[float, float]:
-    """Return the wall and the processor seconds of a run over so many keys."""
     names = [f"lost-{number}" for number in range(keys)]
     planned.furnish(*names, healthy=4 * KEYS)
     planned.make_plan(all="delete")

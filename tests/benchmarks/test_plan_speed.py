@@ -25,7 +25,6 @@ MOST_MEMORY = 100  # MB for ten times the objects
 
 
 def measured(folder: Path, keys: int, damage: Damage) -> tuple[list[Run], list[Run]]:
-    """Return the runs of a scan and of a plan from its report, in turn."""
     folder.mkdir()
     database, config = write_database(folder, keys, damage)
     report = folder / "report.json"

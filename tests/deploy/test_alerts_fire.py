@@ -51,7 +51,6 @@ def scan(tmp_path: Path, no_variables: None, capfd: pytest.CaptureFixture[str]) 
 
 @pytest.fixture
 def firing(tmp_path: Path) -> Firing:
-    """Return what fires so many hours after a scan, whose file was there for so many."""
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not on the PATH")
@@ -80,7 +79,6 @@ def firing(tmp_path: Path) -> Firing:
 
 
 def series(samples: Samples, hours: int) -> list[dict[str, Any]]:
-    """Return samples as promtool takes them; its clock begins at 0, when the scan ends."""
     ended = value_of(samples, "etcdfix_scan_timestamp_seconds")
     return [
         {
@@ -92,7 +90,6 @@ def series(samples: Samples, hours: int) -> list[dict[str, Any]]:
 
 
 def value_of(samples: Samples, name: str) -> float:
-    """Return the value of a metric with one series, whatever cluster it is of."""
     (found,) = [number for (metric, _labels), number in samples.items() if metric == name]
     return found
 

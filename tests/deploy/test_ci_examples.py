@@ -42,7 +42,6 @@ def document(name: str) -> dict[str, Any]:
 
 
 def steps(name: str, job: str) -> list[Step]:
-    """Return what a job runs, but for what installs."""
     if name == "github-actions.yml":
         found = [
             Step(step["run"], step.get("env", {}))
@@ -113,7 +112,6 @@ class Runner:
         path.chmod(0o755)
 
     def run(self, name: str, job: str) -> int:
-        """Run the steps up to the one that fails; return its exit code."""
         self.code, self.said = 0, ""
         for step in steps(name, job):
             given = {key: self._value(value) for key, value in step.variables.items()}
@@ -142,7 +140,6 @@ class Runner:
         return self.variables[found[1]]
 
     def _files(self) -> dict[str, str]:
-        """Return the variables as files, which lie outside the checkout."""
         paths = {}
         for key, text in self.variables.items():
             path = self.folder.with_name(f"{self.folder.name}-{key}")
@@ -185,7 +182,6 @@ def save(runner: Runner, tmp_path: Path, fresh_etcd: EtcdServer) -> Callable[[],
 
 
 def known(runner: Runner) -> None:
-    """Take what the last run found for the baseline."""
     shutil.copy(runner.folder / "etcdfix.json", runner.folder / "ci/known.json")
 
 

@@ -28,7 +28,6 @@ SECRET = "/registry/secrets/shop/web"
 
 @pytest.fixture
 def volumes(tmp_path: Path) -> dict[str, Path]:
-    """Three clusters: a healthy one, one whose key is lost, and a file that is no snapshot."""
     found = {name: tmp_path / name for name in VOLUMES}
     for volume in found.values():
         volume.mkdir()

@@ -25,7 +25,6 @@ def instructions() -> list[Instruction]:
 
 
 def stages() -> list[list[Instruction]]:
-    """The instructions of each stage, what stands before the first left out."""
     found: list[list[Instruction]] = []
     for instruction in instructions():
         if instruction[0] == "FROM":

@@ -31,7 +31,6 @@ HOLDS = (
 
 
 def documented_commands() -> list[list[str]]:
-    """The block of the README that makes the user, word by word."""
     page = (DEPLOY / "README.md").read_text()
     (block,) = re.findall(
         r"^ *```sh\n( *etcdctl role add etcdfix\n.*?)^ *```", page, re.DOTALL | re.MULTILINE
@@ -51,7 +50,6 @@ def guarded(start_etcd: Callable[..., EtcdServer], authority: CertificateAuthori
 
 @pytest.fixture(scope="module")
 def files(authority: CertificateAuthority, guarded: EtcdServer) -> ClientFiles:
-    """The certificate of the Secret nightly-etcd-client: etcd takes the user's name from it."""
     shown = authority.issue("etcdfix", hosts=())
     return ClientFiles(authority.cert, shown.cert, shown.key)
 
@@ -113,7 +111,6 @@ REFUSED = (
 
 @pytest.fixture
 def by_hand(guarded: EtcdServer, files: ClientFiles) -> EtcdServer:
-    """Whoever took the certificate out of the Secret, with etcdctl."""
     return EtcdServer(guarded.endpoint, guarded.kind, guarded._ctl, tls=files)
 
 

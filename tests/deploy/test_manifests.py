@@ -205,7 +205,6 @@ def test_no_night_takes_the_place_of_an_earlier_report(tmp_path: Path) -> None:
 
 
 def blocks() -> list[list[str]]:
-    """The lines of each block of commands of the page."""
     page = (DEPLOY / "README.md").read_text()
     found = re.findall(r"^ *```sh\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE)
     return [[line.strip() for line in block.splitlines()] for block in found]

@@ -51,7 +51,6 @@ EXPRESSIONS = [pytest.param(expression, id=name) for name, expression in express
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Samples:
-    """What a scan of the damaged snapshot writes."""
     path = tmp_path_factory.mktemp("textfile") / "etcdfix.prom"
     read = [
         "--snapshot",
@@ -64,7 +63,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Samples:
 
 
 def series_in(expression: promql_parser.Expr) -> Iterator[promql_parser.VectorSelector]:
-    """Yield every selector of an expression, as the parser has them."""
     found: list[promql_parser.VectorSelector] = []
 
     def take(node: Any) -> None:

@@ -96,7 +96,6 @@ def test_the_fixture_shows_the_cause(cause: Cause, capfd: pytest.CaptureFixture[
 
 
 def commands(text: str) -> list[list[str]]:
-    """Return the words of every command of ours in a page's blocks, without what follows a pipe."""
     found = []
     for block in re.findall(r"^ *```sh\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
         for line in block.splitlines():

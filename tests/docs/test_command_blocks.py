@@ -30,7 +30,6 @@ WITH_COMMANDS = [block for block in BLOCKS if block.info in COMMANDS]
 
 
 def journeys() -> list[list[Block]]:
-    """What is run: blocks that stand alone, and those of one page that belong together."""
     alone, together = [], defaultdict(list)
     for block in WITH_COMMANDS:
         if block.mark is None or not block.mark.run or block.mark.by_ci:
@@ -43,7 +42,6 @@ def journeys() -> list[list[Block]]:
 
 
 def _pasted(blocks: list[Block]) -> ParameterSet:
-    """Practice on an etcd takes long: of the runbooks the first one is always tried."""
     page = blocks[0].page
     rare = page.parent.name == "runbooks" and page.name != "500-on-list.md"
     return pytest.param(blocks, id=blocks[0].where, marks=[pytest.mark.thorough] if rare else [])

@@ -80,7 +80,6 @@ class Ground(msgspec.Struct):
     authority: CertificateAuthority
 
     def etcd(self, *values: Mapping[str, bytes]) -> EtcdServer:
-        """Start one with a small healthy cluster in it, and what is given over that."""
         server = self.start()
         for some in (CLUSTER, *values):
             server.put_all((key.encode(), value) for key, value in some.items())
@@ -258,7 +257,6 @@ def test_the_page_shows_the_first_lines(
 
 
 def plain(text: str, folder: Path) -> str:
-    """Return text without what differs from run to run: addresses, folders, revisions, ids."""
     text = text.replace(f"{folder}/", "")
     addresses = dict.fromkeys(re.findall(r"\d+\.\d+\.\d+\.\d+:\d+", text))
     for number, address in enumerate(addresses, start=1):
@@ -268,7 +266,6 @@ def plain(text: str, folder: Path) -> str:
 
 
 def block(title: str) -> re.Match[str]:
-    """Return the block of a situation, with what is in it; a sentence has to follow it."""
     found = re.search(
         rf"^## {re.escape(title)}\n\n<!-- parsed -->\n```console\n(.*?)\n```\n\n[A-Z]",
         PAGE.read_text(),

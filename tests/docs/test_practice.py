@@ -38,8 +38,6 @@ def _module() -> ModuleType:
 
 @contextmanager
 def practising(folder: Path, *, path: str) -> Iterator[Run]:
-    """Run the program in a folder, with HOME and PATH alone; whatever it started ends."""
-
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, PROGRAM, *words],
@@ -58,7 +56,6 @@ def practising(folder: Path, *, path: str) -> Iterator[Run]:
 
 @pytest.fixture
 def etcd_path(tmp_path: Path) -> str:
-    """A PATH with etcd's programs and nothing else."""
     try:
         tools = find_tools()
     except NoEtcdError as exc:

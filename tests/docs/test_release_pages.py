@@ -26,7 +26,6 @@ def done(clone: Path, script: str) -> str:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Walk both pages: a wheel and an sdist, twice the same, what they are made of, and what goes to other machines."""
     folder = tmp_path_factory.mktemp("walked") / "etcdfix"
     subprocess.run(["git", "clone", "-q", str(REPOSITORY), str(folder)], check=True)
     pages = (DOCS / "release/README.md", DOCS / "offline/README.md")

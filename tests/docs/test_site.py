@@ -29,7 +29,6 @@ def built(site: Path) -> dict[str, Page]:
 
 
 def place(page: str, target: str) -> tuple[str, str]:
-    """Return the file of the site that a link leads to, and the name in it."""
     parts = urlsplit(target)
     path = posixpath.normpath(f"{posixpath.dirname(page)}/{unquote(parts.path)}") if parts.path else page
     return path.lstrip("/"), unquote(parts.fragment)

@@ -26,7 +26,6 @@ def ours() -> dict[str, Any]:
 
 
 def said_of_a_server() -> str:
-    """The word that the page says a kube-apiserver has for ``details.name``."""
     found = re.search(
         r"`details.name` is the etcd prefix[^;]*; a kube-apiserver says `(.*)` there", PAGE.read_text()
     )

@@ -69,7 +69,6 @@ class Sealed(NamedTuple):
     parts: Mapping[str, Part]
 
     def body(self) -> Part:
-        """Return where the encrypted data lie, nonce and tag included."""
         inside = [part for name, part in self.parts.items() if name != "wrapped"]
         return Part(min(part.start for part in inside), max(part.end for part in inside))
 
@@ -275,7 +274,6 @@ class _Writer:
             self.name = rng.choice(("team:2026", "a:b:c", "key1:"))
 
     def seal(self, plaintext: bytes, etcd_key: bytes) -> Sealed:
-        """Write the target; where two keys of CBC share its name, so that the padding fits under the wrong one too."""
         sealed = seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
         while self._key == TWICE and self._provider == "aescbc" and not self._fits_other(sealed):
             sealed = seal(self._rng, self._provider, self.name, plaintext, self.mine, etcd_key)
@@ -285,7 +283,6 @@ class _Writer:
         return _unpadded(_cbc_blocks(sealed.value[sealed.body().start :], self.other.key)) is not None
 
     def seal_neighbour(self, plaintext: bytes, etcd_key: bytes, revision: int) -> bytes:
-        """Write another value, with the same key, or with the one that the configuration has by then."""
         with_other = self._key == BETWEEN or (self._key == "replaced" and revision > TARGET_REVISION)
         secrets = self.other if with_other else self.mine
         if self._provider.startswith("kms") and not self._shares:
@@ -295,7 +292,6 @@ class _Writer:
         return seal(self._rng, self._provider, self.name, plaintext, secrets, etcd_key).value
 
     def plugin(self) -> Keyring | None:
-        """Return what answers behind the KMS provider."""
         if not self._provider.startswith("kms"):
             return None
         match self._key:
@@ -345,7 +341,6 @@ class _Writer:
         return {self._provider: {"keys": listed}}
 
     def shown(self) -> tuple[str, ...]:
-        """Return the keys as text, in every form in which one might slip out."""
         keys = (self.mine.key, self.other.key)
         return tuple(
             form for key in keys for form in (key.hex(), base64.b64encode(key).decode(), repr(key)[2:-1])
@@ -512,7 +507,6 @@ def _wrapped_damaged(rng: random.Random, sealed: Sealed, _provider: str) -> _Dam
 
 
 def _envelope_damaged(rng: random.Random, sealed: Sealed, provider: str) -> _Damaged:
-    """Flip a bit of what frames the parts: lengths and tags, and under v2 the key id and the source type."""
     start = sealed.value.index(b"kms:") + len(b"kms:v2:prov:")
     inside = {
         at for part in sealed.parts.values() for at in range(part.start, min(part.end, part.start + 4096))
@@ -612,7 +606,6 @@ def _size(rng: random.Random, kind: Kind) -> int:
 
 
 def _places(rng: random.Random, kind: Kind, identity: Identity, damage: str) -> tuple[bytes, bytes]:
-    """Return the etcd key at which a value stands, and the one that it was written under."""
     home = kind.etcd_key(PREFIX, identity)
     match damage:
         case "moved":
@@ -628,7 +621,6 @@ def _places(rng: random.Random, kind: Kind, identity: Identity, damage: str) -> 
 def _neighbours(
     rng: random.Random, where: str, kind: Kind, writer: _Writer, target: Identity, prefix: str
 ) -> list[StoredValue]:
-    """Return values that are in order, written before and after the target, two of each."""
     if where == "none":
         return []
     both = (40, 60, 140, 160)
@@ -652,7 +644,6 @@ def _neighbours(
 
 
 def _another_in_between(rng: random.Random, kind: Kind, writer: _Writer) -> StoredValue:
-    """Return a value in order, written soon after the target, with its key."""
     identity = _identity(rng, kind)
     identity = identity._replace(name=f"between-{identity.name}")
     home = kind.etcd_key(PREFIX, identity)
@@ -666,7 +657,6 @@ def _another_in_between(rng: random.Random, kind: Kind, writer: _Writer) -> Stor
 def _left(
     provider: str, key: bytes, sealed: Sealed, damaged: _Damaged, plaintext: bytes
 ) -> tuple[bytes | None, bytes | None]:
-    """Return what the right key makes of a value without tag or padding, and under CBC what a server would read."""
     value, marks = damaged.value, damaged.marks
     nonce, text = sealed.parts["nonce"], sealed.parts["ciphertext"]
     if marks & {"envelope", "wrapped", "crlf", "info"}:

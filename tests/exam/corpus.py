@@ -59,20 +59,17 @@ class Kind(NamedTuple):
     build: Callable[[Identity, str], bytes]
 
     def etcd_key(self, prefix: str, identity: Identity) -> bytes:
-        """Return where an object is stored."""
         namespace = f"{identity.namespace}/" if self.namespaced else ""
         return f"{prefix}/{self.path}/{namespace}{identity.name}".encode()
 
 
 def crd_record() -> tuple[bytes, bytes]:
-    """Return etcd key and value of the definition without which nobody knows the custom resources."""
     name = f"apiextensions.k8s.io/customresourcedefinitions/{PLURAL}.{GROUP}"
     return f"/registry/{name}".encode(), objects.crd(PLURAL, GROUP)
 
 
 @cache
 def kinds() -> dict[str, tuple[Kind, ...]]:
-    """Return the kinds by encoding; of each one an object was made and can be read."""
     found: dict[str, list[Kind]] = {}
     examiner = plain_examiner()
     for kind in (*_written_by_hand(), *(_golden() if VARIABLE in os.environ else ())):
@@ -92,14 +89,12 @@ def decoder() -> Decoder:
 
 @cache
 def plain_examiner() -> Examiner:
-    """Return what reads plaintexts as if there were no encryption at all."""
     examiner = Examiner(LAYOUT, None, decoder())
     examiner.learn_custom_resources(MemorySource([stored(*crd_record())]))
     return examiner
 
 
 def filler(rng: random.Random, size: int) -> str:
-    """Return text of about so many characters, with the planted token all over it."""
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     lines = ["".join(rng.choices(letters, k=20)) + TOKEN for _ in range(min(size, 4000) // 32 + 1)]
     text = " ".join(lines)
@@ -146,7 +141,6 @@ def _protobuf(
 
 
 def _golden() -> Iterator[Kind]:
-    """Yield the API server's own samples of what is stored, with their own metadata but for the identity."""
     directories = {(d.group, d.kind): d for d in builtin_directories() if d.codec is StorageCodec.BUILTIN}
     for name, sample in api_samples(GOLDEN_RELEASE).items():
         group, version, kind = sample_kind(name)
@@ -164,7 +158,6 @@ def _golden() -> Iterator[Kind]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield number, contents and the whole of each field of a message that is not damaged."""
     at = 0
     while at < len(message):
         start = at
@@ -242,7 +235,6 @@ def _cbor_widget(identity: Identity, text: str) -> bytes:
 
 
 def _cbor(value: object) -> bytes:
-    """Encode as the API server does: text as byte strings, names in the order of their encodings."""
     if isinstance(value, int):
         return _cbor_head(0, value)
     if isinstance(value, str):

@@ -80,13 +80,11 @@ class Ground:
         return self.kind.build(identity, self.text)
 
     def seal(self, plaintext: bytes, at: bytes) -> Sealed:
-        """Write under the provider; unencrypted where there is none."""
         if self.provider == PLAIN:
             return Sealed(plaintext, {"ciphertext": Part(0, len(plaintext))})
         return seal(self.rng, self.provider, self.name, plaintext, self.mine, at)
 
     def neighbours(self) -> list[StoredValue]:
-        """Return values in order, two written before the target and two after it."""
         found = []
         for revision in (40, 60, 140, 160) if self.around else ():
             identity = self.identity._replace(name=f"n{revision}-{self.identity.name[:20]}")
@@ -96,7 +94,6 @@ class Ground:
         return found
 
     def configuration(self) -> bytes | None:
-        """Return the file, None where none is given."""
         if not self.given:
             return None
         providers: list[dict[str, Any]] = [self._provider(self.held)] if self.own else []
@@ -132,7 +129,6 @@ class Ground:
         }
 
     def plugin(self) -> Plugin | None:
-        """Return what answers behind the KMS provider."""
         if not self.provider.startswith("kms"):
             return None
         known = self.known or self.mine

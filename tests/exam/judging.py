@@ -72,7 +72,6 @@ class Judged(NamedTuple):
 
     @property
     def called(self) -> str:
-        """Proven, likely, or what it is called instead."""
         verdict = self.found.verdict
         if verdict.damage is not Damage.NONE:
             return str(verdict.damage)
@@ -100,7 +99,6 @@ class NeverWaits:
 
 
 def judge_case(case: Case) -> Judged:
-    """Have a case examined as a deletion examines it, and compare what is said with what was done."""
     examiner = examiner_of(case)
     examiner.plugins = NeverWaits() if case.plugin is not None else None
     source = MemorySource(case.records)
@@ -131,8 +129,6 @@ def judge_case(case: Case) -> Judged:
 
 
 def examiner_of(case: Case) -> Examiner:
-    """Return what examines the values of a case, its plugins not among what it asks ahead."""
-
     def plugin_for(_: KMSProvider) -> Keyring | None:
         return case.plugin
 
@@ -145,7 +141,6 @@ def examiner_of(case: Case) -> Examiner:
 def _of_wrong_key_or_undamaged(
     case: Case, found: Examination, *, deletable: bool, without: bool
 ) -> list[str]:
-    """A wrong key, or nothing damaged: nothing of it may be deleted, and no damage is certain."""
     verdict = found.verdict
     damaged = case.damage not in UNDAMAGED and bool(case.marks & _DONE)
     if case.key not in WRONG_KEYS and damaged:
@@ -179,7 +174,6 @@ def _certain_and_wrong(case: Case, found: Examination) -> list[str]:
 
 
 def _not_readable(case: Case, found: Examination) -> list[str]:
-    """What the server reads is readable: whatever is in order, and what CBC still decodes."""
     outcome = found.verdict.outcome
     if case.key in WRONG_KEYS:
         return []
@@ -191,7 +185,6 @@ def _not_readable(case: Case, found: Examination) -> list[str]:
 
 
 def _is_counted(case: Case) -> bool:
-    """Say whether this is a flip in the body, or a cut, that has to be called damage."""
     if case.key in WRONG_KEYS or not case.marks & {"bits", "cut"} or case.marks & {"wrapped", "envelope"}:
         return False
     tag = case.provider not in CBC_PROVIDERS
@@ -225,25 +218,20 @@ class Named(NamedTuple):
 
     @property
     def said(self) -> str:
-        """The cause; ``readable`` where there is none."""
         return str(self.found.verdict.cause or self.found.verdict.outcome)
 
     @property
     def right(self) -> bool:
-        """Whether the cause says what was done."""
         return self.found.verdict.cause in self.case.causes
 
     @property
     def certain_and_wrong(self) -> bool:
-        """Whether something else is said to be wrong with the value, and called certain."""
         verdict = self.found.verdict
         says_wrong = verdict.outcome in FAILED or verdict.outcome is Outcome.INCONSISTENT
         return says_wrong and not self.right and verdict.confidence is Confidence.CERTAIN
 
 
 def name_case(case: CauseCase) -> Named:
-    """Have a case examined with everything else that etcd holds."""
-
     def plugin_for(_: KMSProvider) -> Plugin | None:
         return case.plugin
 
@@ -277,7 +265,6 @@ _OTHER_BYTES: Final = frozenset({"wrong bytes", "replaced", "refused", "wrong an
 
 
 def wrongly_ruled_out(case: Case) -> list[str]:
-    """Return a line for each cause that is ruled out for certain, and is what was done."""
     done = {cause for mark in case.marks for cause in _NOT_RULED_OUT.get(mark, ())}
     if case.key in _OTHER_BYTES:
         done.add(Cause.WRONG_KEY)

@@ -202,7 +202,6 @@ def _kms_away(ground: Ground) -> None:
 
 
 def _one_key_gone(ground: Ground) -> None:
-    """Have the plugin know the keys around under another key id, and not the one of the value."""
     ground.refusal, ground.around = KMSRefused("rpc error: code = NotFound", status="NOT_FOUND"), False
     identity = ground.identity._replace(name=f"today-{ground.identity.name[:20]}")
     at = ground.kind.etcd_key(PREFIX, identity)
@@ -288,7 +287,6 @@ _BROKEN_FIELDS = block(
 
 
 def _int_or_string(ground: Ground, _plaintext: bytes) -> bytes:
-    """Give a container of a Pod a probe whose port is neither a number nor a text."""
     meta = object_meta(ground.identity.name.encode(), ground.identity.namespace.encode(), b"u-1")
     action = block(2, number(1, 7) + number(2, 80) + block(3, b""))
     container = block(1, b"c") + block(10, block(1, block(2, action)))
@@ -339,7 +337,6 @@ def _bit_in(name: str, *, after: int = 0) -> Value:
 
 
 def _run_in(ground: Ground, sealed: Sealed) -> bytes:
-    """Overwrite some bytes in the middle, behind what shows that the key is right."""
     part = sealed.parts["ciphertext"]
     start = ground.rng.randrange(part.start + 2 * BEGINS, max(part.end - 48, part.start + 2 * BEGINS + 1))
     end = min(start + ground.rng.randint(16, 64), part.end)
@@ -398,7 +395,6 @@ def _other_provider(ground: Ground, sealed: Sealed) -> bytes:
 
 
 def _tag_of_envelope(ground: Ground, sealed: Sealed) -> bytes:
-    """Break the framing of a KMS v2 envelope: the tag of the first field."""
     at = sealed.value.index(b":prov:") + len(b":prov:")
     return sealed.value[:at] + b"\x0f" + sealed.value[at + 1 :]
 

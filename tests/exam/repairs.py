@@ -46,21 +46,18 @@ class Written(NamedTuple):
 
     @property
     def known(self) -> list[int]:
-        """Which bytes can be told: under KMS v1 not a wrapped data key, which each value has for itself."""
         value, wrapped = self.sealed.value, self.sealed.parts.get("wrapped")
         if wrapped is None or not value.startswith(b"k8s:enc:kms:v1:"):
             return [*range(len(value))]
         return [*range(wrapped.start), *range(wrapped.end, len(value))]
 
     def search(self, value: bytes, *, etcd_key: bytes = b"") -> tuple[Outcome, Repair | None, RepairSearch]:
-        """Examine a value at its place, and look for a repair."""
         record = StoredValue(etcd_key or self.etcd_key, value, 100, 5, 2, 0)
         found = self.examiner.examine(record, thorough=True)
         return found.verdict.outcome, found.repair, self.examiner.search_repair(found)
 
 
 def make_secret(name: str, namespace: str, rng: random.Random, size: int) -> bytes:
-    """Return a v1 Secret as an API server stores it: a certificate, a password, labels."""
     labels = [
         block(11, block(1, label) + block(2, value))
         for label, value in ((b"app", b"web"), (b"tier", b"front"))
@@ -119,7 +116,6 @@ def write(
 
 
 def flipped(value: bytes, *bits: int) -> bytes:
-    """Return a value with bits turned; bit 0 is the lowest of its first byte."""
     data = bytearray(value)
     for bit in bits:
         data[bit // 8] ^= 1 << bit % 8
@@ -127,7 +123,6 @@ def flipped(value: bytes, *bits: int) -> bytes:
 
 
 def drawn_size(rng: random.Random) -> int:
-    """Return how large an object is to be: mostly small, now and then as large as etcd takes."""
     low, high, _ = rng.choices(_SIZES, [often for _, _, often in _SIZES])[0]
     return rng.randrange(low, high)
 
@@ -136,18 +131,15 @@ Damage = Callable[[random.Random, Written], bytes]
 
 
 def one_bit(rng: random.Random, written: Written) -> bytes:
-    """Turn any bit of a value that can be known: prefix and envelope as well, and what others of it have too."""
     return flipped(written.sealed.value, rng.choice(written.known) * 8 + rng.randrange(8))
 
 
 def one_body_bit(rng: random.Random, written: Written) -> bytes:
-    """Turn a bit of nonce, ciphertext or tag."""
     body = written.sealed.body()
     return flipped(written.sealed.value, rng.randrange(body.start * 8, body.end * 8))
 
 
 def two_bits(rng: random.Random, written: Written) -> bytes:
-    """Turn two bits of nonce, ciphertext or tag."""
     body = written.sealed.body()
     return flipped(written.sealed.value, *rng.sample(range(body.start * 8, body.end * 8), 2))
 
@@ -160,7 +152,6 @@ def repaired(
     size: int = 0,
     wrong_key: bool = False,
 ) -> str:
-    """Return what becomes of the value of a seed, ``found`` where it is byte for byte as written."""
     rng = random.Random(seed)
     provider = providers[seed % len(providers)]
     written = write(rng, provider, size or drawn_size(rng), wrong_key=wrong_key)

@@ -81,7 +81,6 @@ def test_the_cause_of_a_case(seed: int) -> None:
 
 
 def check_standing(named: Named) -> None:
-    """Compare what is said of the value with what is said of its cause alone, as on the cause's page."""
     verdict = named.found.verdict
     if verdict.cause is None:
         return

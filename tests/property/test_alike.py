@@ -54,8 +54,6 @@ PLACES: Final = (
 
 
 def configured(drawn: random.Random) -> EncryptionConfiguration:
-    """Return a configuration in which names are the same in several rules, and bytes are not."""
-
     def providers() -> tuple[dict[str, Any], ...]:
         found: list[dict[str, Any]] = []
         for kind in drawn.sample(LOCAL, drawn.randint(2, 3)):
@@ -75,7 +73,6 @@ def plaintext(place: str, name: str, drawn: random.Random) -> bytes:
 
 
 def hurt(value: bytes, drawn: random.Random) -> bytes:
-    """Return a value to which something may have happened: in most cases nothing."""
     at = 0
     body = len(value) if not value.startswith(b"k8s:enc:") else value.index(b":", 18) + 1
     match drawn.randrange(12):
@@ -103,7 +100,6 @@ def hurt(value: bytes, drawn: random.Random) -> bytes:
 
 
 def store(drawn: random.Random) -> MemorySource:
-    """Return values of a few envelopes, many of them under keys that are lost, renamed, or of another rule."""
     records = [stored(PREFIX + "apiextensions.k8s.io/customresourcedefinitions/widgets.example.com", crd())]
     written: list[bytes] = [b""]
     kinds, names = drawn.choices((*LOCAL, "aesgcm"), k=2), ("key1", *drawn.choices(NAMES, k=2))
@@ -146,7 +142,6 @@ def around(configuration: EncryptionConfiguration, source: MemorySource, target:
 
 
 def said(seed: int) -> Iterator[object]:
-    """Yield what is said of a store, as a scan says it, and as deletions of some values do."""
     drawn = random.Random(seed)
     configuration, source = configured(drawn), store(drawn)
     yield everything(configuration, source, b"")

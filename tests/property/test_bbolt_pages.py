@@ -66,7 +66,6 @@ def test_what_was_written_is_read(
 
 
 def told(call: Callable[[], object], error: type[Exception]) -> str | None:
-    """What the one documented error says, or None if there was none; any other error fails the test."""
     try:
         call()
     except error as caught:

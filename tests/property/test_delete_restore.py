@@ -143,7 +143,6 @@ class OneKey(RuleBasedStateMachine):
         return read_key(self._cluster.client, self._key)
 
     def _is_deletable(self) -> bool:
-        """Say whether what stands there is proven wrong, and nothing would have to be accepted."""
         stored = self._read().stored
         if stored is None:
             return False
@@ -156,7 +155,6 @@ class OneKey(RuleBasedStateMachine):
     def _attempt(
         self, change: Callable[[Recorded], ChangeOutcome], intrusion: Intrusion
     ) -> ChangeOutcome | RefusedByRule:
-        """Make a change; ``_intruded`` tells what stands there since somebody came between, if anybody did."""
         self._intruded: KeyReading | None = None
 
         def intrude() -> None:
@@ -175,7 +173,6 @@ class OneKey(RuleBasedStateMachine):
             return exc
 
     def _check_refusal(self, refusal: RefusedByRule, before: KeyReading) -> None:
-        """Whoever is refused has changed nothing: there stands what stood there, or what somebody put meanwhile."""
         assert refusal.exit_code == 4
         assert self._read() == (self._intruded or before)
 

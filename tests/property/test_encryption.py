@@ -63,7 +63,6 @@ etcd_keys = st.binary(max_size=60)
 
 @st.composite
 def encrypted(draw: st.DrawFn) -> tuple[str, str, bytes, bytes, bytes]:
-    """Provider, key name, plaintext, etcd key and stored value."""
     number = draw(st.integers(0, 2))
     name, key = NAMES[number], KEYS[number]
     plaintext, etcd_key = draw(plaintexts), draw(etcd_keys)
@@ -74,7 +73,6 @@ def encrypted(draw: st.DrawFn) -> tuple[str, str, bytes, bytes, bytes]:
 
 
 def result(reader: ResourceTransformers, data: bytes, etcd_key: bytes, *, exact: bool) -> object:
-    """What one of both roads comes to; of a failure what it says as well, as the error or as the failure has it."""
     if exact:
         found = reader.search(data, etcd_key)
         return (found, found.message or NOT_ASKED) if isinstance(found, TransformFailure) else found

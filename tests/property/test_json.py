@@ -64,7 +64,6 @@ SPLICES = [
 
 @st.composite
 def damaged(draw: st.DrawFn) -> tuple[str, str, bytes]:
-    """A stored object as JSON, damaged by splices and changed values."""
     group, value = draw(st.sampled_from(SAMPLES))
     data = bytearray(json.dumps(value, separators=(",", ":")).encode())
     for _ in range(draw(st.integers(0, 3))):
@@ -76,7 +75,6 @@ def damaged(draw: st.DrawFn) -> tuple[str, str, bytes]:
 
 @st.composite
 def retyped(draw: st.DrawFn) -> tuple[str, str, bytes]:
-    """A stored object with one value replaced by one of another type: valid JSON, often the wrong types."""
     group, value = draw(st.sampled_from(SAMPLES))
     value = json.loads(json.dumps(value))
     kind = value["kind"]
@@ -106,7 +104,6 @@ NEARLY_JSON = st.lists(st.sampled_from(SPLICES) | st.binary(max_size=3), max_siz
 
 
 def outcome_of(call: Callable[[], Outcome]) -> Outcome | DecodeError:
-    """What a decoder returns, or its documented error; any other exception fails the test."""
     try:
         return call()
     except DecodeError as raised:

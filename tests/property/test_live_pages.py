@@ -25,7 +25,6 @@ SEEDS = 2_000 if THOROUGH else 60
 
 
 def random_keys(chance: random.Random, prefix: bytes, most: int) -> list[bytes]:
-    """Return keys below a prefix in byte order, each once; sometimes none, and at most so many."""
     keys: set[bytes] = set()
     wanted = chance.choice([0, 1, 2, most // 4, most])
     while len(keys) < wanted:
@@ -71,7 +70,6 @@ class Case:
         self._compact_at = self._chance.choice([0, 0, 2, 3, 7])
 
     def page_sizes(self, patch: pytest.MonkeyPatch) -> None:
-        """Make pages small, and ranges short."""
         smallest = self._chance.randrange(1, 12)
         patch.setattr(paging, "SMALLEST_LIMIT", smallest)
         patch.setattr(paging, "LARGEST_LIMIT", smallest + self._chance.randrange(20))
@@ -80,7 +78,6 @@ class Case:
         patch.setattr(paging, "PAGES_AHEAD", self._chance.choice([1, 2, 8]))
 
     def expected(self, segments: list[tuple[str, int]]) -> Iterator[tuple[bytes, bytes, int]]:
-        """Yield key, value and revision of what should have been read: each key at the revision of its segment."""
         places = {display(key): key for known in self._keys for key in (known, paging.after(known))}
         starts = [places[text] if text else b"" for text, _ in segments]
         for (_, revision), start, stop in zip(segments, starts, [*starts[1:], None], strict=True):
@@ -89,7 +86,6 @@ class Case:
                     yield key, record.value, record.mod_revision
 
     def requests(self) -> Counter[str]:
-        """Return how many requests there were, and how often a range was guessed, and no more after that."""
         asked = self._server.ranges()
         end = paging.bounds_of(self.prefix)[1]
         guessed = [request.range_end != end for request in asked]

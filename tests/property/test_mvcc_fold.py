@@ -57,7 +57,6 @@ class Model:
                 self.at.append(now)
 
     def compact(self, revision: int) -> None:
-        """Leave, per key, its newest change at or below the revision unless it is a deletion, and all newer ones."""
         kept = set()
         for changes in self.history.values():
             old = [change for change in changes if change[0] <= revision]

@@ -43,7 +43,6 @@ plaintexts = st.sampled_from(
 
 
 def configured(*keys: bytes) -> Transformers:
-    """Return the three providers with these keys, all named as the values name theirs."""
     listed = ", ".join(f"{{name: key1, secret: {base64.b64encode(key).decode()}}}" for key in keys)
     providers = ", ".join(f"{{{provider}: {{keys: [{listed}]}}}}" for provider in LOCAL)
     return transformers(f"- {{resources: [secrets], providers: [{providers}]}}\n")
@@ -54,7 +53,6 @@ RIGHT = configured(ONE)
 
 @st.composite
 def damaged(draw: st.DrawFn) -> tuple[str, bytes, bytes]:
-    """Provider, plaintext, and a value whose body was damaged in one way."""
     provider, plaintext = draw(st.sampled_from(LOCAL)), draw(plaintexts)
     value = sealed(provider, plaintext)
     start = value.index(NONCE12)

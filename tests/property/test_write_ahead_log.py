@@ -90,7 +90,6 @@ class Story:
             self.bases.append(etcd.database(self.folder / f"db{len(self.bases)}", term=bool(which % 2)))
 
     def _superseded(self, many: int) -> None:
-        """Entries of an old leader that nobody agreed on; those of the next take their place."""
         log = self.etcd.log
         log.commit()
         index = log.index
@@ -101,7 +100,6 @@ class Story:
 
 
 def check(found: LogHistory, etcd: ModelEtcd) -> int:
-    """Compare all that is certain with the truth; return how many writes are."""
     certain = 0
     for key in list(found.keys()):
         for one in found.writes(key):

@@ -45,7 +45,6 @@ def key_of(name: str, resource: str = "secrets") -> bytes:
 
 
 def large(name: str) -> bytes:
-    """Return a Secret of about 2.3 KB; its data must never be seen in any output."""
     data = {"password": random.Random(name).randbytes(2100 + len(name))}
     return stored_objects.secret(name, "shop", data, uid="11111111-2222-3333-4444-555555555555")
 
@@ -76,7 +75,6 @@ class Kept(MemorySource):
 def look(
     source: MemorySource | Iterable[StoredValue], config: EncryptionConfiguration = GCM, **how: Any
 ) -> dict[str, Examination]:
-    """Examine everything in one pass; return what does not open, by name."""
     holds = source if isinstance(source, MemorySource) else MemorySource(source)
     examiner = Examiner.of_cluster(holds, Reading(layout=StorageLayout(), configuration=config))
     found: dict[str, Examination] = {}
@@ -90,7 +88,6 @@ def look(
 
 
 def native(names: Iterable[str], first: int, *, resource: str = "secrets") -> list[StoredValue]:
-    """Return values as API servers write them here, one revision after the other."""
     made = []
     for at, name in enumerate(names, start=first):
         key = key_of(name, resource)
@@ -102,7 +99,6 @@ def native(names: Iterable[str], first: int, *, resource: str = "secrets") -> li
 def foreign(
     names: Iterable[str], first: int, bound: Callable[[bytes], bytes], *, resource: str = "secrets"
 ) -> list[StoredValue]:
-    """Return healthy values that were written elsewhere, under another etcd key."""
     made = []
     for at, name in enumerate(names, start=first):
         key = key_of(name, resource)
@@ -119,7 +115,6 @@ def standing(found: Examination) -> tuple[Cause | None, Deletability]:
 
 
 def place(value: bytes, size: int, chance: random.Random) -> int:
-    """Return where so many bytes of the encrypted data begin, behind what shows that the key is right."""
     return chance.randrange(len(ENVELOPE) + NONCE + HEADER, len(value) - TAG - size)
 
 

@@ -12,7 +12,6 @@ from etcdfix.errors import EtcdfixError
 
 
 def descendants(base: type[EtcdfixError]) -> Iterator[type[EtcdfixError]]:
-    """Yield the classes of errors.py itself: other packages refine them where they are raised."""
     yield base
     for child in base.__subclasses__():
         if child.__module__ == errors.__name__:

@@ -55,7 +55,6 @@ def examiner(
     minor: int | None = 36,
     holds: Mapping[str, bytes] | None = None,
 ) -> Examiner:
-    """Return an examiner that has read the CRDs of a source."""
     transformers = Transformers.from_configuration(config) if config is not None else None
     found = Examiner(
         StorageLayout(prefix),

@@ -49,7 +49,6 @@ def values() -> Iterator[tuple[str, bytes]]:
 
 
 def of_a_renamed_key() -> Iterator[tuple[str, bytes]]:
-    """Values whose key stands under another name: whole ones, and among them some of which other things are said."""
     source = random.Random(4)
     for number in range(40):
         name = f"r{number:02}"

@@ -57,7 +57,6 @@ HEAD = len(aescbc(b"")) - 2 * BLOCK  # k8s:enc:aescbc:v1:key1: stands before the
 def look(
     key: str, value: bytes, config: EncryptionConfiguration | None = None, *, minor: int | None = 36
 ) -> Examination:
-    """Examine one value beside a CRD that can be read, whatever the configuration."""
     transformers = Transformers.from_configuration(config) if config is not None else None
     release = f"1.{minor}" if minor else ""
     examiner = Examiner(StorageLayout(), transformers, shared_decoder(minor), assumed_release=release)

@@ -78,7 +78,6 @@ def examiner() -> Examiner:
 
 
 def sought(source: Remembering, **bounds: int | None) -> tuple[int, int, bool] | str | None:
-    """Return what is found of the present value: at, mod_revision, same object; or why not all was looked at."""
     judge = examiner()
     found = ReadableRevisions(source, judge, **bounds).of(judge.examine(source.present))
     if found.revision is None:

@@ -49,7 +49,6 @@ def examiner(config: EncryptionConfiguration | None) -> Examiner:
 def search(
     value: bytes, config: EncryptionConfiguration | None = GCM, key: str = KEY
 ) -> tuple[Examination, RepairSearch]:
-    """Look as a scan does, without a thorough look; and then for every repair."""
     made = examiner(config)
     found = made.examine(stored(key, value))
     return found, made.search_repair(found)

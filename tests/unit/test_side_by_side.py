@@ -13,7 +13,6 @@ from tests.support.breaking_in import Heard, break_in, heard
 
 
 def stay_of(before: Sequence[threading.Thread]) -> list[threading.Thread]:
-    """Return threads that were not there before, and do not end."""
     until = time.monotonic() + 2
     others = [thread for thread in threading.enumerate() if thread not in before]
     for thread in others:

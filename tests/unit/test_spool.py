@@ -132,7 +132,6 @@ class _Signal:
             raise KeyboardInterrupt
 
     def cuts(self, work: Callable[[], object]) -> bool:
-        """Do something, and say whether it was cut short."""
         sys.setprofile(self)
         try:
             work()

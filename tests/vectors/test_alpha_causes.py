@@ -82,7 +82,6 @@ FLIPPED = {
 
 
 def all_keys() -> dict[str, Any]:
-    """Return a configuration with everything that ever wrote: the union of what was in force, one after the other."""
     rules: dict[tuple[str, ...], list[Any]] = {}
     for path in sorted(ALPHA.glob("write-*.yaml")):
         for rule in yaml.safe_load(path.read_text())["resources"]:

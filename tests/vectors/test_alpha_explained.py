@@ -51,7 +51,6 @@ SEARCHED: Final = {"/registry/secrets/infra/mail-kmsv2-1": "kms-envelope-damaged
 
 
 def contents(value: Any) -> Iterator[str]:
-    """Yield what is in the data of a Secret, as it stands in JSON and as it is."""
     for text in (value.get("data") or {}).values():
         yield text
         yield base64.b64decode(text).decode("utf-8", "replace")

@@ -166,7 +166,6 @@ class Forecast:
         self._start_controller_manager()
 
     def _etcd_delete_then_put(self) -> None:
-        """What a deletion sets off is not undone by putting the object back; where it comes first, nobody can tell."""
         case, action = self.case, self.case["action"]
         key = action["key"]
         keys = action.get("keys", [key])
@@ -200,7 +199,6 @@ class Forecast:
         return (Said.NOT_TOLD if decision.uncertain else Said.GOES), decision.uncertain
 
     def _namespaces(self, index: ImpactIndex, without: list[int]) -> None:
-        """Say what becomes of the namespaces that are being deleted, once something is gone."""
         for ref in terminating_namespaces(index):
             self._namespace(index, ref.name, without)
 
@@ -262,12 +260,10 @@ class Forecast:
 
 
 def inside_held(state: NamespaceState) -> bool:
-    """Whether anything but its own finalizers holds a namespace."""
     return bool(any(s.blocker_count for s in state.stages) or state.elsewhere or state.unavailable_apis)
 
 
 def default_policy(index: ImpactIndex, node: int) -> Propagation:
-    """What the API server makes of a deletion that asks for nothing."""
     finalizers = index.finalizers(node)
     if "orphan" in finalizers or index.ref(node).kind in {"Job", "ReplicationController"}:
         return Propagation.ORPHAN
@@ -323,7 +319,6 @@ def table(tally: Mapping[tuple[str, str], int]) -> str:
 
 
 def held_namespaces() -> Iterator[tuple[Case, str, list[str]]]:
-    """Every namespace that did not finish, with the words that its answer has to name."""
     for case in ALL:
         for entry in case["after"]:
             key = entry["key"]
@@ -333,7 +328,6 @@ def held_namespaces() -> Iterator[tuple[Case, str, list[str]]]:
 
 
 def obstacles(case: Case, key: str) -> list[str]:
-    """What held a namespace, as the recording tells: what was left of it, and what could not be read."""
     name = key.removeprefix(NAMESPACES)
     found = [b["key"] for b in case["before"] if b.get("unreadable")]
     for entry in case["after"]:

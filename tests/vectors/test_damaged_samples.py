@@ -94,7 +94,6 @@ def test_offsets_lie_within_the_value_and_paths_are_given() -> None:
 
 
 def placed(numbers: Callable[[int], bool]) -> Iterator[tuple[str, bytes, int]]:
-    """Yield etcd keys, values and numbers of the samples that are wanted, each under the name of its kind."""
     places = {(place.group, place.kind): place for place in reversed(builtin_directories())}
     for number, case in enumerate(damaged_cases()):
         place = places.get((case.group, case.kind))
@@ -104,7 +103,6 @@ def placed(numbers: Callable[[int], bool]) -> Iterator[tuple[str, bytes, int]]:
 
 
 def as_stored(key: str, value: bytes, number: int) -> bytes:
-    """Return a sample in the clear, or under a key that is there, lost, or has other bytes; some damaged once more."""
     drawn = random.Random(number)
     kind = drawn.choice(("", *LOCAL))
     if not kind:

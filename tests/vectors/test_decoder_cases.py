@@ -61,8 +61,6 @@ def test_values_that_lost_their_magic_are_judged_as_the_api_server_does() -> Non
 
 @functools.cache
 def json_samples(release: str) -> list[tuple[str, str, str, bytes]]:
-    """Group, version, kind and JSON of every sample that has all of them."""
-
     def read() -> Iterator[tuple[str, str, str, bytes]]:
         with tarfile.open(golden_folder("kubernetes-api") / f"{release}.tar.xz") as archive:
             for member in archive:
@@ -77,7 +75,6 @@ def json_samples(release: str) -> list[tuple[str, str, str, bytes]]:
 
 
 def stored_samples(release: str) -> Iterator[tuple[str, str, bytes]]:
-    """The samples of kinds that have metadata and convert to a key of their own kind."""
     registry = Registry()
     for group, version, kind, data in json_samples(release):
         registered = registry.lookup(group, version, kind)

@@ -29,7 +29,6 @@ WITHOUT_METADATA = {"DeploymentRollback", "SerializedReference"}
 
 
 def decode_all(release: str, minor: int | None) -> tuple[set[str], set[str]]:
-    """Decode every sample of a stored kind; return all names, and those with unknown fields."""
     registry = Registry(minor)
     decoder = ProtobufDecoder(load_schema(minor), registry)
     decoded, with_unknown_fields = set(), set()

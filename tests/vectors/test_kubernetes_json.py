@@ -72,7 +72,6 @@ def convert(name: str, sample: bytes, minor: int | None) -> dict[str, Any]:
 
 
 def convertible(release: str) -> dict[str, tuple[bytes, bytes]]:
-    """Samples by name: what is stored, and what is served."""
     served = json_samples(release)
     return {
         name: (stored, served[name])
@@ -162,7 +161,6 @@ def alpha() -> dict[bytes, bytes]:
 
 
 def plaintexts(values: dict[bytes, bytes]) -> set[tuple[bytes, bytes]]:
-    """Keys and plaintexts of all values that one of the configurations opens without a KMS plugin."""
     found = set()
     layout = StorageLayout()
     for path in sorted(ALPHA.glob("*.yaml")):

@@ -53,7 +53,6 @@ def _copy(path: Path, key: bytes, examiner: Examiner) -> Copy:
 
 
 def _put_back(path: Path, key: bytes, examiner: Examiner) -> tuple[Examination, bytes]:
-    """Do with an object what a fix does, up to the transaction."""
     examiner = examiner.apart()
     copy = _copy(path, key, examiner)
     assert copy.plaintext is not None, copy.message
@@ -90,7 +89,6 @@ def test_every_sample_comes_out_as_the_same_object(release: str, kind: str, tmp_
 
 
 def _served(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an object without what API servers take and never give: ``stringData`` of a Secret."""
     metadata = {name: member for name, member in value["metadata"].items() if name != "resourceVersion"}
     return {name: member for name, member in value.items() if name != "stringData"} | {"metadata": metadata}
 

@@ -77,7 +77,6 @@ def _key(target: Target) -> str:
 
 
 def _stored(records: list[Record], step: int, key: str) -> bytes | None:
-    """Return what stood at a key at a step, as what changed it before says, or else what changed it next."""
     changes = [each for each in records if (each.get("etcd") or {}).get("key") == key]
     earlier = [each["etcd"]["after"] for each in changes if each["step"] < step]
     later = [each["etcd"]["before"] for each in changes if each["step"] > step]

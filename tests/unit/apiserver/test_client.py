@@ -74,7 +74,6 @@ def refused(kubeconfig: Path, **options: Any) -> AuthorizationRefused:
 
 
 def hold_no_token(error: BaseException | None) -> None:
-    """The token is in no text, hint, argument or chained exception of an error."""
     while error is not None:
         assert TOKEN not in f"{error!r} {error} {getattr(error, 'hint', '')} {error.args}"
         error = error.__cause__

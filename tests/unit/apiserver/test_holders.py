@@ -26,7 +26,6 @@ ONE = APIObject("", "v1", "secrets", "shop", "one")
 
 @contextmanager
 def asked(server: StandIn, folder: Path, *others: StandIn) -> Iterator[AllServers]:
-    """Reach these servers."""
     api = APIAccess(server.kubeconfig(folder), servers=tuple(other.url for other in others))
     with open_all_servers(api, ClusterIdentity.by_uid(server.uid)) as all_servers:
         yield all_servers
@@ -34,7 +33,6 @@ def asked(server: StandIn, folder: Path, *others: StandIn) -> Iterator[AllServer
 
 @pytest.fixture
 def server(authority: CertificateAuthority) -> Iterator[StandIn]:
-    """Two Secrets under the old key; it runs with the new one."""
     with StandIn(authority, store=MemoryStore(), configuration=OLD, given_up_after=0.1) as server:
         server.create("v1", "Secret", "one", "shop", data={"p": "eA=="})
         server.wait()
@@ -95,7 +93,6 @@ def test_one_that_has_too_much_to_do_is_asked_again(
     busy: int,
     answer: Answer,
 ) -> None:
-    """The other one is not asked again for that."""
     waited: list[float] = []
     monkeypatch.setattr(holders_module, "sleep", waited.append)
     with (

@@ -36,7 +36,6 @@ NO_PAGE = Played(404, b"404 page not found\n")
 
 @pytest.fixture
 def start(authority: CertificateAuthority) -> Iterator[Callable[..., KubernetesAPI]]:
-    """Start one more API server."""
     with ExitStack() as stack:
         yield lambda **how: stack.enter_context(KubernetesAPI(authority, **{"holds": False, **how}))
 
@@ -60,7 +59,6 @@ def ask(kubeconfig: Path, *servers: str, **options: Any) -> ServerAnswers:
 
 
 def one(found: ServerAnswers) -> tuple[Answer, str]:
-    """The only answer; it is shown to hold nothing secret."""
     (said,) = found.answers
     assert TOKEN not in str(found)
     return said.answer, said.detail

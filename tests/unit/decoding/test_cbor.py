@@ -19,7 +19,6 @@ WIDGET = {
 
 
 def both_strings(value: object) -> object:
-    """The same with byte strings for text, as the API server writes it."""
     if isinstance(value, dict):
         return {both_strings(key): both_strings(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -233,20 +233,17 @@ def test_fast_check_remembers_only_what_was_good() -> None:
 
 
 def probe(port: bytes, *, last: bytes = b"") -> bytes:
-    """A Pod with a liveness probe; ``last`` stands behind what the probe has."""
     http_get = block(1, b"/healthz") + block(2, port)
     return pod(block(2, block(1, b"c") + block(10, block(1, block(2, http_get)) + number(3, 1) + last)))
 
 
 def projected(path: bytes, *, last: bytes = b"") -> bytes:
-    """A Pod with a projected volume; ``last`` stands behind what it has."""
     source = block(4, block(3, path))
     volume = block(26, block(1, source) + number(2, 420) + last)
     return pod(block(1, block(1, b"kube-api-access-1") + block(2, volume)))
 
 
 def environment(path: bytes, *, last: bytes = b"") -> bytes:
-    """A Pod with a variable from a field; ``last`` stands behind that."""
     value_from = block(1, block(1, b"v1") + block(2, path)) + last
     return pod(block(2, block(1, b"c") + block(7, block(1, b"NAME") + block(3, value_from))))
 

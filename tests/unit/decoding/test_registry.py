@@ -36,7 +36,6 @@ REGISTERED_1_36 = {
 
 
 def registered_versions(registry: Registry) -> set[tuple[str, str]]:
-    """Of all versions of all releases those that are registered: they have the options kinds."""
     known = {(row.group, row.version) for row in kind_rows() if row.version}
     known |= {(group, version) for group, versions in REGISTERED_1_36.items() for version in versions.split()}
     return {pair for pair in known if registry.lookup(*pair, "GetOptions") is not None}

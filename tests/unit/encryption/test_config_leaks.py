@@ -53,7 +53,6 @@ def everything_said(error: BaseException) -> str:
 
 
 def assert_nothing_leaks(raw: bytes) -> bool:
-    """Say whether the configuration was refused; fail if it was, and any long piece of the canary shows."""
     try:
         parse_configuration(raw, path="config.yaml")
     except ConfigurationError as error:
@@ -146,7 +145,6 @@ def test_a_file_that_is_the_secret_alone() -> None:
 
 
 def damaged(text: str) -> Iterator[str]:
-    """Cut the text everywhere, spoil every character in a few ways, and lose, double or shift each line."""
     for at in range(len(text)):
         yield text[:at]
         yield text[:at] + text[at + 1 :]

@@ -55,7 +55,6 @@ WRONG = every(key1=TWO)
 
 
 def offset(provider: str) -> int:
-    """Where the ciphertext begins in a sealed value."""
     start = len(f"k8s:enc:{provider}:v1:key1:")
     return start + {"aescbc": 16, "aesgcm": 12, "secretbox": 40}[provider]
 
@@ -335,7 +334,6 @@ def kms(plugin: OneAnswer | None, version: str = "v2") -> Transformers:
 def kms_peek(
     found: Transformers, data: bytes, plugin: OneAnswer | None = None, *, thorough: bool = True
 ) -> Peek:
-    """Read a value, as whoever peeks has done, and look at it; the plugin is not asked once more."""
     with contextlib.suppress(TransformFailed):
         found.for_resource(SECRETS).from_storage(data, ETCD_KEY)
     asked = plugin.asked if plugin is not None else 0
@@ -355,7 +353,6 @@ BODIES = {
 
 
 def data_at(data: bytes, byte: int) -> int:
-    """Where a byte of the plaintext is, counted in the stored value."""
     sealed_at = data.index(NONCE16 if NONCE16 in data else NONCE12)
     return sealed_at + (16 if NONCE16 in data else 12) + byte
 

@@ -104,7 +104,6 @@ def test_nothing_is_said_where_the_envelope_alone_does_not_decide() -> None:
 
 
 def renamed(provider: str, plaintext: bytes = PLAIN, *, etcd_key: bytes = ETCD_KEY) -> bytes:
-    """A value under the first key, whose name was another one when it was written."""
     return sealed(provider, plaintext, etcd_key=etcd_key).replace(b":key1:", b":old:", 1)
 
 

@@ -43,7 +43,6 @@ values = st.recursive(
 
 
 def agree(found: Any, meant: Any) -> bool:
-    """Compare, but for numbers: PyYAML takes 1e+20 for a string."""
     if isinstance(meant, dict):
         return (
             isinstance(found, dict) and {*found} == {*meant} and all(agree(found[k], meant[k]) for k in meant)

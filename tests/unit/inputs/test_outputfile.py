@@ -27,7 +27,6 @@ pytestmark = pytest.mark.usefixtures("umask")
 
 @pytest.fixture
 def _only_with_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a file system that makes no files without one."""
     monkeypatch.setattr(outputfile, "_open_unnamed", lambda _directory, _mode: None)
 
 

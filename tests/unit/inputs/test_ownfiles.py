@@ -25,7 +25,6 @@ WHERE = ["--snapshot", SNAPSHOT, "--encryption-config", str(ALPHA / "config-lost
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """What a deletion leaves behind, and a long log."""
     folder = own_directory(tmp_path / "state")
     for name in ("one", "two"):
         own_directory(folder / name)
@@ -36,7 +35,6 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report, and the plan made of it."""
     folder = tmp_path_factory.mktemp("made")
     report, plan = str(folder / "report.json"), str(folder / "plan.json")
     run(["scan", *WHERE, "secrets", "-o", "json", "--output-file", report])

@@ -135,7 +135,6 @@ def test_other_journals_are_named(path: Path) -> None:
 
 
 def damaged(path: Path, keys: int = 400) -> int:
-    """Damage a page of the table, and return how many keys are in it."""
     writer = KineWriter(path)
     for number in range(keys):
         writer.put(b"/registry/pods/shop/p%04d" % number, b"x" * 900)
@@ -211,7 +210,6 @@ class Model:
 
 
 def same(found: StoredValue | None, expected: StoredValue | None) -> bool:
-    """Equal, but for what kine may not know any more."""
     if found is None or expected is None:
         return found is expected
     return (

@@ -165,7 +165,6 @@ def test_a_damaged_page_is_found(path: Path) -> None:
 
 
 def behind_the_back_of_its_indexes(path: Path, *statements: str) -> Path:
-    """Change rows, and leave the indexes as they were: as the log of another moment does."""
     connection = sqlite3.connect(path, isolation_level=None)
     indexes = connection.execute("SELECT * FROM sqlite_master WHERE type = 'index'").fetchall()
     connection.close()

@@ -75,7 +75,6 @@ def values(source: LiveSource, prefix: bytes = PREFIX) -> dict[bytes, bytes]:
 
 
 def from_range(number: int, refusal: Refusal) -> Callable[[Call], Any]:
-    """A script that refuses Range request ``number`` and all that follow."""
     seen = 0
 
     def script(call: Call) -> Any:

@@ -21,7 +21,6 @@ VALUES = [stored(f"/registry/pods/shop/{name}", name.encode() * 10, lease=3) for
 
 
 def answer() -> RangePage:
-    """A page that is the answer to a Range request: parsed when it is needed."""
     kvs = [
         message("KeyValue")(**{name: getattr(value, name) for name in value.__struct_fields__})
         for value in VALUES

@@ -46,7 +46,6 @@ def value_of(stored: StoredValue | None) -> bytes:
 
 
 def as_answered(stored: StoredValue) -> dict[str, object]:
-    """The form in which the fixtures keep what etcd answered."""
     return {
         "key": base64.b64encode(stored.key).decode(),
         "value_size": len(stored.value),

@@ -28,7 +28,6 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def left_behind(folder: Path) -> dict[str, tuple[str, int, int, int]]:
-    """What lies in a folder: of each file its digest, when it was changed, its number and its mode."""
     found = {}
     for path in sorted(folder.iterdir()):
         status = path.stat()
@@ -49,7 +48,6 @@ def filled(path: Path, rows: int = 50) -> KineWriter:
 
 
 def killed(folder: Path) -> Path:
-    """What a k3s that was killed leaves: its log, and the file that keeps its place in it."""
     running = folder / "running"
     running.mkdir()
     writer = filled(running / "state.db")
@@ -75,7 +73,6 @@ def test_a_running_one_is_read_with_its_log_and_not_touched(tmp_path: Path, temp
 
 
 def what_a_kill_leaves(temporary: Path, name: str = "etcdfix-kine-killed") -> Path:
-    """A directory with a copy that nobody could take away."""
     directory = temporary / name
     directory.mkdir(mode=0o700)
     for file in ("copy.db", "copy.db-wal", "copy.db-shm", "copy.db-journal"):
@@ -269,7 +266,6 @@ while True:
 
 @pytest.fixture
 def storm(tmp_path: Path) -> Iterator[Path]:
-    """A file in which another process writes all rows anew again and again, with checkpoints of all kinds between."""
     path = tmp_path / "db" / "state.db"
     path.parent.mkdir()
     process = subprocess.Popen(

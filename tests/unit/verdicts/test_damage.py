@@ -29,7 +29,6 @@ NEWER = WHOLE._replace(whole=False, message='no kind "Pod" is registered for ver
 
 
 def right(**changes: Any) -> Peek:
-    """Return a look that shows the key which the value names to be right."""
     fields: dict[str, Any] = {
         "rule": "secrets",
         "transformer": GCM,

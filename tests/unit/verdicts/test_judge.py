@@ -49,7 +49,6 @@ SECRET = GroupVersionKind("", "v1", "Secret")
 
 
 def seen(**changes: Any) -> Observation:
-    """Return an observation of a Secret under a configuration that covers it."""
     fields: dict[str, Any] = {
         "codec": StorageCodec.BUILTIN,
         "owner_known": True,
@@ -63,7 +62,6 @@ def seen(**changes: Any) -> Observation:
 
 
 def enveloped(written_under: str = "aesgcm/v1/key2", /, **changes: Any) -> Observation:
-    """Return an observation of a value with an envelope of a known kind."""
     fields = {"enveloped": True, "envelope_known": True, "envelope_transformer": written_under}
     return seen(**(fields | changes))
 
@@ -90,7 +88,6 @@ def behind_plugin(
     any_key: int = 0,
     **changes: Any,
 ) -> Observation:
-    """Return an observation of a KMS value about which a plugin had its say."""
     trust = PluginRecord(healthy=healthy, same_key=same_key, any_key=any_key)
     attempt = Attempt(FailureReason(reason), (f"error: {reason}",), status, trust, "kms/v2/prov")
     failure = TransformFailure(
@@ -104,19 +101,16 @@ def rejected(**changes: Any) -> Observation:
 
 
 def right(transformer: str = "aesgcm/v1/key2", *, named: bool = True, **changes: Any) -> Peek:
-    """Return a look that shows which key wrote a value: by default the one that the value names."""
     fields: dict[str, Any] = {"rule": "secrets", "key_fingerprint": "fp:0a1b2c3d", "encoding": "protobuf",
                               "odds_bits": 100, "candidates": 2}  # fmt: skip
     return Peek(PeekState.RIGHT_KEY, transformer=transformer, named=named, **(fields | changes))
 
 
 def unopened(*reasons: str, overall: str = "", **changes: Any) -> Observation:
-    """Return an observation of an enveloped value that nothing opened, for these reasons."""
     return enveloped(transform_failure=failed(*reasons, overall=overall), **changes)
 
 
 def shape(**changes: Any) -> PlaintextShape:
-    """Return the shape of plaintext about which nothing is remarkable."""
     fields: dict[str, Any] = {
         "size": 200,
         "zeroed": False,
@@ -139,7 +133,6 @@ def undecoded(
     failure: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Observation:
-    """Return an observation of plaintext from which no object came out."""
     return seen(
         decode_failure=DecodeFailure(kind=kind, message=message, **(failure or {})),
         shape=plaintext,
@@ -151,7 +144,6 @@ def undecoded(
 def under_padding(
     kind: DecodeFailureKind = DecodeFailureKind.UNKNOWN_ENCODING, **changes: Any
 ) -> Observation:
-    """Return an observation of what AES-CBC made of a value, and from which no object came out."""
     known: dict[str, Any] = {"enveloped": True, "envelope_known": True, "envelope_transformer": CBC}
     return undecoded(kind, transformer=CBC, **known, **changes)
 
@@ -159,7 +151,6 @@ def under_padding(
 def refused(
     kind: DecodeFailureKind, *, plaintext: PlaintextShape | None = None, **changes: Any
 ) -> Observation:
-    """Return an observation of a value in the clear that its providers refuse, and that does not decode."""
     return seen(
         transform_failure=failed(),
         decode_failure=DecodeFailure(kind, "as the decoder says it"),

@@ -118,7 +118,6 @@ UNFITTING = {
 
 
 def counted(*all_found: Examination) -> tuple[int, int]:
-    """What is unexplained, and what does not fit."""
     counter = KeyCounter()
     for found in all_found:
         counter.add(found)

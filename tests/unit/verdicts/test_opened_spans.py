@@ -40,7 +40,6 @@ def failing(spans: OpenedSpans, *revisions: int) -> OpenedSpans:
 
 
 def around(spans: OpenedSpans, revision: int, *names: KeyName) -> Neighbours:
-    """Look at a value that was taken note of, as every value is."""
     span(spans).note_failing(revision, KEY)
     return spans.around(names or (key(),), revision, KEY)
 

@@ -110,7 +110,6 @@ def test_shape(data: bytes, facts: dict[str, Any]) -> None:
 
 
 def decoder_of(*whole: bytes, empty: bool = False) -> tuple[Callable[[bytes], DecodedObject], list[bytes]]:
-    """Return a decoder that takes only the given plaintexts, and the list of what it was asked."""
     asked: list[bytes] = []
 
     def decode(data: bytes) -> DecodedObject:

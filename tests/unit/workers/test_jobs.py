@@ -15,7 +15,6 @@ LARGE = 500_000_000
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with 16 cores and 30 GB."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
     put(tmp_path, "proc/meminfo", f"MemTotal:  40000000 kB\nMemAvailable: {30 * GB >> 10} kB\n")
     put(tmp_path, "proc/self/cgroup", "0::/\n")

@@ -29,7 +29,6 @@ def secret(text: bytes = b"", metadata: bytes = b'"name":"s","namespace":"n","ui
 
 
 def both_ways(data: bytes, group: str = "", kind: str = "Secret") -> DecodedObject:
-    """Decode as the pipeline does, and check that the strict path gives the same."""
     decoded = DECODER.decode(data, group, kind)
     assert DECODER.decode_strictly(data, group, kind) == decoded
     return decoded

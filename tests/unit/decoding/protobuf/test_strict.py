@@ -182,7 +182,6 @@ def test_quantities_are_parsed_where_they_stand() -> None:
 
 
 def nested(depth: int, innermost: bytes) -> bytes:
-    """JSONSchemaProps, each in ``allOf`` of the one around it; sizes first, so that it is quick."""
     sizes = [len(innermost)]
     heads = []
     for _ in range(depth):

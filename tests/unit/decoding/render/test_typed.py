@@ -172,7 +172,6 @@ def wire(draw: st.DrawFn, field: Field, type_: str, depth: int) -> bytes:
 
 @st.composite
 def messages(draw: st.DrawFn, message: str, depth: int = 0) -> bytes:
-    """Bytes of a message: some of its fields, with values that mostly fit."""
     fields = schema.message(message).fields
     if not fields or depth > 6:
         return b""

@@ -65,7 +65,6 @@ def a_key(plugin: KMSPlugin, dek: bytes = DEK, key_id: str = "") -> WrappedKey:
 
 
 def ask(session: PluginSession, wrapped: WrappedKey) -> None:
-    """Let a wrapped key be asked for, without waiting."""
     session.deferring = True
     with contextlib.suppress(KMSPending):
         session.unwrap(wrapped)
@@ -309,7 +308,6 @@ def test_closing_forgets_the_keys(plugin: KMSPlugin) -> None:
 
 
 def held(session: PluginSession, dek: bytes) -> bool:
-    """Whether a key can be reached from a session within a few steps."""
     seen: set[int] = set()
     waiting: list[object] = [session]
     for _ in range(8):

@@ -102,7 +102,6 @@ def key(number: int, size: int = 4) -> WrappedKey:
 
 
 def ask(session: PluginSession, wrapped: WrappedKey) -> None:
-    """Let a wrapped key be asked for, without waiting."""
     session.deferring = True
     with contextlib.suppress(KMSPending):
         session.unwrap(wrapped)
@@ -229,7 +228,6 @@ def test_memory_of_answers_is_bounded_and_keeps_what_is_used(
 
 
 def hold(client: Scripted) -> tuple[threading.Event, threading.Event]:
-    """Let no answer through: return what opens the gate, and what tells that the plugin was asked."""
     gate, asked = threading.Event(), threading.Event()
 
     def answer(wrapped: WrappedKey) -> Answer:
@@ -549,7 +547,6 @@ def last_word(session: PluginSession, wrapped: WrappedKey) -> str | bytes:
 
 
 def gone_final(start: Start, client: Scripted) -> PluginSession:
-    """A session in which key 1 has opened a value, key 2 was refused, and the last word is due."""
     session = start()
     client.answer = lambda w: Failure("INVALID_ARGUMENT", "no") if w == key(2) else KeyMaterial(w.ciphertext)
     session.add_control(key(1), session.unwrap(key(1)))

@@ -134,7 +134,6 @@ def test_v2_opens_both_types() -> None:
 
 
 def read(transformer: KMSv2Transformer, body: bytes) -> Plaintext | Attempt:
-    """What a scan does: the quick way first."""
     known = transformer.read_known(b"header" + body, len(b"header"), ETCD_KEY)
     return opened(*known) if known is not None else transformer.read(body, ETCD_KEY)
 
@@ -167,7 +166,6 @@ def test_v2_seeds_go_from_one_to_another_and_are_never_shown() -> None:
 
 
 def parts(text: bytes) -> tuple[bytes, bytes]:
-    """Return field 1 of a value, and everything behind it."""
     tail = encoders.kms_v2_body(b"", source_type=1, dek_source=b"wrapped")
     whole = value(text)
     return whole.removesuffix(tail), tail

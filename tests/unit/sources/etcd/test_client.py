@@ -55,7 +55,6 @@ def etcd() -> Iterator[ScriptedEtcd]:
 
 @pytest.fixture
 def pair() -> Iterator[tuple[ScriptedEtcd, ScriptedEtcd]]:
-    """Two members with the same data."""
     store = Store({b"k": b"v"})
     with ScriptedEtcd(store) as first, ScriptedEtcd(store) as second:
         yield first, second
@@ -89,7 +88,6 @@ def failing(client: EtcdClient) -> CallFailed:
 
 
 def on_range(*answers: Refusal | None) -> Any:
-    """A script: one entry for each Range request; the last is for all that follow."""
     left = list(answers)
 
     def script(call: Call) -> Refusal | None:
@@ -150,7 +148,6 @@ def test_an_answer_from_another_cluster(etcd: ScriptedEtcd) -> None:
 
 
 def without_ids(path: str, answer: str) -> Any:
-    """A script: answers to this method carry no ids."""
     return lambda call: message(answer)() if call.path == path else None
 
 
@@ -248,8 +245,6 @@ def test_after_three_requests_without_an_answer_nobody_is_asked_any_more(
 
 
 def hold(answer: threading.Event, *paths: str) -> Any:
-    """A script: calls of these methods wait."""
-
     def script(call: Call) -> None:
         if call.path in paths:
             answer.wait(10)
@@ -258,7 +253,6 @@ def hold(answer: threading.Event, *paths: str) -> Any:
 
 
 def page(client: EtcdClient) -> bytes:
-    """Read as a scan does: with more time than one small answer gets."""
     request = message("RangeRequest")(key=b"k")
     found, _size = client.answer(client.ask(RANGE, request, timeout_seconds=9))
     return bytes(found.kvs[0].value)
@@ -285,7 +279,6 @@ def test_a_member_that_answers_nothing_any_more(etcd: ScriptedEtcd, ask: Any) ->
 
 
 def watch_in_vain(client: EtcdClient) -> list[Any]:
-    """Watch with more time than one small answer gets."""
     return list(client.watch(iter([watch_request()]), timeout_seconds=9))
 
 

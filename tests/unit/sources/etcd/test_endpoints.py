@@ -72,7 +72,6 @@ def test_a_password_in_an_endpoint_is_not_repeated(text: str) -> None:
 
 
 def own_address() -> str:
-    """Return an address of this machine that is not loopback; the test is skipped where it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:
             asked.connect(("192.0.2.1", 9))  # sends nothing

@@ -26,7 +26,6 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["3.5.1", "3.6.8"])
 def etcd(request: pytest.FixtureRequest) -> Iterator[ScriptedEtcd]:
-    """Events come late, as in a real etcd; before 3.5.8 answers to progress requests do not wait for them."""
     with ScriptedEtcd(version=request.param) as server:
         server.lag_seconds = LAG_SECONDS
         server.in_order = request.param == "3.6.8"

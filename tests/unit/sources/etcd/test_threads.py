@@ -30,7 +30,6 @@ def _no_thread_is_left() -> Iterator[None]:
 
 
 def refuse_threads(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """From now on only so many threads can be started."""
     start = threading.Thread.start
     left = after
 
@@ -88,7 +87,6 @@ def test_no_room_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kill_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on no request ends any more, as when gRPC's thread died."""
     monkeypatch.setattr(ReadOnlyChannel, "start", lambda *_arguments, **_options: NeverDone())
 
 

@@ -37,7 +37,6 @@ def server_credentials(files: CertificateFiles, *, clients: CertificateAuthority
 
 @pytest.fixture(scope="module")
 def mutual(authority: CertificateAuthority) -> Iterator[ScriptedEtcd]:
-    """Wants to see a certificate of its own authority."""
     credentials = server_credentials(authority.issue("server"), clients=authority)
     with ScriptedEtcd({b"k": b"v"}, credentials=credentials) as server:
         yield server

@@ -21,7 +21,6 @@ def one_run(_entry: int) -> object:
 
 
 def trace(changes: str, first: int = 1) -> RunTrace:
-    """A run of which each ``x`` asks for a change."""
     run = Run(first, "")
     run.places = array("Q", range(len(changes)))
     found = RunTrace(run)

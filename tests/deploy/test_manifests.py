@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,16 +15,13 @@ from tests.support.kubelet import (
     DEPLOY,
     MANIFESTS,
     Manifest,
-    PlayedPod,
     documents,
     job_spec,
     pods,
-    the_only,
 )
 
 OLDEST, NEWEST = "1.29", "1.37"  # 1.29 is the first with backoffLimitPerIndex without a feature gate
 PODS = [pytest.param(document, template, id=name) for name, document, template in pods()]
-_UNITS = {"Mi": 2**20, "Gi": 2**30}
 
 
 def every_document() -> list[tuple[str, Manifest]]:
@@ -37,23 +32,10 @@ def every_document() -> list[tuple[str, Manifest]]:
     ]
 
 
-def size(quantity: str) -> int:
-    return int(quantity[:-2]) * _UNITS[quantity[-2:]]
-
-
 @pytest.mark.parametrize("release", [OLDEST, NEWEST])
 @pytest.mark.parametrize(("name", "document"), every_document())
 def test_it_keeps_to_the_published_schema(name: str, document: Manifest, release: str) -> None:
     assert kubernetes_validate.validate(document, release, strict=True) == release
-
-
-def test_everything_is_in_one_namespace_where_only_restricted_pods_may_run() -> None:
-    (namespace,) = documents(DEPLOY / "namespace.yaml")
-    name = namespace["metadata"]["name"]
-    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    for where, document in every_document():
-        if document is not namespace and document["kind"] != "Namespace":
-            assert document["metadata"]["namespace"] == name, where
 
 
 @pytest.mark.parametrize(("document", "template"), PODS)
@@ -75,28 +57,6 @@ def test_a_pod_may_do_no_more_than_it_must(document: Manifest, template: Manifes
         }
         assert {"cpu", "memory", "ephemeral-storage"} == set(container["resources"]["requests"])
         assert {"cpu", "memory", "ephemeral-storage"} == set(container["resources"]["limits"])
-
-
-@pytest.mark.parametrize(("document", "template"), PODS)
-def test_volumes_of_a_pod(document: Manifest, template: Manifest) -> None:
-    spec = template["spec"]
-    claims = {found["metadata"]["name"] for found in documents(DEPLOY / "storage.yaml")}
-    for container in spec["containers"]:
-        mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
-        assert set(mounts) == {volume["name"] for volume in spec["volumes"]}
-        assert {name for name, mount in mounts.items() if not mount.get("readOnly")} <= {"reports", "tmp"}
-    for volume in spec["volumes"]:
-        (kind,) = set(volume) - {"name"}
-        assert kind in {"secret", "configMap", "persistentVolumeClaim", "emptyDir"}
-        if kind == "secret":
-            assert volume["secret"]["defaultMode"] == 0o440
-            assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"]
-        if kind == "persistentVolumeClaim":
-            assert volume[kind]["claimName"] in claims
-        if kind == "emptyDir":
-            assert "medium" not in volume[kind]  # what is put aside would count as memory
-            limits = [size(one["resources"]["limits"]["ephemeral-storage"]) for one in spec["containers"]]
-            assert size(volume[kind]["sizeLimit"]) <= sum(limits)
 
 
 def test_no_key_is_in_a_manifest_or_in_an_environment() -> None:
@@ -132,29 +92,6 @@ def test_its_arguments_are_those_of_the_command(container: Manifest) -> None:
     assert all(word.partition("=")[0] in known for word in words)
 
 
-def of_network(name: str) -> Manifest:
-    (found,) = (p for p in documents(DEPLOY / "network-policy.yaml") if p["metadata"]["name"] == name)
-    spec: Manifest = found["spec"]
-    return spec
-
-
-def test_nothing_is_reached_but_etcd_and_that_by_the_nightly_scan_alone() -> None:
-    assert of_network("nothing") == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-    allowed = of_network("nightly-to-etcd")
-    assert len(documents(DEPLOY / "network-policy.yaml")) == 2
-    assert allowed["policyTypes"] == ["Egress"]
-    wanted = allowed["podSelector"]["matchLabels"]
-    matching = {name for name, _, pod in pods() if wanted.items() <= pod["metadata"]["labels"].items()}
-    assert matching == {"nightly.yaml"}
-    (rule,) = allowed["egress"]
-    assert rule["ports"] == [{"protocol": "TCP", "port": 2379}]
-    (block,) = rule["to"]
-    address = block["ipBlock"]["cidr"].removesuffix("/32")
-    nightly = the_only(DEPLOY / "nightly.yaml", "CronJob")
-    arguments = job_spec(nightly)["template"]["spec"]["containers"][0]["args"]
-    assert f"--endpoints=https://{address}:2379" in arguments
-
-
 @pytest.mark.parametrize("name", ["nightly.yaml", "clusters.yaml"])
 def test_a_scan_ends_by_itself_before_its_job_is_ended(name: str) -> None:
     (document,) = documents(DEPLOY / name)
@@ -188,62 +125,7 @@ def test_what_looking_again_cannot_mend_is_not_tried_again() -> None:
     assert rules("nightly.yaml") == {"FailJob": ("In", [ExitCode.FINDINGS, ExitCode.USAGE])}
 
 
-def test_no_night_takes_the_place_of_an_earlier_report(tmp_path: Path) -> None:
-    """One that was ended early, or found nothing, would else be all that is left."""
-    job = the_only(DEPLOY / "nightly.yaml", "CronJob")
-    mounts = dict.fromkeys(("etcd-client", "encryption", "reports", "tmp"), tmp_path)
-    written = {
-        word
-        for name in ("nightly-29312345-x7k2p", "nightly-29312345-9dq4z")
-        for word in PlayedPod(job, mounts, name=name).arguments
-        if word.startswith("--output-file=")
-    }
-    assert len(written) == 2
-
-
 # The page's commands, a second time
 
 
-def blocks() -> list[list[str]]:
-    page = (DEPLOY / "README.md").read_text()
-    found = re.findall(r"^ *```sh\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE)
-    return [[line.strip() for line in block.splitlines()] for block in found]
-
-
-def test_the_reader_is_made_anew_and_waited_for() -> None:
-    """It ends after an hour, and `apply` leaves one that has ended as it is."""
-    using = [block for block in blocks() if any(re.search(r" reader( |:)", line) for line in block)]
-    assert len(using) == 3
-    for block in using:
-        first = block.index("kubectl replace --force -f reader.yaml")
-        assert block[first + 1] == "kubectl -n etcdfix wait --for=condition=Ready pod/reader --timeout=5m"
-        assert not any(re.search(r" reader( |:)", line) for line in block[:first])
-    assert not any("apply -f reader.yaml" in line for block in blocks() for line in block)
-
-
 # Many clusters
-
-
-@pytest.fixture
-def scanning() -> Manifest:
-    return the_only(DEPLOY / "clusters.yaml", "Job")
-
-
-def test_each_index_has_a_pod_that_may_fail_alone(scanning: Manifest) -> None:
-    spec = scanning["spec"]
-    assert spec["completionMode"] == "Indexed"
-    assert spec["backoffLimitPerIndex"] > 0
-    assert not {"backoffLimit", "maxFailedIndexes"} & set(spec)  # one bad snapshot must not end the others
-
-
-@pytest.mark.parametrize("index", [0, 7])
-def test_an_index_has_files_of_its_own(scanning: Manifest, tmp_path: Path, index: int) -> None:
-    names = ("snapshots", "configurations", "reports", "tmp")
-    pod = PlayedPod(scanning, {name: tmp_path / name for name in names}, index=index)
-    run = scanning["metadata"]["name"]
-    assert {
-        f"--snapshot={tmp_path}/snapshots/{index}.db",
-        f"--encryption-config={tmp_path}/configurations/{index}.yaml",
-        f"--output-file={tmp_path}/reports/{run}-{index}.json",
-        "--fail-on=none",
-    } <= set(pod.arguments)

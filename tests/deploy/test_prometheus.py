@@ -15,8 +15,6 @@ import pytest
 import yaml
 
 from etcdfix.cli.root import run
-from etcdfix.model import Outcome
-from etcdfix.verdicts.severity import Severity
 from tests.support.collecting import ALPHA
 from tests.support.documented_commands import check
 from tests.support.kubelet import DEPLOY, REPOSITORY
@@ -85,36 +83,6 @@ def test_what_an_expression_names_is_in_the_file(expression: str, written: Sampl
         told = [dict(labels) for name, labels in written if name == selector.name]
         for matcher in selector.matchers.matchers:
             assert all(matcher.name in labels for labels in told), f"{selector.name} has no {matcher.name}"
-
-
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_values_of_labels_are_words_of_ours(expression: str) -> None:
-    outcomes = {outcome.value for outcome in Outcome}
-    for told in re.findall(r'\boutcome(?:=~|!=|=)"([^"]*)"', expression):
-        assert set(told.split("|")) <= outcomes
-    for told in re.findall(r'\bseverity="([^"]*)"', expression):
-        assert told in {one.value for one in Severity}
-
-
-def test_every_alert_says_what_it_is_and_where_to_read_on() -> None:
-    seen = [rule["alert"] for rule in rules()]
-    assert len(set(seen)) == len(seen)
-    for rule in rules():
-        assert rule["alert"].startswith("Etcdfix")
-        assert rule["labels"]["severity"] in {"critical", "warning"}
-        assert set(rule["annotations"]) == {"summary", "description", "runbook"}
-        assert (REPOSITORY / rule["annotations"]["runbook"]).is_file()
-        assert f"`{rule['alert']}`" in PAGE.read_text()
-
-
-def test_the_page_names_every_metric_and_its_labels(written: Samples) -> None:
-    page = PAGE.read_text()
-    for name in names(written):
-        assert f"`{name}`" in page
-    for name in set(re.findall(r"`(etcdfix_\w+)`", page)):
-        assert name in names(written)
-    for label in {label for _name, labels in written for label, _value in labels}:
-        assert f"`{label}`" in page
 
 
 def test_the_timers_command_is_one_of_ours() -> None:

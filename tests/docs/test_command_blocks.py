@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.command_blocks import (
     COMMANDS,
     REPOSITORY,
@@ -20,7 +19,7 @@ from tests.support.command_blocks import (
     pages,
     shown_of,
 )
-from tests.support.documented_commands import KNOWN, NotACommandError, check
+from tests.support.documented_commands import NotACommandError, check
 from tests.support.pasted import apart, missing, paste
 from tests.support.shell_commands import commands_in
 
@@ -45,22 +44,6 @@ def _pasted(blocks: list[Block]) -> ParameterSet:
     page = blocks[0].page
     rare = page.parent.name == "runbooks" and page.name != "500-on-list.md"
     return pytest.param(blocks, id=blocks[0].where, marks=[pytest.mark.thorough] if rare else [])
-
-
-def test_every_block_says_what_is_in_it() -> None:
-    unknown = [f"{block.where}: {block.info!r}" for block in BLOCKS if block.info not in COMMANDS | OTHERS]
-    assert unknown == []
-
-
-def test_no_commands_stand_in_a_block_of_text() -> None:
-    """What begins like a command is to be pasted, so it has to be checked."""
-    programs = {"etcdfix", "$", *KNOWN} - {"etcd", "date", "test", "read", "head"}
-    found = [
-        block.where
-        for block in BLOCKS
-        if block.info not in COMMANDS and (block.text.split(maxsplit=1) or [""])[0] in programs
-    ]
-    assert found == []
 
 
 def test_every_block_with_commands_is_marked() -> None:
@@ -105,48 +88,6 @@ def test_blocks_run_as_they_are_pasted(blocks: list[Block], tmp_path: Path) -> N
 
 
 # --- the checks themselves --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "etcdfix scan --snapshot FILE --encryption-config enc.yaml secrets -n shop",
-        f"etcdfix delete KEY --reason REASON --expect-mod-revision N --dry-run {ACKNOWLEDGEMENT}",
-        "kubectl etcdfix scan --snapshot backup.db",
-        "for node in a b; do kubectl -n kube-system get pods; done",
-        'eval "$(etcdfix completion bash)"',
-        "sudo etcdfix scan",
-        "export ETCDFIX_SNAPSHOT=backup.db",
-        "etcdfix --help",
-        "etcdfix encryption try --candidate-key NAME=FILE",
-    ],
-)
-def test_what_is_right_passes(command: str) -> None:
-    for words in commands_in(command):
-        check(words)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "etcdfix scann",
-        "etcdfix scan --no-such-option",
-        "etcdfix scan --max-causes many",
-        "etcdfix scan -o pdf",
-        "etcdfix explain --snapshot backup.db | etcdfix scan --snapshot",
-        "echo $(etcdfix scan --no-colour)",
-        "while true; do etcdfix encryption lin enc.yaml; done",
-        "kubectl -n shop gett pods",
-        "notaprogram --help",
-    ],
-)
-def test_what_is_wrong_is_found(command: str) -> None:
-    *before, last = commands_in(command)
-    for words in before:
-        if "$(" not in " ".join(words):
-            check(words)
-    with pytest.raises(NotACommandError):
-        check(last)
 
 
 def block(text: str, mark: str = "<!-- run -->", info: str = "sh") -> Block:

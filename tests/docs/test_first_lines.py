@@ -282,12 +282,3 @@ def update(title: str, shown: str) -> None:
 
 def test_the_page_has_these_situations_and_no_other() -> None:
     assert re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE) == list(SITUATIONS)
-
-
-@pytest.mark.parametrize("title", SITUATIONS)
-def test_no_line_but_a_command_is_too_wide_for_a_terminal(title: str) -> None:
-    command, *lines = block(title).group(1).splitlines()
-    assert command.startswith("$ etcdfix ")
-    for line in lines:
-        said_by_etcdfix = line.startswith(("etcdfix: ", "  next: "))
-        assert len(line) <= WIDTH or said_by_etcdfix or line.startswith("  etcdfix "), line

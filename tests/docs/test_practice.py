@@ -22,7 +22,6 @@ from etcdfix.testing.places import NoEtcdError, find_tools
 REPOSITORY = Path(__file__).parents[2]
 PROGRAM = REPOSITORY / "fixtures" / "practice.py"
 PRACTICE = REPOSITORY / "fixtures" / "practice"
-RUNBOOKS = REPOSITORY / "docs" / "runbooks"
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -79,13 +78,6 @@ def test_the_files_are_those_of_the_manifest() -> None:
         assert entry["test_keys_only"] is True
 
 
-def test_every_scenario_has_its_files() -> None:
-    module = _module()
-    for name, scenario in module.SCENARIOS.items():
-        for path in (scenario.snapshot, *scenario.files.values()):
-            assert (REPOSITORY / "fixtures" / path).is_file(), name
-
-
 @pytest.mark.etcd
 def test_it_starts_once_and_stops(tmp_path: Path, etcd_path: str) -> None:
     with practising(tmp_path, path=etcd_path) as run:
@@ -136,17 +128,6 @@ def test_what_leads_to_another_cluster_is_forgotten(shell: str) -> None:
     assert [name for name in done.stdout.split() if name in other] == ["OTHER"]
 
 
-def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
-    with practising(tmp_path, path=str(tmp_path / "none")) as run:
-        for words, says in (
-            (("start", "nothing"), "practice: nothing: neither a file nor one of alpha, "),
-            (("stop",), "practice: no etcd of a folder practice in here runs"),
-        ):
-            ran = run(*words)
-            assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-            assert ran.stderr.startswith(says)
-
-
 @pytest.mark.etcd
 @pytest.mark.parametrize("content", [b"no database" * 100, b"\x1f\x8b\x08 cut off"])
 def test_what_is_no_snapshot_is_refused(content: bytes, tmp_path: Path, etcd_path: str) -> None:
@@ -190,18 +171,3 @@ def test_an_interrupted_start_leaves_nothing(tmp_path: Path) -> None:
         _, said = process.communicate()
     assert (process.returncode, said) == (130, "practice: interrupted\n")
     assert not (tmp_path / "practice").exists()
-
-
-def test_the_index_of_runbooks_names_each() -> None:
-    index = (RUNBOOKS / "README.md").read_text()
-    for page in RUNBOOKS.glob("*.md"):
-        assert page.name == "README.md" or f"({page.name})" in index, page.name
-
-
-@pytest.mark.parametrize("page", sorted(RUNBOOKS.glob("*.md")), ids=lambda page: page.stem)
-def test_a_runbook_says_what_is_seen_what_it_means_and_how_it_is_undone(page: Path) -> None:
-    if page.name == "README.md":
-        return
-    titles = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE)
-    wanted = ["What you see", "What it means", "How to be sure", "What to do", "How to undo"]
-    assert [title for title in titles if title in wanted] == wanted

@@ -76,15 +76,6 @@ def verdict(found: Examination) -> tuple[Outcome, Cause | None]:
     return found.verdict.outcome, found.verdict.cause
 
 
-def test_a_plain_secret_without_configuration() -> None:
-    found = look(secret())
-    assert verdict(found) == (Outcome.READABLE, None)
-    assert (found.transformer, found.opened, found.stale) == ("identity", True, False)
-    assert (found.namespace, found.name) == ("shop", "web")
-    assert found.gvk is not None
-    assert found.gvk.kind == "Secret"
-
-
 @pytest.mark.parametrize(
     ("config", "stale"),
     [
@@ -101,12 +92,6 @@ def test_an_encrypted_secret_is_opened_and_stale_like_upstream(
     found = look(aescbc(secret()), config)
     assert verdict(found) == (Outcome.READABLE, None)
     assert (found.transformer, found.opened, found.stale) == ("aescbc/v1/key1", True, stale)
-
-
-def test_plaintext_is_stale_where_identity_is_not_first() -> None:
-    found = look(secret(), configuration(provider("aescbc", key1=KEY_1), IDENTITY))
-    assert (found.transformer, found.stale) == ("identity", True)
-    assert verdict(found) == (Outcome.READABLE, None)
 
 
 ELSEWHERE = configuration(IDENTITY, resources=("pods",))
@@ -248,20 +233,6 @@ def test_objects_that_contradict_their_key(key: str, value: bytes, words: str) -
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("/registry/namespaces/shop", namespace_object("shop")),
-        (CRD_KEY, crd()),
-        (WIDGET_KEY, widget()),
-        ("/registry/ranges/servicenodeports", allocation()),
-    ],
-)
-def test_healthy_objects_of_every_stack(key: str, value: bytes) -> None:
-    found = look(value, key=key, holds={CRD_KEY: crd()})
-    assert verdict(found) == (Outcome.READABLE, None)
-
-
-@pytest.mark.parametrize(
     "key", ["compact_rev_key", "/registry/masterleases/10.0.0.1", "/other/secrets/shop/web", "x"]
 )
 @pytest.mark.parametrize("value", [b"", b"77", secret(), aescbc(secret())])
@@ -328,25 +299,6 @@ def test_scope_of_a_definition_decides_what_a_key_is() -> None:
     assert verdict(odd) == (Outcome.INCONSISTENT, Cause.IDENTITY_MISMATCH)
 
 
-def test_learning_again_forgets_what_was_assumed_before() -> None:
-    under_test = examiner()
-    assert verdict(under_test.examine(stored(WIDGET_KEY, widget()))) == (
-        Outcome.READABLE,
-        Cause.OWNER_UNKNOWN,
-    )
-    under_test.learn_custom_resources(MemorySource({CRD_KEY: crd()}))
-    assert verdict(under_test.examine(stored(WIDGET_KEY, widget()))) == (Outcome.READABLE, None)
-
-
-def test_unknown_directories() -> None:
-    assert verdict(look(secret(), key="/registry/oauthclients/x")) == (Outcome.READABLE, Cause.OWNER_UNKNOWN)
-    assert verdict(look(b"junk", key="/registry/oauthclients/x")) == (
-        Outcome.UNDETERMINED,
-        Cause.OWNER_UNKNOWN,
-    )
-    assert verdict(look(b"", key="/registry/")) == (Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN)
-
-
 @pytest.mark.parametrize("tail", [b"\xff/w", b"secrets/\xff/\xfe", b"a.b/\xff/c/d", b"ranges/\xff", b"\xff"])
 @pytest.mark.parametrize("value", [b"", secret(), b"junk"])
 def test_keys_of_any_bytes_are_examined(tail: bytes, value: bytes) -> None:
@@ -394,17 +346,6 @@ def test_neighbouring_keys_are_read_by_their_own_rules() -> None:
         "compact_rev_key": StorageCodec.NOT_AN_OBJECT,
         "compact_rev_key2": StorageCodec.NOT_AN_OBJECT,
     }
-
-
-def test_order_of_keys_does_not_change_a_verdict() -> None:
-    keys = [KEY, "/registry/configmaps/shop/settings", WIDGET_KEY, KEY + "2", "/registry/configmaps/shop/b"]
-    value = {KEY: aescbc(secret()), KEY + "2": aescbc(secret("web2"))}
-    config = configuration(provider("aescbc", key1=KEY_1))
-    under_test = examiner(config, holds={CRD_KEY: crd()})
-    for order in (keys, keys[::-1], keys * 2):
-        for key in order:
-            data = value.get(key, widget() if key == WIDGET_KEY else config_map(key.rpartition("/")[2]))
-            assert verdict(under_test.examine(stored(key, data))) == (Outcome.READABLE, None)
 
 
 @pytest.mark.parametrize(
@@ -501,14 +442,6 @@ def test_a_value_counts_under_the_key_of_its_rule() -> None:
     assert missing.encryption_keys == (KeyName("secrets", "aesgcm/v1/gone", ""),)
     plain = look(config_map(), ELSEWHERE, key=config_map_key)
     assert plain.encryption_keys == (KeyName("", "identity", ""),)
-
-
-def test_a_value_that_does_not_open_counts_under_every_key_of_its_name() -> None:
-    both = configuration(
-        provider("aesgcm", key1=KEY_1), provider("aesgcm", key1=KEY_2), resources=("secrets",)
-    )
-    found = look(aesgcm(secret(), KEY, b"0" * 16), both)
-    assert found.key_fingerprints == tuple(fingerprints(both, "secrets"))
 
 
 def test_bytes_of_a_key_that_stands_in_another_rule_are_recognised() -> None:

@@ -185,20 +185,6 @@ def test_unreachable_after_waiting_is_the_last_word() -> None:
     assert set(plugin.waited) == {b"1"}
 
 
-def test_the_window_asks_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine_all, "_WINDOW", 3)
-    plugin = SlowPlugin(seed_for_all)
-    with examining(plugin) as run:
-        list(run.first(value(f"n{n}", b"%d" % n) for n in range(6)))
-        plugin.asked.clear()
-        later = run.drain()
-        next(later)
-        assert plugin.asked == [b"0", b"1", b"2", b"0"]
-        next(later)
-        assert plugin.asked[4:] == [b"3", b"1"]
-        assert len(verdicts(later)) == 4
-
-
 def test_nothing_is_lost_when_the_wait_is_interrupted() -> None:
     interruptions = [KeyboardInterrupt(), None, KeyboardInterrupt()]
 
@@ -220,16 +206,6 @@ def test_nothing_is_lost_when_the_wait_is_interrupted() -> None:
             except KeyboardInterrupt:
                 assert run.waiting == 2
     assert found == [("b", None), ("a", Cause.KMS_ENVELOPE_DAMAGED)]
-
-
-def test_many_large_values_wait_on_disk() -> None:
-    plugin = SlowPlugin(seed_for_all)
-    with examining(plugin) as run:
-        values = (value(f"n{n}", b"%d" % n) for n in range(3))
-        big = [stored(v.key, v.value + b"\x7a\x80\x80\x20" + bytes(1 << 19)) for v in values]
-        assert list(run.first(big)) == []
-        found = list(run.drain())
-    assert [e.stored for e in found] == big
 
 
 def test_without_plugins_everything_is_said_at_once() -> None:
@@ -287,16 +263,6 @@ def test_a_full_disk_costs_time_and_nothing_else(monkeypatch: pytest.MonkeyPatch
         assert list(run.drain()) == []
 
 
-def test_the_window_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine_all, "_WINDOW_BYTES", 1)
-    plugin = SlowPlugin(seed_for_all)
-    with examining(plugin) as run:
-        list(run.first(value(f"n{n}", b"%d" % n) for n in range(3)))
-        plugin.asked.clear()
-        next(run.drain())
-        assert plugin.asked == [b"0", b"0"]
-
-
 def test_an_interruption_between_taking_and_dropping_counts_nothing_twice() -> None:
     plugin = SlowPlugin(seed_for_all)
     with examining(plugin) as run:
@@ -323,14 +289,6 @@ def test_what_is_worth_a_look_does_not_depend_on_what_was_looked_at_already() ->
         return found
 
     assert looked(ahead=True) == looked(ahead=False) == [[plain], [plain]]
-
-
-def test_later_is_nothing_without_plugins() -> None:
-    transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"))
-    with Examining(Examiner(StorageLayout(), transformers, shared_decoder(None))) as run:
-        found = run._examine(plain("a"))
-        assert run._put_aside(run._doubtful[0].append, found, found.stored) is None
-        assert verdicts(run.drain()) == [("a", None)]
 
 
 GCM = configuration(provider("aesgcm", key1=KEY_1))
@@ -412,12 +370,6 @@ def test_what_the_first_look_seems_to_settle_is_searched_all_the_same() -> None:
             assert verdicts(run.drain()) == [("web", Cause.STORAGE_PREFIX_CHANGED)]
 
 
-def test_a_target_that_opens_waits_for_nothing() -> None:
-    with local(target=gcm("web").key) as run:
-        assert verdicts(run.first([gcm("web")])) == [("web", None)]
-        assert list(run.drain()) == []
-
-
 def test_what_was_found_at_once_for_want_of_room_is_the_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etcdfix.examine_all.Spool.append", no_room)
     damaged = gcm("web").value[:-1] + bytes([gcm("web").value[-1] ^ 1])
@@ -452,14 +404,6 @@ def test_without_room_no_verdict_rests_on_what_came_before(
     assert verdict.cause is Cause.WRONG_KEY
     (reason,) = ending.lost
     assert "to look at 1 value again at the end" in reason
-
-
-def test_without_room_a_lost_key_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.examine_all.Spool.append", no_room)
-    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
-    found, ending = scanned(examiner, [gcm(name, key=NOISE) for name in "abcde"])
-    assert {verdict.cause for verdict in found} == {Cause.WRONG_KEY}
-    assert ending == examine_all.Ending()
 
 
 def no_room(_spool: object, _value: object) -> None:

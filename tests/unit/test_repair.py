@@ -191,17 +191,6 @@ def test_a_value_that_names_a_configured_key_has_a_whole_prefix() -> None:
     assert (found.repair, result.repair) == (None, None)
 
 
-def test_only_what_opens_is_examined(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names that are alike cost no more than a look at their tag."""
-    names = {f"key{n}": bytes([n]) * 32 for n in range(8)}
-    made = examiner(configuration(provider("aesgcm", **names), IDENTITY))
-    apart: list[bool] = []
-    monkeypatch.setattr(made, "apart", lambda: apart.append(True))
-    value = aesgcm(secret(), KEY, KEY_2, "key9")
-    assert made.search_repair(made.examine(stored(KEY, value))).repair is None
-    assert apart == []
-
-
 def test_a_few_of_many_that_are_certain_wait_for_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is past the limit is told at once, and takes up no room until the end."""
     monkeypatch.setattr("etcdfix.examine_all.MOST_SEARCHED", 2)
@@ -215,23 +204,9 @@ def test_a_few_of_many_that_are_certain_wait_for_a_search(monkeypatch: pytest.Mo
         assert len(list(run.drain())) == 2
 
 
-def test_what_was_not_searched_is_said() -> None:
-    large = aescbc(secret() + bytes(40_000))
-    result = search(flipped(large, (len(large) - 60) * 8), CBC)[1]
-    assert result.repair is None
-    assert "not searched: single bits under AES-CBC" in result.why_not
-    assert "larger than 32 KiB" in result.why_not
-
-
 def test_four_bits_of_a_prefix_are_not() -> None:
     value = flipped(aesgcm(secret(), KEY), 1, 18, 33, 50)
     assert search(value)[1].repair is None
-
-
-def test_a_prefix_of_another_key_of_the_rule_opens_nothing() -> None:
-    config = configuration(provider("aesgcm", key1=KEY_1, key0=KEY_2), IDENTITY)
-    value = aesgcm(secret(), KEY, b"0000000000000000", "key1")
-    assert search(value, config)[1].repair is None
 
 
 @pytest.mark.parametrize("name", ["aesgcm", "secretbox", "kms v1, GCM", "kms v2, seed"])

@@ -37,17 +37,6 @@ def encoding(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_a_healthy_object(encoding: str) -> None:
-    data = stored({**WITH_METADATA, "spec": {"a": [1, 2.5, None, {"b": True}]}}, encoding)
-    assert DECODER.decode(data, WIDGETS) == DecodedObject(GVK, b"w", b"n", b"u", encoding)
-
-
-@pytest.mark.parametrize("metadata", [{}, {"metadata": None}, {"metadata": {}}, {"metadata": {"name": None}}])
-def test_metadata_may_be_missing(metadata: dict[str, object], encoding: str) -> None:
-    decoded = DECODER.decode(stored({**HEAD, **metadata}, encoding), WIDGETS)
-    assert decoded == DecodedObject(GVK, None, None, None, encoding)
-
-
 def test_malformed_metadata_fields_are_dropped(encoding: str) -> None:
     metadata = {"name": "w", "namespace": 5, "uid": ["u"], "labels": 7}
     decoded = DECODER.decode(stored({**HEAD, "metadata": metadata}, encoding), WIDGETS)
@@ -267,14 +256,6 @@ def test_definitions_of_version_v1() -> None:
         storage_version="v1",
         conversion="Webhook",
     )
-
-
-def test_what_people_type_for_a_custom_resource() -> None:
-    names = {"plural": "geese", "kind": "Goose", "singular": "goose", "shortNames": ["gs", 5, "", "hjonk"]}
-    info = crd_info({"spec": {"group": "example.com", "names": names}})
-    assert (info.singular, info.short_names) == ("goose", ("gs", "hjonk"))
-    bare = crd_info({"spec": {"names": {"plural": "geese", "singular": 7, "shortNames": {"gs": 1}}}})
-    assert (bare.singular, bare.short_names) == ("", ())
 
 
 def test_definitions_of_version_v1beta1_in_both_shapes() -> None:

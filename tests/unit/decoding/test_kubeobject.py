@@ -118,12 +118,6 @@ def test_json_builtins_are_served_as_stored() -> None:
     assert found.value["spec"]["versions"] == [{"name": "v1", "served": True, "storage": True}]
 
 
-def test_custom_resources_are_served_as_stored() -> None:
-    found = reader.custom_resource(widget(), WIDGETS)
-    assert found.value == json.loads(widget())
-    assert list(found.value) == list(json.loads(widget()))
-
-
 def test_custom_resources_in_cbor() -> None:
     # {apiVersion: example.com/v1, kind: Widget, metadata: {name: w}, a: 1.0, b: <not UTF-8>}, text as byte strings
     def text(value: bytes) -> bytes:
@@ -152,15 +146,6 @@ def test_values_whose_owner_is_not_known() -> None:
 
 
 # -- damaged ones
-
-
-def test_a_value_that_was_cut_off() -> None:
-    left = left_of(SECRET[:-10])
-    assert left.partial
-    assert left.value == {name: SERVED[name] for name in ("kind", "apiVersion", "metadata", "data")}
-    assert left.damage is not None
-    assert (left.damage.message, left.damage.field_path) == ("unexpected EOF", "type")
-    assert left.damage.offset == SECRET.index(b"\x1a\x06Opaque")
 
 
 def test_nothing_is_made_up_for_what_is_lost() -> None:
@@ -214,27 +199,6 @@ def test_damaged_custom_resources_say_what_they_are(kind: str, expected: str, gu
     left = reader.salvage(data, DecodeError("refused"), "example.com", expected)
     assert left is not None
     assert left.guessed is guessed
-
-
-def test_json_that_was_cut_off() -> None:
-    left = left_of(json.dumps(SERVED).encode()[:-12])
-    assert left.partial
-    assert left.value == {name: SERVED[name] for name in ("kind", "apiVersion", "metadata", "data")}
-
-
-def test_json_of_the_wrong_types() -> None:
-    left = left_of(json_object("v1", "Secret", "web", data=1, type=["Opaque"]))
-    assert left.partial
-    assert left.value["metadata"]["name"] == "web"
-    assert left.damage is not None
-    assert left.damage.field_path == "data"
-
-
-def test_json_without_its_type() -> None:
-    error = DecodeError("refused")
-    left = reader.salvage(b'{"apiVersion":1,"kind":2,"metadata":{"name":"w"', error)
-    assert left is not None
-    assert left.value == {"apiVersion": 1, "kind": 2, "metadata": {"name": "w"}}
 
 
 @pytest.mark.parametrize(

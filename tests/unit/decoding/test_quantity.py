@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.decoding.quantity import FORMAT_WRONG, NUMERIC_WRONG, SUFFIX_WRONG, canonical, quantity_error
+from etcdfix.decoding.quantity import FORMAT_WRONG, SUFFIX_WRONG, canonical, quantity_error
 
 
 @pytest.mark.parametrize(
@@ -31,18 +31,6 @@ def test_wrong_format(value: bytes) -> None:
 )
 def test_wrong_suffix(value: str) -> None:
     assert quantity_error(value.encode()) == SUFFIX_WRONG
-
-
-@pytest.mark.parametrize("value", [".Pi", "Ei", "+Ei", ".e-10", "e-10", ".e4294967286"])
-def test_no_digits_where_upstream_wants_one(value: str) -> None:
-    """The int64 path takes "." for zero; numbers too small or too big for it go to inf.Dec, which does not."""
-    assert quantity_error(value.encode()) == NUMERIC_WRONG
-
-
-def test_a_digit_is_enough_for_the_big_path() -> None:
-    assert not quantity_error(b"0Ei")
-    assert not quantity_error(b"0e-10")
-    assert not quantity_error(b".0Pi")
 
 
 @pytest.mark.parametrize("value", [b"1" * 500_000 + b"x", b"E" * 500_000, b"1e" + b"0" * 500_000 + b"1"])
@@ -96,9 +84,3 @@ def test_canonical_form(value: str, written: str) -> None:
 @pytest.mark.parametrize("value", ["0", "100m", "1Ki", "+5", "005", "1.500", "1e3", "1E3", "5."])
 def test_what_upstream_takes_for_canonical_stays_as_it_is(value: str) -> None:
     assert canonical(value.encode()) == value
-
-
-@pytest.mark.parametrize("value", ["", "1ee3", "much", "1" * 1001, "\udcff"])
-def test_no_canonical_form(value: str) -> None:
-    data = value.encode("utf-8", "surrogateescape")
-    assert canonical(data) == data.decode("ascii", "replace")

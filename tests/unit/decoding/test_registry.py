@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
 from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.schema import kind_rows
-from etcdfix.model import GroupVersionKind
 
 # A running 1.36 kube-apiserver's scheme, without the kinds that live in schemes of their own.
 REGISTERED_1_36 = {
@@ -84,23 +81,6 @@ def test_a_kind_newer_than_the_release_is_not_registered_rather_than_removed() -
     assert Registry(36).readable_until(*kind) == ""
 
 
-@pytest.mark.parametrize(
-    ("group", "kind", "go_type"),
-    [
-        ("", "Secret", "core.Secret"),
-        ("apps", "Deployment", "apps.Deployment"),
-        ("events.k8s.io", "Event", "core.Event"),
-        ("extensions", "Ingress", "networking.Ingress"),
-        ("internal.apiserver.k8s.io", "StorageVersion", "apiserverinternal.StorageVersion"),
-        ("rbac.authorization.k8s.io", "Role", "rbac.Role"),
-        ("flowcontrol.apiserver.k8s.io", "FlowSchema", "flowcontrol.FlowSchema"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition", "apiextensions.CustomResourceDefinition"),
-    ],
-)
-def test_internal_types(group: str, kind: str, go_type: str) -> None:
-    assert Registry().internal_type(group, kind) == go_type
-
-
 def test_internal_versions() -> None:
     registry = Registry(36)
     assert registry.internal_of("", "ConfigMap", "", "Secret") == "core.ConfigMap"
@@ -110,26 +90,6 @@ def test_internal_versions() -> None:
     assert Registry().internal_of("scheduling.k8s.io", "CompositePodGroup", "", "Secret")
     assert registry.first_group("networking.k8s.io", "Ingress") == "extensions"
     assert registry.first_group("", "Secret") == ""
-
-
-@pytest.mark.parametrize(
-    ("found", "group", "kind", "converts"),
-    [
-        (("", "v1", "Secret"), "", "Secret", True),
-        (("", "v1", "ConfigMap"), "", "Secret", False),
-        (("", "v1", "SecretList"), "", "Secret", False),
-        (("extensions", "v1beta1", "Deployment"), "apps", "Deployment", True),
-        (("extensions", "v1beta1", "Ingress"), "networking.k8s.io", "Ingress", True),
-        (("", "v1", "Event"), "events.k8s.io", "Event", True),
-        (("apps", "v1beta1", "StatefulSet"), "apps", "StatefulSet", True),
-        (("", "v1", "ReplicationController"), "apps", "ReplicaSet", True),
-        (("apps", "v1", "ReplicaSet"), "", "ReplicationController", False),
-        (("batch", "v1", "CronJob"), "batch", "Job", False),
-        (("foo", "v1", "Status"), "", "Status", False),
-    ],
-)
-def test_conversions(found: tuple[str, str, str], group: str, kind: str, converts: bool) -> None:
-    assert Registry(36).convertible(GroupVersionKind(*found), group, kind) is converts
 
 
 def test_what_some_release_may_store() -> None:

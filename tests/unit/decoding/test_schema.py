@@ -10,24 +10,10 @@ import pytest
 from etcdfix.decoding import schema as schema_module
 from etcdfix.decoding.schema import (
     Field,
-    Schema,
-    clamp_minor,
-    known_minors,
     load_schema,
 )
 
 GENERATOR = Path(__file__).parents[3] / "fixtures" / "generate" / "schema.py"
-
-
-def test_fields_of_one_release_only() -> None:
-    def json_names(schema: Schema) -> list[str]:
-        return [
-            field.json_name for field in schema.message("k8s.io.api.autoscaling.v2.HPAScalingRules").fields
-        ]
-
-    assert "tolerance" in json_names(load_schema(36))
-    assert "tolerance" not in json_names(load_schema(32))
-    assert "tolerance" in json_names(load_schema())
 
 
 def test_every_message_unpacks_and_refers_to_messages_that_exist() -> None:
@@ -39,27 +25,6 @@ def test_every_message_unpacks_and_refers_to_messages_that_exist() -> None:
         for field in schema.message(name).fields:
             type_ = field.value_type or field.type
             assert type_ in schema_module.SCALAR_TYPES or type_ in schema, (name, field.name)
-
-
-def test_loading_is_shared_and_lazy() -> None:
-    assert load_schema(36) is load_schema(36)
-    assert load_schema(36) is not load_schema(35)
-    fresh = schema_module.Schema(36)
-    assert fresh.message("k8s.io.api.core.v1.Secret") is fresh.message("k8s.io.api.core.v1.Secret")
-    assert len(fresh._unpacked) == 1
-
-
-def test_minors_outside_the_tables() -> None:
-    assert known_minors() == (17, 37)
-    assert [clamp_minor(minor) for minor in (5, 17, 30, 37, 99)] == [17, 17, 30, 37, 37]
-    assert load_schema(99).kubernetes_minor == 37
-    assert load_schema().kubernetes_minor is None
-
-
-def test_an_unknown_message() -> None:
-    with pytest.raises(KeyError, match="NoSuch"):
-        load_schema().message("k8s.io.api.core.v1.NoSuch")
-    assert "k8s.io.api.core.v1.NoSuch" not in load_schema()
 
 
 META = "k8s.io.apimachinery.pkg.apis.meta.v1"

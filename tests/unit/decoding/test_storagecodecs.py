@@ -100,29 +100,10 @@ def test_builtins_that_fail(data: bytes, message: str) -> None:
     assert caught.value.message.startswith(message)
 
 
-def test_the_last_fallback_is_an_unknown_encoding() -> None:
-    with pytest.raises(UnknownEncoding) as caught:
-        DECODER.builtin(b"a\xff\xfe", "", "Secret")
-    assert caught.value.offset == 1
-    assert caught.value.__cause__ is None
-
-
 def test_withheld_sizes_are_those_of_the_stored_yaml() -> None:
     data = b"kind: Secret   \napiVersion: apps/\n"
     with pytest.raises(KindUnknown, match="is missing in '<34 bytes withheld>'"):
         DECODER.json_builtin(data, "", "Secret")
-
-
-def test_an_owner_that_holds_definitions_has_its_own_scheme() -> None:
-    data = json.dumps({**CRD, "kind": "Nothing"}).encode()
-    with pytest.raises(KindUnknown, match=r'in scheme "k8s.io/apiextensions-apiserver/'):
-        DECODER.json_builtin(data, *CRD_KEY)
-    with pytest.raises(KindUnknown, match=r'in scheme "k8s.io/apiextensions-apiserver/'):
-        DECODER.builtin(data, *CRD_KEY)
-    service = (
-        b'{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"v1.a","uid":"u"}}'
-    )
-    assert DECODER.json_builtin(service, "apiregistration.k8s.io", "APIService").name == b"v1.a"
 
 
 @pytest.mark.parametrize(
@@ -163,16 +144,6 @@ def test_an_empty_definition_defines_nothing(data: bytes) -> None:
     assert DECODER.json_builtin(data, *CRD_KEY).empty
     with pytest.raises(KindUnknown, match=f"is missing in '<{len(data)} bytes withheld>'"):
         DECODER.crd(data)
-
-
-def test_custom_resources_know_neither_yaml_nor_protobuf_nor_base64() -> None:
-    widget = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w", "uid": "u"}}
-    as_json = json.dumps(widget).encode()
-    assert DECODER.custom_resource(as_json, WIDGETS).name == b"w"
-    assert DECODER.custom_resource(CBOR_TAG + cbor2.dumps(widget), WIDGETS).encoding == "cbor"
-    for data in (b"kind: Widget\n", SECRET, base64.b64encode(as_json)):
-        with pytest.raises(JSONMalformed, match="looking for beginning of value"):
-            DECODER.custom_resource(data, WIDGETS)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from etcdfix.encryption.bootstrap import (
 from etcdfix.encryption.server_token import EMPTY_TOKEN, forms_of
 from tests.support.k3s_bootstrap import (
     CA_KEY,
-    PASSWORD,
     TOKEN,
     aescbc_config,
     bootstrap,
@@ -61,18 +60,6 @@ def test_the_configuration_and_its_stage_are_taken_out() -> None:
     assert taken(found) == CONFIG
     assert found.file is not None
     assert found.file.stage == Stage("reencrypt_finished", found.file.sha256)
-
-
-def test_the_form_of_old_releases_is_read() -> None:
-    found = opened(bootstrap(CONFIG, old_form=True))
-    assert taken(found) == CONFIG
-    assert found.file is not None
-    assert found.file.stage is not None
-
-
-@pytest.mark.parametrize("token", ["", TOKEN, PASSWORD])
-def test_each_form_of_a_token_opens_what_it_wrote(token: str) -> None:
-    assert taken(opened(bootstrap(CONFIG, token), path(token).encode())) == CONFIG
 
 
 def test_a_value_under_the_key_of_another_token_opens_all_the_same() -> None:
@@ -167,17 +154,6 @@ def test_a_damaged_stage_takes_nothing_with_it(stage: Any) -> None:
     assert taken(found) == CONFIG
     assert found.file is not None
     assert found.file.stage is None
-
-
-def test_other_members_are_passed_over_whatever_they_are() -> None:
-    found = of_json(
-        {
-            "ServerCAKey": {"Content": 17},
-            "New": [None],
-            "EncryptionConfig": {"Content": encoded(CONFIG), "New": 1},
-        }
-    )
-    assert taken(found) == CONFIG
 
 
 def test_a_stage_is_of_the_file_that_it_names_and_a_request_may_be_of_any() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +41,6 @@ def test_base64_as_in_a_configuration(tmp_path: Path, size: int, end: bytes) -> 
     assert found[ProviderType.AESCBC] == found[ProviderType.AESGCM]
 
 
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-@pytest.mark.parametrize("size", [16, 24, 32])
-def test_the_bytes_of_a_key(tmp_path: Path, size: int, end: bytes) -> None:
-    found = keys(load_candidate_key("k", written(tmp_path, SECRET[:size] + end)))
-    assert fingerprint(SECRET[:size]) in found[ProviderType.AESGCM]
-
-
 def test_a_text_that_is_a_key_both_ways_is_tried_both_ways(tmp_path: Path) -> None:
     text = base64.b64encode(SECRET[:24])
     assert len(text) == 32
@@ -70,21 +62,6 @@ def test_what_is_no_key_is_refused_and_not_shown(tmp_path: Path, content: bytes)
     assert (
         content.decode().strip() == "" or content.decode().strip() not in f"{caught.value}{caught.value.hint}"
     )
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="No such file"):
-        load_candidate_key("k", tmp_path / "nowhere")
-
-
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stdin:
-        buffer = io.BytesIO(base64.b64encode(SECRET))
-
-    monkeypatch.setattr("sys.stdin", Stdin())
-    found = load_candidate_key("k", Path("-"))
-    assert fingerprint(SECRET) in keys(found)[ProviderType.SECRETBOX]
-    assert found.warnings == ()
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True)])

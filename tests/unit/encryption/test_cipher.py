@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from etcdfix.encryption.cipher import Cipher, Flip, single_bit, turned
-from etcdfix.encryption.known_starts import START_SIZE
+from etcdfix.encryption.cipher import Cipher, Flip, turned
 from etcdfix.encryption.providers import ghash, poly1305
 from etcdfix.encryption.providers.aescbc import AESCBCCipher
 from etcdfix.encryption.providers.aesgcm import AESGCMCipher
@@ -31,20 +30,6 @@ def box(plaintext: bytes) -> bytes:
 
 def text(size: int) -> bytes:
     return (b"some plaintext. " * (size // 16 + 1))[:size]
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_plaintext_without_checking(size: int) -> None:
-    plaintext = text(size)
-    for cipher, body in ((AESGCMCipher(KEY), gcm(plaintext)), (SecretboxCipher(KEY), box(plaintext))):
-        assert cipher.plaintext(body) == plaintext
-        assert cipher.read(body, ETCD_KEY) == plaintext
-        assert cipher.start(body)[:size] == plaintext[:START_SIZE]
-    body = encoders.aescbc_body(plaintext, KEY, b"i" * 16)
-    cbc = AESCBCCipher(KEY)
-    assert cbc.plaintext(body) == cbc.read(body, ETCD_KEY) == plaintext
-    assert cbc.plaintext(body[:-1]) == plaintext[: size // 16 * 16]
-    assert cbc.start(body)[:size] == plaintext[:size]
 
 
 @pytest.mark.parametrize("cipher", [AESGCMCipher(KEY), SecretboxCipher(KEY), AESCBCCipher(KEY)])
@@ -124,12 +109,6 @@ def test_a_bit_behind_the_end_explains_nothing() -> None:
 
 def test_tags_that_are_not_of_one_key() -> None:
     assert list(poly1305.flipped_bits(bytes(16), b"\xff" * 16, b"abcd", bytes(16))) == []
-
-
-def test_single_bits() -> None:
-    assert single_bit(bytes(16)) is None
-    assert single_bit(b"\x03" + bytes(15)) is None
-    assert single_bit(bytes(3) + b"\x40") == (3, 6)
 
 
 @pytest.mark.parametrize("cipher", [AESGCMCipher(KEY), SecretboxCipher(KEY)])

@@ -33,15 +33,6 @@ def fault(reason: FailureReason, error: str) -> Attempt:
     return Attempt(reason, (error,))
 
 
-@pytest.mark.parametrize("size", [16, 24, 32])
-@pytest.mark.parametrize("plaintext", [b"", b"x", b"fifteen bytes..", b"sixteen bytes...", b"y" * 1000])
-def test_aes_round_trips(size: int, plaintext: bytes) -> None:
-    key = KEY[:size]
-    assert read(AESCBCCipher(key), encoders.aescbc_body(plaintext, key, NONCE16)) == plaintext
-    gcm = encoders.aesgcm_body(plaintext, key, NONCE12, ETCD_KEY)
-    assert read(AESGCMCipher(key), gcm) == plaintext
-
-
 def test_only_aesgcm_is_bound_to_the_etcd_key() -> None:
     plaintext, elsewhere = b"plaintext", ETCD_KEY + b"x"
     assert read(AESCBCCipher(KEY), encoders.aescbc_body(plaintext, KEY, NONCE16), elsewhere) == plaintext
@@ -104,34 +95,6 @@ def test_aescbc_padding_does_not_reach_into_the_iv() -> None:
     for previous in range(3):
         read(transformer, bytes([previous]) * 48)
         assert read(transformer, body) == NOT_PADDED
-
-
-def test_aescbc_values_do_not_disturb_each_other() -> None:
-    transformer = AESCBCCipher(KEY)
-    bodies = {
-        plaintext: encoders.aescbc_body(plaintext, KEY, bytes([size]) * 16)
-        for size, plaintext in enumerate([b"", b"a", b"b" * 16, b"c" * 17, b"d" * 100])
-    }
-    for disturbance in (b"", bytes(5), bytes(16), bytes(47), bytes(64)):
-        for plaintext, body in bodies.items():
-            read(transformer, disturbance)
-            assert read(transformer, body) == plaintext
-
-
-def test_aescbc_damaged_iv_garbles_the_first_block_only() -> None:
-    body = bytearray(encoders.aescbc_body(b"a" * 40, KEY, NONCE16))
-    body[0] ^= 1
-    assert read(AESCBCCipher(KEY), bytes(body)) == bytes([ord("a") ^ 1]) + b"a" * 39
-
-
-@pytest.mark.parametrize("size", range(30))
-def test_aesgcm_lengths(size: int) -> None:
-    expected = (
-        fault(FailureReason.TOO_SHORT, SHORT)
-        if size < 12
-        else fault(FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC)
-    )
-    assert read(AESGCMCipher(KEY), bytes(size)) == expected
 
 
 @pytest.mark.parametrize("size", [0, 23, 24, 39, 40, 41, 100])

@@ -14,7 +14,6 @@ from etcdfix.encryption.config import (
     MAX_FILE_BYTES,
     KeyedProvider,
     KMSProvider,
-    ProviderType,
     load_configuration,
     parse_configuration,
 )
@@ -87,22 +86,6 @@ def test_invalid(fixture: dict[str, Any]) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_kms_provider() -> None:
-    (rule,) = load_configuration(CONFIGS / "valid" / "kms-v2.yaml").rules
-    assert rule.resources == ("secrets",)
-    assert rule.providers == (
-        KMSProvider(
-            api_version="v2",
-            name="prov",
-            endpoint="unix:///@kms",
-            socket_path="@kms",
-            cache_size=None,
-            timeout_seconds=0.5,
-        ),
-    )
-    assert rule.providers[0].type is ProviderType.KMS
-
-
 @pytest.mark.parametrize(
     ("file", "cache_size", "timeout_seconds"),
     [
@@ -128,13 +111,6 @@ def test_half_a_surrogate_in_a_json_name_becomes_a_replacement_character() -> No
     provider = parse_configuration(raw, path="f").rules[0].providers[0]
     assert isinstance(provider, KeyedProvider)
     assert provider.keys[0].name == "\ufffd"
-
-
-def test_warnings() -> None:
-    twice = load_configuration(CONFIGS / "valid" / "kms-v1-name-twice.yaml")
-    assert any("automatic-reload" in warning for warning in twice.warnings)
-    empty = load_configuration(CONFIGS / "valid" / "empty-resource.yaml")
-    assert any("matches nothing" in warning for warning in empty.warnings)
 
 
 def test_a_configuration_does_not_print_or_encode_its_keys() -> None:
@@ -180,44 +156,6 @@ def refusal(raw: bytes | str) -> str:
     assert caught.value.hint
     assert "\n" not in caught.value.message
     return caught.value.message.removeprefix('encryption configuration "f": ')
-
-
-@pytest.mark.parametrize(
-    ("providers", "resources", "problems"),
-    [
-        ("[{identity: {}}]", "['*.*', '*.*']", ["a resource stands here twice"]),
-        ("[{identity: {}}]", "[[]]", ["resources[0].resources[0]: expected str, got array"]),
-        (
-            "[{aescbc: {keys: [{name: '', secret: ''}]}}]",
-            "[secrets]",
-            ["keys[0].name: a key needs a name", "keys[0].secret: a key needs a secret"],
-        ),
-        (
-            "[{kms: {apiVersion: v2, name: p, endpoint: 'unix:///x'}, aescbc: {keys: []}}]",
-            "[secrets]",
-            ["line 6, resources[0].providers[0]: one of", "found: aescbc and kms"],
-        ),
-        (
-            f"[{{kms: {{apiVersion: v2, name: '{KEY}:', endpoint: 'http://u:p@h/'}}}}]",
-            "[secrets]",
-            ["kms.name: <45 bytes withheld> has a colon", "kms.endpoint: a URL such as"],
-        ),
-        ("[{kms: {cachesize: -2147483649}}]", "[secrets]", ["kms.cachesize: expected int >= -2147483648"]),
-        (
-            f"[{{'{KEY}': 5}}]",
-            "[secrets]",
-            ["providers[0].<44 bytes withheld>: the API server knows no such"],
-        ),
-        (
-            '[{"a` - at `$.b\\n": 5}]',
-            "[secrets]",
-            ["providers[0].a` - at `$.b\\n: the API server knows no such"],
-        ),
-    ],
-)
-def test_further_combinations(providers: str, resources: str, problems: list[str]) -> None:
-    said = refusal(configuration(providers, resources))
-    assert all(problem in said for problem in problems)
 
 
 def test_ten_problems_are_enough() -> None:

@@ -59,16 +59,6 @@ def test_another_write_key_that_all_can_read_is_a_rotation() -> None:
     assert (found.kind, found.has, found.lacks) == (DifferenceKind.WRITE_KEY, (0,), (1, 2))
 
 
-def test_a_resource_that_one_file_does_not_name() -> None:
-    both = parse_configuration(configuration_of_rules((("secrets", "configmaps"), (A,))), path="g")
-    found = differences(only(A), both)
-    told = {(one.key and one.key.transformer): (one.has, one.lacks) for one in found}
-    assert told == {"identity": ((0,), (1,)), "aesgcm/v1/a": ((1,), (0,))}
-    assert all(
-        one.kind is DifferenceKind.WRITTEN_NOT_READ and one.resources == ("configmaps",) for one in found
-    )
-
-
 def test_a_wildcard_serves_what_another_file_names() -> None:
     assert kinds(only(A, resource="*."), only(A)) == [DifferenceKind.WRITTEN_NOT_READ] * 2
 
@@ -110,8 +100,3 @@ def test_order_matters_little_and_that_of_identity_not_at_all() -> None:
 def test_another_endpoint_is_a_note() -> None:
     (found,) = differences(only(kms()), only(kms("unix:///other")), only(kms()))
     assert (found.kind, found.has, found.lacks) == (DifferenceKind.KMS_ENDPOINT, (0, 2), (1,))
-
-
-def test_the_worst_comes_first() -> None:
-    found = kinds(only(A, provider("aescbc", x=KEY_3)), only(B, A))
-    assert found == [DifferenceKind.WRITTEN_NOT_READ, DifferenceKind.MISSING]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from etcdfix.encryption.config import parse_configuration
-from etcdfix.encryption.config_mark import NOT_FOR_WRITING, UNKNOWN_MAKER, find_mark, is_mark, mark_of
+from etcdfix.encryption.config_mark import NOT_FOR_WRITING, UNKNOWN_MAKER, is_mark, mark_of
 from etcdfix.encryption.config_merge import merge, merged_file
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration, configuration_yaml, provider
 
@@ -73,11 +73,6 @@ def test_it_survives_the_loss_of_the_marking_rule() -> None:
     assert made_by(without) == "merge"
 
 
-def test_it_goes_where_somebody_removes_both() -> None:
-    rules = [rule for rule in tree()["resources"] if not is_mark(rule["resources"][0])]
-    assert made_by(json.dumps({**tree(), "resources": rules}).encode()) == ""
-
-
 def test_it_is_no_resource() -> None:
     found = parse_configuration(MERGED, path="f")
     assert all(not is_mark(entry) for rule in found.rules for entry in rule.resources)
@@ -85,7 +80,3 @@ def test_it_is_no_resource() -> None:
     read = parse_configuration(beside, path="f")
     assert read.made_by == "recover"
     assert read.rules[0].resources == ("secrets",)
-
-
-def test_in_a_later_document_or_a_name_it_counts_as_well() -> None:
-    assert find_mark(b"a: 1\n---\n# Recover.NOT-FOR-WRITING.etcdfix.io\n", ()) == "recover"

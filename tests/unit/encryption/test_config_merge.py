@@ -121,12 +121,6 @@ def test_a_renamed_key_keeps_both_names() -> None:
     assert kinds(merged) == {Decided.RENAMED_KEY}
 
 
-def test_an_entry_that_a_wildcard_serves_alike_is_left_out() -> None:
-    shared = (provider("aesgcm", k=KEY_1), IDENTITY)
-    _, found = read_back(config((("secrets",), shared), (("*.*",), shared)))
-    assert [rule.resources for rule in found.rules] == [("*.*",)]
-
-
 def test_a_kms_provider_that_several_entries_need_stands_once() -> None:
     merged, found = read_back(
         config((("secrets", "configmaps"), (kms(),))), only(provider("aescbc", old=KEY_1), path="b.yaml")
@@ -191,15 +185,6 @@ def test_two_endpoints_of_one_kms_provider_are_refused(files: list[EncryptionCon
     assert ONE in caught.value.message
     assert TWO in caught.value.message
     assert "one by one" in caught.value.hint
-
-
-def test_kms_settings_are_kept() -> None:
-    v1: dict[str, Any] = {
-        "kms": {"name": "p", "endpoint": "unix:///@a b", "cachesize": -1, "timeout": "1500ms"}
-    }
-    before = only(v1, IDENTITY)
-    _, found = read_back(before)
-    assert found.kms_providers == before.kms_providers
 
 
 @pytest.mark.parametrize(

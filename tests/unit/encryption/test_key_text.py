@@ -6,7 +6,6 @@ import hashlib
 import pytest
 
 from etcdfix.encryption.key_text import (
-    is_key_text,
     may_hold_key,
     shown,
 )
@@ -53,16 +52,3 @@ def test_what_could_be_a_key_is_withheld(key: bytes, write: object) -> None:
     text = write(key)
     assert may_hold_key(text)
     assert shown(text) == shown(text, quote="") == withheld(text)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/etc/kubernetes/EncryptionConfiguration-2026.yaml",
-        "/etc/kubernetes/encryption/provider-config",
-        "EncryptionConfiguration",
-        "x=",
-    ],
-)
-def test_a_path_is_no_key(path: str) -> None:
-    assert not is_key_text(path)

@@ -26,10 +26,6 @@ def test_same_bytes_same_fingerprint_and_no_equality() -> None:
     assert one.expose() == KEY
 
 
-def test_fingerprint_differs_from_a_plain_digest() -> None:
-    assert hashlib.sha256(KEY).hexdigest()[:16] not in fingerprint(KEY)
-
-
 @pytest.mark.parametrize(
     "show", [repr, str, "{}".format, lambda key: f"{key!r:>80}", lambda key: repr([key])]
 )

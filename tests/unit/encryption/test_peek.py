@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import itertools
 import random
 from collections import Counter
 from urllib.parse import quote
@@ -14,7 +13,6 @@ import pytest
 from etcdfix.encryption.cipher import turned
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import WrappedKey
-from etcdfix.encryption.kms.transformer import KMSv2Transformer
 from etcdfix.encryption.peek import PeekRequest, peek
 from etcdfix.encryption.transformer import Transformers, TransformFailed
 from etcdfix.errors import KMSRefused, KMSUnreachable
@@ -124,34 +122,6 @@ def test_a_key_that_was_renamed(provider: str, thorough: bool) -> None:
     assert found.look == look(PLAIN)
 
 
-@pytest.mark.parametrize("provider", LOCAL)
-def test_a_key_of_another_rule_and_provider(provider: str) -> None:
-    other = next(p for p in LOCAL if p != provider)
-    rules = rule("secrets", **{provider: keys(key1=TWO)}) + rule("configmaps", **{other: keys(key1=ONE)})
-    found = right(peeked(transformers(rules), sealed(provider)))
-    assert (found.named, found.opens, found.rule) == (False, True, "configmaps")
-    assert found.transformer == f"{other}/v1/key1"
-
-
-def test_a_resource_that_is_not_configured() -> None:
-    found = right(peeked(RIGHT, sealed("aesgcm"), resource=CONFIGMAPS))
-    assert (found.named, found.opens, found.rule) == (False, True, "secrets")
-
-
-def test_an_own_key_that_the_value_names_goes_first() -> None:
-    both = every(key1=ONE, key2=ONE)
-    assert right(peeked(both, sealed("aesgcm")[:-1])).transformer == "aesgcm/v1/key1"
-    rules = rule("configmaps", aesgcm=keys(key1=ONE)) + rule("secrets", aesgcm=keys(key0=ONE, key1=ONE))
-    found = right(peeked(transformers(rules), sealed("aesgcm")[:-1]))
-    assert (found.rule, found.transformer, found.named) == ("secrets", "aesgcm/v1/key1", True)
-
-
-def test_several_keys_of_one_name() -> None:
-    listed = f"{keys(key1=TWO)}, {keys(key1=ONE)}"
-    found = right(peeked(transformers(rule("secrets", aesgcm=listed)), sealed("aesgcm")[:-1]))
-    assert (found.named, found.key_fingerprint) == (True, fingerprint(ONE))
-
-
 def test_a_key_that_does_not_fit_the_cipher_is_left_out() -> None:
     rules = rule("secrets", aescbc=keys(key1=ONE[:16]))
     found = peeked(transformers(rules), sealed("secretbox"))
@@ -201,26 +171,6 @@ def test_a_name_that_goes_on_for_whole_blocks_is_no_damage(rest: str) -> None:
     )
 
 
-def test_both_names_that_fit_are_tried() -> None:
-    one, two = base64.b64encode(ONE).decode(), base64.b64encode(TWO).decode()
-    listed = f'{{name: "key", secret: {two}}}, {{name: "key:b", secret: {one}}}'
-    found = right(peeked(transformers(rule("secrets", aesgcm=listed)), named("key:b")[:-1]))
-    assert (found.named, found.transformer) == (True, "aesgcm/v1/key:b")
-    listed = listed.replace("key:b", "key:c")
-    found = right(peeked(transformers(rule("secrets", aesgcm=listed)), named("key", TWO)[:-1]))
-    assert (found.named, found.transformer) == (True, "aesgcm/v1/key")
-
-
-@pytest.mark.parametrize(("provider", "shortest"), [("aescbc", 32), ("aesgcm", 28), ("secretbox", 40)])
-def test_too_short_counts_from_the_first_colon(provider: str, shortest: int) -> None:
-    prefix = f"k8s:enc:{provider}:v1:key:".encode()
-    for configured in ("key", "key:b"):
-        found = transformers(rule("secrets", **{provider: f'{{name: "{configured}", secret: {"A" * 43}=}}'}))
-        assert peeked(found, prefix + b"\xff" * (shortest - 1)).too_short
-        assert not peeked(found, prefix + b"\xff" * shortest).too_short
-        assert not peeked(found, prefix + b"b:" + b"\xff" * (shortest - 2)).too_short
-
-
 # --- what was done
 
 
@@ -235,12 +185,6 @@ def test_one_bit_of_the_nonce(provider: str) -> None:
         assert found.undone == (Undone.NONCE_BIT, f"bit {byte % 8} of byte {byte} of the nonce", b"")
         assert found.look == look(PLAIN)
         assert (found.encoding, found.named, found.opens) == ("protobuf", True, False)
-
-
-@pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
-def test_two_bits_of_the_nonce_are_noise(provider: str) -> None:
-    start = len(f"k8s:enc:{provider}:v1:key1:")
-    assert peeked(RIGHT, turned(turned(sealed(provider), start, 1), start + 1, 2)).state is PeekState.NOISE
 
 
 @pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
@@ -303,11 +247,6 @@ def test_cbc_blocks() -> None:
         assert found.look is not None
         assert found.look.breaks
     assert right(peeked(RIGHT, sealed("aescbc"))).opens  # whoever asks is told that the padding fits
-
-
-def test_what_was_encrypted_twice() -> None:
-    found = right(peeked(RIGHT, sealed("aesgcm", sealed("aescbc"))))
-    assert (found.encoding, found.opens) == ("encrypted", True)
 
 
 # --- KMS
@@ -391,13 +330,6 @@ def test_kms_of_another_name_or_rule() -> None:
         result = right(peeked(found, data, resource=resource))
         assert (result.named, result.transformer, result.not_asked) == (False, "kms/v2/prov", "")
         assert peeked(kms(None), data, resource=resource).not_asked == "kms/v2/prov"
-
-
-@pytest.mark.parametrize(("version", "shortest"), [("v1", 30), ("v2", 36)])
-def test_kms_too_short(version: str, shortest: int) -> None:
-    prefix = f"k8s:enc:kms:{version}:prov:".encode()
-    assert peeked(kms(None, version), prefix + bytes(shortest - 1)).too_short
-    assert not peeked(kms(None, version), prefix + bytes(shortest)).too_short
 
 
 def test_one_bit_of_info_and_of_the_nonce() -> None:
@@ -505,20 +437,6 @@ def test_which_witnesses_are_kept_and_how_many_are_tried_does_not_depend_on_thei
     assert seen[0] == seen[1] == seen[2]
     states = Counter(one.state for one in seen[0])
     assert states == {PeekState.RIGHT_KEY: 64, PeekState.NOT_POSSIBLE: 6}
-
-
-def test_what_follows_the_data_under_one_witness_does_not_depend_on_the_order() -> None:
-    values = [seeded(source=source) for source in (b"one", b"two", b"three")]
-    tails = []
-    for order in itertools.permutations(values):
-        found = kms(Plugin(one=ONE, two=ONE, three=ONE)).for_resource(SECRETS)
-        for value in order:
-            found.from_storage(value, ETCD_KEY)
-        (reader,) = found.kms_readers
-        assert isinstance(reader.opener, KMSv2Transformer)
-        tails.append(reader.opener.witness_tails)
-    assert len(tails[0]) == 1
-    assert tails == [tails[0]] * 6
 
 
 # --- evidence

@@ -118,12 +118,6 @@ def test_a_prefix_of_a_plugin_waits() -> None:
     assert nearly_behind_plugin(flipped(sealed("aesgcm"), 9), own("aesgcm")) == ""
 
 
-def test_what_is_too_short_or_of_another_provider_is_nothing() -> None:
-    assert not found(sealed("aesgcm")[:30], own("aesgcm"))
-    assert not found(sealed("aesgcm"), own("secretbox"))
-    assert not found(b"k8s:enc:aesgcm:v1:key1:", own("aesgcm"))
-
-
 def test_kms_v1_is_cut_as_its_neighbours_are() -> None:
     plugin = OneAnswer(SEED)
     under = behind("v1", plugin)

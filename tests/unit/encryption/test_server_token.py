@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 from etcdfix.encryption.server_token import (
-    EMPTY_TOKEN,
     ServerToken,
     forms_of,
     load_token,
@@ -59,18 +58,6 @@ def test_each_form_that_was_ever_used_is_tried_once() -> None:
     assert forms("plain\n\n") == [at("plain")]
     assert forms("K10odd") == [at("K10odd")]
     assert forms("") == forms("\n") == []
-
-
-def test_what_a_person_added_around_it_is_left_out_too() -> None:
-    assert forms(" plain\r\n") == [
-        at(" plain\r"),
-        at("plain"),
-    ]
-    assert forms(" \r\n") == [at(" \r")]
-
-
-def test_the_empty_token_has_the_known_place() -> None:
-    assert EMPTY_TOKEN.etcd_key == b"/bootstrap/e3b0c44298fc"
 
 
 def test_the_key_is_derived_as_rfc_6070_has_it() -> None:

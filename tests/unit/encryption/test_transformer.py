@@ -135,11 +135,6 @@ def test_opens(providers: list[str], data: bytes, transformer: str, stale: bool,
     )
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"\xd9\xd9\xf7\xa0", b"k8s:enc"])
-def test_identity_opens_anything_that_is_not_encrypted(data: bytes) -> None:
-    assert opened(for_secrets(keyed("aescbc", ("k", ONE)), IDENTITY), data).data == data
-
-
 def test_value_of_another_etcd_key() -> None:
     reader = for_secrets(keyed("aesgcm", ("k", ONE)))
     assert opened(reader, gcm("k", ONE, b"/other"), b"/other").data == PLAIN
@@ -259,23 +254,6 @@ def test_kms_without_plugin_is_no_proof() -> None:
     assert failed.failure.attempts == (Attempt(FailureReason.KMS_UNREACHABLE, (), transformer="kms/v2/p"),)
 
 
-def test_kms_without_plugin_with_a_broken_envelope_is_no_proof_either() -> None:
-    failed = failure(for_secrets(kms("p")), b"k8s:enc:kms:v2:p:")
-    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
-    assert failed.message == failed.failure.message == "encrypted data is empty"
-    failed = failure(for_secrets(kms("p", "v1")), b"k8s:enc:kms:v1:p:\xff")
-    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
-    assert failed.message.endswith("failed to read uint16 length prefixed data")
-
-
-def test_kms_with_plugin() -> None:
-    plugin = plugin_with(ONE)
-    reader = for_secrets(kms("p"), kms("q", "v1"), plugins={"p": plugin, "q": plugin})
-    assert reader.from_storage(kms_v2(), ETCD_KEY) == Plaintext(PLAIN, "kms/v2/p", False, KEY_ID)
-    assert reader.from_storage(kms_v1("q"), ETCD_KEY) == Plaintext(PLAIN, "kms/v1/q", stale=True)
-    assert plugin.asked == 2
-
-
 def test_kms_plugin_is_asked_once_for_a_value_that_fails() -> None:
     plugin = plugin_with(KMSRefused("rpc error: code = NotFound desc = gone", status="NOT_FOUND"))
     reader = for_secrets(kms("p"), plugins={"p": plugin})
@@ -351,18 +329,6 @@ def test_provider_lists_of_one_resource_are_joined() -> None:
     assert failure(configmaps, gcm("k", ONE)).message == NO_PREFIX
 
 
-def test_empty_entry_matches_nothing() -> None:
-    assert transformers(("''", [IDENTITY])).for_resource(GroupResource("", "")).rule is None
-
-
-def test_names_for_parsing_envelopes() -> None:
-    found = transformers(
-        ("secrets", [keyed("aescbc", ("a", ONE), ("b:c", TWO)), kms("p"), IDENTITY]),
-        ("configmaps", [keyed("secretbox", ("a", ONE))]),
-    )
-    assert found.names == {"a", "b:c", "p"}
-
-
 def test_listing_names_keys_and_shows_no_bytes() -> None:
     reader = for_secrets(keyed("aescbc", ("k", ONE), ("l", TWO)), kms("p"), IDENTITY)
     assert names(reader) == [
@@ -381,24 +347,6 @@ def test_pynacl_waits_until_secretbox_is_used(monkeypatch: pytest.MonkeyPatch) -
     assert "etcdfix.encryption.providers.secretbox" not in sys.modules
     for_secrets(keyed("secretbox", ("k", ONE)))
     assert "etcdfix.encryption.providers.secretbox" in sys.modules
-
-
-def test_what_keys_of_one_name_say_is_told_apart_by_the_names_that_begin_a_value() -> None:
-    """The same words of other keys are another failure, and so are other words of the same keys."""
-    reader = for_secrets(keyed("aesgcm", *((name, name.encode().ljust(32)) for name in ("a:b", "a:c", "a"))))
-    lost = bytes(32)
-    values = [gcm(name, lost) for name in ("a:b", "a:c", "a", "a:d", "a:b:c")]
-    values += [b"k8s:enc:aesgcm:v1:a:b:short", b"k8s:enc:aesgcm:v1:a:b:", b"k8s:enc:aesgcm:v1:z:" + lost]
-    for data in (*values, *values):
-        failure(reader, data)
-    named = [
-        tuple(attempt.transformer for attempt in failure(reader, data).failure.attempts) for data in values
-    ]
-    assert named[:3] == [
-        ("aesgcm/v1/a:b", "aesgcm/v1/a"),
-        ("aesgcm/v1/a:c", "aesgcm/v1/a"),
-        ("aesgcm/v1/a",),
-    ]
 
 
 def test_the_number_of_failures_that_are_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

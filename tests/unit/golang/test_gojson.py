@@ -11,10 +11,7 @@ from etcdfix.golang.gojson import (
     GoJSONError,
     Token,
     check_json,
-    deeper_than_allowed,
     loads,
-    string_bytes,
-    string_text,
     tokenize,
 )
 
@@ -109,13 +106,6 @@ def test_depth_ends_where_go_ends_it() -> None:
     assert check_json(b'{"a":' * 10_001) == GoJSONError(message, 50_000)
 
 
-def test_many_brackets_side_by_side_are_not_depth() -> None:
-    wide = b"[" + b"[]," * 20_000 + b"[]]"
-    assert deeper_than_allowed(wide)
-    assert check_json(wide) is None
-    assert loads(wide) == [[]] * 20_001
-
-
 @pytest.mark.parametrize(
     ("data", "value"),
     [
@@ -183,10 +173,3 @@ def test_tokens_know_their_extent_and_their_sibling() -> None:
         Token("{", 18, 20, 7),
     ]
     assert [token.kind for token in tokenize(b"[true,false,null,-1]")] == ["[", "t", "f", "n", "0"]
-
-
-def test_strings_keep_their_bytes_where_text_cannot() -> None:
-    data = b'["a\\u00e9\\ud800\xff"]'
-    token = tokenize(data)[1]
-    assert string_bytes(data, token) == b"a\xc3\xa9\xef\xbf\xbd\xff"
-    assert string_text(data, token) == "aé\ufffd\ufffd"

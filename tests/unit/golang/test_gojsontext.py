@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import pickle
 import sys
 from typing import Any
@@ -45,19 +44,6 @@ def test_encoding(value: Any, text: str) -> None:
     assert encode_json(value) == text.encode()
 
 
-def test_indenting() -> None:
-    value = {"a": {}, "b": [1, {"c": None}], "d": []}
-    assert encode_json(value, indent="  ") == json.dumps(value, indent=2).encode()
-    assert encode_json(value, indent="    ") == json.dumps(value, indent=4).encode()
-
-
-@pytest.mark.parametrize(("value", "name"), [(math.nan, "NaN"), (math.inf, "+Inf"), (-math.inf, "-Inf")])
-def test_floats_that_json_has_not(value: float, name: str) -> None:
-    with pytest.raises(JSONMalformed) as caught:
-        encode_json([value])
-    assert caught.value.message == f"json: unsupported value: {name}"
-
-
 @pytest.mark.parametrize(
     "literal",
     [
@@ -87,13 +73,6 @@ def test_numbers_are_plain_where_they_can_be() -> None:
 def test_whole_numbers_beyond_any_float(digits: int) -> None:
     text = b'{"n":-%s}' % (b"9" * digits)
     assert encode_json(parse_exactly(text)) == text
-
-
-def test_parsing() -> None:
-    value = parse_exactly(b' {"a" : [true, false, null, "\\u00e9\xff"], "b": {"c": {}}, "a": 1} ')
-    assert value == {"a": 1, "b": {"c": {}}}
-    assert list(value) == ["a", "b"]
-    assert parse_exactly(b'["\\u00e9\xff", true, false, null]') == ["é\ufffd", True, False, None]
 
 
 def test_what_is_no_json() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.golang.goquote import go_quote, quote_byte, withheld
+from etcdfix.golang.goquote import go_quote, quote_byte
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,3 @@ def test_text_is_quoted_like_its_bytes() -> None:
 )  # fmt: skip
 def test_bytes_are_quoted_as_latin_1_characters(byte: int, quoted: str) -> None:
     assert quote_byte(byte) == quoted
-
-
-def test_what_stands_in_place_of_data() -> None:
-    assert withheld(7) == withheld("h\ud800ush\u00e4") == "<7 bytes withheld>"

@@ -201,15 +201,6 @@ def test_a_script_that_cannot_be_taken_apart_is_refused_in_our_words(tmp_path: P
 CASES = Path(__file__).parents[3] / "fixtures/cases"
 
 
-def test_flags_behind_a_shell_are_read() -> None:
-    assert load_manifest(CASES / "01-manifest-sh-c.yaml") == Manifest(
-        endpoints=("http://127.0.0.1:4001",),
-        etcd_prefix="/other",
-        encryption_config=Path("/no/such/enc.yaml"),
-        kubernetes_version="1.17",
-    )
-
-
 SCRIPT = """
 spec:
   containers:
@@ -316,17 +307,6 @@ def test_references_are_the_kubelets(tmp_path: Path) -> None:
         ),
     )
     assert (found.endpoints, found.etcd_prefix) == (("http://host:1",), "/$(A)$x")
-
-
-def test_other_containers_are_passed_over(tmp_path: Path) -> None:
-    text = (
-        "spec:\n  containers:\n"
-        "  - {name: healthcheck, image: 'registry.k8s.io/kops/kube-apiserver-healthcheck:1.27', args: [--ca-cert=/x]}\n"
-        "  - {name: waits, image: x, command: [sh, -c, 'until up; do echo \"kube-apiserver; done']}\n"
-        "  - {name: etcd, image: 'registry.k8s.io/etcd:3.6.8', command: [etcd, --etcd-servers=https://no:1]}\n"
-        "  - {name: a, image: x, command: [kube-apiserver, --etcd-servers=https://yes:2379]}\n"
-    )
-    assert load(tmp_path, text).endpoints == ("https://yes:2379",)
 
 
 @pytest.mark.parametrize(

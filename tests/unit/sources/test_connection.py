@@ -6,12 +6,8 @@ import pytest
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.sources.connection import (
-    DEFAULT_COMMAND_TIMEOUT_SECONDS,
-    DEFAULT_DIAL_TIMEOUT_SECONDS,
-    DEFAULT_ENDPOINT,
     EtcdConnection,
     connection_from_options,
-    parse_timeout,
     transport_warnings,
 )
 
@@ -29,14 +25,6 @@ VARIABLES = {
     "ETCDCTL_COMMAND_TIMEOUT": "1m",
     "ETCDCTL_API": "2",
 }
-
-
-def test_nothing_given() -> None:
-    found = connection_from_options(environ={})
-    assert found == EtcdConnection()
-    assert found.endpoints == (DEFAULT_ENDPOINT,) == ("127.0.0.1:2379",)
-    assert found.dial_timeout_seconds == DEFAULT_DIAL_TIMEOUT_SECONDS
-    assert found.command_timeout_seconds == DEFAULT_COMMAND_TIMEOUT_SECONDS
 
 
 def test_every_variable() -> None:
@@ -66,10 +54,6 @@ def test_flags_win_over_every_variable() -> None:
         "command_timeout": "5s",
     }
     assert connection_from_options(**flags, environ=VARIABLES) == connection_from_options(**flags, environ={})
-
-
-def test_an_empty_variable_is_no_variable() -> None:
-    assert connection_from_options(environ=dict.fromkeys(VARIABLES, "")) == EtcdConnection()
 
 
 @pytest.mark.parametrize(
@@ -133,39 +117,11 @@ def test_options_that_make_no_sense(flags: dict[str, Any], variables: dict[str, 
     assert SECRET not in f"{caught.value!r} {caught.value.message} {caught.value.hint}"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [(text, True) for text in ("1", "t", "T", "true", "TRUE", "True")]
-    + [(text, False) for text in ("0", "f", "F", "false", "FALSE", "False")],
-)
-def test_truth_as_go_reads_it(text: str, expected: bool) -> None:
-    variables = {"ETCDCTL_INSECURE_SKIP_TLS_VERIFY": text}
-    assert connection_from_options(environ=variables).insecure_skip_tls_verify is expected
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("300ms", 0.3), ("1m30s", 90.0), ("24h", 86_400.0)])
-def test_time_outs(text: str, seconds: float) -> None:
-    assert parse_timeout(text, "--timeout") == seconds
-
-
 def test_the_password_is_not_in_the_repr() -> None:
     connection = connection_from_options(user=f"u:{SECRET}", environ={})
     assert connection.password == SECRET
     assert SECRET not in repr(connection)
     assert "'u'" in repr(connection)
-
-
-@pytest.mark.parametrize(
-    ("options", "material"),
-    [
-        ({}, False),
-        ({"cacert": "ca"}, True),
-        ({"cert": "c", "key": "k"}, True),
-        ({"insecure_skip_tls_verify": True}, True),
-    ],
-)
-def test_what_makes_an_endpoint_without_a_scheme_speak_tls(options: dict[str, Any], material: bool) -> None:
-    assert EtcdConnection(**options).has_tls_material is material
 
 
 UNCHECKED = "TLS certificates are not checked"

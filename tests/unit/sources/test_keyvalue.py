@@ -47,20 +47,6 @@ def test_both_readers_agree_with_the_writer(stored: StoredValue) -> None:
     assert parse_as_written(b"before" + data + b"behind", 6, 6 + len(data)) in (stored, None)
 
 
-@pytest.mark.parametrize(
-    "stored",
-    [
-        *(CASES[n] for n in (0, 1, 2, 3, 7, 8, 9)),
-        *(
-            StoredValue(KEY, b"v", at, at - 1, 3, 7) for at in (2**21, 2**28, 2**28 + 1, 2**35 - 1)
-        ),  # years of writing
-    ],
-)
-def test_common_records_take_the_short_way(stored: StoredValue) -> None:
-    data = encoded(stored)
-    assert parse_as_written(data, 0, len(data)) == stored
-
-
 @given(st.integers(0, 2**22), st.integers(0, 2**36), st.integers(0, 2**63 - 1), st.integers(0, 90), st.data())
 def test_the_short_way_says_what_the_careful_one_does_or_nothing(
     version: int, mod: int, lease: int, cut: int, data: st.DataObject

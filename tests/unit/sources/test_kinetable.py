@@ -109,16 +109,6 @@ def test_a_prefix_ends_where_it_ends(path: Path) -> None:
     assert table.count() == 4
 
 
-def test_any_bytes_are_a_name(tmp_path: Path) -> None:
-    writer = KineWriter(tmp_path / "state.db")
-    key = b"/registry/\xff\xfe\0x/\xe2\x80\xae%_'\";--"
-    writer.put(key, b"v")
-    table = table_of(tmp_path / "state.db")
-    assert [row.name for row in table.rows_of(key)] == [key]
-    assert [names.name for names in table.names(b"/registry/\xff", table.newest)] == [key]
-    writer.close()
-
-
 def test_columns_that_hold_anything(path: Path) -> None:
     table = table_of(
         changed(
@@ -140,14 +130,6 @@ def test_a_compaction_that_cannot_be(path: Path, said: str, kept: int) -> None:
     table = table_of(changed(path, f"UPDATE kine SET prev_revision = {said} WHERE name = 'compact_rev_key'"))
     assert table.compacted == kept
     assert bool(table.faults) == (said != "'x'")
-
-
-def test_of_two_compactions_the_later_counts(path: Path) -> None:
-    row = "(name, created, deleted, create_revision, prev_revision, lease) VALUES ('compact_rev_key', 1, 0, 0, 3, 0)"
-    table = table_of(
-        changed(path, f"INSERT INTO kine {row}", "UPDATE kine SET prev_revision = 2 WHERE id = 1")
-    )
-    assert table.compacted == 3
 
 
 def test_a_damaged_page_is_found(path: Path) -> None:

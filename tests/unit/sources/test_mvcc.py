@@ -7,7 +7,7 @@ import pytest
 from etcdfix.errors import SourceError
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.bbolt.tree import Damage, Tree
-from etcdfix.sources.mvcc import RevisionIndex, show_key
+from etcdfix.sources.mvcc import RevisionIndex
 from etcdfix.sources.sortedruns import SortedRecords
 from tests.support.bbolt_writer import database, delete, key_value, put, revision_key
 
@@ -145,12 +145,6 @@ def test_build_can_be_tried_again_after_the_disk_was_full(monkeypatch: pytest.Mo
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-def test_keys_in_sentences_are_printable_and_short() -> None:
-    assert show_key(b"/registry/x") == "/registry/x"
-    assert show_key(b"it's \x1b[31m\xff") == r"it's \x1b[31m\xff"
-    assert len(show_key(b"k" * 1000)) == 201
 
 
 def test_places_of_a_page_lead_to_its_values() -> None:

@@ -97,14 +97,6 @@ def test_bounds_equal_those_of_etcd(name: str) -> None:
             SnapshotSource(path, revision=oracle["compacted"] - 1)
 
 
-def test_copied_database_equals_the_snapshot() -> None:
-    with SnapshotSource(SMALL / "copied.db.gz") as copied, SnapshotSource(SMALL / "history.db.gz") as source:
-        assert list(copied.current(b"")) == list(source.current(b""))
-        assert copied.problems == []
-        assert "copied database file" in copied.describe().integrity
-        assert "(of the unpacked file)" in copied.describe().integrity
-
-
 def test_description_of_alpha(tmp_path: Path) -> None:
     oracle = json.loads((ALPHA / "oracle.json").read_text())
     data = gzip.decompress((ALPHA / "snapshot.db.gz").read_bytes())

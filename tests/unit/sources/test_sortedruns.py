@@ -30,16 +30,6 @@ def records() -> list[bytes]:
     return [b"%06d" % numbers.randrange(5000) for _ in range(20_000)]
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_records": 1}, {"max_records": 1000}, {"max_bytes": 5000}])
-def test_records_come_back_sorted_with_duplicates(records: list[bytes], limits: dict[str, int]) -> None:
-    held = filled(records, batch=100, **limits)
-
-    assert read(held) == sorted(records)
-    assert len(held) == len(records)
-    assert read(held) == sorted(records)
-    held.close()
-
-
 @pytest.mark.parametrize("limits", [{}, {"max_records": 3000}])
 @pytest.mark.parametrize(
     ("lower", "upper"),

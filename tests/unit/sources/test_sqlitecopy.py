@@ -161,14 +161,6 @@ def test_a_stopped_one_is_read_and_nothing_is_left_beside_it(tmp_path: Path, mod
     assert left_behind(state) == before
 
 
-def test_an_empty_log_counts_as_none(tmp_path: Path) -> None:
-    filled(tmp_path / "state.db").close()
-    (tmp_path / "state.db-wal").touch()
-    with SQLiteCopy(tmp_path / "state.db") as copy:
-        assert copy.log_missing
-        assert newest(copy) == 51
-
-
 def test_a_log_that_holds_nothing_whole_is_told(tmp_path: Path) -> None:
     filled(tmp_path / "state.db").close()
     (tmp_path / "state.db-wal").write_bytes(b"\0" * 5000)
@@ -212,14 +204,6 @@ def test_what_an_earlier_round_left_in_the_log_is_no_damage(tmp_path: Path) -> N
         assert newest(copy) == 52
         assert copy.log_fault == ""
     writer.close()
-
-
-def test_a_link_leads_to_the_file_and_its_log(tmp_path: Path) -> None:
-    path = killed(tmp_path)
-    link = tmp_path / "link.db"
-    link.symlink_to(path)
-    with SQLiteCopy(link) as copy:
-        assert newest(copy) == 51
 
 
 def test_a_rollback_journal_is_applied_in_the_copy_alone(tmp_path: Path) -> None:

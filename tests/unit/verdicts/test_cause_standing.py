@@ -27,25 +27,6 @@ def test_only_what_fails_and_no_configuration_cures_is_deletable(cause: Cause) -
         assert standing is Deletability.DELETABLE
 
 
-@pytest.mark.parametrize(
-    ("cause", "standing"),
-    [
-        (Cause.ALLOCATOR_DAMAGED, Deletability.NEVER),
-        (Cause.DOUBLE_ENCRYPTED, Deletability.NEVER),
-        (Cause.ENVELOPE_DAMAGED, Deletability.NEVER),
-        (Cause.VALUE_MOVED, Deletability.MOVED),
-        (Cause.KEY_RENAMED, Deletability.CURABLE),
-        (Cause.NO_CONFIGURATION, Deletability.UNPROVEN),
-        (Cause.OWNER_UNKNOWN, Deletability.UNPROVEN),
-        (Cause.INVALID_UTF8, Deletability.NOT_BROKEN),
-        (Cause.KMS_UNREACHABLE, Deletability.DECLARABLE),
-        (Cause.PROTOBUF_DAMAGED, Deletability.DELETABLE),
-    ],
-)
-def test_the_standing_of_a_cause(cause: Cause, standing: Deletability) -> None:
-    assert deletability_of_cause(cause) is standing
-
-
 def test_a_cause_without_a_failure_has_no_severity_but_an_inconsistency() -> None:
     for cause in Cause:
         outcomes = {outcome.value for outcome in CATALOGUE[cause].outcomes}

@@ -10,7 +10,7 @@ import pytest
 from etcdfix.model import Confidence, Evidence, Found, Look, Peek, PeekState, Undone
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.damage import Damage, is_right_key, other_key, peek_evidence, rule_on
+from etcdfix.verdicts.damage import Damage, is_right_key, peek_evidence, rule_on
 from etcdfix.verdicts.observation import Covered, Neighbours, Observation, OwnKey
 
 CERTAIN, LIKELY, POSSIBLE = Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE
@@ -245,21 +245,6 @@ def test_everything_that_can_be_undone_is_ruled_on(what: Undone) -> None:
         assert ruling.damage is PROVEN
         in_one_word = what in {Undone.SOURCE_TYPE, Undone.DATA_KEY, Undone.TEXT_MODE}
         assert ("bit 3 of byte 117" in ruling.message) is not in_one_word
-
-
-def test_a_key_is_right_only_where_the_value_names_it() -> None:
-    assert is_right_key(right())
-    assert not is_right_key(right(named=False))
-    assert not is_right_key(NOISE)
-    assert not is_right_key(NOT_POSSIBLE)
-    assert not is_right_key(None)
-
-
-def test_another_key_is_named_with_its_rule_and_fingerprint() -> None:
-    assert other_key(right(named=False)) == "aesgcm/v1/key1 of secrets (fp:0a1b2c3d)"
-    assert "aesgcm/v1/key1 of secrets (fp:0a1b2c3d)" in rule_on(seen(CBC), right(named=False)).message
-    for peek in (right(), NOISE, NOT_POSSIBLE, None):
-        assert other_key(peek) == ""
 
 
 CHECK = "look without tag or padding"

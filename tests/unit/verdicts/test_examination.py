@@ -14,11 +14,6 @@ def test_kind_is_what_the_value_states() -> None:
     assert examination().gvk is None
 
 
-def test_a_value_counts_under_its_rule_and_key() -> None:
-    opened = examination(rule="secrets,configmaps", key_fingerprints=("fp:1",))
-    assert opened.encryption_keys == (KeyName("secrets,configmaps", "aescbc/v1/key2", "fp:1"),)
-
-
 def test_a_value_that_does_not_open_counts_under_each_key_of_its_name() -> None:
     found = examination(rule="secrets", key_fingerprints=("fp:1", "fp:2"))
     assert [name.key for name in found.encryption_keys] == ["fp:1", "fp:2"]
@@ -29,9 +24,3 @@ def test_behind_a_plugin_the_key_id_counts() -> None:
     assert found.encryption_keys == (KeyName("secrets", "kms/v2/prov", found.kms_key_id_sha256),)
     assert found.kms_key_id_sha256.startswith("sha256:")
     assert examination(transformer="kms/v1/prov").encryption_keys == (KeyName("", "kms/v1/prov", ""),)
-
-
-def test_two_rules_with_one_key_name_are_two_keys() -> None:
-    one = examination(rule="secrets", key_fingerprints=("fp:1",))
-    other = examination(rule="configmaps", key_fingerprints=("fp:1",))
-    assert set(one.encryption_keys).isdisjoint(other.encryption_keys)

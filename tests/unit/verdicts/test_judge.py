@@ -688,14 +688,6 @@ def test_every_attempt_becomes_evidence_in_order() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "plaintext", [shape(ends_envelope=True), shape(magic_bits_off=1), shape(heals_magic=True)]
-)
-def test_plaintext_that_is_refused_may_be_newer_too(plaintext: PlaintextShape) -> None:
-    verdict = judge(refused(DecodeFailureKind.UNKNOWN_ENCODING, plaintext=plaintext))
-    assert (verdict.cause, verdict.damage, verdict.maybe_newer) == (Cause.MAGIC_DAMAGED, Damage.PROVEN, True)
-
-
 def test_what_holds_a_whole_object_is_not_proven_damaged() -> None:
     whole = shape(starts_json=True, holds_whole=True)
     for observation in (
@@ -721,28 +713,6 @@ def test_broken_cbor_below_a_tag_that_does_not_fit_may_be_newer_as_below_one_tha
 ) -> None:
     verdict = judge(unopened("authentication-failed", peek=right(look=look, **changes)))
     assert (verdict.damage, verdict.maybe_newer) == (Damage.PROVEN, newer)
-
-
-def test_a_tag_bit_in_cbor_is_no_matter_of_releases() -> None:
-    whole = Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
-    secretbox = "secretbox/v1/key2"
-    seen_right = right(secretbox, encoding="cbor", look=whole, bound=False)
-    verdict = judge(enveloped(secretbox, transform_failure=failed("authentication-failed"), peek=seen_right))
-    assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, False)
-    unseen = judge(
-        enveloped(
-            secretbox,
-            transform_failure=failed("authentication-failed"),
-            peek=right(secretbox, bound=False, encoding="cbor"),
-        )
-    )
-    assert not unseen.maybe_newer
-
-
-@pytest.mark.parametrize("newer", [True, False])
-def test_what_begins_as_no_encoding_may_be_newer_below_a_tag_that_does_not_fit(*, newer: bool) -> None:
-    verdict = judge(unopened("authentication-failed", peek=right(look=BROKEN._replace(maybe_newer=newer))))
-    assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, newer)
 
 
 def test_a_key_that_wrote_the_value_is_named_wherever_it_stands() -> None:
@@ -784,19 +754,6 @@ def test_a_moved_value_says_where_it_belongs() -> None:
     assert judge(unopened("authentication-failed", peek=other)).belongs_to == b""
 
 
-def test_no_upstream_message_where_the_server_was_not_asked() -> None:
-    assert judge(enveloped(covered=Covered.NO_CONFIGURATION)).upstream_message == ""
-
-
-def test_what_the_parser_said_is_kept_where_the_owner_is_unknown() -> None:
-    assert judge(undecoded(owner_known=False)).upstream_message == "as the decoder says it"
-
-
-def test_a_remark_is_not_lost_on_the_way() -> None:
-    note, before = Evidence("unknown fields", "ignored"), Evidence("lookup", "found")
-    assert judged(decoded=decoded(warnings=(note,)), evidence=(before,)).evidence == (before, note)
-
-
 def test_the_worst_inconsistency_is_the_cause_and_the_rest_are_evidence() -> None:
     verdict = judged(
         decoded=decoded(
@@ -833,29 +790,8 @@ def test_one_broken_response_is_enough_whatever_the_worst_cause() -> None:
     assert verdict.apiserver is ServerBehaviour.BREAKS_LIST
 
 
-def test_inconsistent_objects_say_how_long_they_are_readable() -> None:
-    verdict = judged(decoded=decoded(readable_until="1.35"), identity_mismatch="metadata.name is missing")
-    assert verdict.readable_until == "1.35"
-    assert verdict.message == "metadata.name is missing"
-
-
 def test_nothing_more_is_to_be_said_of_a_plainly_readable_value() -> None:
     assert {name for name, row in BRANCHES.items() if judge(row[0]).is_plain} == {"readable"}
-
-
-def test_a_value_in_the_clear_needs_no_configuration() -> None:
-    assert judge(seen(covered=Covered.NO_CONFIGURATION, decoded=decoded())).outcome is Outcome.READABLE
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [
-        TransformFailure(FailureReason.NO_KEY_MATCHED, "as the server says it"),
-        failed("no-provider-matched", "no-key-matched"),
-    ],
-)
-def test_no_key_of_that_name_whatever_was_tried_besides(failure: TransformFailure) -> None:
-    assert judge(enveloped(transform_failure=failure)).cause is Cause.KEY_NAME_MISSING
 
 
 def test_a_whole_object_under_a_right_key_makes_no_envelope_known() -> None:
@@ -888,19 +824,6 @@ def test_a_key_that_is_right_tells_more_than_an_envelope_that_nobody_accepts() -
     assert judge(proven).cause is Cause.VALUE_TRUNCATED
 
 
-@pytest.mark.parametrize(
-    ("kind", "message", "cause"),
-    [
-        (DecodeFailureKind.CBOR, "unexpected EOF", Cause.CBOR_DAMAGED),
-        (DecodeFailureKind.CONVERSION, "unexpected end of JSON input", Cause.CONVERSION_FAILED),
-    ],
-)
-def test_one_decoders_words_for_a_cut_are_no_cut_of_another(
-    kind: DecodeFailureKind, message: str, cause: Cause
-) -> None:
-    assert judge(undecoded(kind, message, plaintext=shape())).cause is cause
-
-
 def test_nothing_is_inconsistent_with_an_owner_that_is_unknown() -> None:
     found = judge(seen(owner_known=False, decoded=decoded(Inconsistency(Cause.INVALID_UTF8, "a", "b"))))
     assert (found.outcome, found.cause) == (Outcome.READABLE, Cause.OWNER_UNKNOWN)
@@ -920,13 +843,6 @@ def test_who_could_not_be_asked_is_kept_with_every_failure(observation: Observat
     peek = Peek(PeekState.NOISE, not_asked="kms/v2/other of configmaps")
     assert judge(msgspec.structs.replace(observation, peek=peek)).not_asked == "kms/v2/other of configmaps"
     assert judge(msgspec.structs.replace(observation, peek=None)).not_asked == ""
-
-
-def test_the_encoding_that_a_look_showed_is_kept() -> None:
-    peek = right(encoding="cbor", look=BROKEN)
-    assert judge(unopened("authentication-failed", peek=peek)).seen_encoding == "cbor"
-    padded = under_padding(DecodeFailureKind.CBOR, plaintext=shape(), peek=right(CBC, encoding="cbor"))
-    assert judge(padded).seen_encoding == "cbor"
 
 
 def test_two_writers_are_told_from_a_key_that_is_merely_another() -> None:

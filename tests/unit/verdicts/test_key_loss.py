@@ -153,18 +153,6 @@ def damaged(key: str = "/registry/secrets/shop/damaged", *, mod_revision: int = 
     return examination(key, cause=Cause.CIPHERTEXT_DAMAGED, mod_revision=mod_revision)
 
 
-def test_counting() -> None:
-    counts = KeyCounts()
-    counts.add(readable(mod_revision=99))
-    counts.add(examination(outcome=Outcome.INCONSISTENT, mod_revision=98))
-    assert (counts.opened, counts.last_failing) == (2, 0)
-    counts.add(examination(mod_revision=9))
-    counts.add(examination(outcome=Outcome.DECODE_FAILURE, mod_revision=8))
-    counts.add(examination(outcome=Outcome.UNDETERMINED, cause=None, mod_revision=12))
-    assert (counts.opened, counts.failed, counts.undetermined, counts.last_failing) == (2, 2, 1, 12)
-    assert counts.last_opened == 99
-
-
 def test_only_proven_damage_counts_as_damage() -> None:
     counts = KeyCounts()
     counts.add(damaged())
@@ -245,23 +233,6 @@ def test_bookkeeping_is_not_counted() -> None:
     counter = KeyCounter()
     counter.add(examination("/registry/masterleases/10.0.0.1", outcome=Outcome.NOT_AN_OBJECT, cause=None))
     assert counter.of(KeyName("", "aescbc/v1/key2", "")) == KeyCounts()
-
-
-def test_only_the_keys_in_question_are_counted() -> None:
-    counter = KeyCounter(only=[key("secrets", "fp:a")])
-    counter.add(under("secrets", "fp:a", "fp:b"))
-    counter.add(under("configmaps", "fp:a"))
-    assert counter.of(key("secrets", "fp:a")).failed == 1
-    assert counter.of(key("secrets", "fp:b")) == KeyCounts()
-    assert counter.of(key("configmaps", "fp:a")).failed == 0
-
-
-def test_the_target_is_told_to_each_count() -> None:
-    target = under("secrets", "fp:a", "fp:b")
-    counter = KeyCounter(target.stored)
-    counter.add(target)
-    for fingerprint in ("fp:a", "fp:b"):
-        assert counter.of(key("secrets", fingerprint)) == KeyCounts(failed=1, unexplained=1)
 
 
 def test_past_a_bound_all_other_keys_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from etcdfix.model import Attempt, FailureReason, PluginRecord
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.kms import undetermined_cause, undetermined_message
+from etcdfix.verdicts.kms import undetermined_cause
 from etcdfix.verdicts.observation import Neighbours
 
 
@@ -43,17 +43,4 @@ def test_an_unknown_key_that_opened_others_is_a_contradiction_of_v2_alone(status
     assert cause_of(attempt(status=status, transformer="kms/v1/p")) is Cause.KMS_KEY_UNKNOWN
 
 
-@pytest.mark.parametrize("status", ["PERMISSION_DENIED", "UNAUTHENTICATED"])
-def test_who_may_not_ask_knows_nothing(status: str) -> None:
-    assert cause_of(attempt(status=status), Neighbours.SAME_KEY) is Cause.KMS_DENIED
-
-
 _UNSEEN = "no other value under the same key id opened in this run"
-
-
-def test_the_words_are_about_the_plugin_that_is_in_doubt() -> None:
-    """Of several providers with one name, the first may have been asked and be right as far as it goes."""
-    proven = attempt("authentication-failed", "")
-    doubted = attempt("authentication-failed", same_key=0)
-    named = undetermined_message(Cause.KMS_UNPROVEN, "kms/v2/p", (proven, doubted), Neighbours.NONE)
-    assert _UNSEEN in named

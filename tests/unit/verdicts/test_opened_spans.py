@@ -88,15 +88,6 @@ def test_around(revisions: Sequence[int], mod_revision: int, neighbours: Neighbo
     assert around(opened(*revisions, resource=resource), mod_revision) is neighbours
 
 
-def test_another_key_and_another_rule_say_nothing() -> None:
-    for name in (key("*.*"), key(fingerprint="fp:b")):
-        assert around(opened(10, 20, name=name), 15) is Neighbours.NONE
-        assert not opened(10, name=name).opened([key()])
-    assert opened(10).opened([key(fingerprint="fp:b"), key()])
-    assert not opened().opened([key()])
-    assert not opened(0).opened([key()])  # it decrypted to nothing that counts
-
-
 def test_one_of_several_keys_of_a_name_is_enough() -> None:
     names = key(fingerprint="fp:b"), key()
     assert around(opened(10, 20), 15, *names) is Neighbours.SAME_KEY
@@ -226,11 +217,3 @@ def test_keys_have_opened_what_is_held_and_nothing_else() -> None:
     assert around(spans, 25) is Neighbours.NEWEST
     assert spans.around([other], 15, KEY) is Neighbours.NONE
     assert (spans.opened([key()]), spans.opened([other])) == (True, False)
-
-
-def test_a_place_is_kept() -> None:
-    spans = OpenedSpans()
-    place = spans.place("secrets", "secrets")
-    place[TRANSFORMER, "fp:a"] = OpenedSpan()
-    assert spans.place("secrets", "secrets") is place
-    assert spans.place("secrets", "configmaps") == {}

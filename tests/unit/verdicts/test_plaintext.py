@@ -8,7 +8,6 @@ import pytest
 
 from etcdfix.errors import (
     CBORMalformed,
-    ConversionFailed,
     DecodeError,
     JSONMalformed,
     KindUnknown,
@@ -18,8 +17,6 @@ from etcdfix.errors import (
 from etcdfix.model import DecodedObject, GroupVersionKind, Look
 from etcdfix.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
 from etcdfix.verdicts.plaintext import (
-    LONGEST_NAME,
-    bounded,
     describe_failure,
     is_in_order,
     look_of_failure,
@@ -44,34 +41,6 @@ def accept(data: bytes, *, empty: bool = False) -> DecodedObject:
 
 def shape(data: bytes) -> PlaintextShape:
     return shape_of(data, refuse, heal=True)
-
-
-@pytest.mark.parametrize(
-    ("problem", "kind"),
-    [
-        (UnknownEncoding("x"), DecodeFailureKind.UNKNOWN_ENCODING),
-        (ProtobufMalformed("x", offset=3, field_path="spec"), DecodeFailureKind.PROTOBUF),
-        (JSONMalformed("x", offset=4), DecodeFailureKind.JSON),
-        (CBORMalformed("x"), DecodeFailureKind.CBOR),
-        (ConversionFailed("x", field_path="spec.y"), DecodeFailureKind.CONVERSION),
-    ],
-)
-def test_decoders_problems_become_values(problem: DecodeError, kind: DecodeFailureKind) -> None:
-    assert describe_failure(problem) == DecodeFailure(
-        kind=kind, message="x", offset=problem.offset, field_path=problem.field_path
-    )
-
-
-@pytest.mark.parametrize("reason", ["not-registered", "version-removed", "missing", "wrong-kind"])
-def test_kinds_that_are_not_known_keep_their_facts(reason: str) -> None:
-    problem = KindUnknown("x", group_version="apps/v9", kind="Pot", reason=reason, readable_until="1.24")
-    assert describe_failure(problem) == DecodeFailure(
-        kind=DecodeFailureKind(reason),
-        message="x",
-        group_version="apps/v9",
-        value_kind="Pot",
-        readable_until="1.24",
-    )
 
 
 @pytest.mark.parametrize(
@@ -133,29 +102,11 @@ def test_a_lost_magic_is_restored_before_asking_again(start: bytes) -> None:
     assert not shape_of(start + b"other" + WHOLE, decode, heal=True).heals_magic
 
 
-def test_a_magic_of_which_eight_bits_are_lost_is_restored_without_an_end() -> None:
-    decode, _ = decoder_of(PROTOBUF_MAGIC + b"body")
-    assert shape_of(b"k8s\xffbody", decode, heal=True).heals_magic
-    assert not shape_of(b"k8r\xffbody", decode, heal=True).heals_magic
-
-
 def test_echoes_of_data_are_bounded() -> None:
     problem = KindUnknown("m" * 5000, group_version="v1", kind="K" * 200_000, reason="not-registered")
     failure = describe_failure(problem)
     assert failure.message == "m" * 4096 + "<904 bytes withheld>"
     assert failure.value_kind == "<200000 bytes withheld>"
-
-
-def test_the_longest_name_is_shown_and_a_longer_one_is_not() -> None:
-    for size, shown in ((LONGEST_NAME, True), (LONGEST_NAME + 1, False)):
-        kind = "K" * size
-        failure = describe_failure(
-            KindUnknown(f'no kind "{kind}"', group_version="v1", kind=kind, reason="not-registered")
-        )
-        assert (failure.value_kind == kind) is shown
-        assert (failure.message == f'no kind "{kind}"') is shown
-    assert bounded("x" * LONGEST_NAME) == "x" * LONGEST_NAME
-    assert bounded("x" * (LONGEST_NAME + 1)) == "x" * LONGEST_NAME + "<1 bytes withheld>"
 
 
 def test_a_kind_that_reaches_into_the_object_is_withheld() -> None:
@@ -217,15 +168,6 @@ def test_nothing_is_decoded_again_without_reason(data: bytes, heal: bool) -> Non
     assert asked == []
 
 
-@pytest.mark.parametrize("data", [b"a\r\nb", ENVELOPE + b"tail"])
-@pytest.mark.parametrize("empty", [True, False])
-def test_what_still_does_not_decode_or_is_empty_does_not_heal(data: bytes, empty: bool) -> None:
-    decode, asked = decoder_of(b"a\nb", ENVELOPE, empty=True) if empty else decoder_of()
-    found = shape_of(data, decode, heal=True)
-    assert (found.heals_as_text, found.whole_at) == (False, 0)
-    assert len(asked) == 1
-
-
 BLOCK = ENVELOPE[:16]
 LONG = PROTOBUF_MAGIC + b"\x0a\x00\x12\x80\x80\x04" + bytes(1 << 16) + WHOLE
 
@@ -254,14 +196,6 @@ def test_only_the_first_cipher_block_is_garbled(data: bytes, heals: bool) -> Non
         assert found.heals_first_block == heals
     assert not shape_of(data, decode, refuse, heal=False, first_blocks=(BLOCK,)).heals_first_block
     assert not shape_of(data, decode, refuse, heal=True).heals_first_block
-
-
-def test_a_garbled_first_block_of_json() -> None:
-    text = b'{"kind":"Secret","apiVersion":"v1"}'
-    decode, _ = decoder_of(text)
-    for end, heals in ((b"", True), (b"x", False)):
-        garbled = b"\x91" * 16 + text[16:] + end
-        assert shape_of(garbled, decode, heal=True, first_blocks=(text[:16],)).heals_first_block == heals
 
 
 def test_no_bit_of_a_large_value_is_tried() -> None:
@@ -493,14 +427,6 @@ def test_what_may_be_of_a_newer_release_is_in_order(
     group: str, version: str, kind: str, *, in_order: bool
 ) -> None:
     assert is_in_order(b"x", states(group, version, kind), "", "Secret") is in_order
-
-
-def test_a_group_a_few_bits_off_is_no_other_group() -> None:
-    assert not is_in_order(b"x", states("appr", "v1", "Deployment"), "apps", "Deployment")
-    assert is_in_order(b"x", states("apps", "v7", "Deployment"), "apps", "Deployment")
-    assert is_in_order(b"x", states("batch", "v7", "Deployment"), "apps", "Deployment")
-    # Known, whatever is kept here.
-    assert is_in_order(b"x", states("apps", "v7", "Deployment"), "appr", "Deployment")
 
 
 def test_a_kind_that_is_kept_here_or_is_longer_is_not_garbled() -> None:

@@ -27,7 +27,7 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.judge import Verdict
 from etcdfix.verdicts.observation import Neighbours, Observation, PlaintextShape
 from etcdfix.verdicts.ruled_out import ruled_out
-from tests.unit.verdicts.test_damage import CBC, GCM, NOISE, NOT_POSSIBLE, V2, WHOLE, right, seen
+from tests.unit.verdicts.test_damage import GCM, NOISE, NOT_POSSIBLE, V2, WHOLE, right, seen
 
 FAILED = TransformFailure(
     FailureReason.AUTHENTICATION_FAILED,
@@ -99,10 +99,6 @@ def test_by_its_envelope_and_the_keys_that_were_tried() -> None:
     assert set(of_decryption(transform_failure=None)) == ENVELOPE
 
 
-def test_a_name_that_may_go_on_rules_out_no_other_name() -> None:
-    assert set(of_decryption(name_may_go_on=True)) == ENVELOPE
-
-
 def test_a_kms_provider_has_no_keys_of_a_name() -> None:
     assert set(of_decryption(written=V2)) == ENVELOPE | {Cause.PROVIDER_MISSING}
 
@@ -117,17 +113,6 @@ def test_the_right_key() -> None:
         ENVELOPE | TRIED | RIGHT - {Cause.DOUBLE_ENCRYPTED}
     )
     assert Cause.DOUBLE_ENCRYPTED not in of_decryption(right(encoding="encrypted"))
-
-
-def test_an_end_as_it_is_written_was_not_cut() -> None:
-    assert Cause.VALUE_TRUNCATED in of_decryption(right(look=WHOLE))
-    assert Cause.VALUE_TRUNCATED in of_decryption(right(look=WHOLE, encoding="json"))
-    assert Cause.VALUE_TRUNCATED not in of_decryption(
-        right(look=WHOLE._replace(whole=False), encoding="json")
-    )
-    assert Cause.VALUE_TRUNCATED not in of_decryption(right(look=WHOLE, encoding="cbor"))
-    assert Cause.VALUE_TRUNCATED not in of_decryption(right(look=WHOLE, transformer=CBC), CBC)
-    assert Cause.VALUE_TRUNCATED not in of_decryption(right(look=WHOLE._replace(ends_as_written=False)))
 
 
 def test_what_was_looked_for_and_not_found() -> None:

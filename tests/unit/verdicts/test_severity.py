@@ -74,10 +74,6 @@ NEVER_READY = """
     validatingwebhookconfigurations mutatingadmissionpolicies mutatingadmissionpolicybindings
     validatingadmissionpolicies validatingadmissionpolicybindings deviceclasses resourceclaims
 """.split()  # noqa: SIM905 - as it was written down
-READY_LATER = """
-    configmaps deployments replicasets daemonsets statefulsets jobs cronjobs leases persistentvolumes
-    persistentvolumeclaims horizontalpodautoscalers
-""".split()  # noqa: SIM905 - as it was written down
 
 
 def of_type(resource: str) -> Stake:
@@ -93,23 +89,9 @@ def test_types_that_keep_a_server_from_getting_ready(resource: str) -> None:
     assert ("Deleted namespaces stay" in headline([found])) is holds
 
 
-@pytest.mark.parametrize("resource", READY_LATER)
-def test_types_that_only_delay_a_start(resource: str) -> None:
-    found = of_type(resource)
-    assert "readyz" not in restart_warning([found])
-    assert by_rank([found, of_type("secrets")])[0].resource.resource == "secrets"
-
-
 def test_nothing_is_made_up_for_other_types() -> None:
     custom = stake("/registry/example.com/widgets/shop/w-0")
     assert restart_warning([custom]) == f"{DO_NOT_RESTART}: its memory may still hold what etcd lost."
-
-
-def test_a_namespace_holds_deletions_of_namespaces_and_is_not_in_one() -> None:
-    found = stake("/registry/namespaces/shop")
-    assert not found.namespaced
-    assert "Deleted namespaces stay" in headline([found])
-    assert "namespaces stay" not in headline([stake("/registry/minions/node-1")])
 
 
 def test_malformed_answers_are_those_of_clients_that_read_json() -> None:
@@ -164,24 +146,6 @@ def test_what_another_configuration_may_read_is_said_with_an_if() -> None:
     assert restart_warning([lost]) == f"{DO_NOT_RESTART}: its memory may hold keys and objects."
 
 
-def test_what_is_certain_is_said_of_its_own_types_alone() -> None:
-    lost = stake("/registry/secrets/shop/web", cause=Cause.KEY_NAME_MISSING)
-    certain = stake("/registry/deployments/shop/web")
-    assert headline([lost, certain]) == (
-        "BREAKS NOW: LIST of deployments fails unless a cache answers. Deleted namespaces stay."
-    )
-    assert "what etcd lost" in restart_warning([lost, certain])
-
-
 def test_a_version_that_a_definition_lacks_is_no_matter_of_the_encryption_configuration() -> None:
     custom = stake("/registry/example.com/widgets/shop/w-0", cause=Cause.CRD_VERSION_MISSING)
     assert not custom.conditional
-
-
-@pytest.mark.parametrize("past", [False, True])
-def test_a_snapshot_and_a_live_etcd_name_the_same_types(past: bool) -> None:
-    stakes = [
-        stake("/registry/pods/shop/a"),
-        stake("/registry/secrets/shop/a", BREAKS, Cause.RAW_JSON_INVALID),
-    ]
-    assert "LIST of pods fails" in headline(stakes, past=past)

@@ -65,21 +65,6 @@ def test_namespaces_are_labels_everywhere(resource: GroupResource) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gvk", "confidence"),
-    [
-        (GroupVersionKind("apps", "v1", "Deployment"), None),
-        (GroupVersionKind("", "", ""), None),
-        (GroupVersionKind("example.com", "v1alpha1", "Wid-get"), None),
-        (GroupVersionKind("Example.com", "v1", "Widget"), CERTAIN),
-        (GroupVersionKind("example.com", "v\x01", "Widget"), CERTAIN),
-        (GroupVersionKind("example.com", "v1", "Wid\xffget"), CERTAIN),
-    ],
-)
-def test_types(gvk: GroupVersionKind, confidence: Confidence | None) -> None:
-    assert unwritable(found(gvk=gvk), WIDGETS, custom=True) is confidence
-
-
-@pytest.mark.parametrize(
     ("causes", "confidence"),
     [
         (("raw-json-invalid",), CERTAIN),

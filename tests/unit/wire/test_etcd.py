@@ -73,43 +73,6 @@ def test_watch_messages_as_they_travel() -> None:
     assert message("Event").FromString(block(2, b"")).type == EVENT_PUT
 
 
-def test_the_other_answers_as_they_travel() -> None:
-    status = message("StatusResponse").FromString(
-        block(1, HEADER)
-        + block(2, b"3.6.8")
-        + number(3, 4096)
-        + number(4, 5)
-        + block(8, b"NOSPACE")
-        + number(9, 1024)
-        + number(10, 1)
-        + number(12, 2**31)
-    )
-    assert (status.version, status.dbSize, status.leader, status.isLearner) == ("3.6.8", 4096, 5, True)
-    assert list(status.errors) == ["NOSPACE"]
-    assert (status.dbSizeInUse, status.dbSizeQuota) == (1024, 2**31)
-    member = number(1, 9) + block(2, b"m") + block(3, b"http://p") + block(4, b"http://c") + number(5, 1)
-    found = message("MemberListResponse").FromString(block(1, HEADER) + block(2, member)).members[0]
-    assert (found.ID, found.name, found.isLearner) == (9, "m", True)
-    assert (list(found.peerURLs), list(found.clientURLs)) == (["http://p"], ["http://c"])
-    assert message("AuthenticateResponse").FromString(block(2, b"t.1")).token == "t.1"
-    login = message("AuthenticateRequest")(name="u", password="p")
-    assert login.SerializeToString() == block(1, b"u") + block(2, b"p")
-
-
-def test_what_a_user_may_do_as_it_travels() -> None:
-    assert message("AuthUserGetRequest")(name="ada").SerializeToString() == block(1, b"ada")
-    assert message("AuthRoleGetRequest")(role="below").SerializeToString() == block(1, b"below")
-    user = message("AuthUserGetResponse").FromString(block(1, HEADER) + block(2, b"r1") + block(2, b"r2"))
-    assert list(user.roles) == ["r1", "r2"]
-    permission = number(1, 2) + block(2, b"/a/") + block(3, b"/a0")
-    (found,) = message("AuthRoleGetResponse").FromString(block(1, HEADER) + block(2, permission)).perm
-    assert (found.permType, found.key, found.range_end) == (2, b"/a/", b"/a0")
-
-
-def test_fields_of_other_versions_do_no_harm() -> None:
-    assert message("StatusResponse").FromString(block(13, number(1, 1)) + number(99, 5)).version == ""
-
-
 def test_an_alarm_request_can_only_ask() -> None:
     fields = message("AlarmRequest").DESCRIPTOR.fields_by_name
     assert set(fields) == {"memberID", "alarm"}

@@ -60,20 +60,6 @@ def test_healthy_secrets(data: bytes) -> None:
     assert decoded == DecodedObject(V1_SECRET, b"s", b"n", b"u", "json", warnings=decoded.warnings)
 
 
-def test_a_cluster_scoped_object_has_no_namespace() -> None:
-    for text in (b'"name":"s","uid":"u"', b'"name":"s","uid":"u","annotations":{"k":"\\"namespace\\""}'):
-        decoded = both_ways(secret(metadata=text))
-        assert (decoded.name, decoded.namespace) == (b"s", None)
-    elsewhere = both_ways(secret(b',"stringData":{"namespace":"x"}', metadata=b'"name":"s","uid":"u"'))
-    assert elsewhere.namespace is None
-    inside = both_ways(secret(metadata=b'"name":"s","uid":"u","annotations":{"namespace":"x"}'))
-    assert inside.namespace is None
-    twice = both_ways(
-        secret(metadata=b'"name":"s","namespace":"n","uid":"u"},"metadata":{"name":"s","uid":"u"')
-    )
-    assert twice.namespace == b"n"
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -175,12 +161,6 @@ def test_malformed(data: bytes, message: str) -> None:
     assert caught.value.offset is not None
 
 
-def test_a_struct_error_says_where() -> None:
-    with pytest.raises(JSONMalformed) as caught:
-        DECODER.decode(secret(metadata=b'"finalizers":["a",5]'), "", "Secret")
-    assert (caught.value.offset, caught.value.field_path) == (65, "metadata.finalizers[1]")
-
-
 @pytest.mark.parametrize(
     ("value", "ok"), [("7", True), ("", True), ("abc", False), ("99999999999999999999", False)]
 )
@@ -233,10 +213,6 @@ def test_raw_json_that_is_not_utf_8_breaks_answers() -> None:
     ]
 
 
-def test_valid_text_beyond_ascii_is_healthy() -> None:
-    assert both_ways(secret(metadata='"name":"s","namespace":"n","uid":"ü"'.encode())).uid == "ü".encode()
-
-
 def test_kinds_without_object_metadata_take_the_exact_way() -> None:
     decoder = JSONDecoder(load_schema(36), Registry(36))
     data = b'{"kind":"SecretList","apiVersion":"v1","metadata":{},"items":[]}'
@@ -271,15 +247,3 @@ def test_names_from_damaged_values_do_not_fill_the_memory(monkeypatch: pytest.Mo
 )
 def test_kind_and_version_are_found_as_go_finds_them(data: bytes, found: TypeMeta) -> None:
     assert interpret(data, tokenize(data)) == found
-
-
-@pytest.mark.parametrize(
-    ("data", "word"), [(b'"x"', "string"), (b"[1]", "array"), (b"5", "number"), (b"true", "bool")]
-)
-def test_what_is_no_object_has_no_kind(data: bytes, word: str) -> None:
-    with pytest.raises(JSONMalformed) as caught:
-        DECODER.decode_strictly(data, "", "Secret")
-    assert caught.value.message == (
-        SNIFFING + f"json: cannot unmarshal {word} into Go value of type struct {{ APIVersion string "
-        '"json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-    )

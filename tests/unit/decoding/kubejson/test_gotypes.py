@@ -34,15 +34,3 @@ TYPES = GoTypes(load_schema(36))
 def test_types_of_fields(message: str, field: str, form: str, name: str) -> None:
     type_ = TYPES.fields(message)[field]
     assert (type_.form, type_.name) == (form, name)
-
-
-def test_kinds_have_type_meta_and_other_structs_do_not() -> None:
-    assert "apiVersion" in TYPES.fields("k8s.io.api.core.v1.PersistentVolumeClaim")
-    assert "apiVersion" not in TYPES.fields("k8s.io.api.core.v1.PodSpec")
-    assert "volumeSource" not in TYPES.fields("k8s.io.api.core.v1.Volume")
-
-
-def test_lists_of_their_own_type_have_elements() -> None:
-    extra = TYPES.fields("k8s.io.api.certificates.v1.CertificateSigningRequestSpec")["extra"].element
-    assert extra is not None
-    assert (extra.form, extra.element) == ("slice", TYPES.fields("k8s.io.api.core.v1.Pod")["kind"])

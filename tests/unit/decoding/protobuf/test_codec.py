@@ -52,15 +52,6 @@ def test_a_healthy_value_takes_the_fast_path() -> None:
         )
 
 
-@pytest.mark.usefixtures("no_strict_way")
-def test_absent_and_empty_metadata_differ() -> None:
-    namespace = unknown(b"v1", b"Namespace", block(1, block(1, b"n") + block(3, b"")))
-    found = decode(namespace, kind="Namespace")
-    assert (found.name, found.namespace, found.uid) == (b"n", b"", None)
-    found = decode(unknown(b"v1", b"Namespace", block(2, b"")), kind="Namespace")
-    assert (found.name, found.namespace, found.uid) == (None, None, None)
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -171,16 +162,6 @@ def test_damage_comes_before_the_wrong_kind() -> None:
     )
 
 
-def test_one_kind_under_keys_of_different_groups() -> None:
-    value = unknown(b"extensions/v1beta1", b"Deployment", block(1, object_meta(b"d")))
-    fresh = make()
-    for _ in range(2):
-        assert fresh.decode(value, "apps", "Deployment").name == b"d"
-        assert fresh.decode(value, "extensions", "Deployment").name == b"d"
-        with pytest.raises(KindUnknown):
-            fresh.decode(value, "apps", "DaemonSet")
-
-
 ANY_SECRET, INGRESS = ("", "Secret"), ("networking.k8s.io", "Ingress")
 
 
@@ -264,13 +245,3 @@ def test_a_crd_stored_as_protobuf() -> None:
 def test_kinds_without_object_metadata() -> None:
     found = decode(unknown(b"v1", b"PodLogOptions", b""), kind="PodLogOptions")
     assert (found.name, found.empty) == (None, True)
-
-
-def test_only_registered_kinds_are_remembered() -> None:
-    fresh = make()
-    for kind in (b"Secret", b"Sekret", b"Secret", b"Status", b"ConfigMap"):
-        try:
-            fresh.decode(unknown(b"v1", kind, b""), "", "Secret")
-        except KindUnknown:
-            continue
-    assert [len(ways) for ways in fresh._fast_paths.values()] == [1]

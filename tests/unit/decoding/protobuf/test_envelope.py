@@ -5,7 +5,7 @@ import pytest
 from etcdfix.decoding.protobuf.envelope import is_well_formed, parse_envelope
 from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.errors import ProtobufMalformed
-from etcdfix.testing.protobytes import block, number, tag, unknown
+from etcdfix.testing.protobytes import block, tag
 
 # The upstream encoder's Secret default/s1 with data a=b.
 UPSTREAM_SECRET = bytes.fromhex(
@@ -21,29 +21,6 @@ def refused(data: bytes) -> ProtobufMalformed:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("api_version", "expected"),
-    [
-        (b"apps/v1", (b"apps", b"v1")),
-        (b"v1", (b"", b"v1")),
-        (b"", (b"", b"")),
-        (b"/", (b"", b"")),
-        (b"apps/", (b"apps", b"")),
-        (b"/v1", (b"", b"v1")),
-        (b"a/b/c", (b"", b"")),
-        (b"\xff/v1", (b"\xff", b"v1")),
-    ],
-)
-def test_group_and_version(api_version: bytes, expected: tuple[bytes, bytes]) -> None:
-    assert parse_envelope(unknown(api_version, b"Secret", b"")).group_version == expected
-
-
-def test_absent_parts() -> None:
-    envelope = parse_envelope(PROTOBUF_MAGIC + block(3, b""))
-    assert (envelope.api_version, envelope.kind, envelope.raw) == (b"", b"", b"")
-    assert envelope.raw_offset == 6
-
-
 def test_the_last_raw_wins_and_type_meta_merges() -> None:
     data = (
         PROTOBUF_MAGIC
@@ -55,13 +32,6 @@ def test_the_last_raw_wins_and_type_meta_merges() -> None:
     envelope = parse_envelope(data)
     assert (envelope.api_version, envelope.kind, envelope.raw) == (b"v1", b"Pod", b"last")
     assert data[envelope.raw_offset :] == b"last"
-
-
-def test_unknown_fields_are_skipped_and_counted() -> None:
-    envelope = parse_envelope(
-        PROTOBUF_MAGIC + number(9, 1) + block(2, b"raw") + tag(7, 3) + number(1, 5) + tag(7, 4)
-    )
-    assert (envelope.raw, envelope.raw_offset, envelope.unknown_fields) == (b"raw", 8, 2)
 
 
 @pytest.mark.parametrize(

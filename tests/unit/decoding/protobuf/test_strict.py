@@ -4,11 +4,10 @@ import struct
 
 import pytest
 
-from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder, UnknownField
+from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder
 from etcdfix.decoding.schema import load_schema
 from etcdfix.errors import ProtobufMalformed
 from etcdfix.testing.protobytes import block, entry, number, tag, varint
-from tests.support.secret_message import secret
 
 SECRET = "k8s.io.api.core.v1.Secret"
 POD = "k8s.io.api.core.v1.Pod"
@@ -42,11 +41,6 @@ def test_singular_messages_merge_and_scalars_overwrite() -> None:
     assert node[1] == {1: b"two", 5: b"uid"}
 
 
-def test_a_time_does_not_merge() -> None:
-    node = decode(SECRET, block(1, block(8, number(1, 5)) + block(8, number(2, 7)))).node
-    assert node[1][8] == {2: 7}
-
-
 def test_repeated_integers_packed_and_not() -> None:
     packed = block(4, varint(1) + varint(-2))
     assert decode(CONTEXT, number(4, 7) + packed + number(4, 9)).node == {4: [7, 1, -2, 9]}
@@ -68,15 +62,6 @@ def test_doubles() -> None:
     assert refused(SCHEMA_PROPS, number(9, 1))[0] == "proto: wrong wireType = 0 for field Maximum"
 
 
-def test_maps() -> None:
-    twice = entry(2, b"a", b"1") + entry(2, b"b", b"2") + entry(2, b"a", b"3")
-    assert decode(SECRET, twice).node == {2: {b"a": b"3", b"b": b"2"}}
-    assert decode(SECRET, block(2, b"")).node == {2: {b"": b""}}
-    assert decode(SECRET, block(2, block(2, b"v") + block(1, b"k") + block(2, b"w"))).node == {
-        2: {b"k": b"w"}
-    }
-
-
 def test_a_map_entry_ignores_wire_types_and_low_field_numbers() -> None:
     assert decode(SECRET, block(2, tag(1, 4) + b"\x01k" + tag(2, 7) + b"\x01v")).node == {2: {b"k": b"v"}}
     assert decode(SECRET, block(2, tag(0, 0) + b"\x05")).node == {2: {b"": b""}}
@@ -92,17 +77,6 @@ def test_a_value_may_run_past_its_entry_and_the_position_goes_back() -> None:
 def test_skipped_fields_of_an_entry_must_end_within_it() -> None:
     assert refused(SECRET, block(2, tag(3, 2) + b"\x01") + number(5, 1))[0] == "unexpected EOF"
     assert refused(SECRET, block(2, tag(3, 4)))[0] == "proto: unexpected end of group"
-
-
-def test_unknown_fields_are_skipped_and_reported() -> None:
-    inside = number(99, 1) + tag(98, 1) + b"\x00" * 8 + tag(97, 5) + b"\x00" * 4 + block(96, b"abc")
-    group = tag(95, 3) + tag(1, 3) + block(2, b"x") + tag(1, 4) + tag(95, 4)
-    decoded = decode(SECRET, block(1, inside + group) + block(2, number(9, 1)))
-
-    assert decoded.unknown_count == 6
-    assert decoded.unknown[0] == UnknownField("metadata", 99, 2 if len(inside + group) < 0x80 else 3)
-    assert [field.number for field in decoded.unknown] == [99, 98, 97, 96, 95, 9]
-    assert decoded.unknown[5].path == "data[0]"
 
 
 def test_only_the_first_unknown_fields_are_listed() -> None:
@@ -146,39 +120,12 @@ def test_refusals(data: bytes, message: str) -> None:
     assert refused(SECRET, good + data) == (message, len(good), refused(SECRET, data)[2])
 
 
-def test_field_numbers_are_truncated_to_int32() -> None:
-    assert decode(SECRET, tag((1 << 32) + 3, 2) + b"\x02ab").node == {3: b"ab"}
-
-
 def test_where_the_damage_is_in_lists_and_maps() -> None:
     claim = block(2, block(2, entry(1, b"storage", block(1, b"1Gi")) + entry(1, b"cpu", block(1, b"x"))))
     assert refused(CLAIM, claim)[2] == "spec.resources.limits[1]"
     assert refused(SECRET, entry(2, b"a", b"b") + tag(2, 2) + b"\x05")[2] == "data[1]"
     assert refused(SECRET, block(1, block(14, b"f") + tag(14, 2) + b"\x05"))[2] == "metadata.finalizers[1]"
     assert refused(POD, block(2, block(1, block(2, number(2, 1)))))[2] == "spec.volumes[0].emptyDir"
-
-
-def test_a_time_is_called_timestamp() -> None:
-    message, _, path = refused(SECRET, block(1, block(8, b"\x00\x01")))
-    assert (message, path) == ("proto: Timestamp: illegal tag 0 (wire type 0)", "metadata.creationTimestamp")
-    assert (
-        refused(SECRET, block(1, block(8, block(1, b"a"))))[0]
-        == "proto: wrong wireType = 2 for field Seconds"
-    )
-
-
-def test_quantities_are_parsed_where_they_stand() -> None:
-    def claim(quantity: bytes) -> bytes:
-        return block(2, block(2, entry(2, b"storage", quantity)))
-
-    assert decode(CLAIM, claim(block(1, b"1Gi"))).node[2][2][2] == {b"storage": {1: b"1Gi"}}
-    assert decode(CLAIM, claim(b"")).node[2][2][2] == {b"storage": {}}
-    assert refused(CLAIM, claim(block(1, b"")))[0].startswith("quantities must match")
-    assert refused(CLAIM, claim(block(1, b"1K") + block(1, b"1")))[0] == "unable to parse quantity's suffix"
-    assert refused(CLAIM, claim(number(1, 1)))[0] == "proto: wrong wireType = 0 for field String_"
-    # the first damage in the bytes is the one reported
-    assert refused(CLAIM, claim(block(1, b"x")) + tag(3, 4))[0].startswith("quantities must match")
-    assert refused(CLAIM, tag(3, 4) + claim(block(1, b"x")))[0].endswith("end group for non-group")
 
 
 def nested(depth: int, innermost: bytes) -> bytes:
@@ -224,12 +171,6 @@ def salvaged(message: str, data: bytes, *, cut_off: bool = False) -> tuple[Node,
     return decoded.node, error.message, error.offset, error.field_path
 
 
-def test_salvage_of_a_whole_message_is_its_decoding() -> None:
-    data = secret(b"s1", entry(2, b"a", b"b"), block(99, b""))
-    assert decoder.salvage(SECRET, data) == (decode(SECRET, data), None)
-    assert decoder.salvage(SECRET, b"xx" + data + b"x", 2, 2 + len(data))[0].node == decode(SECRET, data).node
-
-
 def test_salvage_keeps_what_came_before_the_damage() -> None:
     data = block(1, block(1, b"s1") + b"\x00") + block(3, b"Opaque")
     refused_here = refused(SECRET, data)
@@ -269,15 +210,6 @@ def test_only_what_reaches_past_the_end_is_opened() -> None:
     assert salvaged(SECRET, b"\x0a\x80", cut_off=True)[2:] == (0, "metadata")
     assert salvaged(SECRET, b"\x0a" + b"\xff" * 9 + b"\x01", cut_off=True)[0] == {}
     assert salvaged(SECRET, b"\x0a" + b"\xff" * 11, cut_off=True)[1] == "proto: integer overflow"
-
-
-def test_salvage_goes_on_after_a_quantity() -> None:
-    limits = entry(1, b"cpu", block(1, b"much")) + entry(1, b"memory", block(1, b"1Gi"))
-    data = block(2, limits) + block(3, b"volume")
-    node, message, _, path = salvaged("k8s.io.api.core.v1.PersistentVolumeClaimSpec", data)
-    assert node == {2: {1: {b"cpu": {1: b"much"}, b"memory": {1: b"1Gi"}}}, 3: b"volume"}
-    assert message.startswith("quantities must match")
-    assert path == "resources.limits[0]"
 
 
 @pytest.mark.parametrize("cut_off", [True, False])

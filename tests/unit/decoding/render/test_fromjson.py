@@ -25,15 +25,6 @@ def served(message: str, stored: dict[str, Any]) -> tuple[Any, int]:
     return renderer.render(message, node), misfits
 
 
-def test_unknown_fields_go_and_required_ones_come() -> None:
-    stored = {"metadata": {"name": "a", "colour": "red"}, "spec": None, "nonsense": 1}
-    assert served(CORE + "Pod", stored) == (
-        {"metadata": {"name": "a"}, "spec": {"containers": None}, "status": {}},
-        0,
-    )
-    assert served(CORE + "PodSpec", {"containers": []})[0] == {"containers": []}
-
-
 @pytest.mark.parametrize(
     ("message", "stored", "shown"),
     [

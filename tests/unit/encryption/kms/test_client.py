@@ -21,9 +21,8 @@ from etcdfix.encryption.kms.answers import (
     Failure,
     Health,
     PluginState,
-    bounded,
 )
-from etcdfix.encryption.kms.client import MAX_ANSWER_BYTES, MAX_METADATA_BYTES, KMSClient
+from etcdfix.encryption.kms.client import MAX_ANSWER_BYTES, KMSClient
 from etcdfix.encryption.kms.envelopes import WrappedKey
 from tests.support.kms_plugin import RAW, KMSPlugin, Refusal, Wrapped, load_keks
 
@@ -78,17 +77,6 @@ def test_a_key_comes_back(plugin: KMSPlugin, client_of: Client) -> None:
     assert {call.authority for call in plugin.calls} == {"localhost"}
 
 
-def test_v1_names_its_version_in_every_call(tmp_path: Path, client_of: Client) -> None:
-    with KMSPlugin("v1", tmp_path / "kms.sock", KEKS) as plugin:
-        client = client_of(plugin)
-        client.check()
-        client.decrypt(a_key(plugin))
-        assert [(call.method, call.request.version) for call in plugin.calls] == [
-            ("Version", "v1beta1"),
-            ("Decrypt", "v1beta1"),
-        ]
-
-
 def test_v2_sends_what_is_stored_and_a_fresh_uid(tmp_path: Path, client_of: Client) -> None:
     with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
         wrapped = WrappedKey(
@@ -101,15 +89,6 @@ def test_v2_sends_what_is_stored_and_a_fresh_uid(tmp_path: Path, client_of: Clie
         assert (first.ciphertext, first.key_id) == (wrapped.ciphertext, wrapped.key_id)
         assert dict(first.annotations) == dict(wrapped.annotations)
         assert uuid.UUID(first.uid) != uuid.UUID(second.uid)
-
-
-def test_a_kek_that_is_gone(plugin: KMSPlugin, client_of: Client) -> None:
-    wrapped = a_key(plugin)
-    del plugin.keks["kek-alpha-2"]
-    name = "key" if plugin.api_version == "v1" else "key kek-alpha-2"
-    assert client_of(plugin).decrypt(wrapped) == Failure(
-        "NOT_FOUND", f"rpc error: code = NotFound desc = {name} not found"
-    )
 
 
 def test_a_ciphertext_that_does_not_open(plugin: KMSPlugin, client_of: Client) -> None:
@@ -165,19 +144,6 @@ def test_long_texts_are_cut(plugin: KMSPlugin, client_of: Client) -> None:
     assert answer.refused
     prefix = "rpc error: code = NotFound desc = "
     assert answer.message == prefix + "\u00e9" * (MESSAGE_MAX_SIZE // 2) + "..."
-
-
-def test_a_text_beyond_all_bounds(plugin: KMSPlugin, client_of: Client) -> None:
-    plugin.refusal = Refusal("NOT_FOUND", "x" * 2 * MAX_METADATA_BYTES)
-    answer = client_of(plugin).decrypt(a_key(plugin))
-    assert isinstance(answer, Failure)
-    assert not answer.refused
-
-
-def test_bounded_keeps_what_fits_and_cuts_between_characters() -> None:
-    assert bounded("abc", 3) == "abc"
-    assert bounded("abcd", 3) == "abc..."
-    assert bounded("a\u00e9\u00e9", 4) == "a\u00e9..."
 
 
 @pytest.mark.parametrize("size", [0, 1, 31, 33, 100_000])
@@ -241,13 +207,6 @@ def test_closing_between_two_steps_of_a_call(plugin: KMSPlugin, client_of: Clien
 # Health.
 
 
-@pytest.mark.parametrize("version", ["v2", "v2beta1"])
-def test_v2_versions(version: str, tmp_path: Path, client_of: Client) -> None:
-    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
-        plugin.version = version
-        assert client_of(plugin).check().state is PluginState.OK
-
-
 @pytest.mark.parametrize("version", ["", "v2alpha1", "v" * 5000])
 def test_wrong_versions(version: str, plugin: KMSPlugin, client_of: Client) -> None:
     plugin.version = version
@@ -298,13 +257,6 @@ def test_health_that_is_refused(code: str, state: PluginState, plugin: KMSPlugin
     assert client_of(plugin).check() == Health(state, f"rpc error: code = {GO_SPELLING[code]} desc = because")
 
 
-def test_no_socket(plugin: KMSPlugin, client_of: Client, tmp_path: Path) -> None:
-    for path in (tmp_path / "none.sock", tmp_path / "kms.sock" / "below"):
-        health = client_of(plugin, path=str(path)).check()
-        assert health.state is PluginState.NO_SOCKET
-        assert str(path) in health.message
-
-
 def test_a_file_that_is_no_socket(plugin: KMSPlugin, client_of: Client, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     health = client_of(plugin, path=str(tmp_path / "file")).check()
@@ -327,12 +279,6 @@ def test_a_socket_that_nobody_listens_on(plugin: KMSPlugin, client_of: Client, t
     health = client_of(plugin, path=str(tmp_path / "stale")).check()
     assert (health.state, health.nobody_listens) == (PluginState.UNREACHABLE, True)
     assert "connection refused" in health.message
-
-
-def test_an_abstract_socket_that_nobody_listens_on(plugin: KMSPlugin, client_of: Client) -> None:
-    health = client_of(plugin, path=f"@etcdfix-{uuid.uuid4()}").check()
-    assert (health.state, health.nobody_listens) == (PluginState.UNREACHABLE, True)
-    assert health.message.startswith('dial unix "@etcdfix-')
 
 
 def test_a_socket_that_vanishes_while_we_look(

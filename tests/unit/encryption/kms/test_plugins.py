@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from etcdfix.encryption.config import KMSProvider
-from etcdfix.encryption.kms.answers import PluginReport, PluginState
+from etcdfix.encryption.kms.answers import PluginReport
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
-from etcdfix.encryption.kms.plugins import MAX_RATE, KMSPlugins
+from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.kms.session import WORKERS, PluginSession
 from etcdfix.errors import ConfigurationError, KMSRefused, KMSUnreachable
 from tests.support.kms_plugin import KMSPlugin, PluginProcess, Refusal, load_keks
@@ -76,28 +76,6 @@ def report_of(plugins: KMSPlugins) -> PluginReport:
     return report
 
 
-def test_nothing_happens_before_the_first_question(plugin: KMSPlugin, open_plugins: Open) -> None:
-    plugins = open_plugins(max_rate=50.0)
-    session = plugins.plugin_for(plugin.provider())
-    assert not session.healthy
-    assert plugin.calls == []
-    assert kms_threads() == []
-    assert report_of(plugins) == PluginReport(
-        api_version=plugin.api_version,
-        name="prov",
-        endpoint=plugin.endpoint,
-        state=PluginState.NOT_ASKED,
-        message="",
-        calls=0,
-        answered=0,
-        refused=0,
-        failed=0,
-        write_key_id="",
-        opened=(),
-        max_rate=MAX_RATE,
-    )
-
-
 def test_grpc_is_not_loaded_before_the_first_question() -> None:
     program = (
         "import sys, etcdfix.encryption.kms.plugins as p; p.KMSPlugins(); assert 'grpc' not in sys.modules"
@@ -133,19 +111,6 @@ def test_a_thousand_questions_about_one_key_are_one_call(plugin: KMSPlugin, open
         assert {answer.result() for answer in answers} == {DEK}
     assert plugin.count("Decrypt") == 1
     assert plugin.peak == 1
-
-
-def test_distinct_keys_are_asked_for_side_by_side(plugin: KMSPlugin, open_plugins: Open) -> None:
-    session = open_plugins().plugin_for(plugin.provider(timeout_seconds=60))
-    plugin.gate.clear()
-    wrapped = [a_key(plugin, bytes([number]) * 32) for number in range(40)]
-    for key in wrapped:
-        ask(session, key)
-    plugin.wait_for_concurrency(WORKERS)
-    plugin.gate.set()
-    assert [session.unwrap(key) for key in wrapped] == [bytes([number]) * 32 for number in range(40)]
-    assert plugin.peak == WORKERS
-    assert plugin.count("Decrypt") == 40
 
 
 def test_deferring_and_then_waiting(plugin: KMSPlugin, open_plugins: Open) -> None:
@@ -265,15 +230,6 @@ def test_closing_while_calls_are_under_way(plugin: KMSPlugin) -> None:
         with pytest.raises(KMSUnreachable):
             session.unwrap(key)
     plugins.close()
-
-
-def test_a_plugin_never_asked_can_be_closed(plugin: KMSPlugin) -> None:
-    with KMSPlugins() as plugins:
-        session = plugins.plugin_for(plugin.provider())
-    with pytest.raises(KMSUnreachable):
-        session.unwrap(a_key(plugin))
-    assert plugin.calls == []
-    assert report_of(plugins).state is PluginState.NOT_ASKED
 
 
 # Keys stay where they are.

@@ -149,15 +149,6 @@ def test_what_was_given_is_recalled_and_nothing_is_asked_for_it(start: Start, cl
     assert len(client.times) == asked
 
 
-def test_a_failing_key_is_tried_three_times(start: Start, client: Scripted) -> None:
-    session = start()
-    client.answer = lambda _wrapped: ERROR
-    assert unreachable(session, key(1)) == "something"
-    assert len(client.decrypts) == ATTEMPTS
-    assert session.report().failed == ATTEMPTS
-    assert session.healthy
-
-
 def test_a_failure_is_remembered_for_a_while_and_no_longer(
     start: Start, client: Scripted, clock: HandClock
 ) -> None:
@@ -186,18 +177,6 @@ def test_a_failure_is_not_final_while_deferring(start: Start, client: Scripted, 
     clock.time += FAILURE_KEPT_SECONDS
     client.answer = lambda _wrapped: KeyMaterial(b"dek")
     assert session.unwrap(key(1)) == b"dek"
-
-
-def test_failures_are_forgotten_when_the_plugin_comes_back(start: Start, client: Scripted) -> None:
-    session = start(patience_seconds=1000)
-    client.answer = lambda _wrapped: ERROR
-    unreachable(session, key(1))
-    states = iter([GONE, OK])
-    client.health = lambda: next(states, OK)
-    answers = iter([AWAY])
-    client.answer = lambda wrapped: next(answers, KeyMaterial(wrapped.ciphertext))
-    assert session.unwrap(key(2)) == key(2).ciphertext
-    assert session.unwrap(key(1)) == key(1).ciphertext
 
 
 def test_memory_of_failures_is_bounded(
@@ -365,23 +344,6 @@ def test_a_plugin_that_was_there_may_be_starting_again(
     assert clock.time == pytest.approx(1030)
 
 
-@pytest.mark.parametrize("keys", [1_000, 10_000])
-def test_time_outs_behind_a_good_status_end_within_patience(
-    keys: int, start: Start, client: Scripted, clock: HandClock
-) -> None:
-    def time_out(_wrapped: WrappedKey) -> Answer:
-        clock.time += 3
-        return SILENT
-
-    session = start(patience_seconds=30, max_rate=50)
-    client.answer = time_out
-    for number in range(keys):
-        unreachable(session, key(number))
-    assert clock.time <= 1030 + 3 + 4
-    assert session.report().state is PluginState.GAVE_UP
-    assert not session.healthy
-
-
 def test_a_plugin_that_asks_for_less_gets_less(start: Start, client: Scripted, clock: HandClock) -> None:
     session = start()
     answers = iter([Failure("RESOURCE_EXHAUSTED", "slowly")] * 2)
@@ -470,17 +432,6 @@ def test_a_late_answer_is_not_kept(start: Start, client: Scripted) -> None:
 # Health alone.
 
 
-def test_health_is_asked_for_once(start: Start, client: Scripted) -> None:
-    session = start()
-    for _ in range(3):
-        session.check()
-    session.unwrap(key(1))
-    session.check()
-    assert (client.checks, len(client.decrypts)) == (1, 1)
-    session.abort()
-    session.check()  # what it said still holds
-
-
 def test_health_while_deferring(start: Start, client: Scripted) -> None:
     session = start()
     gate = threading.Event()
@@ -565,13 +516,6 @@ def test_the_last_word_stands_between_two_controls(start: Start, client: Scripte
     assert len(client.decrypts) == 3
     assert client.checks == 2
     assert session.opened["k"] == 5
-
-
-def test_the_control_after_one_is_the_control_before_the_next(start: Start, client: Scripted) -> None:
-    session = gone_final(start, client)
-    for number in (3, 4, 5):
-        last_word(session, key(number))
-    assert len(client.decrypts) == 1 + 3 * 2
 
 
 def test_a_hiccup_is_no_last_word(start: Start, client: Scripted) -> None:

@@ -127,13 +127,6 @@ def test_a_page_with_one_broken_record_is_not_whole(tmp_path: Path, spoil: objec
     assert not found & {key for key in found if key < b"/registry/x/00004"}
 
 
-def test_a_page_that_reaches_past_the_end_is_left_out(tmp_path: Path) -> None:
-    data = database([put(1, b"/registry/a", b"a" * 3000), put(2, b"/registry/big", b"B" * 3 * PAGE)])
-    path = _cut(tmp_path, data, 4)
-    with SnapshotSource(path, salvage=True) as source:
-        assert [stored.key for stored in source.current(b"")] == [b"/registry/a"]
-
-
 @pytest.mark.parametrize("pages", [2, 3])
 def test_nothing_to_salvage(tmp_path: Path, pages: int) -> None:
     data = bytearray(database(_items(200)))

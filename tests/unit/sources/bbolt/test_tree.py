@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import PageCorrupt, SnapshotTruncated
+from etcdfix.errors import PageCorrupt
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.bbolt.tree import MAX_DEPTH, Bucket, Tree
 from tests.support.bbolt_writer import BoltWriter, database, fnv
@@ -69,21 +69,6 @@ def test_walk_yields_every_item_in_order(page_size: int, fan_out: int) -> None:
     assert opened.items() == ITEMS
     assert opened.items(backwards=True) == ITEMS[::-1]
     assert opened.damages == []
-
-
-@pytest.mark.parametrize("fan_out", [2, 100])
-def test_find_agrees_with_the_walk(fan_out: int) -> None:
-    opened = Opened(database(ITEMS[::2], page_size=512, fan_out=fan_out))
-    tree, bucket = opened.tree, opened.bucket()
-
-    for key, value in ITEMS[:300:2]:
-        found = tree.find(bucket, key)
-        assert found is not None
-        assert tree.image[found[1].value_start : found[1].value_end] == value
-    for key, _ in ITEMS[1:300:2]:
-        assert tree.find(bucket, key) is None
-    assert tree.find(bucket, b"") is None
-    assert tree.find(bucket, b"~") is None
 
 
 def test_buckets_are_found_by_name() -> None:
@@ -253,17 +238,6 @@ def with_high_water(image: bytes, page_id: int, high_water: int) -> bytes:
     out = bytearray(patched(image, at + 40, "<Q", high_water))
     struct.pack_into("<Q", out, at + 56, fnv(bytes(out[at : at + 56])))
     return bytes(out)
-
-
-def test_page_behind_the_end_of_the_file_is_missing() -> None:
-    image = database(ITEMS)
-    opened = Opened(image, size=3 * 4096)
-
-    with pytest.raises(
-        SnapshotTruncated, match="starts at byte 12288, the file's pages end at byte 12288"
-    ) as caught:
-        opened.tree.page(3)
-    assert (caught.value.size, caught.value.expected_size) == (12288, 16384)
 
 
 def test_page_that_is_cut_is_read_as_far_as_it_goes() -> None:

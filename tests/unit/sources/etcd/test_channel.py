@@ -13,7 +13,6 @@ import pytest
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import (
     FutureCancelledError,
-    FutureTimeoutError,
     ReadOnlyChannel,
     open_channel,
 )
@@ -116,18 +115,6 @@ def test_an_answer_that_is_not_wanted_any_more(channel: ReadOnlyChannel) -> None
     answer.cancel()
     with pytest.raises(FutureCancelledError):
         answer.result(timeout=5)
-
-
-def test_an_answer_that_does_not_come(etcd: ScriptedEtcd, channel: ReadOnlyChannel) -> None:
-    may_answer = threading.Event()
-    etcd.script = lambda _call: may_answer.wait(5) and None
-    answer = channel.start(RANGE, message("RangeRequest")(key=b"k"), timeout_seconds=5)
-    with pytest.raises(FutureTimeoutError):
-        answer.result(timeout=0.05)
-    assert not answer.done()
-    may_answer.set()
-    found, _ = answer.result(timeout=5)
-    assert (found.count, answer.done()) == (1, True)
 
 
 COUNT_HEAPS = """

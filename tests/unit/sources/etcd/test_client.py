@@ -27,7 +27,6 @@ from tests.support.scripted_etcd import (
     FUTURE_REVISION,
     INVALID_TOKEN,
     NO_LEADER,
-    PERMISSION_DENIED,
     TIMED_OUT,
     Call,
     ScriptedEtcd,
@@ -196,34 +195,6 @@ def test_another_member_is_asked(
         assert (len(first.ranges()), len(second.ranges())) == (1, 2)
         (notice,) = connected.notices
     assert re.search(said.format(re.escape(second.endpoint)), notice)
-
-
-@pytest.mark.parametrize(
-    ("refusal", "kind"),
-    [
-        (PERMISSION_DENIED, FailureKind.DENIED),
-        (
-            Refusal("OUT_OF_RANGE", "etcdserver: mvcc: required revision has been compacted"),
-            FailureKind.COMPACTED,
-        ),
-        (Refusal("RESOURCE_EXHAUSTED", "message larger than max"), FailureKind.TOO_LARGE),
-    ],
-)
-def test_what_no_other_member_can_change(
-    pair: tuple[ScriptedEtcd, ScriptedEtcd], refusal: Refusal, kind: FailureKind
-) -> None:
-    first, second = pair
-    first.script = on_range(refusal)
-    with Connected(first.endpoint, second.endpoint) as client:
-        assert failing(client).failure.kind is kind
-    assert (len(first.ranges()), len(second.ranges())) == (1, 0)
-
-
-def test_a_short_loss_is_waited_out(etcd: ScriptedEtcd) -> None:
-    etcd.script = on_range(NO_LEADER, NO_LEADER, None)
-    with Connected(etcd.endpoint, command_timeout_seconds=5) as client:
-        assert read(client) == b"v"
-    assert len(etcd.ranges()) == 3
 
 
 def test_after_three_requests_without_an_answer_nobody_is_asked_any_more(

@@ -71,15 +71,6 @@ def test_a_password_in_an_endpoint_is_not_repeated(text: str) -> None:
     assert "hunter2" not in f"{caught.value!r} {caught.value.message} {caught.value.hint}"
 
 
-def own_address() -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        try:
-            asked.connect(("192.0.2.1", 9))  # sends nothing
-        except OSError:
-            pytest.skip("there is no way out of this machine")
-        return str(asked.getsockname()[0])
-
-
 @pytest.mark.parametrize(
     ("text", "here"),
     [
@@ -102,10 +93,6 @@ def own_address() -> str:
 def test_what_is_on_this_machine(text: str, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "Node-1.example.com")
     assert parse_endpoint(text, has_tls_material=False).is_here() is here
-
-
-def test_an_address_of_its_own_is_on_this_machine() -> None:
-    assert parse_endpoint(f"https://{own_address()}:2379", has_tls_material=False).is_here()
 
 
 def test_no_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.errors import SourceDenied, SourceUnreachable
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
-from etcdfix.sources.etcd.failures import Failure, FailureKind, classify, classify_cancelled
+from etcdfix.sources.etcd.failures import FailureKind, classify, classify_cancelled
 
 PLAIN = parse_endpoint("http://etcd:2379", has_tls_material=False)
 SECURE = parse_endpoint("https://etcd:2379", has_tls_material=False)
@@ -149,11 +148,3 @@ def test_why_a_watch_was_ended(reason: str, kind: FailureKind, expected: str) ->
     found = classify_cancelled(reason, PLAIN)
     assert found.kind is kind
     assert expected in found.message
-
-
-@pytest.mark.parametrize("kind", FailureKind)
-def test_which_error_a_failure_becomes(kind: FailureKind) -> None:
-    error = Failure(kind, "message", "hint").as_error()
-    denied = kind in {K.DENIED, K.TOKEN_REFUSED}
-    assert type(error) is (SourceDenied if denied else SourceUnreachable)
-    assert (error.message, error.hint) == ("message", "hint")

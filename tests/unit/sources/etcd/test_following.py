@@ -104,14 +104,6 @@ def test_a_watch_that_cannot_be_made_or_breaks() -> None:
         list(found.until(6))
 
 
-def test_a_watch_of_which_nobody_asked_for_long_does_not_lag(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    with following(Client(created(), None, events((b"a", 5, False)))) as found:
-        now = 3600.0
-        assert len(list(found.until(5))) == 1
-
-
 def test_a_watch_that_lags_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)

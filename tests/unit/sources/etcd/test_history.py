@@ -53,14 +53,6 @@ def watch_requests(server: ScriptedEtcd, kind: str) -> list[Any]:
     return [request for request in server.requests(WATCH) if request.HasField(kind)]
 
 
-def test_a_key_that_is_gone(etcd: ScriptedEtcd) -> None:
-    store = etcd.store
-    first, second = store.put(KEY, b"1"), store.delete(KEY)
-    third, fourth = store.put(KEY, b"2"), store.delete(KEY)
-    assert history_of(etcd) == [(first, b"1"), (second, None), (third, b"2"), (fourth, None)]
-    assert watch_requests(etcd, "progress_request")
-
-
 def test_up_to_a_revision(etcd: ScriptedEtcd) -> None:
     store = etcd.store
     first, gone = store.put(KEY, b"1"), store.delete(KEY)
@@ -81,15 +73,6 @@ def test_what_was_there_at_the_compacted_revision(etcd: ScriptedEtcd) -> None:
     starts = [request.create_request.start_revision for request in watch_requests(etcd, "create_request")]
     assert starts == [1, compacted + 1]
     assert [request.revision for request in etcd.ranges()] == [1, compacted]
-
-
-def test_the_newest_value_lies_below_the_compacted_revision(etcd: ScriptedEtcd) -> None:
-    first = etcd.store.put(KEY, b"1")
-    etcd.store.put(b"other", b"-")
-    etcd.store.compact()
-    etcd.store.put(b"other", b"-")
-    assert history_of(etcd) == [(first, b"1")]
-    assert len(watch_requests(etcd, "create_request")) == 1
 
 
 def failing(server: ScriptedEtcd, **asked: Any) -> CallFailed:

@@ -9,7 +9,6 @@ from etcdfix.sources.etcd.paging import (
     GOOD_PAGES,
     LARGEST_LIMIT,
     NO_BOUND,
-    PAGES_AHEAD,
     SMALLEST_LIMIT,
     TARGET_BYTES,
     PageSize,
@@ -51,16 +50,6 @@ def test_a_page_is_sized_by_bytes(size_bytes: int, keys: int, limit: int) -> Non
     assert page.limit == limit
 
 
-def test_halving_ends_at_one_key() -> None:
-    page = PageSize()
-    limits = [page.limit]
-    while page.shrink():
-        limits.append(page.limit)
-    assert limits == [500, 250, 125, 62, 31, 15, 7, 3, 1]
-    assert not page.shrink()
-    assert page.limit == 1
-
-
 def test_small_values_do_not_lift_a_ceiling_at_once() -> None:
     page = PageSize()
     page.shrink()
@@ -69,15 +58,6 @@ def test_small_values_do_not_lift_a_ceiling_at_once() -> None:
         assert page.limit == FIRST_LIMIT // 2
     page.learn(100, 100)
     assert page.limit == FIRST_LIMIT
-
-
-def test_one_huge_value_does_not_slow_the_rest_for_ever() -> None:
-    page = PageSize()
-    while page.shrink():
-        pass
-    for _ in range(20 * GOOD_PAGES):
-        page.learn(1000, 10)
-    assert page.limit == LARGEST_LIMIT
 
 
 MANY = 1_000_000
@@ -117,20 +97,3 @@ def test_a_guess_is_above_the_last_key_and_not_behind_the_end() -> None:
         assert last < guess <= end
         guess = learned(first, last, end=NO_BOUND)
         assert guess == NO_BOUND or guess > last
-
-
-def test_a_guess_stays_while_enough_is_known_to_follow() -> None:
-    reach = RangeEnd(b"/z")
-    reach.learn(b"/a", b"/b", 10, 10 + PAGES_AHEAD * 10, 10)
-    assert reach.guess == b"/z"  # not too far: nothing was guessed
-    reach.learn(b"/k/a000", b"/k/a001", 10, MANY, 10)
-    guess = reach.guess
-    for left in (10, PAGES_AHEAD * 10):
-        reach.learn(b"/k/b0", b"/k/b1", 10, 10 + left, 10)
-        assert reach.guess == guess
-    for left in (9, PAGES_AHEAD * 10 + 1):
-        reach.learn(b"/k/a%03d" % left, b"/k/a%03d" % (left + 1), 10, 10 + left, 10)
-        assert reach.guess != guess
-        guess = reach.guess
-    reach.widen()
-    assert reach.guess == b"/z"

@@ -53,19 +53,6 @@ def connect(relay: Relay) -> socket.socket:
     return found
 
 
-def test_bytes_go_both_ways(listener: socket.socket, relay: Relay) -> None:
-    etcd, _ = listener.accept()
-    with etcd, connect(relay) as own:
-        etcd.sendall(b"first")
-        assert own.recv(9) == b"first"
-        assert relay.passed == 0
-        own.sendall(b"question")
-        assert etcd.recv(9) == b"question"
-        assert relay.passed == 8
-        assert not relay.nothing_since(0)
-        assert (own.recv(9), etcd.recv(9)) == (b"", b"")
-
-
 def test_nothing_that_was_sent_later_counts(listener: socket.socket, relay: Relay) -> None:
     etcd, _ = listener.accept()
     with etcd, connect(relay) as own:

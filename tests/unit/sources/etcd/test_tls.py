@@ -60,12 +60,6 @@ def test_everything_named(authority: CertificateAuthority, client: CertificateFi
     assert "PRIVATE" not in repr(material)
 
 
-def test_an_authority_between_comments(authority: CertificateAuthority, tmp_path: Path) -> None:
-    file = tmp_path / "ca"
-    file.write_bytes("# für etcd\n".encode() + authority.cert.read_bytes())
-    assert load_tls_material(EtcdConnection(cacert=str(file))).roots == file.read_bytes()
-
-
 def encrypted(files: CertificateFiles, folder: Path, *, traditional: bool) -> Path:
     key = serialization.load_pem_private_key(files.key.read_bytes(), None)
     shape = (
@@ -209,15 +203,6 @@ def test_no_tls_there() -> None:
     with ScriptedEtcd() as server:
         failure = refused(at(server)).failure
     assert "does not speak TLS" in failure.message
-
-
-def test_nobody_there(tmp_path: Path) -> None:
-    assert (
-        "connection refused"
-        in refused(parse_endpoint("https://127.0.0.1:1", has_tls_material=True)).failure.message
-    )
-    socket_path = f"unixs://{tmp_path}/none"
-    assert "no such file" in refused(parse_endpoint(socket_path, has_tls_material=True)).failure.message
 
 
 def test_a_server_that_says_nothing() -> None:

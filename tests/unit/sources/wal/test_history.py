@@ -229,18 +229,6 @@ def test_how_far_every_write_stands_in_the_log(tmp_path: Path) -> None:
     assert history(other, tmp_path / "other", keep=1).agreed_until(other.log.index - 5) == 0
 
 
-def test_what_a_log_holds(tmp_path: Path) -> None:
-    etcd = ModelEtcd()
-    busy(etcd)
-    found = history(etcd, tmp_path)
-    log = found._log
-    assert (log.last, log.committed, log.cluster_id, log.problems) == (30, 30, "c1", [])
-    assert "the empty store" in found.replayed
-    assert found.problems == []
-    assert list(found.keys(b"/registry/leases/3")) == [b"/registry/leases/3"]
-    assert log.directory_of(1) == tmp_path / "wal"
-
-
 def test_a_directory_that_is_none_leaves_no_file_open(tmp_path: Path) -> None:
     etcd = ModelEtcd()
     busy(etcd)

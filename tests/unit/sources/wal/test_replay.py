@@ -90,20 +90,6 @@ def test_compares(condition: bytes, holds: bool) -> None:
     assert applied.revision == 3
 
 
-def test_one_revision_for_each_request_that_changes_something() -> None:
-    played = Played()
-    assert played.put(b"a").revision == 2
-    assert played.apply(request(DELETE, delete_range(b"none"))).revision == 0
-    nested = op_txn(txn([], [op_put(put(b"c", b"2"))]))
-    both = played.txn([], [op_put(put(b"b", b"1")), nested, op_delete(delete_range(b"a"))])
-    assert both.revision == 3
-    assert [(change.number, change.key) for change in both.changes] == [(0, b"b"), (1, b"c"), (2, b"a")]
-    assert played.txn([], [op_range(b"b")]).revision == 0
-    gone = played.apply(request(DELETE, delete_range(b"b", b"d")))
-    assert (gone.revision, [change.key for change in gone.changes]) == (4, [b"b", b"c"])
-    assert played.apply(request(DELETE, delete_range(b"a", b"\0"))).revision == 0
-
-
 def test_compares_of_nested_transactions_see_the_state_before_the_entry() -> None:
     played = Played()
     played.put(b"a")

@@ -88,13 +88,6 @@ def test_a_server_that_is_gone_is_left_alone_after_three() -> None:
     assert played.memory.why_not(GroupResource("apps", "deployments")) is gone
 
 
-def test_a_gap_is_no_row() -> None:
-    played = Played(lambda path: held(name_in(path)) if "b" in name_in(path) else GONE)
-    for name in ("a1", "a2", "b", "a3", "a4", "b", "a5"):
-        played.ask(name)
-    assert played.memory.why_not(SECRETS) is None
-
-
 def test_a_lost_memory_ends_the_kind_and_no_other() -> None:
     for answer in (CACHE_LOST, LOST):
         played = Played(lambda _path, answer=answer: answer)  # type: ignore[misc]

@@ -86,13 +86,6 @@ def test_a_clear_yes(api: KubernetesAPI, tmp_path: Path) -> None:
     assert all("Impersonate" not in str(request) for request in api.requests)
 
 
-def test_an_object_of_the_core_group_without_a_namespace(api: KubernetesAPI, tmp_path: Path) -> None:
-    ask(api.kubeconfig(tmp_path), group="", resource="nodes", namespace="", name="n1")
-    assert api.requests[-1].body["spec"] == {
-        "resourceAttributes": {"resource": "nodes", "name": "n1", "verb": "delete"}
-    }
-
-
 @pytest.mark.parametrize("verb", [UNSAFE_DELETE_VERB, "delete"])
 def test_one_no_is_a_no(api: KubernetesAPI, tmp_path: Path, verb: str) -> None:
     api.denied = {verb}
@@ -100,13 +93,6 @@ def test_one_no_is_a_no(api: KubernetesAPI, tmp_path: Path, verb: str) -> None:
     assert error.reason is RefusalReason.DENIED
     assert str(error) == f"the API server denies the permission to {verb} deployments.apps shop/web"
     assert error.hint == f"kubectl --kubeconfig FILE auth can-i {verb} deployments.apps/web -n shop"
-
-
-def test_a_no_about_an_object_without_a_namespace(api: KubernetesAPI, tmp_path: Path) -> None:
-    api.denied = {"delete"}
-    error = refused(api.kubeconfig(tmp_path), group="", resource="nodes", namespace="", name="n1")
-    assert str(error) == "the API server denies the permission to delete nodes n1"
-    assert error.hint == "kubectl --kubeconfig FILE auth can-i delete nodes/n1"
 
 
 @pytest.mark.parametrize(
@@ -194,12 +180,6 @@ def test_a_status_that_is_no_yes(
     assert [request.path for request in api.requests].count(path) == 1
 
 
-def test_a_server_that_does_not_say_what_it_remembers(api: KubernetesAPI, tmp_path: Path) -> None:
-    api.instead[KUBE_SYSTEM] = status_answer(500)
-    api.hang_up = {f"{KUBE_SYSTEM}?resourceVersion=0"}
-    assert refused(api.kubeconfig(tmp_path)).reason is RefusalReason.SERVER_ERROR
-
-
 def test_a_redirect_is_not_followed(api: KubernetesAPI, tmp_path: Path) -> None:
     api.instead[KUBE_SYSTEM] = Answer(302, headers=(("Location", f"{api.url}{SUBJECT_REVIEW}"),))
     assert refused(api.kubeconfig(tmp_path)).reason is RefusalReason.SERVER_ERROR
@@ -231,12 +211,6 @@ def test_nobody_asks_about_everything(api: KubernetesAPI, tmp_path: Path, empty:
 def test_a_name_that_is_not_told(api: KubernetesAPI, tmp_path: Path, instead: Answer) -> None:
     api.instead[SUBJECT_REVIEW] = instead
     assert ask(api.kubeconfig(tmp_path)).user_name == UNKNOWN_USER
-
-
-@pytest.mark.parametrize(("told", "shown"), [("", UNKNOWN_USER), ("n" * 400, "n" * 300 + "…")])
-def test_odd_names(api: KubernetesAPI, tmp_path: Path, told: str, shown: str) -> None:
-    api.user = told
-    assert ask(api.kubeconfig(tmp_path)).user_name == shown
 
 
 def test_every_object_of_a_resource_is_asked_for_without_a_name(api: KubernetesAPI, tmp_path: Path) -> None:

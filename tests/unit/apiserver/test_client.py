@@ -4,7 +4,6 @@ import base64
 import io
 import logging
 import os
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -22,7 +21,6 @@ from etcdfix.apiserver.client import (
     Server,
     open_access,
     require_done,
-    shorten,
 )
 from etcdfix.errors import (
     AuthorizationRefused,
@@ -100,11 +98,6 @@ def test_an_answer_longer_than_what_is_read(api: KubernetesAPI, tmp_path: Path) 
         assert server.send("GET", KUBE_SYSTEM, longest=100) == Reply(200, None)
 
 
-def test_a_question_without_a_body_sends_none(api: KubernetesAPI, tmp_path: Path) -> None:
-    ask(api.kubeconfig(tmp_path))
-    assert [request.size for request in api.requests] == [0]
-
-
 def test_nobody_asks_once_it_was_given_up(api: KubernetesAPI, tmp_path: Path) -> None:
     access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=30, request_seconds=15)
     server = access.server(access.url)
@@ -125,22 +118,6 @@ def test_what_calls_came_to() -> None:
     hold_no_token(caught.value)
 
 
-def test_the_host_of_the_address_that_stands_for_servers_without_a_name(
-    api: KubernetesAPI, tmp_path: Path
-) -> None:
-    access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=30, request_seconds=15)
-    assert access.tls_names(access.url) == ("",)
-    assert access.tls_names("https://10.0.0.1:6443") == ("", "kubernetes.default.svc", "127.0.0.1")
-
-    def name(config: dict[str, Any]) -> None:
-        config["clusters"][0]["cluster"]["tls-server-name"] = "api.example"
-
-    access = open_access(
-        str(api.kubeconfig(tmp_path, change=name)), None, timeout_seconds=30, request_seconds=15
-    )
-    assert access.tls_names(access.url) == access.tls_names("https://10.0.0.1:6443") == ("api.example",)
-
-
 @pytest.mark.parametrize(("name", "proven"), [("api.example", True), ("elsewhere.example", False)])
 def test_the_tls_name_of_the_kubeconfig(
     authority: CertificateAuthority, tmp_path: Path, name: str, proven: bool
@@ -156,27 +133,6 @@ def test_the_tls_name_of_the_kubeconfig(
         assert server.requests == []
 
 
-def test_nobody_listens(authority: CertificateAuthority, tmp_path: Path) -> None:
-    with KubernetesAPI(authority) as server:
-        kubeconfig = server.kubeconfig(tmp_path)
-    error = refused(kubeconfig)
-    assert error.reason is RefusalReason.UNREACHABLE
-    assert "no connection comes about" in str(error)
-
-
-def test_a_proxy_that_is_not_there(
-    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def use_proxy(config: dict[str, Any]) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            config["clusters"][0]["cluster"]["proxy-url"] = f"http://127.0.0.1:{probe.getsockname()[1]}"
-
-    monkeypatch.setenv("NO_PROXY", "nothing")
-    assert refused(api.kubeconfig(tmp_path, change=use_proxy)).reason is RefusalReason.UNREACHABLE
-    assert api.requests == []
-
-
 def test_a_certificate_of_somebody_else(api: KubernetesAPI, tmp_path: Path) -> None:
     other = CertificateAuthority(tmp_path / "other", name="somebody else")
 
@@ -185,11 +141,6 @@ def test_a_certificate_of_somebody_else(api: KubernetesAPI, tmp_path: Path) -> N
 
     assert refused(api.kubeconfig(tmp_path, change=trust_other)).reason is RefusalReason.TLS_FAILED
     assert api.requests == []
-
-
-def test_a_certificate_for_another_host(authority: CertificateAuthority, tmp_path: Path) -> None:
-    with KubernetesAPI(authority, hosts=("elsewhere.example",)) as server:
-        assert refused(server.kubeconfig(tmp_path)).reason is RefusalReason.TLS_FAILED
 
 
 def _plain(config: dict[str, Any]) -> None:
@@ -242,14 +193,6 @@ def _plugin(script: str) -> Callable[[dict[str, Any]], None]:
         }
 
     return change
-
-
-def test_a_plugin_gives_the_token(api: KubernetesAPI, tmp_path: Path) -> None:
-    script = (
-        "import json; print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1',"
-        f"'kind': 'ExecCredential', 'status': {{'token': '{TOKEN}'}}}}))"
-    )
-    assert b"kube-system" in ask(api.kubeconfig(tmp_path, change=_plugin(script)))
 
 
 @pytest.mark.parametrize(
@@ -339,16 +282,6 @@ def test_credentials_that_cannot_be_refreshed(
     assert api.requests == []
 
 
-def test_an_empty_credential_is_not_sent() -> None:
-    from kubernetes.client import Configuration
-
-    configuration = Configuration()
-    configuration.api_key["authorization"] = ""
-    assert api_client._credentials(configuration) == {}
-    configuration.api_key["authorization"] = TOKEN
-    assert api_client._credentials(configuration) == {"authorization": TOKEN}
-
-
 WHOLE = (
     b"{current-context: here, contexts: [{name: here, context: {cluster: c, user: u}}], "
     b"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', %s}}], users: [{name: u, user: {%s}}]}"
@@ -393,21 +326,6 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, content: bytes) -> None:
         ask(path)
     assert isinstance(caught.value, KubeconfigInvalid | AuthorizationRefused)
     hold_no_token(caught.value)
-
-
-def test_a_context_of_that_name(api: KubernetesAPI, tmp_path: Path) -> None:
-    def rename(config: dict[str, Any]) -> None:
-        config["current-context"] = "nowhere"
-
-    kubeconfig = api.kubeconfig(tmp_path, change=rename)
-    assert "its current context" in str(no_kubeconfig(kubeconfig))
-    assert "context 'there'" in str(no_kubeconfig(kubeconfig, context="there"))
-    assert b"kube-system" in ask(kubeconfig, context="here")
-
-
-def test_a_text_of_somebody_elses_is_shortened() -> None:
-    assert shorten("x" * 300) == "x" * 300
-    assert shorten("x" * 301) == "x" * 300 + "…"
 
 
 def test_without_the_package(api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,22 +32,12 @@ def said(*lines: str) -> str:
     return loaded_configuration(cast("Server", Played(Reply(200, text.encode()))))
 
 
-def test_the_digest() -> None:
-    assert said(f'{NAME}{{apiserver_id_hash="{OTHER}",hash="{ONE}"}} 1') == ONE
-    assert said(f'{NAME}{{hash="{ONE}"}} 1') == ONE
-    assert said(*[f'{NAME}{{apiserver_id_hash="{each}",hash="{ONE}"}} 1' for each in (ONE, OTHER)]) == ONE
-
-
 @pytest.mark.parametrize("line", [
     "", f'other{{hash="{ONE}"}} 1', f'{NAME}{{apiserver_id_hash="{ONE}"}} 1', f'{NAME}{{hash="sha256:12"}} 1',
     f'# {NAME}{{hash="{ONE}"}} 1', f'{NAME}_more{{hash="{ONE}"}} 1',
 ])  # fmt: skip
 def test_what_is_no_digest(line: str) -> None:
     assert said(line) == ""
-
-
-def test_two_digests_are_none() -> None:
-    assert said(*[f'{NAME}{{hash="{each}"}} 1' for each in (ONE, OTHER)]) == ""
 
 
 @pytest.mark.parametrize(

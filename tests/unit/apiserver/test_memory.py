@@ -13,8 +13,8 @@ import pytest
 from etcdfix import rescued
 from etcdfix.apiserver import memory
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
-from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
-from etcdfix.apiserver.objects import Answer, APIObject, Said
+from etcdfix.apiserver.memory import Memory, Remembered, caches, remember
+from etcdfix.apiserver.objects import APIObject
 from tests.support.golden import golden_folder, needs_golden
 
 THING = APIObject("", "v1", "secrets", "shop", "db")
@@ -71,13 +71,6 @@ def test_an_object_that_is_held_is_given_byte_for_byte() -> None:
     assert SECRET not in repr(found)
 
 
-def test_one_that_is_being_deleted_says_so() -> None:
-    metadata = METADATA | {"deletionTimestamp": "2026-11-23T10:00:00Z", "generation": 4}
-    found = said(Reply(200, body(metadata=metadata))).identity
-    assert found is not None
-    assert (found.deleting, found.generation) == (True, 4)
-
-
 def test_metadata_alone_reveal_nothing() -> None:
     one = OneAnswer(Reply(200, body(kind="PartialObjectMetadata", apiVersion="meta.k8s.io/v1", data={})))
     found = remember(one.server, THING, kind="Secret", metadata_only=True)
@@ -104,11 +97,6 @@ def test_what_is_not_the_object_that_was_asked_for_is_not_kept(changes: dict[str
     assert found.word is Memory.OTHER_OBJECT
     assert problem in found.detail
     assert found.raw == b""
-
-
-def test_a_kind_that_nobody_knows_is_believed() -> None:
-    assert said(Reply(200, body(kind="Widget")), kind="").word is Memory.HELD
-    assert said(Reply(200, body(kind="")), kind="").word is Memory.OTHER_OBJECT
 
 
 @pytest.mark.parametrize(
@@ -151,29 +139,11 @@ def test_what_each_refusal_means(reply: Reply | NoReply, word: Memory) -> None:
     assert caches(OneAnswer(reply).server, THING).word is word
 
 
-def test_a_server_that_lists_a_kind_has_it_in_memory() -> None:
-    one = OneAnswer(Reply(200, b"x" * (1 << 17)))
-    assert caches(one.server, THING).word is Memory.HELD
-    assert one.paths == ["/api/v1/secrets?resourceVersion=0"]
-
-
 def test_a_name_that_no_request_can_carry_is_not_asked_for() -> None:
     one = OneAnswer(Reply(200, body()))
     found = remember(one.server, APIObject("", "v1", "secrets", "shop", "a/../b"), kind="Secret")
     assert found.word is Memory.NOT_HELD
     assert one.paths == []
-
-
-def test_in_which_versions_to_ask() -> None:
-    group = b'{"kind":"APIGroup","preferredVersion":{"version":"v2"},"versions":[{"version":"v1"},{"version":"v2"}]}'
-    widget = APIObject("example.com", "", "widgets", "shop", "w")
-    assert served_versions(OneAnswer(Reply(200, group)).server, widget) == ("v2", "v1")
-    known = APIObject("example.com", "v1", "widgets", "shop", "w")
-    assert served_versions(OneAnswer(Reply(200, group)).server, known) == ("v1", "v2")
-    assert served_versions(OneAnswer(Reply(500, b"")).server, known) == ("v1",)
-    unknown = served_versions(OneAnswer(Reply(500, b"")).server, widget)
-    assert isinstance(unknown, Said)
-    assert unknown.answer is Answer.NO_ANSWER
 
 
 @needs_golden

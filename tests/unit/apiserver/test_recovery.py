@@ -68,16 +68,6 @@ def look(
     return look_until_well(access, servers or [api.url], collection, seconds=seconds)
 
 
-def test_all_well_at_once(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
-    (found,) = look(api, tmp_path)
-    assert (found.server, found.signs, found.failing) == (api.url, WELL, False)
-    assert clock.pauses == 0
-    assert sorted(request.path for request in api.requests) == [SECRETS, CACHED, "/readyz"]
-    # Only metadata are asked for: a list of Secrets has no business here.
-    accepted = {request.path: str(request.accept) for request in api.requests}
-    assert all("PartialObjectMetadataList" in accepted[path] for path in (SECRETS, CACHED))
-
-
 def test_well_after_a_while(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
     good = Answer(200, b"{}")
     api.before = {CACHED: [status_answer(429), status_answer(429), good], "/readyz": [NOT_READY, good]}
@@ -103,13 +93,6 @@ def test_what_stays_bad_is_named(api: KubernetesAPI, tmp_path: Path, clock: Cloc
         ("resourceVersion=0", State.FAILING, "answers 429"),
         ("/readyz", State.FAILING, "fails: informer-sync, poststarthook/x"),
     ]
-
-
-def test_a_minute_is_enough(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
-    api.instead = {"/readyz": NOT_READY}
-    (found,) = look(api, tmp_path)
-    assert found.failing
-    assert (clock.pauses, found.seconds) == (30, 60)
 
 
 def test_what_may_not_be_seen_is_not_waited_for(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
@@ -139,13 +122,6 @@ def test_servers_are_looked_at_side_by_side_and_only_as_long_as_needed(
     assert not any(one.failing for one in found)
     assert clock.pauses == 1
     assert len(api.asked("/readyz")) == 1
-
-
-def test_a_server_that_is_gone(api: KubernetesAPI, tmp_path: Path) -> None:
-    (found,) = look(api, tmp_path, "https://127.0.0.1:1", seconds=0)
-    assert [(sign.state, sign.text) for sign in found.signs] == [
-        (State.FAILING, "no connection comes about")
-    ] * 3
 
 
 @pytest.mark.parametrize("switch", ["stall", "drip", "hang_up"])

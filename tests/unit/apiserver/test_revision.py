@@ -45,28 +45,11 @@ def test_the_list_says_it() -> None:
     assert played.asked == [NAMESPACES]
 
 
-@pytest.mark.parametrize("status", [403, 404, 429, 500])
-def test_what_one_list_does_not_say_another_may(status: int) -> None:
-    played = Played(namespaces=Reply(status, b"never shown"), leases=listed("77"))
-    assert revision_seen_by(played.server) == Standing(77)
-    assert played.asked == [NAMESPACES, LEASES]
-
-
 def test_where_none_says_it_the_first_says_why() -> None:
     played = Played(namespaces=Reply(403, b"never shown"), leases=Reply(500, b"never shown"))
     assert revision_seen_by(played.server) == Standing(
         why="a list of /api/v1/namespaces was answered with 403"
     )
-
-
-@pytest.mark.parametrize("status", [408, 429, 502, 503, 504])
-@pytest.mark.parametrize("first", [True, False])
-def test_one_that_may_say_it_later_is_told_so(status: int, first: bool) -> None:
-    passing, other = Reply(status, b"never shown", retry_after=3), Reply(403, b"never shown")
-    played = Played(namespaces=passing if first else other, leases=other if first else passing)
-    said = revision_seen_by(played.server)
-    assert (said.revision, said.again_after) == (None, 3)
-    assert f"answered with {status}" in said.why
 
 
 @pytest.mark.parametrize("reply", [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.apiserver import objects, reach
+from etcdfix.apiserver import objects
 from etcdfix.apiserver.client import RefusalReason
 from etcdfix.apiserver.objects import Answer, Foretold
 from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers, ask_servers, parse_server_url
@@ -139,13 +139,6 @@ def test_where_the_change_does_not_rest_on_it(api: KubernetesAPI, tmp_path: Path
     assert found.authorization is not None
 
 
-def test_the_empty_object_that_a_server_makes_of_nothing(api: KubernetesAPI, tmp_path: Path) -> None:
-    api.instead[SECRET] = object_answer(creationTimestamp="")
-    found = ask(api.kubeconfig(tmp_path))
-    assert one(found) == (Answer.EMPTY, "")
-    assert found.authorization is not None
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -179,24 +172,6 @@ def test_an_answer_that_is_too_long(
     monkeypatch.setattr(objects, "_LONGEST_OBJECT", 100)
     api.instead[SECRET] = Played(200, b'{"kind":"Secret","metadata":{}}' + b" " * 100)
     refused_by("configuration-wrong", api.kubeconfig(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("instead", "answer", "detail"),
-    [
-        (status_answer(500), Answer.READ_ERROR, ""),
-        (Played(500, b"\xff" * (9 << 20)), Answer.READ_ERROR, ""),
-        (status_answer(404, name="web"), Answer.NOT_FOUND, ""),
-    ],
-)
-def test_what_counts_as_an_answer(
-    api: KubernetesAPI, tmp_path: Path, instead: Played, answer: Answer, detail: str
-) -> None:
-    api.instead[SECRET] = instead
-    found = ask(api.kubeconfig(tmp_path))
-    assert one(found) == (answer, detail)
-    assert found.authorization is not None
-    assert api.asked(SECRET) == [SECRET]
 
 
 @pytest.mark.parametrize(
@@ -303,13 +278,6 @@ def test_permission_is_still_needed(api: KubernetesAPI, tmp_path: Path) -> None:
         ask(api.kubeconfig(tmp_path))
 
 
-def test_a_permission_that_is_not_given_in_time(api: KubernetesAPI, tmp_path: Path) -> None:
-    api.stall = {ACCESS_REVIEW}
-    with pytest.raises(AuthorizationRefused) as caught:
-        ask(api.kubeconfig(tmp_path), timeout_seconds=3)
-    assert caught.value.reason == RefusalReason.TIMED_OUT
-
-
 # Whose server it is.
 
 
@@ -354,25 +322,6 @@ def test_a_server_that_does_not_show_whose_it_is(
         Answer.NO_ANSWER,
         "it answered 200, and the answer cannot be understood",
     )
-
-
-@pytest.mark.parametrize(
-    ("status", "word"), [(401, Answer.DENIED), (403, Answer.DENIED), (500, Answer.NO_ANSWER)]
-)
-def test_another_one_shows_it(
-    api: KubernetesAPI,
-    start: Callable[..., KubernetesAPI],
-    tmp_path: Path,
-    status: int,
-    word: Answer,
-) -> None:
-    api.instead[KUBE_SYSTEM] = status_answer(status)
-    other = start()
-    found = ask(api.kubeconfig(tmp_path), other.url)
-    assert answers(found) == [(api.url, word), (other.url, Answer.NOT_FOUND)]
-    assert str(status) in found.answers[0].detail
-    assert found.authorization is not None
-    assert found.authorization.server == other.url
 
 
 def test_one_that_was_compared_gives_the_permission(
@@ -439,21 +388,6 @@ def test_one_of_another_cluster_among_them(
     assert other.asked(SECRET) == []
 
 
-def test_one_that_does_not_answer_keeps_no_other_waiting(
-    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
-) -> None:
-    stalled, gone = start(), start()
-    stalled.stall = {KUBE_SYSTEM}
-    gone.stop()
-    found = ask(api.kubeconfig(tmp_path), stalled.url, gone.url, timeout_seconds=6)
-    assert answers(found) == [
-        (api.url, Answer.NOT_FOUND),
-        (stalled.url, Answer.NO_ANSWER),
-        (gone.url, Answer.NO_ANSWER),
-    ]
-    assert found.authorization is not None
-
-
 def test_the_kubeconfigs_own_server_is_gone(
     api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
 ) -> None:
@@ -493,46 +427,6 @@ def test_a_server_that_cannot_be_verified_is_told_nothing(
 
 
 @pytest.mark.parametrize(
-    ("body", "all_known"),
-    [
-        ({"subsets": []}, False),
-        ({}, False),
-        ({"subsets": [{"addresses": [], "ports": [{"port": 6443}]}]}, False),
-        ({"subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"port": 1}]}]}, True),
-    ],
-)
-def test_a_list_without_a_server_is_no_list_of_all(
-    api: KubernetesAPI, tmp_path: Path, body: dict[str, Any], *, all_known: bool
-) -> None:
-    api.instead[ENDPOINTS] = Played(200, json.dumps({"kind": "Endpoints", **body}).encode())
-    found = ask(api.kubeconfig(tmp_path))
-    assert found.all_known == all_known
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-@pytest.mark.parametrize(("status", "answer"), [(None, Answer.NOT_FOUND), (403, Answer.DENIED)])
-def test_a_certificate_with_its_address_or_the_name_of_the_kubeconfigs_server(
-    api: KubernetesAPI,
-    start: Callable[..., KubernetesAPI],
-    tmp_path: Path,
-    host: str,
-    status: int | None,
-    answer: Answer,
-) -> None:
-    """Behind one name there are several servers, and their certificates need not hold their addresses."""
-    named = start(hosts=(host,))
-    api.listed = [("127.0.0.1", named.port)]
-    if status is not None:
-        named.instead[KUBE_SYSTEM] = status_answer(status)
-
-    def by_name(config: dict[str, Any]) -> None:
-        config["clusters"][0]["cluster"]["server"] = f"https://localhost:{api.port}"
-
-    found = ask(api.kubeconfig(tmp_path, change=by_name))
-    assert answers(found)[1] == (named.url, answer)
-
-
-@pytest.mark.parametrize(
     ("instead", "why"),
     [
         (status_answer(403), "the answer to that was 403"),
@@ -567,16 +461,6 @@ def test_a_list_that_does_not_come(api: KubernetesAPI, tmp_path: Path) -> None:
     assert "no answer in time" in ask(api.kubeconfig(tmp_path), timeout_seconds=4.5).warnings[0]
 
 
-def test_a_list_of_very_many(api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "_MOST_LISTED", 2)
-    api.listed = [("127.0.0.1", port) for port in (1, 2, 3)]
-    found = ask(api.kubeconfig(tmp_path))
-    assert len(found.answers) == 3
-    assert found.warnings == ("service default/kubernetes lists 3 API servers; the first 2 were asked",)
-    api.listed.pop()
-    assert ask(api.kubeconfig(tmp_path)).warnings == ()
-
-
 # In which version.
 
 DEPLOYMENTS = {"group": "apps", "version": "v1beta1", "resource": "deployments"}
@@ -596,23 +480,6 @@ def test_a_version_that_is_not_served(api: KubernetesAPI, tmp_path: Path) -> Non
     refused_by("configuration-wrong", api.kubeconfig(tmp_path), **DEPLOYMENTS)
 
 
-def test_a_version_that_nobody_knows(api: KubernetesAPI, tmp_path: Path) -> None:
-    api.versions["example.com"] = ["v2", "v1"]
-    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NOT_FOUND, "")
-    assert api.asked(WIDGETS) == [WIDGETS, widget("v2")]
-    api.reads = True
-    refused_by("configuration-wrong", api.kubeconfig(tmp_path), **CUSTOM)
-
-
-def test_the_preferred_version_comes_first(api: KubernetesAPI, tmp_path: Path) -> None:
-    versions = [{"version": "v1"}, {"version": "v2"}]
-    group = {"kind": "APIGroup", "versions": versions, "preferredVersion": versions[1]}
-    api.versions["example.com"] = ["v1", "v2"]
-    api.instead[WIDGETS] = Played(200, json.dumps(group).encode())
-    assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NOT_FOUND, "")
-    assert api.asked(WIDGETS) == [WIDGETS, widget("v2")]
-
-
 def test_a_version_that_cannot_be_converted_to(api: KubernetesAPI, tmp_path: Path) -> None:
     """Its webhook is down, and the object is read in the version in which it is stored."""
     api.versions["example.com"] = ["v2", "v1"]
@@ -625,20 +492,6 @@ def test_a_version_that_cannot_be_converted_to(api: KubernetesAPI, tmp_path: Pat
     assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.READ_ERROR, "")
     api.instead[widget("v1")] = status_answer(503)
     assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NO_ANSWER, "it answered 503")
-
-
-def test_a_known_version_that_fails_is_not_the_last_word(api: KubernetesAPI, tmp_path: Path) -> None:
-    api.versions["apps"] = ["v1", "v1beta1"]
-    failing = DEPLOYMENT.replace("v1", "v1beta1")
-    api.instead[failing] = status_answer(500)
-    api.reads = True
-    refused_by("configuration-wrong", api.kubeconfig(tmp_path), **DEPLOYMENTS)
-    api.instead[DEPLOYMENT] = NO_PAGE
-    assert one(ask(api.kubeconfig(tmp_path), **DEPLOYMENTS)) == (Answer.READ_ERROR, "")
-    # Nor is it forgotten where the others are not known.
-    api.instead["/apis/apps"] = status_answer(403)
-    assert one(ask(api.kubeconfig(tmp_path), **DEPLOYMENTS)) == (Answer.READ_ERROR, "")
-    assert api.asked(failing) == [failing] * 3  # once each time
 
 
 @pytest.mark.parametrize(
@@ -694,12 +547,6 @@ def test_versions_that_lead_elsewhere(api: KubernetesAPI, tmp_path: Path) -> Non
     assert api.asked(WIDGETS) == [WIDGETS, widget("v1")]
     api.instead[WIDGETS] = Played(200, b'{"kind":"APIGroup","versions":[{"version":"v1"}]}')
     assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NOT_FOUND, "")
-
-
-def test_the_core_group_has_one_version(api: KubernetesAPI, tmp_path: Path) -> None:
-    assert one(ask(api.kubeconfig(tmp_path), version="")) == (Answer.NOT_FOUND, "")
-    assert api.asked(SECRET) == [SECRET]
-    assert "/api" not in api.asked("/api")
 
 
 # Addresses.

@@ -39,6 +39,7 @@ from etcdfix.rules import Rule, acceptance
 from etcdfix.text.safetext import quote_command
 
 _NOTHING: Final = Acceptances()
+_PUTS: Final = {Verb.FIX: Result.FIXED, Verb.UNDO: Result.UNDONE}
 
 
 class Carried(NamedTuple):
@@ -182,13 +183,7 @@ def reconcile_intent(
         RemediationRefused: As from :func:`predict`. Nothing is recorded.
         AuditError: The record could not be made durable.
     """
-    found = predict(
-        now,
-        intent,
-        cluster=cluster,
-        accepted=accepted,
-        was_patched=was_patched,
-    )
+    found = predict(now, intent, cluster=cluster, accepted=accepted, was_patched=was_patched)
     record = log.append(
         intent.closed_by(
             found.result,
@@ -200,8 +195,14 @@ def reconcile_intent(
         )
     )
     # After the record: while the markers stand they prove that nothing was sent.
-    warnings = _confirm(intent) if found.settled else ()
-    return msgspec.structs.replace(found, record=record, warnings=(*found.warnings, *warnings))
+    warnings = list(found.warnings)
+    if found.settled and _is_unconfirmed(intent):
+        try:
+            confirm_backups(intent)
+        except NotDurable as exc:
+            told = f"a backup keeps its marker, and proves nothing about the log: {exc.message}"
+            warnings.append(told)
+    return msgspec.structs.replace(found, record=record, warnings=tuple(warnings))
 
 
 def refuse_other_cluster(intent: Intent, cluster: ClusterIdentity, accepted: Acceptances) -> None:
@@ -235,26 +236,17 @@ def refuse_other_store(now: Datastore, intent: Intent) -> None:
     Raises:
         RemediationRefused: The backup of the intent names another place. One that cannot be read says nothing.
     """
-    number, here, made = intent.link.sequence, now.file, ", ".join(_made_in(intent).endpoints)
+    here, made = now.file, ", ".join(_made_in(intent).endpoints)
     of_kine = made.startswith("/")
-    if not made or (not of_kine and here is None):
+    if not made or (here is None and not of_kine):
         return
-    if here is None:
-        raise RemediationRefused(
-            f"intent {number} was made with kine's file {made}, and an etcd says nothing of it",
-            hint=quote_command(["--kine", made]),
-        )
-    if not of_kine:
-        raise RemediationRefused(
-            f"intent {number} was made with the etcd at {made}, and {here} is a file of kine",
-            hint="name the etcd of that cluster with --endpoints",
-        )
-    if os.path.realpath(here) != os.path.realpath(made):
-        raise RemediationRefused(
-            f"intent {number} was made with kine's file {made}, and {here} is another one: a copy does not say what "
-            "stands there now",
-            hint=f"{quote_command(['--kine', made])}; if k3s has it in another place now, let that path lead there",
-        )
+    if here is not None and of_kine and os.path.realpath(here) == os.path.realpath(made):
+        return
+    where = f"{quote_command(['--kine', made])}; if k3s has it in another place now, let that path lead there"
+    raise RemediationRefused(
+        f"intent {intent.link.sequence} was made with {made}, and {here or 'an etcd'} does not say what stands there",
+        hint=where if of_kine else "name the etcd of that cluster with --endpoints",
+    )
 
 
 def _made_in(intent: Intent) -> BackupCluster:
@@ -274,7 +266,8 @@ def judge_reading(
     """Decide from one linearizable read what became of an intent: the result and one sentence."""
     expected, present = intent.subject.mod_revision, reading.stored
     if nothing_was_sent:
-        return Result.NOT_APPLIED, f"the process ended before anything was sent; {_describe(present)}"
+        stands = "is absent" if present is None else f"stands at mod_revision {present.mod_revision}"
+        return Result.NOT_APPLIED, f"the process ended before anything was sent; the key {stands}"
     if reading.revision < max(expected, intent.header_revision):
         return Result.ANOMALY, (
             f"etcd stands at revision {reading.revision}, and stood at "
@@ -287,9 +280,19 @@ def judge_reading(
             f"{intent.header_revision}: it was put back to an older state, and went on from there"
         )
     if present is None:
-        return _judge_absent(intent, reading.revision)
+        absent = f"the key is absent at revision {reading.revision}"
+        if not expected:
+            return Result.NOT_APPLIED, f"{absent}, as it was before"
+        if intent.verb is Verb.DELETE:
+            return Result.APPLIED_OR_GONE, f"{absent}: deleted by this intent, or by somebody else"
+        unseen = "somebody deleted it; whether it was written before cannot be seen"
+        return Result.APPLIED_OR_GONE, f"{absent}: {unseen}"
     if expected == 0:
-        return _judge_created(intent, present)
+        created = f"the key was created at revision {present.create_revision} and holds"
+        if digest(present.value) == intent.value_sha256:
+            return _PUTS[intent.verb], f"{created} the bytes of the intent"
+        other = "other bytes than those of the intent: written again since, or created by somebody else"
+        return Result.APPLIED_OR_GONE, f"{created} {other}"
     if present.mod_revision == expected:
         return _judge_unmoved(intent, present)
     if present.mod_revision < expected:
@@ -334,12 +337,6 @@ def _written(present: StoredValue) -> str:
     return f"the key was written since, to mod_revision {present.mod_revision} with {digest(present.value)}"
 
 
-_PUTS: Final = {
-    Verb.FIX: Result.FIXED,
-    Verb.UNDO: Result.UNDONE,
-}
-
-
 def _is_its_write(intent: Intent, present: StoredValue) -> bool:
     """Say whether a key holds what the intent put: the very next write after what was examined, with its bytes.
 
@@ -356,27 +353,6 @@ def _is_its_write(intent: Intent, present: StoredValue) -> bool:
     )
 
 
-def _judge_absent(intent: Intent, revision: int) -> tuple[Result, str]:
-    if not intent.subject.mod_revision:
-        return Result.NOT_APPLIED, f"the key is absent at revision {revision}, as it was before"
-    if intent.verb is Verb.DELETE:
-        what = "deleted by this intent, or by somebody else"
-    else:
-        what = "somebody deleted it; whether it was written before cannot be seen"
-    return Result.APPLIED_OR_GONE, f"the key is absent at revision {revision}: {what}"
-
-
-def _judge_created(intent: Intent, present: StoredValue) -> tuple[Result, str]:
-    if digest(present.value) == intent.value_sha256:
-        return _PUTS[intent.verb], (
-            f"the key was created at revision {present.create_revision} and holds the bytes of the intent"
-        )
-    return Result.APPLIED_OR_GONE, (
-        f"the key was created at revision {present.create_revision} and holds other bytes than those of the intent: "
-        "written again since, or created by somebody else"
-    )
-
-
 def _judge_unmoved(intent: Intent, present: StoredValue) -> tuple[Result, str]:
     if digest(present.value) != intent.value_sha256:
         return Result.ANOMALY, (
@@ -389,21 +365,5 @@ def _judge_unmoved(intent: Intent, present: StoredValue) -> tuple[Result, str]:
     return Result.NOT_APPLIED, detail
 
 
-def _describe(present: StoredValue | None) -> str:
-    return (
-        "the key is absent" if present is None else f"the key stands at mod_revision {present.mod_revision}"
-    )
-
-
 def _is_unconfirmed(intent: Intent) -> bool:
     return any(os.path.lexists(path + MARKER_SUFFIX) for path in intent.backups)
-
-
-def _confirm(intent: Intent) -> tuple[str, ...]:
-    if not _is_unconfirmed(intent):
-        return ()
-    try:
-        confirm_backups(intent)
-    except NotDurable as exc:
-        return (f"a backup keeps its marker, and proves nothing about the log: {exc.message}",)
-    return ()

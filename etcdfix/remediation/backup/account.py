@@ -9,9 +9,8 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import AuditLogUnreadable
-from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.audit.record import CLOSING_TYPES, PATCH, Intent, Link, RecordType, Result, Verb
-from etcdfix.remediation.audit.record_line import Event, parse_list
+from etcdfix.remediation.audit.record import CLOSING_TYPES, Intent, Link, RecordType, Result, Verb
+from etcdfix.remediation.audit.record_line import Event, parse_list, parse_number
 from etcdfix.remediation.audit.record_line import intent_of as intent_of_record
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import Backup
@@ -81,8 +80,9 @@ class Account:
     def __init__(self) -> None:
         self.listed: dict[str, Listed] = {}
         self.open_prunes: dict[int, Intent] = {}
+        self._intents: dict[int, Intent] = {}
         self._by_intent: dict[int, list[Listed]] = {}
-        self._written: dict[bytes, list[tuple[int, ClusterIdentity, str]]] = {}
+        self._written: dict[bytes, list[Intent]] = {}
 
     @classmethod
     def of(cls, path: Path, records: Iterable[tuple[Link, Event]]) -> Account:
@@ -102,55 +102,44 @@ class Account:
     def _take(self, link: Link, event: Event) -> None:
         notes = event.annotations
         if notes.type == RecordType.INTENT:
-            self._begin(intent_of_record(link, event), event.stage_timestamp)
-        elif notes.type in CLOSING_TYPES and notes.intent.isdigit():
-            self._close(link, event, int(notes.intent))
+            intent = self._intents[link.sequence] = intent_of_record(link, event)
+            if intent.verb is Verb.PRUNE:
+                self.open_prunes[link.sequence] = intent
+            elif intent.backups:
+                self._add(intent, intent.backup_sha256, intent.backups, event.stage_timestamp)
+        elif notes.type in CLOSING_TYPES:
+            closed = self._intents.get(parse_number(notes.intent) or 0)
+            if closed is not None:
+                self._close(closed, link, event)
 
-    def _begin(self, intent: Intent, at: str) -> None:
+    def _add(self, intent: Intent, content_sha256: str, paths: tuple[str, ...], at: str) -> None:
+        of_intent = self._by_intent.setdefault(intent.link.sequence, [])
+        listed = Listed(
+            intent=intent, content_sha256=content_sha256, paths=paths, at=at, second=bool(of_intent)
+        )
+        of_intent.append(listed)
+        self.listed[content_sha256] = listed
+
+    def _close(self, intent: Intent, link: Link, event: Event) -> None:
+        notes, number = event.annotations, intent.link.sequence
+        result, paths = Result(notes.outcome), parse_list(notes.backups)
         if intent.verb is Verb.PRUNE:
-            self.open_prunes[intent.link.sequence] = intent
-        elif intent.backups:
-            self._add(Listed(intent=intent, content_sha256=intent.backup_sha256, paths=intent.backups, at=at))
-
-    def _add(self, listed: Listed) -> None:
-        self.listed[listed.content_sha256] = listed
-        self._by_intent.setdefault(listed.intent.link.sequence, []).append(listed)
-
-    def _close(self, link: Link, event: Event, sequence: int) -> None:
-        notes = event.annotations
-        result = Result(notes.outcome)
-        if event.verb == Verb.PRUNE:
             if result is not Result.UNKNOWN:
-                self.open_prunes.pop(sequence, None)
-            if result is Result.PRUNED and notes.backup_sha256 in self.listed:
-                pruned = self.listed[notes.backup_sha256].pruned
-                pruned.update(dict.fromkeys(parse_list(notes.backups), link))
+                self.open_prunes.pop(number, None)
+            if result is Result.PRUNED and intent.backup_sha256 in self.listed:
+                self.listed[intent.backup_sha256].pruned.update(dict.fromkeys(paths, link))
             return
-        of_intent = self._by_intent.get(sequence, [])
+        of_intent = self._by_intent.get(number, [])
+        if result is Result.ANOMALY and of_intent:
+            for digest in notes.backup_sha256.split():
+                ending = f"-{digest.removeprefix('sha256:')[:16]}.json"
+                if digest != intent.backup_sha256:
+                    its = tuple(path for path in paths if path.endswith(ending))
+                    self._add(intent, digest, its, event.stage_timestamp)
         for listed in of_intent:
             listed.result = None if result is Result.UNKNOWN else result
-        if result is Result.ANOMALY and of_intent:
-            first = of_intent[0]
-            paths = parse_list(notes.backups)
-            for digest in notes.backup_sha256.split():
-                if digest != first.content_sha256:
-                    ending = f"-{digest.removeprefix('sha256:')[:16]}.json"
-                    its = tuple(path for path in paths if path.endswith(ending))
-                    self._add(
-                        Listed(
-                            intent=first.intent,
-                            content_sha256=digest,
-                            paths=its,
-                            at=event.stage_timestamp,
-                            second=True,
-                            result=result,
-                        )
-                    )
-        if result in _WRITTEN and notes.way != PATCH:
-            intent = of_intent[0].intent if of_intent else None
-            key = intent.subject.key if intent is not None else msgspec.convert(notes.key_base64, bytes)
-            cluster = intent.cluster if intent is not None else ClusterIdentity.by_uid(notes.cluster_uid)
-            self._written.setdefault(key, []).append((sequence, cluster, notes.value_sha256))
+        if result in _WRITTEN and not intent.is_patch:
+            self._written.setdefault(intent.subject.key, []).append(intent)
 
     def listing(self, backup: Backup) -> Listed | None:
         """Return what the log says of a backup file; None where it does not know it."""
@@ -161,11 +150,11 @@ class Account:
         """Say whether the log tells that this very value was put at the key again, in the same cluster."""
         intent = listed.intent
         return any(
-            sequence > intent.link.sequence
-            and cluster.is_same(intent.cluster) is True
-            and not cluster.has_other_id(intent.cluster)
-            and value_sha256 == intent.value_sha256
-            for sequence, cluster, value_sha256 in self._written.get(intent.subject.key, ())
+            write.link.sequence > intent.link.sequence
+            and write.cluster.is_same(intent.cluster) is True
+            and not write.cluster.has_other_id(intent.cluster)
+            and write.value_sha256 == intent.value_sha256
+            for write in self._written.get(intent.subject.key, ())
         )
 
     def files_to_prune(self) -> set[str]:

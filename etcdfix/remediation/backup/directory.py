@@ -18,8 +18,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import BackupUnreadable, NotABackup, UnsafePlace, why
-from etcdfix.inputs.ownfiles import HEAD_SUFFIX, OwnFile, own_file
-from etcdfix.remediation.audit.log import RESERVE_SUFFIX
+from etcdfix.inputs.ownfiles import OwnFile, own_file
 from etcdfix.remediation.audit.verify import Anchor
 from etcdfix.remediation.backup.file import MAX_BACKUP_SIZE, Backup, parse_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
@@ -27,8 +26,7 @@ from etcdfix.remediation.durable import read_limited, refuse_foreign_file
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageCodec, StorageLayout, likely_prefixes
 
 _BACKUP_NAME: Final = re.compile(r"[0-9a-f]{16}-\d+-\d+-[0-9a-f]{16}\.json", re.ASCII)
-_MARKER: Final = "the marker of a backup that is not there"
-_LEFT_BEHIND: Final = "left behind by a crash; the next writer puts it right, or it can be removed by hand"
+_LEFT_BEHIND: Final = re.compile(r"^\.etcdfix-probe-|\.torn-|(\.head\.new|\.json\.new|\.reserve)$")
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -129,64 +127,49 @@ def look_at(directory: int, path: Path, *, marked: bool) -> FoundFile:
     """Return what one file is."""
     try:
         status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
-        if stat.S_ISLNK(status.st_mode):
-            what = "a symbolic link, which is not followed"
-            return FoundFile(path=path, kind=FileKind.FOREIGN, what=what)
         if not stat.S_ISREG(status.st_mode):
-            return FoundFile(path=path, kind=FileKind.FOREIGN, what="no regular file")
-        return _look_at_regular(directory, path, marked=marked)
+            what = (
+                "a symbolic link, which is not followed"
+                if stat.S_ISLNK(status.st_mode)
+                else "no regular file"
+            )
+            return FoundFile(path=path, kind=FileKind.FOREIGN, what=what)
+        descriptor = os.open(path.name, _FLAGS, dir_fd=directory)
+        try:
+            return _look_at_open(descriptor, directory, path, marked=marked)
+        finally:
+            os.close(descriptor)
     except OSError as exc:
         return FoundFile(path=path, kind=FileKind.UNREADABLE, what=why(exc))
 
 
-def _look_at_regular(directory: int, path: Path, *, marked: bool) -> FoundFile:
-    other, unsafe = _other_of_ours(path.name), ""
-    descriptor = os.open(path.name, _FLAGS, dir_fd=directory)
+def _look_at_open(descriptor: int, directory: int, path: Path, *, marked: bool) -> FoundFile:
+    status, unsafe = os.fstat(descriptor), ""
+    found = partial(FoundFile, path=path, exposed=tuple(_exposures(status)), size=status.st_size)
+    if path.name.endswith(MARKER_SUFFIX):
+        return found(kind=FileKind.OURS, what="the marker of a backup that is not there")
+    if _LEFT_BEHIND.search(path.name):
+        return found(kind=FileKind.OURS, what="beside an audit log, or left behind by a crash")
     try:
-        status = os.fstat(descriptor)
-        found = partial(FoundFile, path=path, exposed=tuple(_exposures(status)), size=status.st_size)
-        if other:
-            return found(kind=FileKind.OURS, what=other)
-        backup = _read(descriptor, path)
+        backup = parse_backup(read_limited(descriptor, limit=MAX_BACKUP_SIZE), path=path)
         refuse_foreign_file(descriptor, path, what="backup")
     except UnsafePlace as exc:
         unsafe = exc.message
     except NotABackup:
-        kind, what = _kind_of_no_backup(directory, path.name)
-        return found(kind=kind, what=what)
+        ours = own_file(directory, path.name)
+        if is_backup_name(path.name) or ours is OwnFile.BACKUP:
+            what = "it has the name or the end of a backup, and does not begin like one"
+            return found(kind=FileKind.DAMAGED, what=what)
+        if ours is not None:
+            return found(kind=FileKind.OURS, what=ours.value)
+        return found(kind=FileKind.FOREIGN, what="not a file of etcdfix")
     except BackupUnreadable as exc:
-        return found(kind=FileKind.DAMAGED, what=exc.message.removeprefix(f"backup {path}: "), marked=marked)
-    finally:
-        os.close(descriptor)
-    return found(kind=FileKind.BACKUP, backup=backup, marked=marked, unsafe=unsafe)
-
-
-def _read(descriptor: int, path: Path) -> Backup:
-    raw = read_limited(descriptor, limit=MAX_BACKUP_SIZE)
-    if len(raw) > MAX_BACKUP_SIZE:
-        raise BackupUnreadable(f"backup {path}: it is larger than any backup", path=path)
-    backup = parse_backup(raw, path=path)
+        what = exc.message.removeprefix(f"backup {path}: ")
+        return found(kind=FileKind.DAMAGED, what=what, marked=marked)
     # A list of thousands must not hold their values; every digest was compared already.
-    return msgspec.structs.replace(backup, content=msgspec.structs.replace(backup.content, value_base64=b""))
-
-
-def _kind_of_no_backup(directory: int, name: str) -> tuple[FileKind, str]:
-    ours = own_file(directory, name)
-    if is_backup_name(name) or ours is OwnFile.BACKUP:
-        return FileKind.DAMAGED, "it has the name or the end of a backup, and does not begin like one"
-    if ours is not None:
-        return FileKind.OURS, ours.value
-    return FileKind.FOREIGN, "not a file of etcdfix"
-
-
-def _other_of_ours(name: str) -> str:
-    if name.endswith(MARKER_SUFFIX):
-        return _MARKER
-    if name.endswith(RESERVE_SUFFIX):
-        return "the room that an audit log keeps"
-    if name.startswith(".etcdfix-probe-") or name.endswith((HEAD_SUFFIX + ".new", ".json.new")):
-        return _LEFT_BEHIND
-    return "the torn last line of an audit log" if ".torn-" in name else ""
+    content = msgspec.structs.replace(backup.content, value_base64=b"")
+    backup = msgspec.structs.replace(backup, content=content)
+    return found(kind=FileKind.BACKUP, backup=backup, marked=marked, unsafe=unsafe)
 
 
 def _exposures(status: os.stat_result) -> Iterator[str]:

@@ -53,6 +53,7 @@ _VERSION: Final = re.compile(rb'\{"format":"(etcdfix\.backup/[^"\\]{1,40})"')
 _TAIL_ANYWHERE: Final = b'\n"document_sha256":"sha256:'
 _TAIL_REACH: Final = 4096
 _ENVELOPE: Final = b"k8s:enc:"
+_LEASE: Final = "[1-9a-f][0-9a-f]{0,14}|[1-7][0-9a-f]{15}"
 
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -275,67 +276,57 @@ class _Document(msgspec.Struct):
 
 def parse_backup(raw: bytes, *, path: Path) -> Backup:
     """Check the bytes of a backup file; ``path`` is for messages. Raises what :func:`read_backup` raises."""
+    if len(raw) > MAX_BACKUP_SIZE:
+        raise BackupTooLarge(f"backup {path}: it is larger than any backup", path=path)
     body, told = _check_frame(raw, path)
-    if digest(body) != told:
-        raise BackupEdited(
-            f"backup {path}: its bytes are not the ones that its digest was made of", path=path
-        )
-    try:
-        document = msgspec.json.decode(raw, type=_Document)
-        encoded = bytes(document.content)
-        content = msgspec.json.decode(encoded, type=BackupContent)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as exc:
-        raise BackupEdited(
-            f"backup {path}: the digest fits, the document does not: {exc}", path=path
-        ) from exc
-    contradiction = _contradiction(document, encoded, content)
-    if contradiction:
-        raise BackupEdited(f"backup {path}: the digest fits, but {contradiction}", path=path)
+    problem = "its bytes are not the ones that its digest was made of"
+    if digest(body) == told:
+        try:
+            document = msgspec.json.decode(raw, type=_Document)
+            encoded = bytes(document.content)
+            content = msgspec.json.decode(encoded, type=BackupContent)
+            problem = _contradiction(document, encoded, content)
+        except (ValueError, RecursionError) as exc:
+            problem = f"the digest fits, the document does not: {exc}"
+    if problem:
+        raise BackupEdited(f"backup {path}: {problem}", path=path)
     return Backup(path, content, document.content_sha256, document.intent)
 
 
 def _check_frame(raw: bytes, path: Path) -> tuple[bytes, str]:
     if not raw.startswith(BACKUP_FAMILY[: len(raw)]):
         raise NotABackup(f"{path} is no backup of etcdfix", path=path)
-    if not raw.startswith(_OPENING):
-        if _OPENING.startswith(raw):
-            raise BackupTruncated(f"backup {path}: it ends after {len(raw)} bytes", path=path)
-        version = _VERSION.match(raw)
-        if version is None or version[1] == FORMAT.encode():
-            raise BackupEdited(f"backup {path}: its first line was changed", path=path)
+    tail = BACKUP_TAIL.search(raw, max(0, len(raw) - _TAIL_REACH))
+    if raw.startswith(_OPENING) and tail is not None:
+        return raw[: tail.start()], tail[1].decode()
+    version = _VERSION.match(raw)
+    if version is not None and version[1] != FORMAT.encode():
+        found = version[1].decode("ascii", "backslashreplace")
         raise BackupVersionUnknown(
-            f"backup {path}: its format is {version[1].decode('ascii', 'backslashreplace')}, and this etcdfix reads "
-            f"only {FORMAT}",
+            f"backup {path}: its format is {found}, and this etcdfix reads only {FORMAT}",
             path=path,
             hint="use the version of etcdfix that wrote it",
         )
-    tail = BACKUP_TAIL.search(raw, max(0, len(raw) - _TAIL_REACH))
-    if tail is not None:
-        return raw[: tail.start()], tail[1].decode()
-    if raw.endswith(b"}\n") or _TAIL_ANYWHERE in raw[-_TAIL_REACH:]:
+    if not raw.startswith(_OPENING[: len(raw)]):
+        raise BackupEdited(f"backup {path}: its first line was changed", path=path)
+    if len(raw) > len(_OPENING) and (raw.endswith(b"}\n") or _TAIL_ANYWHERE in raw[-_TAIL_REACH:]):
         raise BackupEdited(f"backup {path}: its last line was changed", path=path)
     raise BackupTruncated(f"backup {path}: it ends after {len(raw)} bytes, before its digest", path=path)
 
 
 def _contradiction(document: _Document, encoded: bytes, content: BackupContent) -> str:
-    if document.content_sha256 != digest(encoded):
-        return "content_sha256 is not the digest of its content"
-    if (
-        len(content.value_base64) != content.value_size
-        or digest(content.value_base64) != content.value_sha256
-    ):
-        return "value_sha256 is not the digest of its value"
-    if content.key != display(content.key_base64) or not content.key_base64:
-        return "key and key_base64 differ"
-    if content.stored_as_plaintext and content.value_base64.startswith(_ENVELOPE):
-        return "it calls an encrypted value plaintext"
-    # A lease id is an int64, and etcd grants none below 1.
-    if content.lease is not None and not re.fullmatch(
-        "[1-9a-f][0-9a-f]{0,14}|[1-7][0-9a-f]{15}", content.lease
-    ):
-        return "its lease is no lease id"
-    if not re.fullmatch("[0-9a-f]{64}", document.intent.sha256):
-        return "the hash of its intent is no hash"
-    if "\0" in document.intent.audit_log:
-        return "the path of its audit log is none"
-    return ""
+    value = content.value_base64
+    fits = {
+        "content_sha256 is not the digest of its content": document.content_sha256 == digest(encoded),
+        "value_sha256 is not the digest of its value": content.value_size == len(value)
+        and content.value_sha256 == digest(value),
+        "key and key_base64 differ": content.key_base64 and content.key == display(content.key_base64),
+        "it calls an encrypted value plaintext": not (
+            content.stored_as_plaintext and value.startswith(_ENVELOPE)
+        ),
+        # A lease id is an int64, and etcd grants none below 1.
+        "its lease is no lease id": re.fullmatch(_LEASE, content.lease or "1"),
+        "the hash of its intent is no hash": re.fullmatch("[0-9a-f]{64}", document.intent.sha256),
+        "the path of its audit log is none": "\0" not in document.intent.audit_log,
+    }
+    return next((f"the digest fits, but {problem}" for problem, fine in fits.items() if not fine), "")

@@ -22,7 +22,6 @@ from etcdfix.remediation.audit.record import (
 from etcdfix.remediation.audit.record_line import (
     draft_entry,
     hash_of,
-    parse_list,
     parse_record,
     timestamp,
 )
@@ -117,13 +116,6 @@ def test_what_it_rests_on_stands_in_intent_and_outcome() -> None:
     assert intent.grounds == GROUNDS
 
 
-def test_that_nothing_was_given_is_said() -> None:
-    intent = parse_intent(draft_entry(entry(grounds=Grounds()), BEGINNING, at=NOON).line)
-    assert intent.grounds == Grounds()
-    told = json.loads(draft_entry(entry(grounds=Grounds()), BEGINNING, at=NOON).line)["annotations"]
-    assert json.loads(told["etcdfix.io/grounds"])["configuration_sha256"] is None
-
-
 def test_hostile_words_in_what_it_rests_on() -> None:
     hostile = Grounds(
         transformer="a\udce9\u202e\n",
@@ -136,14 +128,6 @@ def test_hostile_words_in_what_it_rests_on() -> None:
         transformer="a\\udce9\u202e\n", server_answers=(RecordedAnswer("http://\\ud800", "\x1b[2J"),),
         peek=("\\udc80",),
     )  # fmt: skip
-
-
-def test_a_record_without_grounds() -> None:
-    """Its outcome says nothing about them either."""
-    intent = parse_intent(draft_entry(entry(), BEGINNING, at=NOON).line)
-    assert intent.grounds is None
-    closing = draft_entry(intent.closed_by(Result.DELETED, operator=OPERATOR), BEGINNING, at=NOON)
-    assert b"grounds" not in closing.line
 
 
 @pytest.mark.parametrize("told", ["[]", "{", '{"peek":[7]}', '{"x":' + "[" * 100_000])
@@ -256,13 +240,6 @@ def test_nested_too_deeply() -> None:
     deep = line.replace(b'"user":', b'"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"user":')
     with pytest.raises(ValueError, match="it is no record of etcdfix"):
         parse_record(deep)
-
-
-def test_lists() -> None:
-    assert parse_list("") == ()
-    assert parse_list('["a","b"]') == ("a", "b")
-    with pytest.raises(ValueError):
-        parse_list("a,b")
 
 
 def test_times_are_utc_with_six_digits() -> None:

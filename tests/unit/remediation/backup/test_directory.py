@@ -9,6 +9,7 @@ import pytest
 
 from etcdfix.errors import BackupUnreadable
 from etcdfix.remediation.backup import directory
+from etcdfix.remediation.backup import file as backup_file
 from etcdfix.remediation.backup.directory import FileKind, FoundFile, look_into, resource_of
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
 from tests.support.audit_logs import own_directory
@@ -100,7 +101,8 @@ def test_a_file_that_cannot_be_read(ground: Ground, monkeypatch: pytest.MonkeyPa
 
 def test_larger_than_any_backup(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     name = ground.change()
-    monkeypatch.setattr(directory, "MAX_BACKUP_SIZE", 10)
+    for module in (directory, backup_file):
+        monkeypatch.setattr(module, "MAX_BACKUP_SIZE", 10)
     assert (look(ground)[name].kind, "larger" in look(ground)[name].what) == (FileKind.DAMAGED, True)
 
 

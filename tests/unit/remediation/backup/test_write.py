@@ -268,34 +268,6 @@ class TestListed:
         assert found is not None
         assert found.link == intent.link
 
-    def test_a_record_that_is_no_intent(self, listed: tuple[Path, Path]) -> None:
-        path, audit_log = listed
-        read = read_backup(path)
-        outcome = verify(audit_log).head
-        moved = msgspec.structs.replace(
-            read,
-            intent=msgspec.structs.replace(read.intent, sequence=outcome.sequence, sha256=outcome.sha256),
-        )
-        assert intent_of(moved, audit_log) is None
-
-    @pytest.mark.parametrize("field", ["key_base64", "mod_revision", "value_sha256", "cluster", "digest"])
-    def test_the_same_bytes_key_and_cluster(self, listed: tuple[Path, Path], field: str) -> None:
-        path, audit_log = listed
-        read = read_backup(path)
-        if field == "digest":
-            changed = msgspec.structs.replace(read, content_sha256="sha256:" + "0" * 64)
-        else:
-            values: dict[str, object] = {
-                "key_base64": b"/x",
-                "mod_revision": 42,
-                "value_sha256": "sha256:0",
-                "cluster": msgspec.structs.replace(CLUSTER, kube_system_uid=None),
-            }
-            changed = msgspec.structs.replace(
-                read, content=msgspec.structs.replace(read.content, **{field: values[field]})
-            )
-        assert intent_of(changed, audit_log) is None
-
 
 class TestUnlistedWrites:
     """Of what lies in a backup directory, only what the log does not know may be a write of ours."""
@@ -334,11 +306,3 @@ class TestUnlistedWrites:
         (folder / "file").touch()
         with pytest.raises(BackupUnreadable, match="Not a directory"):
             unlisted_writes([folder / "file"], folder / "none.jsonl", self.HERE)
-
-
-def test_steps_are_what_the_page_lists() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "formats" / "backup.md").read_text()
-    for name in (*WRITE_STEPS, *CONFIRM_STEPS):
-        what, _, action = name.partition(": ")
-        assert f"`{what}`" in page
-        assert f"`{action.removeprefix('before ').removeprefix('after ')}`" in page

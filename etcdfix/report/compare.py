@@ -144,7 +144,7 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """Return whether there is a difference, what to do, what was compared, and the keys that differ."""
-        step = next((one.step() for one in self.advice if one.command), None)
+        step: Step | None = next((one for one in self.advice if one.command), None)
         notes: Sequence[str] = self.warnings
         warned: tuple[str, ...] = ()
         if self._of_members and self.differing:
@@ -178,7 +178,7 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
                     noun="key",
                     wide=True,
                 ),
-                Steps(steps=[one.step() for one in self.advice], wide=True),
+                Steps(steps=self.advice, wide=True),
                 *more,
             ],
         )

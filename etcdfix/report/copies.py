@@ -121,7 +121,7 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
             status=Status(self._state(), self._headline(first)),
             about=self.about(),
             stakes=[text for text in (self.at_stake, self.do_not_restart) if text],
-            next=self.next.step() if self.next is not None else None,
+            next=self.next,
             sections=[*self._sections(first)],
         )
 

@@ -39,10 +39,10 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One thing to do: what, the command for it (None where there is none), and what to know first."""
+    """One thing to do: what, the command to paste ("" where there is none), and what to know first."""
 
     action: str
-    command: Command | None = None
+    command: Command = msgspec.field(default_factory=Command)
     note: str = ""
 
 

@@ -178,7 +178,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             status=Status(self._state(), self._headline()),
             about=self.about(),
             stakes=[text for text in (why or self._gone(), self.at_stake, self.do_not_restart) if text],
-            next=self.next.step() if self.next is not None else None,
+            next=self.next,
             sections=[
                 *self._brief(),
                 *(self._wide(finding) if finding is not None else ()),
@@ -223,7 +223,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         copies = copies_table(self.copies, brief=3, wide=shows is not Shows.ALL or self._healthy)
         yield msgspec.structs.replace(copies, title="" if not copies.wide else copies.title)
         listed = {command for copy in self.copies for command in (copy.fix, copy.save) if command}
-        others = [way.step() for way in self.remedies if way != self.next and way.command not in listed]
+        others = [way for way in self.remedies if way != self.next and way.command not in listed]
         odd = [one for one in self.places if not one.searched or one.history is not Sameness.SAME]
         yield Facts(facts=[(f"{one.place} {one.path}", one.detail) for one in odd])
         at_hand = any(copy.fix for copy in self.copies)

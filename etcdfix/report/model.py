@@ -112,21 +112,10 @@ class FindingEvidence(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Remedy(msgspec.Struct, frozen=True):
-    """One way out: what to do, the command to paste ("" where there is none), and what to know first.
+class Remedy(Step, frozen=True):
+    """One way out; of a finding, ``verb`` is ``fix``, ``cure``, ``save``, ``rescue``, ``copies`` or ``delete``."""
 
-    ``verb`` says what a way out of a finding does, in one word: ``fix``, ``cure``, ``save``, ``rescue``,
-    ``copies`` or ``delete``.
-    """
-
-    action: str
-    command: Command = msgspec.field(default_factory=Command)
-    note: str = ""
     verb: str | UnsetType = UNSET
-
-    def step(self) -> Step:
-        """Return it as a document has it."""
-        return Step(self.action, self.command, self.note)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

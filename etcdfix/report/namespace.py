@@ -33,7 +33,6 @@ from etcdfix.report.document import (
     wide_table,
 )
 from etcdfix.report.model import SourcedReport
-from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
 
 SERVICE_PROBLEMS: Final = {
@@ -51,13 +50,10 @@ class MissingAPI(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class NamespaceStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step: what to do, the command to paste, what to know first, and the key that it is about."""
+class NamespaceStep(Step, frozen=True):
+    """One step, and the etcd key that it is about."""
 
-    action: str
-    command: Command
-    note: str
-    key: str | None
+    key: str | None = None
 
 
 class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
@@ -114,12 +110,11 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
     def document(self) -> Document:
         """Return why it cannot finish deleting, the first thing to do, and what holds it in KEP-5080's order."""
         said = [*self._stakes()]
-        steps = [Step(step.action, step.command or None, step.note) for step in self.plan]
         rows, held = _grouped(self)
         sections: list[Section] = [
             Table(columns=_GROUPS, rows=rows, noun="reason", brief=5, counted=0, sum=held),
             Prose(paragraphs=_after(self)),
-            Steps(title="What to do, in this order", steps=steps, wide=True),
+            Steps(title="What to do, in this order", steps=self.plan, wide=True),
             *_details(self),
             Prose(title="What else to know", paragraphs=[*said[3:], *self.incomplete_reasons], wide=True),
         ]
@@ -129,7 +124,7 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
             status=Status(state if self.complete else State.INCOMPLETE, _headline(self)),
             about=self.about(),
             stakes=said[:3],
-            next=steps[0] if steps else None,
+            next=self.plan[0] if self.plan else None,
             sections=sections,
         )
 

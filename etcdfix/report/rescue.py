@@ -152,7 +152,7 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
                 "Restart no API server and delete none of these objects: either one ends what servers still hold.",
                 "The files hold the contents unmasked.",
             ],
-            next=self.next[0].step() if self.next else None,
+            next=self.next[0] if self.next else None,
             sections=[
                 Table(columns=_KINDS, rows=self._by_kind(), noun="kind", brief=5),
                 Table(
@@ -164,7 +164,7 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
                     counted=0,
                     sum=sum(row[0] for row in rows),
                 ),
-                Steps(title="Then", steps=[way.step() for way in self.next[1:]]),
+                Steps(title="Then", steps=self.next[1:]),
                 Prose(title="Warnings", paragraphs=self.warnings, wide=True),
                 why_incomplete(self.incomplete_reasons),
             ],

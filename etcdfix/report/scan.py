@@ -167,10 +167,11 @@ def _wide_sections(report: ScanReport) -> Iterator[Section]:
         wide=True,
     )
     for lost in summary.key_loss:
-        steps = [one.step() for one in lost.remedies]
         what = f"{lost.failures} of {counted(lost.of, 'value')}"
         yield Steps(
-            title=f"What to do about {lost.transformer}, which does not open {what}", steps=steps, wide=True
+            title=f"What to do about {lost.transformer}, which does not open {what}",
+            steps=lost.remedies,
+            wide=True,
         )
     resources = [
         (str(GroupResource(one.group, one.resource)), *(getattr(one, name) or None for name in _COUNTED))

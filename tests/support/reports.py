@@ -129,4 +129,4 @@ def write_form(
 
 def line(step: Step | None) -> str:
     """Return the command of a step, without options of a run; "" for none."""
-    return step.command.line(RunOptions()) if step is not None and step.command is not None else ""
+    return step.command.line(RunOptions()) if step is not None else ""

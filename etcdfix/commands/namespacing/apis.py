@@ -15,17 +15,12 @@ from etcdfix.graph.model import Stays, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState
 from etcdfix.report.namespace import SERVICE_PROBLEMS, NamespaceStep, webhook_name
 from etcdfix.storagekey import StorageLayout, display
-from etcdfix.text.commands import NO_COMMAND, Command, explain, kubectl
+from etcdfix.text.commands import explain, kubectl
 from etcdfix.text.words import counted
 
 _MOST: Final = 20
 _NONE: Final = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 _CRDS: Final = b"apiextensions.k8s.io/customresourcedefinitions/"
-
-
-def step(action: str, command: Command = NO_COMMAND, note: str = "", key: str | None = None) -> NamespaceStep:
-    """Return one step; ``key``: the etcd key that it is about."""
-    return NamespaceStep(action=action, command=command, note=note, key=key)
 
 
 def definition_steps(state: NamespaceState, layout: StorageLayout) -> Iterator[NamespaceStep]:
@@ -35,7 +30,7 @@ def definition_steps(state: NamespaceState, layout: StorageLayout) -> Iterator[N
         key = layout.prefix_bytes + _CRDS + api.encode("utf-8", "surrogateescape")
         many = counted(content.count, "object")
         if content.stays == Stays.CRD_UNREADABLE:
-            yield step(
+            yield NamespaceStep(
                 f"Fix the CustomResourceDefinition {api}, which cannot be read, before any API server restarts",
                 explain(key, "--impact"),
                 f"Running API servers may still serve {many} of it here. After a restart none does, and they are left "
@@ -43,7 +38,7 @@ def definition_steps(state: NamespaceState, layout: StorageLayout) -> Iterator[N
                 display(key),
             )
         elif content.stays == Stays.NOT_SERVED:
-            yield step(
+            yield NamespaceStep(
                 f"First bring back the CustomResourceDefinition {api}: without it {many} stay unseen",
                 kubectl("apply", "-f", "FILE"),
                 "FILE is its manifest, which came with the operator; an older backup of etcd has it under "
@@ -57,7 +52,7 @@ def api_steps(state: NamespaceState) -> Iterator[NamespaceStep]:
     """Yield what to do about APIs that do not answer, and hold every namespace."""
     missing = list(state.missing_apis)
     for api in missing[: min(state.unavailable_apis, _MOST)]:
-        yield step(
+        yield NamespaceStep(
             f"Bring back the API {api}, or delete its APIService: {state.missing_apis[api]}",
             kubectl("get", "apiservices", api, "-o", "yaml"),
             "While discovery fails, no namespace of the cluster finishes.",
@@ -65,7 +60,7 @@ def api_steps(state: NamespaceState) -> Iterator[NamespaceStep]:
     unknown = missing[state.unavailable_apis :][: state.unknown_apis]
     if unknown:
         more = ", …" if len(unknown) > 5 else ""
-        yield step(
+        yield NamespaceStep(
             f"Check that APIs answer whose APIService cannot be read: {', '.join(unknown[:5])}{more}",
             kubectl("api-resources"),
             "It names those that do not answer. While there is one, no namespace of the cluster finishes.",
@@ -92,7 +87,7 @@ def _answered(hold: WebhookHold) -> NamespaceStep:
         command = kubectl("get", "pods,endpointslices", "-n", hold.service.namespace)
         note = "The webhook may answer again before the namespace controller tries next. Look again then."
     note += " The next steps are for a Service that does not come back."
-    return step(f"{action}: {webhook_name(hold)} asks it", command, note, hold.configuration.key)
+    return NamespaceStep(f"{action}: {webhook_name(hold)} asks it", command, note, hold.configuration.key)
 
 
 def _unconverted(hold: WebhookHold) -> NamespaceStep:
@@ -100,7 +95,7 @@ def _unconverted(hold: WebhookHold) -> NamespaceStep:
     count = counted(hold.elsewhere, "object")
     saved = f" {count} of other namespaces are stored in another version: save them first with etcdfix get."
     saved = saved if hold.elsewhere else ""
-    return step(
+    return NamespaceStep(
         f"Or set the conversion of {ref.kind} {ref.name} to None",
         kubectl("patch", ref.resource, ref.name, "--type=merge", "-p", _NONE),
         "API servers then change nothing but apiVersion. The next write drops fields that the other version does not "
@@ -117,14 +112,14 @@ def _without_webhook(holds: Sequence[WebhookHold]) -> Iterator[NamespaceStep]:
         # Positions may have changed since: then nothing is patched.
         patch.append({"op": "test", "path": f"{path}/name", "value": hold.webhook})
         patch.append({"op": "add", "path": f"{path}/failurePolicy", "value": "Ignore"})
-    yield step(
+    yield NamespaceStep(
         f"Or let API servers go on without an answer: failurePolicy Ignore for {counted(len(holds), 'webhook')} of "
         f"{ref.kind} {ref.name}",
         kubectl("patch", ref.resource, ref.name, "--type=json", "-p", msgspec.json.encode(patch).decode()),
         "What these would refuse is then allowed, until you set it to Fail again.",
         ref.key,
     )
-    yield step(
+    yield NamespaceStep(
         f"Or delete the stale {ref.kind} {ref.name}",
         kubectl("delete", ref.resource, ref.name, "--dry-run=server"),
         "Only if its operator is gone for good. All webhooks of this configuration go: save it first with kubectl get "

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.commands.namespacing.apis import api_steps, definition_steps, step, webhook_steps
+from etcdfix.commands.namespacing.apis import api_steps, definition_steps, webhook_steps
 from etcdfix.graph.collector import collect
 from etcdfix.graph.grades import reasons_for
 from etcdfix.graph.model import Action, Blocker, Collection, CyclicWait, DeletionStage, ObjectRef, Risk
@@ -126,13 +126,13 @@ class NamespacePlan:
         if state.terminating and not state.frozen:
             note = "It tries less and less often. A restart of kube-controller-manager makes it try at once."
             again = kubectl("get", "namespace", state.name, "-o", "yaml")
-            steps.append(step("Wait until the namespace controller tries again", again, note))
-        return [*steps, step("Look again", self._look_again())]
+            steps.append(NamespaceStep("Wait until the namespace controller tries again", again, note))
+        return [*steps, NamespaceStep("Look again", self._look_again())]
 
     def _own_object(self) -> Iterator[NamespaceStep]:
         state = self._state
         if not state.exists and not state.complete:
-            yield step(
+            yield NamespaceStep(
                 "Check whether the Namespace is there: it was not seen, and not everything could be read",
                 kubectl("get", "namespace", state.name),
                 "Until you know, do not create it, and do not take what is in it for left over.",
@@ -154,13 +154,13 @@ class NamespacePlan:
 
     def _keep_or_end(self, again: str) -> Iterator[NamespaceStep]:
         """Yield both ways on from a Namespace that is gone: nothing tells that anybody wants its contents gone."""
-        yield step(
+        yield NamespaceStep(
             f"To keep what is in it: {again}, and stop",
             kubectl("create", "namespace", self._state.name),
             "This deletes nothing. Give it the labels and annotations that it had, as far as anybody knows them.",
         )
         if self._state.name not in _IMMORTAL:
-            yield step(
+            yield NamespaceStep(
                 "Only if it was meant to go: delete it the ordinary way, and its controller cleans up",
                 kubectl("delete", "namespace", self._state.name, "--dry-run=server"),
                 "Without the dry run, everything in it goes, with the data of volumes whose reclaim policy is Delete. "
@@ -179,7 +179,7 @@ class NamespacePlan:
         if unjudged:
             way = first_way(ways_out(unjudged[0], self._run))
             where = " of other namespaces" if everywhere else ""
-            yield step(
+            yield NamespaceStep(
                 f"Find out about {counted(len(unjudged), 'object')}{where} that could not be judged; delete none",
                 way.command if way is not None else NO_COMMAND,
                 way.action if way is not None else "",
@@ -188,7 +188,7 @@ class NamespacePlan:
             kept = (recovered_configuration([cause], transformer, self._run) for cause, transformer in causes)
             recovered = next(filter(None, kept), None)
             if recovered is not None:
-                yield step(recovered.action, recovered.command, recovered.note)
+                yield NamespaceStep(recovered.action, recovered.command, recovered.note)
         removable = [(b, found) for b, found in lost if self._removable(found)]
         for number, (blocker, found) in enumerate(removable[:_MOST_STEPS]):
             warning = self._warning(found) + ("" if number else self._first())
@@ -201,7 +201,7 @@ class NamespacePlan:
             yield from self._removal(found, str(blocker.object), harm + warning)
         rest = total - len(cures) - len(unjudged) - min(len(removable), _MOST_STEPS)
         if rest > 0:
-            yield step(
+            yield NamespaceStep(
                 f"Then {counted(rest, 'more object')} that cannot be read",
                 self._look_again("-o", "json"),
                 "If everything under one key fails, the key is lost, not the objects: find it first.",
@@ -219,14 +219,16 @@ class NamespacePlan:
             late = (
                 "its grace period is over, and nothing ended it" if pod.past_grace else "nothing will end it"
             )
-            yield step(
+            yield NamespaceStep(
                 f"End {ref} on node {pod.node}: {late}",
                 kubectl("delete", "pod", ref.name, "-n", ref.namespace, *FORCE),
                 note + ("" if number else _FORCED),
                 ref.key,
             )
         if len(pods) > _MOST_STEPS:
-            yield step(f"Then {counted(len(pods) - _MOST_STEPS, 'more pod')}", self._look_again("-o", "json"))
+            yield NamespaceStep(
+                f"Then {counted(len(pods) - _MOST_STEPS, 'more pod')}", self._look_again("-o", "json")
+            )
 
     def _first(self) -> str:
         """Say what comes before a deletion."""
@@ -250,7 +252,7 @@ class NamespacePlan:
             names = ", ".join(str(b.object) for b, _ in members[:3]) + (", …" if len(members) > 3 else "")
             under = f" under {transformer}" if transformer != "identity" else ""
             way = members[0][1]
-            yield step(
+            yield NamespaceStep(
                 f"{action}: {counted(len(members), 'object')}{under} ({names})",
                 way.command,
                 f"{way.note} Delete none of them. Do not restart the API servers: their caches may hold them.",
@@ -265,7 +267,7 @@ class NamespacePlan:
         options = [way for way in every if is_warning(way) or way.command.line(self._run)]
         for way in options:
             action = way.action[:1].lower() + way.action[1:]
-            yield step(f"{what}: {action}", way.command, way.note, display(key))
+            yield NamespaceStep(f"{what}: {action}", way.command, way.note, display(key))
         only = ", only if the step before this one did not help" if options else ""
         if not options and first is not None:
             warning += f"Less destructive, if you can: {first.action}."
@@ -275,7 +277,7 @@ class NamespacePlan:
         else:
             risks = risks_to_accept(found, breaking=bool(self._breaking(found)))
             action, command = "delete it, dry run first", delete(key, risks)
-        yield step(f"{what}: {action}{only}", command, warning.rstrip(), display(key))
+        yield NamespaceStep(f"{what}: {action}{only}", command, warning.rstrip(), display(key))
 
     def _ways(self, found: Examination) -> list[Remedy]:
         """Return the ways out of an object that cannot be read, as its own explanation has them."""
@@ -322,7 +324,7 @@ class NamespacePlan:
             names = sorted({finalizer for blocker in held for finalizer in blocker.finalizers})
             if held:
                 first = held[0].object
-                yield step(
+                yield NamespaceStep(
                     f"Check that the controllers of these finalizers run: {', '.join(names[:10])} "
                     f"({counted(stage.blocker_count, 'object')})",
                     kubectl("get", first.full_resource, first.name, "-n", first.namespace, "-o", "yaml"),
@@ -330,7 +332,7 @@ class NamespacePlan:
                 )
         for ring in list(rings.values())[:_MOST_STEPS]:
             pod = ring.steps[0].waiter
-            yield step(
+            yield NamespaceStep(
                 f"End the cyclic wait of {pod} and {ring.steps[0].waits_for}: {ring.way_out}",
                 kubectl("edit", "pod", pod.name, "-n", pod.namespace),
                 f"{ring.confidence.value}: pods go first, and this one waits for what comes after it. Do this only if "
@@ -343,13 +345,13 @@ class NamespacePlan:
         state = self._state
         foreign = [token for token in state.spec_finalizers if token != "kubernetes"]  # noqa: S105 - no password
         if state.terminating and state.finalizers:
-            yield step(
+            yield NamespaceStep(
                 f"Check the controllers of the Namespace's metadata.finalizers: {', '.join(state.finalizers[:10])}",
                 kubectl("get", "namespace", state.name, "-o", "yaml"),
                 "Take an entry off with kubectl edit only if its controller is gone for good.",
             )
         if state.terminating and foreign:
-            yield step(
+            yield NamespaceStep(
                 f"Check the controllers of the Namespace's spec.finalizers: {', '.join(foreign[:10])}",
                 kubectl("replace", "--raw", f"/api/v1/namespaces/{state.name}/finalize", "-f", "FILE"),
                 "Only if a controller is gone for good: FILE is the Namespace as JSON without that entry. Leave "

@@ -87,8 +87,7 @@ class _Written:
         self._run = run
 
     def step(self, step: Any) -> tuple[str, str, str]:
-        line = step.command.line(self._run) if step.command is not None else ""
-        return safe_text(step.action), safe_text(line), safe_text(step.note)
+        return safe_text(step.action), safe_text(step.command.line(self._run)), safe_text(step.note)
 
     def section(self, section: Section) -> dict[str, Any]:
         title = safe_text(section.title)

@@ -124,8 +124,8 @@ class _Lines:
                 line += f" · {fact}"
         yield from self.folded(line)
 
-    def command(self, command: Command | None) -> str:
-        return safe_text(command.line(self._run)) if command is not None else ""
+    def command(self, command: Command) -> str:
+        return safe_text(command.line(self._run))
 
     def next_step(self, step: Step) -> Iterator[str]:
         line = self.command(step.command)

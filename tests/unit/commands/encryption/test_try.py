@@ -104,7 +104,7 @@ def test_no_rewrite_is_offered_for_kine() -> None:
     (group,) = tried(sealed(1), RIGHT, run=RunOptions(source=("--kine", "state.db"))).groups
     assert group.next is not None
     assert group.next.action.startswith("Add the key of ")
-    assert group.next.command is None
+    assert not group.next.command
 
 
 def test_groups_that_several_candidates_open_are_told_apart() -> None:

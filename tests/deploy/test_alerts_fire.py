@@ -115,10 +115,7 @@ def test_what_keeps_an_api_server_from_starting(scan: Scan, firing: Firing, tmp_
         b"/registry/ranges/servicenodeports": allocation(),
     }
     damaged = healthy | {b"/registry/ranges/servicenodeports": allocation()[:-4] + b"\xff\xff\xff\xff"}
-    for values, expected in (
-        (healthy, set()),
-        (damaged, {"EtcdfixBreaksAtRestart", "EtcdfixFindings"}),
-    ):
+    for values, expected in ((healthy, set()), (damaged, {"EtcdfixBreaksAtRestart", "EtcdfixFindings"})):
         records = [put(number, key, value) for number, (key, value) in enumerate(values.items(), start=2)]
         snapshot.write_bytes(database(records))
         assert firing((scan("--snapshot", snapshot, "--no-encryption"), 2), at=2) == expected

@@ -213,10 +213,7 @@ def test_nights(
 @pytest.mark.etcd
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_what_a_new_configuration_would_do(name: str, runner: Runner, save: Callable[[], None]) -> None:
-    for keys, code in (
-        ((("key2", OTHER), ("key1", KEY)), 0),
-        ((("key2", OTHER),), 1),
-    ):
+    for keys, code in (((("key2", OTHER), ("key1", KEY)), 0), ((("key2", OTHER),), 1)):
         runner.variables["NEW_ENCRYPTION_CONFIG"] = configured(*keys)
         assert runner.run(name, "what-if") == code, runner.said
     assert "/registry/secrets" in runner.said or "secrets" in runner.said

@@ -11,14 +11,7 @@ import pytest
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.root import cli
 from etcdfix.sources.connection import parse_timeout
-from tests.support.kubelet import (
-    DEPLOY,
-    MANIFESTS,
-    Manifest,
-    documents,
-    job_spec,
-    pods,
-)
+from tests.support.kubelet import DEPLOY, MANIFESTS, Manifest, documents, job_spec, pods
 
 OLDEST, NEWEST = "1.29", "1.37"  # 1.29 is the first with backoffLimitPerIndex without a feature gate
 PODS = [pytest.param(document, template, id=name) for name, document, template in pods()]

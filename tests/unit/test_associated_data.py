@@ -24,15 +24,7 @@ from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_o
 from etcdfix.verdicts.examination import Examination
 from tests.support.encoders import aesgcm_body
 from tests.support.memory_source import MemorySource
-from tests.support.objects import (
-    IDENTITY,
-    KEY_1,
-    aescbc,
-    config_map,
-    configuration,
-    provider,
-    secret,
-)
+from tests.support.objects import IDENTITY, KEY_1, aescbc, config_map, configuration, provider, secret
 
 GCM = configuration(provider("aesgcm", key1=KEY_1), IDENTITY, resources=("secrets", "configmaps"))
 ENVELOPE = b"k8s:enc:aesgcm:v1:key1:"

@@ -23,12 +23,7 @@ def _claimed(found: ResourcePrefix) -> bool:
 
 
 def search() -> ClaimSearch:
-    return ClaimSearch(
-        LAYOUT,
-        lambda found: (
-            found.codec in {StorageCodec.BUILTIN, StorageCodec.JSON_BUILTIN} or found.group == "e.com"
-        ),
-    )
+    return ClaimSearch(LAYOUT, _claimed)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +136,6 @@ def test_a_damaged_file_says_nothing_of_what_was_before(tmp_path: Path) -> None:
 
 
 def _damage() -> PageCorrupt:
-    from etcdfix.errors import PageCorrupt
-
     return PageCorrupt("page 9", page_id=9, file_offset=9)
 
 

@@ -472,3 +472,21 @@ def test_of_a_few_values_each_is_searched_and_of_many_none() -> None:
         with local() as run:
             assert verdicts(run.first(values[:count])) == []
             assert {found for _, found in verdicts(run.drain())} == {cause}
+
+
+def test_the_window_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examine_all, "_WINDOW_BYTES", 1)
+    plugin = SlowPlugin(seed_for_all)
+    with examining(plugin) as run:
+        list(run.first(value(f"n{n}", b"%d" % n) for n in range(3)))
+        plugin.asked.clear()
+        next(run.drain())
+        assert plugin.asked == [b"0", b"0"]
+
+
+def test_without_room_a_lost_key_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.examine_all.Spool.append", no_room)
+    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
+    found, ending = scanned(examiner, [gcm(name, key=NOISE) for name in "abcde"])
+    assert {verdict.cause for verdict in found} == {Cause.WRONG_KEY}
+    assert ending == examine_all.Ending()

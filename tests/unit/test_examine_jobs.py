@@ -173,12 +173,7 @@ def test_auto_leaves_cores_to_an_etcd_on_this_machine(
     assert asked == [{"keys": 1, "size_bytes": None, "etcd_here": here}]
 
 
-def test_auto_goes_by_the_size_of_a_file() -> None:
-    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
-        assert jobs_for("auto", source) == 1
-
-
-def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch) -> None:
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     started: list[int] = []
 
     class Counting(PoolHere):
@@ -187,6 +182,11 @@ def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch
             super().__init__(jobs, *arguments, **more)
 
     monkeypatch.setattr(examine_jobs, "WorkerPool", Counting)
+    return started
+
+
+def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = counted(monkeypatch)
     monkeypatch.setattr(examine_jobs, "resolve_jobs", lambda *_, **__: 2)
     values = [stored(f"/registry/secrets/shop/s{n}", secret(f"s{n}")) for n in range(9)]
     counts = []
@@ -204,14 +204,7 @@ def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch
 def test_workers_of_a_file_are_started_before_it_is_read(
     jobs: Jobs, everything: bool, workers: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[int] = []
-
-    class Counting(PoolHere):
-        def __init__(self, jobs: int, *arguments: Any, **more: Any) -> None:
-            started.append(jobs)
-            super().__init__(jobs, *arguments, **more)
-
-    monkeypatch.setattr(examine_jobs, "WorkerPool", Counting)
+    started = counted(monkeypatch)
     monkeypatch.setattr(examine_jobs, "resolve_jobs", lambda *_, **__: 4)
     with (
         SnapshotSource(ALPHA / "snapshot.db.gz") as source,
@@ -219,19 +212,6 @@ def test_workers_of_a_file_are_started_before_it_is_read(
     ):
         assert (early is not None) == (workers is not None)
     assert started == ([] if workers is None else [workers])
-
-
-def test_how_many_are_worth_it_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def resolve(*_: object, **about: object) -> int:
-        asked.append(about)
-        return 2
-
-    monkeypatch.setattr(examine_jobs, "resolve_jobs", resolve)
-    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
-        scan(source, jobs="auto")
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("jobs", [1, 2, "auto"])

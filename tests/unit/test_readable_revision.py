@@ -144,12 +144,6 @@ def test_what_is_not_proven_unreadable_is_not_looked_for(present: bytes) -> None
     assert (source.asked, source.watched) == (0, 0)
 
 
-def test_healthy_values_cost_nothing_and_a_finding_one_question() -> None:
-    source = Remembering(GOOD, DAMAGED)
-    assert sought(source, most_questions=5, most_histories=5) == (1, 1, True)
-    assert (source.asked, source.watched) == (1, 0)
-
-
 def test_bounds_are_said() -> None:
     many = Remembering(GOOD, *[DAMAGED] * 5)
     assert "only the 3 revisions" in str(sought(many, most_questions=10))

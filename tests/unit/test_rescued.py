@@ -72,11 +72,6 @@ def test_an_index_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert index.by_key() == {KEY: [newer, older], other.key: [other]}
 
 
-def test_an_empty_index_names_nothing(tmp_path: Path) -> None:
-    write_index(tmp_path)
-    assert read_index(tmp_path).objects == ()
-
-
 def test_what_a_crash_left_of_the_last_line_stands_for_nothing(tmp_path: Path) -> None:
     whole = saved_object()
     write_index(tmp_path, whole, tail=msgspec.json.encode(whole)[:-3])
@@ -221,10 +216,3 @@ def test_resource_versions_are_compared_as_numbers(
     resource_version: str, mod_revision: int, fit: Fit
 ) -> None:
     assert fit_of(resource_version, mod_revision) is fit
-
-
-def test_names_of_files_hold_nothing_of_the_key() -> None:
-    name = file_name(b"/registry/secrets/a/../../x\n", "7", digest_of(BODY))
-    assert name == file_name(b"/registry/secrets/a/../../x\n", "7", digest_of(BODY))
-    assert "/" not in name
-    assert "secrets" not in name

@@ -87,10 +87,7 @@ def test_resources(arguments: list[str], expected: list[str]) -> None:
 
 def test_a_key_prefix_matches_whole_segments() -> None:
     found = ranges("/registry/secrets/shop")
-    assert found == [
-        KeyRange(b"/registry/secrets/shop", exact=True),
-        KeyRange(b"/registry/secrets/shop/"),
-    ]
+    assert found == [KeyRange(b"/registry/secrets/shop", exact=True), KeyRange(b"/registry/secrets/shop/")]
     neighbour = b"/registry/secrets/shop2/web"
     assert not any(neighbour.startswith(r.prefix) for r in found if not r.exact)
 
@@ -122,15 +119,6 @@ def test_a_namespace_alone_means_every_namespaced_resource() -> None:
     assert b"/registry/example.com/widgets/shop/" in expected
 
 
-def test_a_namespace_that_is_not_utf8_selects_by_its_bytes() -> None:
-    name = b"\xff".decode("utf-8", "surrogateescape")
-    assert ranges("secrets", namespaces=(name,)) == [KeyRange(b"/registry/secrets/\xff/")]
-
-
-def test_keys_are_exact() -> None:
-    assert ranges(keys=(b"/registry/secrets/\x00",)) == [KeyRange(b"/registry/secrets/\x00", exact=True)]
-
-
 def test_ranges_inside_others_are_read_once() -> None:
     assert ranges("secrets", "/registry/secrets/shop/", "/registry/secrets/shop/web") == below(
         "/registry/secrets/"
@@ -139,21 +127,6 @@ def test_ranges_inside_others_are_read_once() -> None:
         KeyRange(b"/registry", exact=True),
         KeyRange(b"/registry/"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("wide", "narrow", "covered"),
-    [
-        (KeyRange(b"/a/"), KeyRange(b"/a/b"), True),
-        (KeyRange(b"/a/"), KeyRange(b"/a/", exact=True), True),
-        (KeyRange(b"/a/"), KeyRange(b"/a"), False),
-        (KeyRange(b"/a", exact=True), KeyRange(b"/a", exact=True), True),
-        (KeyRange(b"/a", exact=True), KeyRange(b"/a"), False),
-        (KeyRange(b"/a", exact=True), KeyRange(b"/a/b", exact=True), False),
-    ],
-)
-def test_covers(wide: KeyRange, narrow: KeyRange, covered: bool) -> None:
-    assert wide.covers(narrow) is covered
 
 
 @pytest.mark.parametrize(
@@ -188,21 +161,6 @@ def test_what_makes_no_sense_is_refused(
     assert message in caught.value.message
     assert hint in caught.value.hint
     assert caught.value.exit_code == 2
-
-
-def test_a_namespace_does_not_go_with_a_single_key_either() -> None:
-    with pytest.raises(ConfigurationError, match="key prefixes"):
-        ranges(keys=(b"/registry/secrets/shop/web",), namespaces=("shop",))
-
-
-def test_request_sorts_its_words() -> None:
-    request = ScopeRequest(("secrets", "/registry/pods", "nodes"))
-    assert request.resources == ["secrets", "nodes"]
-    assert request.prefixes == ["/registry/pods"]
-    assert not request.everything
-    assert ScopeRequest().everything
-    assert not ScopeRequest(keys=(b"x",)).everything
-    assert not ScopeRequest(namespaces=("shop",)).everything
 
 
 UNREADABLE = custom_directory("example.org", "gadgets")

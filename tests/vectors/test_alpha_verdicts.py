@@ -166,5 +166,5 @@ def test_every_damage_is_a_finding_or_cannot_be_noticed(scanned: tuple[str, Coll
     silent = {key: what for key, what in ORACLE["damage"].items() if key not in reporter.findings}
     assert {what for what in silent.values() if not UNNOTICEABLE.search(what)} <= {
         # protobuf skips an unknown field, whatever is in it, and the flip made one of a known field
-        "pod: tag of a nested field set to an illegal wire type",
+        "pod: tag of a nested field set to an illegal wire type"
     }

@@ -33,8 +33,7 @@ def said(decoder: ProtobufDecoder, case: DecoderCase) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("cases", "protobuf", "all_cases"),
-    [(damaged_cases, 19_893, SAMPLES), (hand_made_cases, 68, 87)],
+    ("cases", "protobuf", "all_cases"), [(damaged_cases, 19_893, SAMPLES), (hand_made_cases, 68, 87)]
 )
 def test_protobuf_values_are_judged_as_the_api_server_does(
     cases: Callable[[], Iterator[DecoderCase]], protobuf: int, all_cases: int

@@ -13,12 +13,7 @@ from etcdfix.errors import AuthorizationRefused, SourceUnreachable
 from etcdfix.model import ClusterIdentity, KnownBy
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver.https import Listener
-from tests.support.kubernetes_api import (
-    KUBE_SYSTEM,
-    UID,
-    KubernetesAPI,
-    status_answer,
-)
+from tests.support.kubernetes_api import KUBE_SYSTEM, UID, KubernetesAPI, status_answer
 
 CLUSTER = ClusterIdentity.by_uid(UID)
 

@@ -14,14 +14,7 @@ from typing import Any
 import pytest
 
 from etcdfix.apiserver import client as api_client
-from etcdfix.apiserver.client import (
-    NoReply,
-    RefusalReason,
-    Reply,
-    Server,
-    open_access,
-    require_done,
-)
+from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server, open_access, require_done
 from etcdfix.errors import (
     AuthorizationRefused,
     ConfigurationError,
@@ -231,10 +224,7 @@ def test_a_plugin_that_never_ends(api: KubernetesAPI, tmp_path: Path) -> None:
 
 
 def test_whatever_the_package_raises(
-    api: KubernetesAPI,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from kubernetes import config
 

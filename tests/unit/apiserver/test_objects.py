@@ -37,10 +37,7 @@ NO_READ_ERROR = "it answered 500, and not that it cannot read this value"
         ),
         (status_answer(418), Said(Answer.NO_ANSWER, "it answered 418")),
         (status_answer(503), Said(Answer.NO_ANSWER, "it answered 503", again_after=1)),
-        (
-            status_answer(429),
-            Said(Answer.NO_ANSWER, "it answered 429: it has too much to do", again_after=1),
-        ),
+        (status_answer(429), Said(Answer.NO_ANSWER, "it answered 429: it has too much to do", again_after=1)),
     ],
 )
 def test_what_each_answer_means(

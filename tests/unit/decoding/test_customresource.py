@@ -75,11 +75,7 @@ UNSUITABLE = '{} is unstructured and is not suitable for converting to "example.
         ({**HEAD, "kind": 5}, MISSING, KindUnknown),
         ({**HEAD, "kind": None}, MISSING, KindUnknown),
         ({**HEAD, "apiVersion": "a/b/c"}, MISSING, KindUnknown),
-        (
-            {**HEAD, "metadata": "x"},
-            "invalid metadata: expected object, got string",
-            DecodeError,
-        ),
+        ({**HEAD, "metadata": "x"}, "invalid metadata: expected object, got string", DecodeError),
         ({**HEAD, "metadata": [1]}, "invalid metadata: expected object, got []interface {}", DecodeError),
         ({**HEAD, "metadata": 1}, "invalid metadata: expected object, got int64", DecodeError),
         ({**HEAD, "metadata": 1.5}, "invalid metadata: expected object, got float64", DecodeError),

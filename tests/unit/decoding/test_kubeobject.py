@@ -29,12 +29,7 @@ SECRET = unknown(b"v1", b"Secret", RAW)
 SERVED = {
     "kind": "Secret",
     "apiVersion": "v1",
-    "metadata": {
-        "name": "web",
-        "namespace": "shop",
-        "uid": "u-1",
-        "managedFields": [{"manager": "kubectl"}],
-    },
+    "metadata": {"name": "web", "namespace": "shop", "uid": "u-1", "managedFields": [{"manager": "kubectl"}]},
     "data": {"password": "aHVudGVyMg=="},
     "type": "Opaque",
 }

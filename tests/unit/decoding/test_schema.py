@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.decoding import schema as schema_module
-from etcdfix.decoding.schema import (
-    Field,
-    load_schema,
-)
+from etcdfix.decoding.schema import Field, load_schema
 
 GENERATOR = Path(__file__).parents[3] / "fixtures" / "generate" / "schema.py"
 

@@ -12,24 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etcdfix.encryption.bootstrap import (
-    BootstrapState,
-    OpenedBootstrap,
-    RecoveredFile,
-    Stage,
-    open_bootstrap,
-)
+from etcdfix.encryption.bootstrap import BootstrapState, OpenedBootstrap, RecoveredFile, Stage, open_bootstrap
 from etcdfix.encryption.server_token import EMPTY_TOKEN, forms_of
-from tests.support.k3s_bootstrap import (
-    CA_KEY,
-    TOKEN,
-    aescbc_config,
-    bootstrap,
-    files,
-    path,
-    seal,
-    stage_line,
-)
+from tests.support.k3s_bootstrap import CA_KEY, TOKEN, aescbc_config, bootstrap, files, path, seal, stage_line
 
 KEY = b"k" * 32
 CONFIG = aescbc_config(("aescbckey", KEY))

@@ -110,10 +110,7 @@ def test_secretbox_lengths(size: int) -> None:
 def test_authenticated_ciphers_notice_every_changed_byte() -> None:
     gcm = encoders.aesgcm_body(b"plaintext", KEY, NONCE12, ETCD_KEY)
     box = encoders.secretbox_body(b"plaintext", KEY, NONCE24)
-    for body, cipher, error in (
-        (gcm, AESGCMCipher(KEY), NOT_AUTHENTIC),
-        (box, SecretboxCipher(KEY), NO_BOX),
-    ):
+    for body, cipher, error in ((gcm, AESGCMCipher(KEY), NOT_AUTHENTIC), (box, SecretboxCipher(KEY), NO_BOX)):
         for at in range(len(body)):
             changed = body[:at] + bytes([body[at] ^ 0x80]) + body[at + 1 :]
             assert read(cipher, changed) == fault(FailureReason.AUTHENTICATION_FAILED, error)

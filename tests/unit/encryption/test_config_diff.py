@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
-from etcdfix.encryption.config_diff import (
-    Difference,
-    DifferenceKind,
-    compare_configurations,
-)
+from etcdfix.encryption.config_diff import Difference, DifferenceKind, compare_configurations
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.model import KeyOfRule
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_of_rules, provider

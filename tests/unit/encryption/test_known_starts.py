@@ -136,8 +136,7 @@ def blocks(data: bytes) -> RecognisedStart | None:
 
 @pytest.mark.parametrize("name", [b"w", b"web-5d4b7c9f6d-x2x7k", b"a" * 253])
 @pytest.mark.parametrize(
-    "kind",
-    [(b"v1", b"Pod"), (b"apps/v1", b"Deployment"), tuple(t.encode() for t in PAIRS[4])],
+    "kind", [(b"v1", b"Pod"), (b"apps/v1", b"Deployment"), tuple(t.encode() for t in PAIRS[4])]
 )
 def test_a_garbled_first_block_of_protobuf(kind: tuple[bytes, bytes], name: bytes) -> None:
     data = stored(*kind, name)
@@ -172,11 +171,7 @@ def test_one_later_block_of_a_start_is_enough(start: bytes, encoding: str) -> No
 
 
 def test_a_garbled_first_block_of_json() -> None:
-    for damaged in (
-        noise(16) + CUSTOM[16:],
-        noise(16) + flipped(CUSTOM, 135)[16:],
-        noise(32) + CUSTOM[32:],
-    ):
+    for damaged in (noise(16) + CUSTOM[16:], noise(16) + flipped(CUSTOM, 135)[16:], noise(32) + CUSTOM[32:]):
         found = blocks(damaged)
         assert found is not None
         assert found.encoding == "json"

@@ -348,10 +348,7 @@ def test_one_bit_of_info_and_of_the_nonce() -> None:
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [
-        (seeded(kind=0), "what the plugin gave is a seed"),
-        (keyed(kind=1), "what the plugin gave is a key"),
-    ],
+    [(seeded(kind=0), "what the plugin gave is a seed"), (keyed(kind=1), "what the plugin gave is a key")],
 )
 def test_the_other_source_type(data: bytes, words: str) -> None:
     plugin = Plugin(wrapped=ONE)

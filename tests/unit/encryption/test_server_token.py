@@ -11,12 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from etcdfix.encryption.server_token import (
-    ServerToken,
-    forms_of,
-    load_token,
-    password_of,
-)
+from etcdfix.encryption.server_token import ServerToken, forms_of, load_token, password_of
 from etcdfix.errors import ConfigurationError
 from tests.support import k3s_bootstrap
 from tests.support.k3s_bootstrap import PASSWORD, TOKEN

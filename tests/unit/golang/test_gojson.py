@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 
 from etcdfix.errors import JSONMalformed
-from etcdfix.golang.gojson import (
-    GoJSONError,
-    Token,
-    check_json,
-    loads,
-    tokenize,
-)
+from etcdfix.golang.gojson import GoJSONError, Token, check_json, loads, tokenize
 
 REFUSED = [
     # the byte itself

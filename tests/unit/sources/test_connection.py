@@ -5,11 +5,7 @@ from typing import Any
 import pytest
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.sources.connection import (
-    EtcdConnection,
-    connection_from_options,
-    transport_warnings,
-)
+from etcdfix.sources.connection import EtcdConnection, connection_from_options, transport_warnings
 
 SECRET = "hunter2-of-the-test"
 

@@ -5,12 +5,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import (
-    EtcdfixError,
-    RevisionCompacted,
-    SourceDenied,
-    SourceUnreachable,
-)
+from etcdfix.errors import EtcdfixError, RevisionCompacted, SourceDenied, SourceUnreachable
 from etcdfix.model import StoredValue
 from etcdfix.sources.base import Segment
 from etcdfix.sources.connection import EtcdConnection

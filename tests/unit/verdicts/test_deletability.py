@@ -132,10 +132,7 @@ def test_of_what_is_never_deleted_no_copy_can_be_given_up() -> None:
         ({"damage": Damage.PROVEN}, ()),
         ({"damage": Damage.LIKELY}, (Rule.UNPROVEN_DAMAGE,)),
         ({"damage": Damage.PROVEN, "maybe_newer": True}, (Rule.NEWER_THAN_KNOWN,)),
-        (
-            {"damage": Damage.LIKELY, "maybe_newer": True},
-            (Rule.UNPROVEN_DAMAGE, Rule.NEWER_THAN_KNOWN),
-        ),
+        ({"damage": Damage.LIKELY, "maybe_newer": True}, (Rule.UNPROVEN_DAMAGE, Rule.NEWER_THAN_KNOWN)),
     ],
 )
 def test_what_has_to_be_accepted(change: dict[str, Any], risks: tuple[Rule, ...]) -> None:

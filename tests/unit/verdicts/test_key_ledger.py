@@ -27,13 +27,7 @@ def examination(
         PATH + b"%d" % number, b"", mod_revision=number, create_revision=1, version=1, lease=0
     )
     verdict = Verdict(
-        outcome,
-        cause,
-        Confidence.CERTAIN,
-        ServerBehaviour.NOT_ASKED,
-        "",
-        damage=damage,
-        key_proven=proven,
+        outcome, cause, Confidence.CERTAIN, ServerBehaviour.NOT_ASKED, "", damage=damage, key_proven=proven
     )
     return Examination(
         stored,

@@ -9,13 +9,7 @@ from etcdfix.verdicts import key_loss
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
-from etcdfix.verdicts.key_loss import (
-    KeyCounter,
-    KeyCounts,
-    KeyDoubt,
-    doubt_about,
-    doubt_by_numbers,
-)
+from etcdfix.verdicts.key_loss import KeyCounter, KeyCounts, KeyDoubt, doubt_about, doubt_by_numbers
 from tests.support.examinations import examination, readable
 
 FAILING = examination(cause=Cause.WRONG_KEY, damage=Damage.NONE)

@@ -114,10 +114,7 @@ def test_wrong_types(data: bytes, value: str, field: str, type_: str) -> None:
         (container(b'"resources":{"limits":{"cpu":"1\\u0030"}}'), QUANTITY),
         (container(b'"resources":{"limits":{"cpu":"1Gx"}}'), QUANTITY),
         (container(b'"resources":{"limits":{"cpu":"1K"}}'), "unable to parse quantity's suffix"),
-        (
-            b'{"metadata":{"creationTimestamp":"yesterday"}}',
-            TIME,
-        ),
+        (b'{"metadata":{"creationTimestamp":"yesterday"}}', TIME),
     ],
 )
 def test_types_with_their_own_parser(data: bytes, message: str) -> None:

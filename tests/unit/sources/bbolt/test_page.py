@@ -5,12 +5,7 @@ import struct
 import pytest
 
 from etcdfix.errors import PageCorrupt
-from etcdfix.sources.bbolt.page import (
-    MAX_PAGE_SIZE,
-    parse_meta,
-    parse_page_header,
-    read_metas,
-)
+from etcdfix.sources.bbolt.page import MAX_PAGE_SIZE, parse_meta, parse_page_header, read_metas
 from tests.support.bbolt_writer import database, fnv
 
 

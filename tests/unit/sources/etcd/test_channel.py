@@ -11,11 +11,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.etcd.channel import (
-    FutureCancelledError,
-    ReadOnlyChannel,
-    open_channel,
-)
+from etcdfix.sources.etcd.channel import FutureCancelledError, ReadOnlyChannel, open_channel
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.wire.descriptors import ReadMethod

@@ -40,11 +40,7 @@ def history_of(
     newest = store.at(until).get(key)
     with connected(server.endpoint, dial_timeout_seconds=2, command_timeout_seconds=2) as client:
         found = watch_history(
-            client,
-            key,
-            until=until,
-            last=newest.mod_revision if newest is not None else 0,
-            timeout_seconds=5,
+            client, key, until=until, last=newest.mod_revision if newest is not None else 0, timeout_seconds=5
         )
         return [(revision, value.value if value is not None else None) for revision, value in found]
 

@@ -13,15 +13,16 @@ from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.options import (
     FILE,
+    change_output_option,
     gather_inputs,
     kine_option,
     live_options,
     main_etcd_options,
     reading_options,
+    report_options,
     timeout_option,
 )
 from etcdfix.cli.output import require_output, say, show_change
-from etcdfix.cli.output_options import change_output_option, report_options
 from etcdfix.cli.places import syslog_option
 from etcdfix.cli.report_place import report_place
 from etcdfix.operations.look.audit import newest_records, verify_log

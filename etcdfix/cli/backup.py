@@ -12,9 +12,8 @@ from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import FILE, option_group, timeout_option
+from etcdfix.cli.options import FILE, TEXT, change_output_option, option_group, report_options, timeout_option
 from etcdfix.cli.output import require_output, show_change, show_preview
-from etcdfix.cli.output_options import TEXT, change_output_option, report_options
 from etcdfix.cli.places import record_paths, syslog_option
 from etcdfix.cli.report_place import report_place
 from etcdfix.commands.backups import list_backups

@@ -7,8 +7,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from etcdfix.cli.options import TEXT
 from etcdfix.cli.output import say, say_lines, show_change
-from etcdfix.cli.output_options import TEXT
 from etcdfix.cli.safety import change_exit_code
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.report import follow_ups, outcome_report, refusal_report

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from etcdfix.apiserver.servers import APIAccess
 from etcdfix.cli.change_output import Teller
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.options import (
+    change_output_option,
     configuration_of,
     gather_inputs,
     live_options,
@@ -20,18 +22,16 @@ from etcdfix.cli.options import (
     reading_options,
 )
 from etcdfix.cli.output import require_output, say
-from etcdfix.cli.output_options import change_output_option
-from etcdfix.cli.places import record_paths
+from etcdfix.cli.places import api_access, record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     acceptances,
-    api_access,
     change_options,
     expectation_options,
     require_reason,
 )
 from etcdfix.examine_all import Progress
-from etcdfix.operations.opening import Inputs, open_cluster
+from etcdfix.operations.opening import Candidates, Inputs, open_candidates, open_cluster, without_candidates
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.text.commands import RunOptions
@@ -50,6 +50,7 @@ class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
     teller: Teller
     inputs: Inputs
     cluster: Cluster
+    candidates: Candidates
     request: dict[str, Any]
     api: APIAccess | None
     confirmer: Terminal
@@ -79,7 +80,7 @@ def open_change(
     options: dict[str, Any],
     named: Callable[[], bytes],
     *,
-    adapt: Callable[[Inputs], Inputs] = lambda inputs: inputs,
+    candidates: Sequence[Path] = (),
     through_the_api: bool = False,
 ) -> Iterator[OpenChange]:
     """Read the options of a change and open etcd; an error is told in the form that was asked for.
@@ -93,13 +94,18 @@ def open_change(
     with Teller(verb, options["output"], dry_run=options["dry_run"]) as teller:
         api = api_access(options)
         key = teller.key = named()
-        inputs = adapt(gather_inputs(options, key=key))
-        with open_cluster(inputs, configuration_of, say=say, through_the_api=through_the_api) as cluster:
+        given = gather_inputs(options, key=key)
+        inputs = without_candidates(given, candidates)
+        with (
+            open_cluster(inputs, configuration_of, say=say, through_the_api=through_the_api) as cluster,
+            open_candidates(cluster.source, given, candidates) as others,
+        ):
             yield OpenChange(
                 key=key,
                 teller=teller,
                 inputs=inputs,
                 cluster=cluster,
+                candidates=others,
                 request=request_fields(options, inputs, api),
                 api=api,
                 confirmer=Terminal(yes=options["yes"]),

@@ -8,11 +8,10 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, report_exit_code
-from etcdfix.cli.opened import open_all
-from etcdfix.cli.options import FILE, etcd_data_options, reading_options, what_to_read
-from etcdfix.cli.output import say, say_incomplete, say_other_prefixes
-from etcdfix.cli.output_options import report_options
+from etcdfix.cli.exit_codes import ExitCode, reader_codes
+from etcdfix.cli.look import open_look
+from etcdfix.cli.options import FILE, etcd_data_options, reading_options, report_options, what_to_read
+from etcdfix.cli.output import say, say_other_prefixes
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.commands.compare import CompareRequest, compare_members, compare_sources
@@ -21,17 +20,15 @@ from etcdfix.report.origin import shown_word
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "nothing differs",
-    ExitCode.FINDINGS: "something differs, even if not everything could be compared",
-    ExitCode.USAGE: "usage or configuration error",
-    ExitCode.INCOMPLETE: "nothing differs, and not everything could be compared: a member did not answer",
-    ExitCode.SOURCE: "source unreachable or unreadable: nothing was compared",
-    **ENDED_EARLY,
-}
+_CODES = reader_codes(
+    "nothing differs",
+    "something differs, even if not everything could be compared",
+    incomplete="nothing differs, and not everything could be compared: a member did not answer",
+    source="source unreachable or unreadable: nothing was compared",
+)
 
 
-@click.command("compare", cls=Command, epilog=epilog(MEANINGS))
+@click.command("compare", cls=Command, epilog=_CODES)
 @scope_options
 @click.option(
     "--with-snapshot", type=FILE, metavar="FILE",
@@ -41,16 +38,7 @@ MEANINGS: dict[ExitCode, str] = {
 @etcd_data_options
 @reading_options
 @report_options()
-def command(
-    *,
-    scope: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    all_namespaces: bool,
-    with_snapshot: Path | None,
-    output: str,
-    output_file: Path | None,
-    **options: Any,
-) -> int:
+def command(*, with_snapshot: Path | None, **options: Any) -> int:
     """Say which keys are not the same on every member of a live etcd, or at two points in time. Reads only.
 
     Every key in scope is read from each member by itself, and the copies of a key that differ are examined.
@@ -60,7 +48,7 @@ def command(
 
     Name resources, key prefixes or keys as for scan, or nothing for everything.
     """
-    wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
+    wanted = wanted_scope(options)
     inputs, configuration = what_to_read(options, scope=wanted)
     if inputs.snapshot is not None and with_snapshot is None:
         raise ConfigurationError(
@@ -68,25 +56,18 @@ def command(
             hint="name an earlier one with --with-snapshot FILE, or the live etcd with --endpoints",
         )
     request = CompareRequest(**inputs.reading_fields(configuration), scope=wanted, revision=inputs.revision)
-    besides = (with_snapshot,)
-    with open_all(inputs, output_file, output, configuration, besides=besides) as (source, place, plugins):
+    with open_look(options, inputs, configuration, besides=(with_snapshot,)) as look:
+        means: dict[str, Any] = {"plugins": look.plugins, "progress": progress_of(look.source)}
         if with_snapshot is None:
-            assert isinstance(source, LiveSource)  # what open_source gives without a snapshot
-            result = compare_members(source, request, say=say, plugins=plugins, progress=progress_of(source))
+            assert isinstance(look.source, LiveSource)  # what open_source gives without a snapshot
+            result = compare_members(look.source, request, say=say, **means)
         else:
+            path = shown_word(str(with_snapshot))
             with SnapshotSource(with_snapshot, salvage=inputs.salvage) as earlier:
-                result = compare_sources(
-                    earlier,
-                    source,
-                    request,
-                    earlier_path=shown_word(str(with_snapshot)),
-                    plugins=plugins,
-                    progress=progress_of(source),
-                )
-        place.show(result.report, request.run)
-    say_incomplete(result.report.incomplete_reasons)
+                result = compare_sources(earlier, look.source, request, earlier_path=path, **means)
+        code = look.tell(result.report, result.ended, request.run)
     if result.nothing_there and result.ended is None:
         say(f"NOTHING WAS COMPARED: no key starts with {request.layout.prefix}")
         say_other_prefixes(())
         return ExitCode.SOURCE
-    return report_exit_code(result.report, result.ended)
+    return code

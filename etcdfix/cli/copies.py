@@ -7,34 +7,26 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import nothing_examined
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, report_exit_code
-from etcdfix.cli.opened import open_all
-from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say_incomplete
-from etcdfix.cli.output_options import report_options
-from etcdfix.cli.places import record_paths
-from etcdfix.cli.progress import progress_of
+from etcdfix.cli.exit_codes import reader_codes
+from etcdfix.cli.look import open_look
+from etcdfix.cli.options import FILE, look_options, what_to_read
+from etcdfix.cli.places import record_paths, where_else_options, where_to_look
 from etcdfix.cli.scope import scope_options, wanted_scope
-from etcdfix.cli.where_else import our_record_options, where_else_options, where_to_look
 from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.copies.model import Place
-from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.opening import open_candidates, without_candidates
 from etcdfix.report.saved_report import load_report
 
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "every object has a good copy, or none is unreadable or was deleted",
-    ExitCode.FINDINGS: "an object has no good copy: doubtful ones alone, or none",
-    ExitCode.USAGE: "usage or configuration error; the report is of another cluster",
-    ExitCode.INCOMPLETE: "a place could not be looked into, something is undetermined or was lost (wins over 1)",
-    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
-    **ENDED_EARLY,
-}
+_CODES = reader_codes(
+    "every object has a good copy, or none is unreadable or was deleted",
+    "an object has no good copy: doubtful ones alone, or none",
+    usage="usage or configuration error; the report is of another cluster",
+    incomplete="a place could not be looked into, something is undetermined or was lost (wins over 1)",
+)
 
 
-@click.command("copies", cls=Command, epilog=epilog(MEANINGS))
+@click.command("copies", cls=Command, epilog=_CODES)
 @scope_options
 @click.option(
     "--from-report",
@@ -43,22 +35,8 @@ MEANINGS: dict[ExitCode, str] = {
     help="Look for what this report of etcdfix scan found (-o json or jsonl), instead of scanning.",
 )
 @where_else_options
-@our_record_options
-@source_options
-@reading_options
-@jobs_option
-@report_options()
-def command(
-    *,
-    scope: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    all_namespaces: bool,
-    from_report: Path | None,
-    output: str,
-    output_file: Path | None,
-    jobs: Jobs,
-    **options: Any,
-) -> int:
+@look_options()
+def command(*, from_report: Path | None, **options: Any) -> int:
     """Find every copy that still exists of what cannot be read, or was deleted lately. Reads only.
 
     Run it before you delete anything. Of each object the best copy comes first; -o wide has the command that puts
@@ -72,7 +50,7 @@ def command(
     Name keys, resources or key prefixes as for scan, or nothing for everything. A key that you name is shown even if
     its value reads.
     """
-    wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
+    wanted = wanted_scope(options)
     if from_report is not None and not wanted.everything:
         raise click.UsageError("--from-report names the objects already: leave the others out")
     report = load_report(from_report) if from_report is not None else None
@@ -89,18 +67,11 @@ def command(
         records=records,
     )
     besides = (from_report, *(named.path for named in places.named))
-    today = without_candidates(inputs, candidates)
     with (
-        open_all(today, output_file, output, configuration, besides=besides) as (source, place, plugins),
-        open_candidates(source, inputs, candidates) as others,
+        open_look(options, without_candidates(inputs, candidates), configuration, besides=besides) as look,
+        open_candidates(look.source, inputs, candidates) as others,
     ):
-        result = find_copies(
-            source, request, plugins=plugins, candidates=others, progress=progress_of(source), jobs=jobs
-        )
+        result = find_copies(look.source, request, candidates=others, **look.means)
         if result.nothing_there:
-            nothing_examined(
-                request.layout, result.report.incomplete_reasons, result.ended, result.suggested_prefixes
-            )
-        say_incomplete(result.report.incomplete_reasons)
-        place.show(result.report, request.run)
-    return report_exit_code(result.report, result.ended)
+            look.nothing_examined(result.report.incomplete_reasons, result.ended, result.suggested_prefixes)
+        return look.tell(result.report, result.ended, request.run)

@@ -24,10 +24,8 @@ from etcdfix.cli.safety import (
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
 from etcdfix.operations.change.preview import deletion_preview
-from etcdfix.operations.opening import Inputs
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.planfile import load_plan
 from etcdfix.rules import Rule, acceptance
 from etcdfix.text.commands import ACKNOWLEDGEMENT
@@ -73,13 +71,8 @@ def command(
         raise click.UsageError(
             f"{acceptance(Rule.OTHER_CLUSTER_ID)} goes with --plan FILE: nothing else here names an etcd"
         )
-    planned: list[DeletionPlan] = []
-
-    def load(inputs: Inputs) -> Inputs:
-        planned.extend([load_plan(plan)] if plan is not None else [])
-        return inputs
-
-    with open_change(Verb.DELETE, options, lambda: one_key(key, options), adapt=load) as change:
+    with open_change(Verb.DELETE, options, lambda: one_key(key, options)) as change:
+        planned = load_plan(plan) if plan is not None else None
         api = change.api
         run = change.run
         checked: list[Preflight] = []
@@ -93,7 +86,7 @@ def command(
             change.cluster,
             DeleteRequest(
                 key=change.key,
-                plan=planned[0] if planned else None,
+                plan=planned,
                 plan_file=str(plan or ""),
                 run=run,
                 rescued=rescued,

@@ -51,6 +51,20 @@ def epilog(meanings: Mapping[_Code, str]) -> str:
     return "\b\nExit codes:\n" + "\n".join(f"  {int(code):>3}  {text}" for code, text in meanings.items())
 
 
+def reader_codes(
+    good: str,
+    findings: str = "",
+    *,
+    usage: str = MEANINGS[ExitCode.USAGE],
+    incomplete: str = "something is undetermined, or was lost midway (wins over 1)",
+    refused: str = "",
+    source: str = MEANINGS[ExitCode.SOURCE],
+) -> str:
+    """Return the table of a command that looks; a code without a meaning is left out."""
+    meanings = {0: good, 1: findings, 2: usage, 3: incomplete, 4: refused, 5: source}
+    return epilog({**{code: text for code, text in meanings.items() if text}, **ENDED_EARLY})
+
+
 def report_exit_code(report: Report, ended: EndedEarly | None) -> int:
     """Return the exit code that the state of a report comes to."""
     if ended is not None:

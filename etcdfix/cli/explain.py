@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog, report_exit_code
+from etcdfix.cli.exit_codes import ExitCode, reader_codes
 from etcdfix.cli.keys import is_key, object_options, wanted_object
-from etcdfix.cli.options import jobs_option, reading_options, source_options
-from etcdfix.cli.output_options import report_options
-from etcdfix.cli.places import record_paths
-from etcdfix.cli.progress import progress_of
+from etcdfix.cli.look import Look, open_look
+from etcdfix.cli.options import configuration_of, gather_inputs, look_options
+from etcdfix.cli.output import say, say_incomplete, say_next
+from etcdfix.cli.places import record_paths, where_else_options, where_to_look
 from etcdfix.cli.report_place import report_place
-from etcdfix.cli.single_key import single_key
-from etcdfix.cli.where_else import our_record_options, where_else_options, where_to_look
-from etcdfix.commands.explain import ExplainRequest, explain_key
+from etcdfix.commands.explain import Explained, ExplainRequest, explain_key
 from etcdfix.commands.explaining.impact import POLICIES
 from etcdfix.copies.model import Place
-from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.explain_cause import cause_list, cause_page, named_cause
-from etcdfix.operations.opening import open_candidates
+from etcdfix.operations.look.in_scope import key_of
+from etcdfix.operations.look.missing import why_missing
+from etcdfix.operations.opening import open_candidates, without_candidates
 from etcdfix.report.explain import Shows
+from etcdfix.resource_words import builtin_word
+from etcdfix.scope import ObjectWord
+from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions
 
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "explained; a key that can be read, or that holds no object of the API",
-    ExitCode.FINDINGS: "the key cannot be read, is inconsistent, or is gone",
-    ExitCode.USAGE: "usage or configuration error; also a cause that does not exist",
-    ExitCode.INCOMPLETE: "the key is undetermined, or something was lost midway (wins over 1)",
-    ExitCode.SOURCE: "nothing is known of the key, or the source is unreachable or unreadable",
-    **ENDED_EARLY,
-}
+_CODES = reader_codes(
+    "explained; a key that can be read, or that holds no object of the API",
+    "the key cannot be read, is inconsistent, or is gone",
+    usage="usage or configuration error; also a cause that does not exist",
+    incomplete="the key is undetermined, or something was lost midway (wins over 1)",
+    source="nothing is known of the key, or the source is unreachable or unreadable",
+)
 
 
-@click.command("explain", cls=Command, epilog=epilog(MEANINGS))
+@click.command("explain", cls=Command, epilog=_CODES)
 @click.argument("word", metavar="[KEY|TYPE/NAME|CAUSE]", default="")
 @click.option("--history", is_flag=True, help="Show every write that is kept, and which fields it changed.")
 @click.option("--impact", is_flag=True, help="Show everything that losing the object would set off.")
@@ -46,22 +46,8 @@ MEANINGS: dict[ExitCode, str] = {
 )  # fmt: skip
 @object_options
 @where_else_options
-@our_record_options
-@source_options
-@reading_options
-@jobs_option
-@report_options()
-def command(
-    *,
-    word: str,
-    history: bool,
-    impact: bool,
-    policy: str | None,
-    output: str,
-    output_file: Path | None,
-    jobs: Jobs,
-    **options: Any,
-) -> int:
+@look_options()
+def command(*, word: str, history: bool, impact: bool, policy: str | None, **options: Any) -> int:
     """Explain one key, or a cause. Reads only.
 
     Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as with kubectl (secret/db -n shop); deleted objects
@@ -76,7 +62,7 @@ def command(
     """
     if not is_key(word) and "/" not in word:
         about = cause_page(named_cause(word)) if word else cause_list()
-        with report_place(output_file, (), output) as place:
+        with report_place(options["output_file"], (), options["output"]) as place:
             place.show(about, RunOptions())
         return ExitCode.NOTHING_WRONG
     if history and impact:
@@ -84,26 +70,52 @@ def command(
     if policy and not impact:
         raise click.UsageError("--policy goes with --impact")
     wanted, records, places = wanted_object(word, options), record_paths(options), where_to_look(options)
-    with single_key(options, wanted, output_file, output, places.named, everything=impact) as opened:
-        candidates = [named.path for named in places.of(Place.CANDIDATE)]
+    if impact:
+        inputs = gather_inputs(options, each_from_its_own=True)
+    elif isinstance(wanted, ObjectWord):
+        inputs = gather_inputs(options, resources=(builtin_word(wanted.resource),))
+    else:
+        inputs = gather_inputs(options, key=wanted)
+    configuration = configuration_of(inputs)
+    candidates = [named.path for named in places.of(Place.CANDIDATE)]
+    inputs = without_candidates(inputs, candidates)
+    besides = [named.path for named in places.named]
+    with (
+        open_look(options, inputs, configuration, besides=besides) as look,
+        open_candidates(look.source, inputs, candidates) as others,
+    ):
+        if isinstance(wanted, ObjectWord):
+            key = key_of(look.source, inputs.reading(configuration), wanted, look.plugins)
+            say(f"{wanted} is {display(key)}")
+        else:
+            key = wanted
         request = ExplainRequest(
-            **opened.inputs.reading_fields(opened.configuration, api=places.api, places=records),
-            key=opened.key,
+            **inputs.reading_fields(configuration, api=places.api, places=records),
+            key=key,
             places=places,
             records=records,
-            assess=impact or not opened.inputs.overrides,
+            assess=impact or not inputs.overrides,
             shows=Shows.HISTORY if history else Shows.IMPACT if impact else Shows.ALL,
             policy=policy,
         )
-        with open_candidates(opened.source, opened.inputs, candidates) as others:
-            result = explain_key(
-                opened.source,
-                request,
-                plugins=opened.plugins,
-                candidates=others,
-                progress=progress_of(opened.source),
-                jobs=jobs,
-            )
-        report = opened.kept(result.report, result.problems, result.ended)
-        opened.place.show(report, request.run)
-    return report_exit_code(report, result.ended)
+        result = explain_key(look.source, request, candidates=others, **look.means)
+        if result.report is None:
+            _nothing(look, request, result)
+        return look.tell(result.report, result.ended, request.run)
+
+
+def _nothing(look: Look, request: ExplainRequest, result: Explained) -> NoReturn:
+    """Say that nothing is known of the key; no file takes the place of an earlier report."""
+    where, ended, revision = display(request.key), result.ended, look.inputs.revision
+    say_incomplete(result.problems)
+    if result.problems:
+        say(f"{where}: nothing of it was seen; not everything could be read")
+    else:
+        at = f" at revision {revision}" if revision else ""
+        say(
+            f"nothing is stored under {where}{at}, and no revision of it{' before that' if at else ''} is kept"
+        )
+        if hint := why_missing(look.source, request.layout, request.key):
+            say_next(hint)
+    code = int(ExitCode.INCOMPLETE if result.problems else ExitCode.SOURCE)
+    click.get_current_context().exit(code if ended is None else ended.bare_exit_code)

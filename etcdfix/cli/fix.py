@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.changing import etcd_options, open_change, present_value_options
@@ -22,9 +19,7 @@ from etcdfix.commands.fix import run_fix
 from etcdfix.copies.finder import Named, grammar, parse_named
 from etcdfix.copies.model import Place
 from etcdfix.copies.search import Places
-from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.operations.change.preview import fix_preview, memory_preview
-from etcdfix.operations.opening import Inputs, load_encryption, open_examiner
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.choice import FixRequest
 from etcdfix.rules import Rule
@@ -69,36 +64,16 @@ def command(
     """
     named = parse_named(source) if source is not None else None
     files = [one.path for one in ((named,) if named is not None else places) if one.place is Place.CANDIDATE]
-    opened: list[tuple[Path, Inputs, EncryptionConfiguration | None]] = []
-
-    def apart(inputs: Inputs) -> Inputs:
-        """Give each configuration the endpoints of its own plugins; one that none has is refused with today's."""
-        here, there = _kms_names(load_encryption(inputs)) if files else set(), set[str]()
-        for path in files:
-            theirs = msgspec.structs.replace(inputs, encryption_config=path)
-            candidate = load_encryption(theirs)
-            names = _kms_names(candidate)
-            there |= names
-            opened.append((path, _with_endpoints(theirs, names.__contains__), candidate))
-        return _with_endpoints(inputs, lambda name: name in here or name not in there)
-
-    with (
-        open_change(
-            Verb.FIX,
-            options,
-            lambda: one_key(key, options),
-            adapt=apart,
-            through_the_api=named is not None and named.place is Place.MEMORY,
-        ) as change,
-        ExitStack() as stack,
-    ):
-        candidates = {}
-        for path, inputs, candidate in opened:
-            examiner = stack.enter_context(open_examiner(change.cluster.source, inputs, candidate))
+    with open_change(
+        Verb.FIX,
+        options,
+        lambda: one_key(key, options),
+        candidates=files,
+        through_the_api=named is not None and named.place is Place.MEMORY,
+    ) as change:
+        for examiner in change.candidates.values():
             if examiner.transformers is not None:
                 change.cluster.examiner.know_names(examiner.transformers.names)
-            candidates[path] = examiner
-        others = None if named is not None else 0
         outcome = run_fix(
             change.cluster,
             FixRequest(
@@ -116,13 +91,13 @@ def command(
             ),
             change.confirmer,
             preview=lambda one, chosen: show_preview(
-                fix_preview(one, chosen.others if others is not None else None), change.run
+                fix_preview(one, chosen.others if named is None else None), change.run
             ),
             preview_held=lambda held, unread: show_preview(
                 memory_preview(change.cluster, held, unread, str(rescued), dry_run=options["dry_run"]),
                 change.run,
             ),
-            candidates=candidates,
+            candidates=change.candidates,
             progress=change.progress,
         )
         return change.teller.tell(outcome, change.run)
@@ -130,12 +105,3 @@ def command(
 
 def _other_key(named: Named | None, options: dict[str, Any]) -> bytes:
     return one_key(named.what, options) if named is not None and named.place is Place.KEY else b""
-
-
-def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:
-    return {provider.name for provider in configuration.kms_providers} if configuration is not None else set()
-
-
-def _with_endpoints(inputs: Inputs, wanted: Callable[[str], bool]) -> Inputs:
-    endpoints = {name: url for name, url in inputs.kms_endpoints.items() if wanted(name)}
-    return msgspec.structs.replace(inputs, kms_endpoints=endpoints)

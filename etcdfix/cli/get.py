@@ -9,16 +9,15 @@ from typing import Any, BinaryIO, Final
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.exit_codes import ExitCode, reader_codes
 from etcdfix.cli.keys import (
     all_namespaces_option,
     is_key,
     named_key,
     refuse_namespace_beside_key,
 )
-from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
+from etcdfix.cli.options import audit_log_option, form_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import require_output, say, say_next
-from etcdfix.cli.output_options import form_option
 from etcdfix.cli.places import record_paths
 from etcdfix.commands.get import (
     DEFAULT_NAMESPACE,
@@ -41,17 +40,15 @@ from etcdfix.sources.base import Source
 _CONTENTS: Final = ("yaml", "json")
 _HOW: Final = "write a KEY that starts with /, RESOURCE [NAME]... -n NAMESPACE, or TYPE/NAME..."
 
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "shown, and nothing wrong with it",
-    ExitCode.FINDINGS: "something cannot be read, or is inconsistent: standard error says what",
-    ExitCode.USAGE: "usage or configuration error",
-    ExitCode.INCOMPLETE: "something is undetermined, missing, or was lost midway (wins over 1)",
-    ExitCode.SOURCE: "no object of the name exists, or the source is unreachable, unreadable, or another etcd",
-    **ENDED_EARLY,
-}
+_CODES = reader_codes(
+    "shown, and nothing wrong with it",
+    "something cannot be read, or is inconsistent: standard error says what",
+    incomplete="something is undetermined, missing, or was lost midway (wins over 1)",
+    source="no object of the name exists, or the source is unreachable, unreadable, or another etcd",
+)
 
 
-@click.command("get", cls=Command, epilog=epilog(MEANINGS))
+@click.command("get", cls=Command, epilog=_CODES)
 @click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]... | TYPE/NAME...")
 @click.option("-n", "--namespace", metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
               help=f"Namespace of the objects.  [default: {DEFAULT_NAMESPACE}]")  # fmt: skip
@@ -65,8 +62,7 @@ MEANINGS: dict[ExitCode, str] = {
 @click.option("--omit-managed-fields", is_flag=True, envvar="ETCDFIX_OMIT_MANAGED_FIELDS",
               help="Leave metadata.managedFields out; an object damaged only there is whole without them.")  # fmt: skip
 @click.option("--reveal", is_flag=True, help="Show the contents of Secrets.")
-@click.option("--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
-              help="With --reveal: record in this log that contents are shown, before they are.")  # fmt: skip
+@audit_log_option("With --reveal: record in this log that contents are shown, before they are.")
 @click.option("--raw", is_flag=True, help="Write the stored bytes of one value as they are.")
 def command(
     *,

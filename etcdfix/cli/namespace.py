@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-from etcdfix.cli.cluster_index import exit_code, nothing_found, open_cluster, report_on
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import jobs_option, reading_options, source_options
+from etcdfix.cli.exit_codes import ExitCode, reader_codes
+from etcdfix.cli.look import open_look
+from etcdfix.cli.options import look_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete, say_next
-from etcdfix.cli.output_options import report_options
 from etcdfix.commands.namespace import concerns_namespace, has_findings, namespace_report, terminating_names
 from etcdfix.errors import ConfigurationError
-from etcdfix.examine_jobs import Jobs
 from etcdfix.operations.look.index_cluster import ClusterIndex
+from etcdfix.storagekey import StorageLayout
 
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "nothing blocks it",
-    ExitCode.FINDINGS: "something blocks it, or may, or is left behind; or its object is missing or unreadable",
-    ExitCode.USAGE: "usage or configuration error",
-    ExitCode.INCOMPLETE: "something in it is undetermined, or the source was lost midway (wins over 1)",
-    ExitCode.SOURCE: "no such namespace, or the source is unreachable or unreadable",
-    **ENDED_EARLY,
-}
+_CODES = reader_codes(
+    "nothing blocks it",
+    "something blocks it, or may, or is left behind; or its object is missing or unreadable",
+    source="no such namespace, or the source is unreachable or unreadable",
+)
 
 
-@click.command("namespace", cls=Command, epilog=epilog(MEANINGS))
+@click.command("namespace", cls=Command, epilog=_CODES)
 @click.argument("name")
-@source_options
-@reading_options
-@jobs_option
-@report_options()
-def command(*, name: str, output: str, output_file: Path | None, jobs: Jobs, **options: Any) -> int:
+@look_options()
+def command(*, name: str, **options: Any) -> int:
     """Explain why a namespace cannot finish deleting, and in which order to act. Reads only.
 
     Says whether it is Terminating and since when, which objects cannot be read, in it or elsewhere (each fails every
@@ -46,14 +38,15 @@ def command(*, name: str, output: str, output_file: Path | None, jobs: Jobs, **o
     """
     if not name or "/" in name:
         raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")
-    with open_cluster(options, output_file, output) as opened:
-        found = opened.look_at_all(concerns_namespace(opened.request.layout, name), jobs)
-        found, report = report_on(found, partial(namespace_report, name=name))
+    inputs, configuration = what_to_read(options, each_from_its_own=True)
+    concerns = concerns_namespace(StorageLayout(inputs.etcd_prefix), name)
+    with open_look(options, inputs, configuration) as look:
+        found, report = look.index(concerns, partial(namespace_report, name=name))
         if report is None:
             _not_found(found, name)
-        opened.place.show(report, opened.request.run)
-    say_incomplete(report.incomplete_reasons)
-    return exit_code(found, complete=report.complete, findings=has_findings(report))
+        code = look.tell(report, found.ended, found.request.run)
+    # What is Active does not hang, though something in it may be held.
+    return code if code != ExitCode.FINDINGS or has_findings(report) else ExitCode.NOTHING_WRONG
 
 
 def _not_found(found: ClusterIndex, name: str) -> NoReturn:
@@ -64,4 +57,5 @@ def _not_found(found: ClusterIndex, name: str) -> NoReturn:
         say(f"namespace {name!r}: not found, and nothing is in it")
     if dying := terminating_names(found):
         say_next(f"these are Terminating: {', '.join(dying[:5])}")
-    nothing_found(found)
+    code = int(ExitCode.INCOMPLETE if found.index.problems else ExitCode.SOURCE)
+    click.get_current_context().exit(code if found.ended is None else found.ended.exit_code)

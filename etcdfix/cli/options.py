@@ -8,7 +8,7 @@ both).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -24,6 +24,7 @@ from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
 from etcdfix.inputs.releases import parse_kubernetes_version
 from etcdfix.operations.opening import Inputs, load_encryption
 from etcdfix.report.origin import shown_word
+from etcdfix.report.render import FORMS
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 from etcdfix.workers.jobs import MOST_JOBS
@@ -155,6 +156,60 @@ main_etcd_options = option_group(
     ),
 )  # fmt: skip
 """Of commands that change something, or judge a change: the etcd that names the cluster."""
+
+
+def audit_log_option(
+    help_text: str = "The audit log, the hash-chained record of all that is done.  [default: audit.jsonl in "
+    "/var/lib/etcdfix for root, else in $XDG_STATE_HOME/etcdfix]",
+) -> Decorator:
+    """Return ``--audit-log``."""
+    return _option("--audit-log", type=FILE, metavar="FILE", help=help_text)
+
+
+def backup_dirs_option(
+    help_text: str = "Directory of backups (may be repeated; a new backup goes to each).  [default: /var/lib/etcdfix "
+    "for root, else $XDG_STATE_HOME/etcdfix]",
+) -> Decorator:
+    """Return ``--backup-dir``."""
+    return _option("--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR", help=help_text)
+
+
+def form_option(
+    forms: Collection[str], *, help_text: str = "Form of the report.", otherwise: str = ""
+) -> Decorator:
+    """Return ``-o``. Its variable counts on every command that changes nothing."""
+    default = None if otherwise else next(iter(forms))
+    return _option(
+        "-o", "--output", "output", type=click.Choice(list(forms)), default=default, show_default=otherwise or True,
+        help=help_text,
+    )  # fmt: skip
+
+
+output_file_option = _option(
+    "--output-file",
+    type=FILE,
+    metavar="FILE",
+    help="Write the report to this file instead of standard output.",
+)
+"""Where a report goes."""
+
+
+def report_options(forms: Collection[str] = tuple(FORMS)) -> Decorator:
+    """Return ``-o`` and ``--output-file``."""
+    return option_group(form_option(forms), output_file_option)
+
+
+def look_options(forms: Collection[str] = tuple(FORMS)) -> Decorator:
+    """Return the options of a look at many values: what is read and how, by how many processes, and the report."""
+    return option_group(source_options, reading_options, jobs_option, report_options(forms))
+
+
+TEXT: Final = "text"
+change_output_option = form_option(
+    [TEXT, "json", "yaml"],
+    help_text="Form of the result, a refusal too. The preview goes to standard error in any form.",
+)
+"""Of every command that changes something."""
 
 
 _CONNECTION = (

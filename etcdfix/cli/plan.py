@@ -12,10 +12,16 @@ import click
 
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.opened import read_files
-from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
+from etcdfix.cli.look import read_files
+from etcdfix.cli.options import (
+    FILE,
+    jobs_option,
+    reading_options,
+    report_options,
+    source_options,
+    what_to_read,
+)
 from etcdfix.cli.output import say, say_incomplete
-from etcdfix.cli.output_options import report_options
 from etcdfix.cli.plan_run import command as run_command
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place

@@ -13,17 +13,15 @@ from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.keys import named_key
-from etcdfix.cli.options import FILE, configuration_of, inputs_of_one_etcd
+from etcdfix.cli.options import FILE, TEXT, change_output_option, configuration_of, inputs_of_one_etcd
 from etcdfix.cli.output import require_output, say, show_change, show_outcome, show_preview
-from etcdfix.cli.output_options import TEXT, change_output_option
-from etcdfix.cli.places import record_paths
+from etcdfix.cli.places import api_access, record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     CLUSTER_RULES,
     DELETION_RULES,
     DIGEST,
     access_options,
-    api_access,
     place_options,
     reason_options,
     require_reason,

@@ -10,36 +10,39 @@ import click
 import msgspec
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
+from etcdfix.cli.exit_codes import reader_codes, report_exit_code
 from etcdfix.cli.keys import is_key, named_key
-from etcdfix.cli.options import FILE, inputs_of_one_etcd, reading_options, source_options, what_to_read
+from etcdfix.cli.options import (
+    FILE,
+    audit_log_option,
+    inputs_of_one_etcd,
+    reading_options,
+    report_options,
+    source_options,
+    what_to_read,
+)
 from etcdfix.cli.output import require_output, say, say_incomplete
-from etcdfix.cli.output_options import form_option, output_file_option
-from etcdfix.cli.places import record_paths, syslog_option
+from etcdfix.cli.places import api_access, record_paths, server_options, syslog_option
 from etcdfix.cli.progress import with_progress
 from etcdfix.cli.report_place import report_place
-from etcdfix.cli.safety import api_access, server_options
 from etcdfix.commands.rescue import RescueRequest, run_rescue
 from etcdfix.commands.rescuing.targets import Target, targets_in, targets_of_keys, targets_of_report
 from etcdfix.inputs.releases import parse_kubernetes_version
 from etcdfix.model import ClusterIdentity
 from etcdfix.operations.opening import Inputs, open_examiner, open_source
-from etcdfix.report.render import FORMS
 from etcdfix.report.saved_report import SavedReport, load_report
 from etcdfix.scope import ScopeRequest, builtin_key, parse_object, split_words
 from etcdfix.storagekey import StorageLayout
 
-MEANINGS: dict[int, str] = {
-    ExitCode.NOTHING_WRONG: "all saved as etcd has it, or readable meanwhile",
-    ExitCode.USAGE: "usage or configuration error",
-    ExitCode.INCOMPLETE: "some are not saved, or only in an older state, or were lost midway: what is saved stays",
-    4: "refused: an API server reads the objects, lets nobody ask, or a place is not safe; nothing was saved",
-    ExitCode.SOURCE: "no API server, or not the etcd of a RESOURCE, could be reached; nothing was saved",
-    **{int(code): text for code, text in ENDED_EARLY.items()},
-}
+_CODES = reader_codes(
+    "all saved as etcd has it, or readable meanwhile",
+    incomplete="some are not saved, or only in an older state, or were lost midway: what is saved stays",
+    refused="an API server reads the objects, lets nobody ask, or a place is not safe; nothing was saved",
+    source="no API server, or not the etcd of a RESOURCE, could be reached; nothing was saved",
+)
 
 
-@click.command("rescue", cls=Command, epilog=epilog(MEANINGS))
+@click.command("rescue", cls=Command, epilog=_CODES)
 @click.argument("words", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY]...")
 @click.option(
     "-n", "--namespace", metavar="NAMESPACE", help="Of each TYPE/NAME; of a RESOURCE, only this namespace."
@@ -57,24 +60,17 @@ MEANINGS: dict[int, str] = {
     help="As whom to ask. Its server is asked, and those that service default/kubernetes lists.",
 )  # fmt: skip
 @server_options
-@click.option(
-    "--audit-log", type=FILE, metavar="FILE",
-    help="Where the rescue and the digests are recorded.  [default: audit.jsonl in /var/lib/etcdfix for root, else in "
-    "$XDG_STATE_HOME/etcdfix]",
-)  # fmt: skip
+@audit_log_option()
 @syslog_option
 @source_options
 @reading_options
-@form_option(FORMS)
-@output_file_option("Write the report to this file.")
+@report_options()
 def command(
     *,
     words: tuple[str, ...],
     namespace: str | None,
     from_report: Path | None,
     rescued: Path,
-    output: str,
-    output_file: Path | None,
     **options: Any,
 ) -> int:
     """Save objects that cannot be read from the memory of API servers that still run. Reads only.
@@ -113,14 +109,12 @@ def command(
     else:
         request = _of_words(request, options, namespace or "")
     result = run_rescue(request, say=say, progress=_progress)
-    with report_place(output_file, (from_report, api.kubeconfig), output) as place:
+    with report_place(options["output_file"], (from_report, api.kubeconfig), options["output"]) as place:
         place.show(result.report, request.run)
     for warning in result.report.warnings:
         say(f"warning: {warning}")
     say_incomplete(result.report.incomplete_reasons)
-    if result.ended is not None:
-        return result.ended.exit_code
-    return ExitCode.NOTHING_WRONG if result.report.complete else ExitCode.INCOMPLETE
+    return report_exit_code(result.report, result.ended)
 
 
 def _of_words(request: RescueRequest, options: dict[str, Any], namespace: str) -> RescueRequest:

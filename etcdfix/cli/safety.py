@@ -10,11 +10,10 @@ from typing import Any
 
 import click
 
-from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.confirm import is_terminal
 from etcdfix.cli.keys import is_base64, named_key
-from etcdfix.cli.options import FILE, option_group
-from etcdfix.cli.places import syslog_option
+from etcdfix.cli.options import FILE, audit_log_option, backup_dirs_option, option_group
+from etcdfix.cli.places import server_options, syslog_option
 from etcdfix.errors import ConfigurationError
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.commit import ChangeOutcome
@@ -40,35 +39,8 @@ reason_options = option_group(
 )  # fmt: skip
 """Why, and whether at all."""
 
-place_options = option_group(
-    click.option(
-        "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR",
-        help="Where the backup goes (may be repeated: all must take it).  [default: /var/lib/etcdfix for root, else "
-        "$XDG_STATE_HOME/etcdfix]",
-    ),
-    click.option(
-        "--audit-log", type=FILE, metavar="FILE",
-        help="The hash-chained record.  [default: audit.jsonl in the default directory]",
-    ),
-    syslog_option,
-)  # fmt: skip
+place_options = option_group(backup_dirs_option(), audit_log_option(), syslog_option)
 """Where a change is kept."""
-
-record_options = option_group(
-    reason_options,
-    click.option("--yes", is_flag=True, help="Do not ask for the key to be typed back (for scripts)."),
-    place_options,
-)  # fmt: skip
-"""Of every change: why, whether at all, and where it is kept."""
-
-server_options = option_group(
-    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
-    click.option(
-        "--server", "servers", multiple=True, metavar="URL",
-        help="Ask this API server too, with the same credentials (may be repeated).",
-    ),
-)  # fmt: skip
-"""Which API servers of a kubeconfig to ask."""
 
 access_options = option_group(
     click.option(
@@ -80,7 +52,12 @@ access_options = option_group(
 )  # fmt: skip
 """Of every change: which API servers are asked."""
 
-change_options = option_group(record_options, access_options)
+change_options = option_group(
+    reason_options,
+    click.option("--yes", is_flag=True, help="Do not ask for the key to be typed back (for scripts)."),
+    place_options,
+    access_options,
+)
 """Of every change."""
 
 
@@ -126,9 +103,6 @@ REPLACING_RULES = (
 
 DELETION_RULES = (*REPLACING_RULES, Rule.ENDS_CACHED_READS)
 """What can be accepted of a value that is deleted."""
-
-REPAIR_RULES = (Rule.CLUSTER_BREAKING, Rule.UNPROVEN_REPAIR, Rule.NEWER_THAN_KNOWN)
-"""What can be accepted of a repair that nothing proves, or that undoes what a newer release may have written."""
 
 key_lost_option = click.option(
     "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
@@ -201,21 +175,6 @@ def acceptances(options: dict[str, Any]) -> Acceptances:
         key_lost=options.get("key_lost") or "",
         at_terminal=is_terminal(),
     )
-
-
-def api_access(options: dict[str, Any]) -> APIAccess | None:
-    """Return which API servers to ask, None for none.
-
-    Raises:
-        click.UsageError: Servers were named, and nothing says as whom to ask them.
-        ConfigurationError: One of them is no address.
-    """
-    servers = tuple(parse_server_url(url) for url in options["servers"])
-    if options["kubeconfig"] is None:
-        if servers:
-            raise click.UsageError("--server needs --kubeconfig: the credentials to ask with")
-        return None
-    return APIAccess(options["kubeconfig"], options["context"], servers)
 
 
 def change_exit_code(outcome: ChangeOutcome) -> int:

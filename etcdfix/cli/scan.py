@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import click
 
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
-from etcdfix.cli.opened import read_files
-from etcdfix.cli.options import FILE, jobs_option, reading_options, source_options, what_to_read
+from etcdfix.cli.look import open_look
+from etcdfix.cli.options import FILE, look_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete, say_other_prefixes
-from etcdfix.cli.output_options import form_option, output_file_option
-from etcdfix.cli.progress import progress_of
-from etcdfix.cli.report_place import report_place
+from etcdfix.cli.report_place import ReportPlace
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.errors import ConfigurationError
-from etcdfix.examine_jobs import Jobs
 from etcdfix.model import Outcome
 from etcdfix.operations.look.gathering import FAILING
 from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.report.advice.whole import plugin_troubles
 from etcdfix.report.baseline import load_baseline
 from etcdfix.report.render import SCAN_FORMS, Writer
@@ -51,11 +47,7 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
 
 @click.command("scan", cls=Command, epilog=epilog(MEANINGS))
 @scope_options
-@source_options
-@reading_options
-@jobs_option
-@form_option(SCAN_FORMS)
-@output_file_option("Write the report here instead of standard output.")
+@look_options(SCAN_FORMS)
 @click.option(
     "--max-causes",
     type=click.IntRange(min=1),
@@ -81,19 +73,7 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
     help="Which outcomes make exit codes 1 and 3: decrypt-failure, decode-failure, inconsistent, undetermined.  "
     "[default: all of them]",
 )
-def command(
-    *,
-    scope: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    all_namespaces: bool,
-    output: str,
-    output_file: Path | None,
-    max_causes: int,
-    baseline: Path | None,
-    fail_on: tuple[Outcome, ...],
-    jobs: Jobs,
-    **options: Any,
-) -> int:
+def command(*, max_causes: int, baseline: Path | None, fail_on: tuple[Outcome, ...], **options: Any) -> int:
     """Examine everything in scope, and report what cannot be read and why. Reads only.
 
     Name resources as at kubectl (secrets, po,svc, deploy.apps), objects (TYPE/NAME), key prefixes (they start with /
@@ -101,7 +81,7 @@ def command(
     --snapshot or --kine a live etcd is read; ETCDCTL_* variables are understood, and each option has an ETCDFIX_*
     variable of its own.
     """  # fmt: skip
-    wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
+    wanted = wanted_scope(options)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = ScanRequest(
         **inputs.reading_fields(configuration),
@@ -109,32 +89,20 @@ def command(
         max_causes=max_causes,
         baseline=load_baseline(baseline) if baseline is not None else None,
     )
-    inputs_used = (*read_files(inputs), baseline)
-    with (
-        open_source(inputs, say=say) as source,
-        report_place(output_file, inputs_used, output) as place,
-    ):
-        writer = _writer(output, place.stream, request.run, max_causes, fail_on)
-        with open_plugins(inputs, configuration) as plugins:
-            result = run_scan(
-                source,
-                request,
-                writer,
-                plugins=plugins,
-                progress=progress_of(source),
-                jobs=jobs,
-            )
-        place.wrote(result.report)
+    with open_look(options, inputs, configuration, besides=(baseline,)) as look:
+        writer = _writer(look.place, request.run, max_causes, fail_on)
+        result = run_scan(look.source, request, writer, **look.means)
+        look.place.wrote(result.report)
     _say_last_words(result, fail_on)
-    return int(scan_exit_code(result, fail_on))
+    return scan_exit_code(result, fail_on)
 
 
-def _writer(form: str, stream: BinaryIO, run: RunOptions, cap: int, failing: Collection[Outcome]) -> Writer:
-    if form == "junit":
+def _writer(place: ReportPlace, run: RunOptions, cap: int, failing: Collection[Outcome]) -> Writer:
+    if place.form == "junit":
         from etcdfix.report.render.junit import JUnitWriter  # noqa: PLC0415 - only this form loads XML
 
-        return JUnitWriter(stream, run, failing)
-    return SCAN_FORMS[form](stream, run, cap)
+        return JUnitWriter(place.stream, run, failing)
+    return SCAN_FORMS[place.form](place.stream, run, cap)
 
 
 def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:

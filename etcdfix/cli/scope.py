@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 from click.core import ParameterSource
 
@@ -21,16 +23,15 @@ scope_options = option_group(
 """Nothing named is everything."""
 
 
-def wanted_scope(
-    scope: tuple[str, ...], namespaces: tuple[str, ...], *, all_namespaces: bool
-) -> ScopeRequest:
+def wanted_scope(options: dict[str, Any]) -> ScopeRequest:
     """Return what :data:`scope_options` collected as one request; a word may be a key, as ``base64:…``.
 
     Raises:
         ConfigurationError: What should be base64 is not, or a word names nothing.
     """
+    scope, namespaces = options["scope"], () if options["all_namespaces"] else options["namespaces"]
     source = click.get_current_context().get_parameter_source("namespaces")
-    if namespaces and not all_namespaces and source is ParameterSource.ENVIRONMENT:
+    if namespaces and source is ParameterSource.ENVIRONMENT:
         say(
             f"only what is in namespace {', '.join(namespaces)} is looked at (ETCDFIX_NAMESPACE); -A looks at all"
         )
@@ -41,8 +42,4 @@ def wanted_scope(
         if not is_base64(word)
         for part in ([word] if word.startswith("/") else split_words(word))
     ]
-    return ScopeRequest(
-        tuple(words),
-        tuple(map(named_key, whole)),
-        () if all_namespaces else namespaces,
-    )
+    return ScopeRequest(tuple(words), tuple(map(named_key, whole)), namespaces)

@@ -11,8 +11,8 @@ from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.changing import etcd_options, open_change
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.options import change_output_option
 from etcdfix.cli.output import show_preview
-from etcdfix.cli.output_options import change_output_option
 from etcdfix.cli.safety import CLUSTER_RULES, DIGEST, EXIT_CODES, change_options
 from etcdfix.commands.undo import UndoRequest, run_undo
 from etcdfix.operations.change.preview import undo_preview

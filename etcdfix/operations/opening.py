@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 """Takes a sentence for standard error."""
 
+Candidates = dict[Path, "Examiner"]
+"""A candidate configuration, to what examines values under it."""
+
 
 class Inputs(msgspec.Struct, frozen=True):
     """The shared options after the manifest has filled in what flags left open.
@@ -288,7 +291,7 @@ def open_examiner(
 
 
 @contextmanager
-def open_candidates(source: Source, inputs: Inputs, paths: Iterable[Path]) -> Iterator[dict[Path, Examiner]]:
+def open_candidates(source: Source, inputs: Inputs, paths: Iterable[Path]) -> Iterator[Candidates]:
     """Return what examines values under each candidate configuration, with the endpoints of its own plugins.
 
     Raises:
@@ -296,7 +299,7 @@ def open_candidates(source: Source, inputs: Inputs, paths: Iterable[Path]) -> It
         SourceError: The CRDs of the cluster cannot be read.
     """
     with contextlib.ExitStack() as stack:
-        candidates: dict[Path, Examiner] = {}
+        candidates: Candidates = {}
         for path in paths:
             its_own = msgspec.structs.replace(inputs, encryption_config=path)
             configuration = load_encryption(its_own)

@@ -14,9 +14,9 @@ import pytest
 
 from etcdfix.commands.plan import PlanRequest, build_plan
 from etcdfix.encryption.config import load_configuration
-from etcdfix.examine import Examiner
+from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_cluster
+from etcdfix.operations.look.index_cluster import index_cluster
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.report.plan import DeletionPlan
@@ -69,9 +69,7 @@ def shown(plan: DeletionPlan) -> bytes:
 
 
 def orphaned(jobs: int, progress: Progress = no_progress) -> Any:
-    request = ClusterIndexRequest(
-        layout=StorageLayout(), configuration=load_configuration(ALPHA / "config-rotated.yaml")
-    )
+    request = Reading(layout=StorageLayout(), configuration=load_configuration(ALPHA / "config-rotated.yaml"))
     with SnapshotSource(SNAPSHOT) as source:
         report = orphans_report(
             index_cluster(source, request, keep=lambda _: 0, progress=progress, jobs=jobs)

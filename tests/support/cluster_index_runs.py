@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from jsonschema import Draft202012Validator
 
-from etcdfix.cli import opened as module
+from etcdfix.cli import look as module
 from etcdfix.cli.root import run
 from etcdfix.report.schema import SCHEMAS
 from tests.support.impact_objects import Cluster

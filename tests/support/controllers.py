@@ -13,7 +13,8 @@ from functools import cache
 from typing import Any, Final
 
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
-from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, Keep, index_cluster
+from etcdfix.examine import Reading
+from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, index_cluster
 from etcdfix.storagekey import StorageLayout
 from tests.support.golden import golden_folder
 from tests.support.memory_source import MemorySource
@@ -54,7 +55,5 @@ def values_before(case: Case) -> dict[str, bytes]:
 
 def look_at(values: dict[str, bytes], keep: Keep = lambda _: 1) -> ClusterIndex:
     """Everything that is known of a cluster with these values."""
-    request = ClusterIndexRequest(
-        layout=StorageLayout("/registry"), configuration=configuration(), kubernetes_minor=36
-    )
+    request = Reading(layout=StorageLayout("/registry"), configuration=configuration(), kubernetes_minor=36)
     return index_cluster(MemorySource(values), request, keep=keep)

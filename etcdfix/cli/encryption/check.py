@@ -7,24 +7,24 @@ from pathlib import Path
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import FILE
-from etcdfix.cli.output_options import report_options
+from etcdfix.cli.exit_codes import reader_codes
+from etcdfix.cli.options import FILE, report_options
 from etcdfix.cli.report_place import report_place
 from etcdfix.commands.encryption.check import check_files
 from etcdfix.report.configurations import LEVELS
 from etcdfix.report.render import CASE_FORMS
 from etcdfix.text.commands import RunOptions
 
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "no error and no warning; there may be advice",
-    ExitCode.FINDINGS: "errors or warnings; see --fail-on",
-    ExitCode.USAGE: "usage error, or a file cannot be read or decoded",
-    **ENDED_EARLY,
-}
+_CODES = reader_codes(
+    "no error and no warning; there may be advice",
+    "errors or warnings; see --fail-on",
+    usage="usage error, or a file cannot be read or decoded",
+    incomplete="",
+    source="",
+)
 
 
-@click.command("check", cls=Command, epilog=epilog(MEANINGS))
+@click.command("check", cls=Command, epilog=_CODES)
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--fail-on", type=click.Choice(LEVELS), default="warning", show_default=True,
@@ -45,6 +45,4 @@ def command(*, files: tuple[Path, ...], fail_on: str, output: str, output_file: 
         report = check_files(files)
         place.show(report, RunOptions())
     failing = LEVELS[: LEVELS.index(fail_on) + 1]
-    return (
-        ExitCode.FINDINGS if any(one.level in failing for one in report.findings) else ExitCode.NOTHING_WRONG
-    )
+    return int(any(one.level in failing for one in report.findings))

@@ -7,33 +7,32 @@ from pathlib import Path
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import FILE
+from etcdfix.cli.exit_codes import reader_codes
+from etcdfix.cli.options import FILE, audit_log_option, form_option
 from etcdfix.cli.output import require_output
-from etcdfix.cli.output_options import form_option
 from etcdfix.commands.encryption.merge import merge_files, require_new
 from etcdfix.inputs.outputfile import destination
 from etcdfix.report.render import FORMS, write
 from etcdfix.text.commands import RunOptions
 
-MEANINGS: dict[int, str] = {
-    ExitCode.NOTHING_WRONG: "written",
-    ExitCode.USAGE: "usage error, API servers would refuse one of the files, or no single file can be made of them",
-    4: "the audit log that was named cannot take the record: nothing was written, or the error says what stayed",
-    **{int(code): text for code, text in ENDED_EARLY.items()},
-}
+_CODES = reader_codes(
+    "written",
+    usage="usage error, API servers would refuse one of the files, or no single file can be made of them",
+    incomplete="",
+    refused="the audit log that was named cannot take the record: nothing was written, or the error says what stayed",
+    source="",
+)
 
 
-@click.command("merge", cls=Command, epilog=epilog(MEANINGS))
+@click.command("merge", cls=Command, epilog=_CODES)
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="TODAY OTHER...")
 @click.option(
     "--output-file", type=FILE, required=True, metavar="FILE", help="The new file. It must not exist."
 )
-@click.option(
-    "--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
-    help="Record the merge here, or write nothing.  [default: audit.jsonl in /var/lib/etcdfix for root, else in "
-    "$XDG_STATE_HOME/etcdfix; no record where that cannot be written]",
-)  # fmt: skip
+@audit_log_option(
+    "Record the merge here, or write nothing.  [default: audit.jsonl in /var/lib/etcdfix for root, else in "
+    "$XDG_STATE_HOME/etcdfix; no record where that cannot be written]"
+)
 @form_option(FORMS, help_text="Form of what is said about it on standard output.")
 def command(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | None, output: str) -> int:
     """Merge EncryptionConfigurations into one file that reads everything that any of them reads.
@@ -55,4 +54,4 @@ def command(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | Non
     with destination(None, ()) as stream:
         write(report, output, stream, RunOptions())
         stream.flush()
-    return ExitCode.NOTHING_WRONG
+    return 0

@@ -8,11 +8,17 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.opened import read_files
-from etcdfix.cli.options import FILE, reading_options, source_options, what_to_read
+from etcdfix.cli.exit_codes import reader_codes, report_exit_code
+from etcdfix.cli.look import read_files
+from etcdfix.cli.options import (
+    FILE,
+    audit_log_option,
+    reading_options,
+    report_options,
+    source_options,
+    what_to_read,
+)
 from etcdfix.cli.output import say, say_incomplete
-from etcdfix.cli.output_options import report_options
 from etcdfix.cli.places import in_option, record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
@@ -24,19 +30,17 @@ from etcdfix.encryption.server_token import EMPTY_TOKEN, load_token
 from etcdfix.errors import ConfigurationError
 from etcdfix.operations.opening import open_plugins, open_source
 
-MEANINGS: dict[int, str] = {
-    ExitCode.NOTHING_WRONG: "recovered, and together they open everything that was tried",
-    ExitCode.FINDINGS: "nothing was recovered, or something is opened by none of them",
-    ExitCode.USAGE: "usage or configuration error; a token file that cannot be read",
-    ExitCode.INCOMPLETE: "could not be told, or not everything was read (wins over 1)",
-    4: "--save-dir is not safe, or the audit log that was named cannot take the record: nothing was written, or the "
-    "error says what was",
-    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
-    **{int(code): text for code, text in ENDED_EARLY.items()},
-}
+_CODES = reader_codes(
+    "recovered, and together they open everything that was tried",
+    "nothing was recovered, or something is opened by none of them",
+    usage="usage or configuration error; a token file that cannot be read",
+    incomplete="could not be told, or not everything was read (wins over 1)",
+    refused="--save-dir is not safe, or the audit log that was named cannot take the record: nothing was written, or "
+    "the error says what was",
+)
 
 
-@click.command("recover", cls=Command, epilog=epilog(MEANINGS))
+@click.command("recover", cls=Command, epilog=_CODES)
 @scope_options
 @click.option(
     "--token-file", "token_files", type=FILE, multiple=True, required=True, metavar="FILE",
@@ -49,25 +53,19 @@ MEANINGS: dict[int, str] = {
     "--save-dir", type=FILE, metavar="DIR", envvar="ETCDFIX_SAVE_DIR",
     help="Write each configuration to a file in this directory of your own, mode 0600.  [default: write nothing]",
 )  # fmt: skip
-@click.option(
-    "--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
-    help="With --save-dir: record it here, or write nothing.  [default: audit.jsonl in /var/lib/etcdfix for root, else "
-    "in $XDG_STATE_HOME/etcdfix; no record where that cannot be written]",
-)  # fmt: skip
+@audit_log_option(
+    "With --save-dir: record it here, or write nothing.  [default: audit.jsonl in /var/lib/etcdfix for root, else "
+    "in $XDG_STATE_HOME/etcdfix; no record where that cannot be written]"
+)
 @source_options
 @reading_options
 @report_options()
 def command(
     *,
-    scope: tuple[str, ...],
     token_files: tuple[Path, ...],
     places: tuple[Named, ...],
     save_dir: Path | None,
     audit_log: Path | None,
-    namespaces: tuple[str, ...],
-    all_namespaces: bool,
-    output: str,
-    output_file: Path | None,
     **options: Any,
 ) -> int:
     """Recover EncryptionConfigurations that k3s or RKE2 keep in the datastore, and show what each of them opens.
@@ -82,7 +80,7 @@ def command(
     With --save-dir each configuration is written to a file. You can read with it (--encryption-config, --in
     candidate:FILE), but etcdfix changes nothing while it is the --encryption-config.
     """
-    wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
+    wanted = wanted_scope(options)
     inputs, configuration = what_to_read(options, scope=wanted)
     logs = [named for named in places if named.place is Place.LOG]
     if logs and inputs.kine is not None:
@@ -104,9 +102,10 @@ def command(
         audit_log=audit_log,
         etcd_user=inputs.etcd_user,
     )
+    besides = (*read_files(inputs), *token_files)
     with (
         open_source(inputs, say=say) as source,
-        report_place(output_file, (*read_files(inputs), *token_files), output) as place,
+        report_place(options["output_file"], besides, options["output"]) as place,
     ):
         report, ended = recover_configurations(
             source,
@@ -116,9 +115,4 @@ def command(
         )
         place.show(report, request.run)
     say_incomplete(report.incomplete_reasons)
-    if ended is not None:
-        return ended.exit_code
-    if not report.complete:
-        return ExitCode.INCOMPLETE
-    everything = report.tried is not None and report.opened == report.tried
-    return ExitCode.NOTHING_WRONG if everything else ExitCode.FINDINGS
+    return report_exit_code(report, ended)

@@ -7,15 +7,12 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.cluster_index import nothing_examined
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.opened import open_all
-from etcdfix.cli.options import jobs_option, reading_options, source_options, what_to_read
-from etcdfix.cli.output import say, say_incomplete
-from etcdfix.cli.output_options import report_options
+from etcdfix.cli.exit_codes import reader_codes
+from etcdfix.cli.look import open_look
+from etcdfix.cli.options import look_options, what_to_read
+from etcdfix.cli.output import say
 from etcdfix.cli.places import in_option
-from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
 from etcdfix.copies.finder import Named
@@ -23,20 +20,17 @@ from etcdfix.copies.model import Place
 from etcdfix.encryption.candidate_key import NamedCandidate, load_candidate_key
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import ConfigurationError
-from etcdfix.examine_jobs import Jobs
 from etcdfix.report.origin import shown_word
 
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "the candidates open everything that cannot be read today, or everything can be",
-    ExitCode.FINDINGS: "something is opened by no candidate",
-    ExitCode.USAGE: "usage or configuration error; a candidate that an API server would refuse",
-    ExitCode.INCOMPLETE: "could not be told: a KMS plugin gave no answer, or not everything was read (wins over 1)",
-    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
-    **ENDED_EARLY,
-}
+_CODES = reader_codes(
+    "the candidates open everything that cannot be read today, or everything can be",
+    "something is opened by no candidate",
+    usage="usage or configuration error; a candidate that an API server would refuse",
+    incomplete="could not be told: a KMS plugin gave no answer, or not everything was read (wins over 1)",
+)
 
 
-@click.command("try", cls=Command, epilog=epilog(MEANINGS))
+@click.command("try", cls=Command, epilog=_CODES)
 @scope_options
 @in_option((Place.CANDIDATE,))
 @click.option(
@@ -44,22 +38,8 @@ MEANINGS: dict[ExitCode, str] = {
     help="Try the key in this file under this name, for every provider that it fits (may be repeated). The file holds "
     "base64 or the bytes; - is standard input.",
 )  # fmt: skip
-@source_options
-@reading_options
-@jobs_option
-@report_options()
-def command(
-    *,
-    scope: tuple[str, ...],
-    places: tuple[Named, ...],
-    candidate_keys: tuple[str, ...],
-    namespaces: tuple[str, ...],
-    all_namespaces: bool,
-    output: str,
-    output_file: Path | None,
-    jobs: Jobs,
-    **options: Any,
-) -> int:
+@look_options()
+def command(*, places: tuple[Named, ...], candidate_keys: tuple[str, ...], **options: Any) -> int:
     """Show which candidate opens which of the values that cannot be read today. Reads only.
 
     Every value that does not open with --encryption-config is tried with each candidate; without a configuration, every
@@ -71,7 +51,7 @@ def command(
         raise ConfigurationError(
             "no candidate was named", hint="--in candidate:FILE, or --candidate-key NAME=FILE"
         )
-    wanted = wanted_scope(scope, namespaces, all_namespaces=all_namespaces)
+    wanted = wanted_scope(options)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     candidates = [
         *(NamedCandidate(shown_word(named.what), load_configuration(named.path)) for named in places),
@@ -87,22 +67,8 @@ def command(
     )
     theirs = [candidate.configuration for candidate in candidates]
     besides = tuple(Path(one.path) for one in theirs)
-    with open_all(inputs, output_file, output, configuration, *theirs, besides=besides) as (
-        source,
-        place,
-        plugins,
-    ):
-        tried = try_candidates(source, request, plugins=plugins, progress=progress_of(source), jobs=jobs)
-        whole, report = tried.whole, tried.report
-        if not whole.below_prefix:
-            nothing_examined(request.layout, whole.problems, whole.ended, whole.suggested_prefixes)
-        place.show(report, request.run)
-    say_incomplete(report.incomplete_reasons)
-    if whole.ended is not None:
-        return whole.ended.exit_code
-    if not report.complete:
-        return ExitCode.INCOMPLETE
-    return ExitCode.NOTHING_WRONG if report.opened == report.findings else ExitCode.FINDINGS
+    with open_look(options, inputs, configuration, *theirs, besides=besides) as look:
+        return look.tell_of_everything(try_candidates(look.source, request, **look.means), request.run)
 
 
 def _key(text: str) -> NamedCandidate:

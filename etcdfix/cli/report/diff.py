@@ -7,25 +7,24 @@ from pathlib import Path
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import FILE
+from etcdfix.cli.exit_codes import ExitCode, reader_codes
+from etcdfix.cli.options import FILE, report_options
 from etcdfix.cli.output import say, say_incomplete
-from etcdfix.cli.output_options import report_options
 from etcdfix.cli.report_place import report_place
 from etcdfix.commands.diff_reports import diff_reports
 from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.text.commands import RunOptions
 
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "nothing new",
-    ExitCode.FINDINGS: "the later report has new findings",
-    ExitCode.USAGE: "usage error, or the reports cannot be read or compared",
-    ExitCode.INCOMPLETE: "a report is incomplete, or they are of two clusters (wins over 1)",
-    **ENDED_EARLY,
-}
+_CODES = reader_codes(
+    "nothing new",
+    "the later report has new findings",
+    usage="usage error, or the reports cannot be read or compared",
+    incomplete="a report is incomplete, or they are of two clusters (wins over 1)",
+    source="",
+)
 
 
-@click.command("diff", cls=Command, epilog=epilog(MEANINGS))
+@click.command("diff", cls=Command, epilog=_CODES)
 @click.argument("earlier", type=FILE)
 @click.argument("later", type=FILE)
 @report_options()

@@ -7,25 +7,23 @@ from pathlib import Path
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import FILE
+from etcdfix.cli.exit_codes import reader_codes
+from etcdfix.cli.options import FILE, report_options
 from etcdfix.cli.output import say_incomplete
-from etcdfix.cli.output_options import report_options
 from etcdfix.cli.report_place import report_place
 from etcdfix.commands.merge_reports import merge_reports
 from etcdfix.text.commands import RunOptions
 
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "nothing is wrong in any report",
-    ExitCode.FINDINGS: "a report has findings that its baseline did not know",
-    ExitCode.USAGE: "usage error",
-    ExitCode.INCOMPLETE: "a report is incomplete or cannot be read (wins over 1)",
-    ExitCode.SOURCE: "no file is a whole report",
-    **ENDED_EARLY,
-}
+_CODES = reader_codes(
+    "nothing is wrong in any report",
+    "a report has findings that its baseline did not know",
+    usage="usage error",
+    incomplete="a report is incomplete or cannot be read (wins over 1)",
+    source="no file is a whole report",
+)
 
 
-@click.command("merge", cls=Command, epilog=epilog(MEANINGS))
+@click.command("merge", cls=Command, epilog=_CODES)
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @report_options()
 def command(*, files: tuple[Path, ...], output: str, output_file: Path | None) -> int:

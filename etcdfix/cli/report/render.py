@@ -7,24 +7,23 @@ from pathlib import Path
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.options import FILE
+from etcdfix.cli.exit_codes import ExitCode, reader_codes
+from etcdfix.cli.options import FILE, report_options
 from etcdfix.cli.output import say_incomplete
-from etcdfix.cli.output_options import report_options
 from etcdfix.cli.report_place import report_place
 from etcdfix.operations.look.render import open_saved
 from etcdfix.report.document import CAP
 from etcdfix.report.render import SCAN_FORMS
 
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "written, whatever it says",
-    ExitCode.USAGE: "usage error, or the file is no report, or it is cut",
-    ExitCode.INCOMPLETE: "written, and the report says that it is incomplete",
-    **ENDED_EARLY,
-}
+_CODES = reader_codes(
+    "written, whatever it says",
+    usage="usage error, or the file is no report, or it is cut",
+    incomplete="written, and the report says that it is incomplete",
+    source="",
+)
 
 
-@click.command("render", cls=Command, epilog=epilog(MEANINGS))
+@click.command("render", cls=Command, epilog=_CODES)
 @click.argument("file", type=FILE)
 @report_options(tuple(SCAN_FORMS))
 def command(*, file: Path, output: str, output_file: Path | None) -> int:

@@ -19,11 +19,11 @@ from etcdfix.copies.model import Copy, Life, Wanted
 from etcdfix.copies.revisions import life_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
 from etcdfix.errors import EndedEarly, SourceError
-from etcdfix.examine import Examiner
+from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress
 from etcdfix.examine_jobs import Jobs
 from etcdfix.model import Outcome
-from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
+from etcdfix.operations.look.index_cluster import ClusterIndex, index_cluster
 from etcdfix.remediation.backup.rows import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths
@@ -40,7 +40,7 @@ _PLAIN_ENOUGH: Final = frozenset({Outcome.READABLE, Outcome.NOT_AN_OBJECT})
 """Of these nothing beside them tells more."""
 
 
-class ExplainRequest(ClusterIndexRequest, frozen=True, kw_only=True):
+class ExplainRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is told of a complete etcd key.
 
     Attributes:

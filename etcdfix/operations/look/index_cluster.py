@@ -36,10 +36,6 @@ _MOST_KEPT = 1000
 _SAMPLE = 200
 
 
-class ClusterIndexRequest(Reading, frozen=True, kw_only=True):
-    """Everything that decides what is read and how."""
-
-
 class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about a cluster after one look at all of it. Made by :func:`index_cluster`.
 
@@ -55,7 +51,7 @@ class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):
         ended: What ended the look early; None where nothing did.
     """
 
-    request: ClusterIndexRequest
+    request: Reading
     source: Source
     examiner: Examiner
     index: ImpactIndex
@@ -96,7 +92,7 @@ class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):
 
 def index_cluster(
     source: Source,
-    request: ClusterIndexRequest,
+    request: Reading,
     *,
     keep: Keep,
     plugins: KMSPlugins | None = None,

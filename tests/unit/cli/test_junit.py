@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.cli import scan as scan_module
+from etcdfix.cli import look as look_module
 from etcdfix.cli.root import run
 from etcdfix.errors import EndedEarly
 from etcdfix.report.scan_cases import WHOLE
@@ -100,7 +100,7 @@ def test_a_scan_that_was_ended_is_red_though_nothing_was_found(
         "/registry/secrets/pay/web": secret("web", "pay"),
     }
     source = MemorySource(holds, fails_after=1, failure=EndedEarly("ended by SIGTERM", 143))
-    monkeypatch.setattr(scan_module, "open_source", lambda _inputs, say: source)
+    monkeypatch.setattr(look_module, "open_source", lambda _inputs, say: source)
     code, out = command("scan", "--no-encryption", "-o", "junit", "--fail-on", "none")
     found = read_junit(out)
     assert code == 143

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from etcdfix.cli import scan as scan_module
+from etcdfix.cli import look as look_module
 from etcdfix.cli.root import run
 from etcdfix.cli.scan import command
 from tests.support.memory_source import MemorySource
@@ -31,7 +31,7 @@ def scan(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], no_
 
     def run_scan(*arguments: str, source: MemorySource | None = None) -> tuple[int, str, str]:
         under_test = source or MemorySource(HOLDS)
-        monkeypatch.setattr(scan_module, "open_source", lambda _inputs, say: under_test)
+        monkeypatch.setattr(look_module, "open_source", lambda _inputs, say: under_test)
         code = run(["scan", *arguments])
         captured = capfd.readouterr()
         assert under_test.closed or code == 2

@@ -14,8 +14,9 @@ import pytest
 from etcdfix.commands.plan import build_plan
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import RefusedByRule
+from etcdfix.examine import Reading
 from etcdfix.examine_all import no_progress
-from etcdfix.operations.look.index_cluster import ClusterIndexRequest, index_cluster
+from etcdfix.operations.look.index_cluster import index_cluster
 from etcdfix.remediation.preflight.proof import check_proof
 from etcdfix.remediation.preflight.similar_values import look_at_all
 from etcdfix.report.advice.whole import doubt_in
@@ -93,7 +94,7 @@ def test_they_agree(name: str, tmp_path: Path) -> None:
     report = scan_to(tmp_path / "report.json", cluster, config=CONFIG)
     plan = build_plan(source, examiner_of(cluster, source, CONFIG), request_for(report, CONFIG))
     found = index_cluster(
-        source, ClusterIndexRequest(layout=cluster.layout, configuration=CONFIG), keep=lambda _found: True
+        source, Reading(layout=cluster.layout, configuration=CONFIG), keep=lambda _found: True
     )
     patterns = lost_by(json.loads(report.read_text()))
     asked = set()

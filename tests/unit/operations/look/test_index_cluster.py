@@ -15,7 +15,8 @@ import pytest
 from etcdfix.commands.explaining.impact import impact_of
 from etcdfix.commands.namespace import concerns_namespace, namespace_report
 from etcdfix.errors import SourceError
-from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
+from etcdfix.examine import Reading
+from etcdfix.operations.look.index_cluster import ClusterIndex, index_cluster
 from etcdfix.operations.look.orphans import orphans_report
 from etcdfix.sources.pages import Page
 from etcdfix.storagekey import StorageLayout
@@ -30,7 +31,7 @@ SEALED = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
 
 def look(source: MemorySource, **settings: Any) -> ClusterIndex:
     settings.setdefault("keep", lambda _found: False)
-    return index_cluster(source, ClusterIndexRequest(layout=LAYOUT), **settings)
+    return index_cluster(source, Reading(layout=LAYOUT), **settings)
 
 
 def test_no_more_than_a_thousand_examinations_are_kept() -> None:
@@ -110,7 +111,7 @@ def owned_by_each_other() -> Cluster:
 def test_after_a_signal_at_any_moment_every_report_comes_out() -> None:
     """It is heard when a function of the index begins, or has come back from C; each 31st of these moments is tried."""
     cluster, layout = owned_by_each_other(), StorageLayout()
-    request, keys = ClusterIndexRequest(layout=layout, configuration=None), list(cluster.values)
+    request, keys = Reading(layout=layout, configuration=None), list(cluster.values)
     left, ended = 0, Counter[bool]()
 
     def at_its_moment(frame: FrameType, event: str, _argument: object) -> None:

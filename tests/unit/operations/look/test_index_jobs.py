@@ -13,9 +13,9 @@ import pytest
 
 from etcdfix import examine_jobs
 from etcdfix.commands.plan import PlanRequest, build_plan
-from etcdfix.examine import Examiner
+from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_frames import decode_answer
-from etcdfix.operations.look.index_cluster import ClusterIndex, ClusterIndexRequest, index_cluster
+from etcdfix.operations.look.index_cluster import ClusterIndex, index_cluster
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source
@@ -64,7 +64,7 @@ def of_index(found: ClusterIndex) -> dict[str, object]:
 
 
 def indexed(source: Source, jobs: int, **settings: Any) -> dict[str, object]:
-    request = ClusterIndexRequest(layout=LAYOUT, **settings)
+    request = Reading(layout=LAYOUT, **settings)
     return of_index(index_cluster(source, request, keep=lambda found: len(found.name) % 5, jobs=jobs))
 
 

@@ -25,6 +25,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.remediation.backup.file import read_backup
+from etcdfix.remediation.backup.rows import with_records
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.backup import Standing, standing_of
 from etcdfix.remediation.offers import Offer, best_of, offers
@@ -99,6 +100,8 @@ def choose(
         if named is not None:
             others = (request.other,) if named.place is Place.KEY else ()
             places = msgspec.structs.replace(places, named=(named,), only=True, others=others)
+        else:
+            places = with_records(places, request.record_paths, identity)
         finders = stack.enter_context(
             open_finders(
                 kept,
@@ -118,6 +121,10 @@ def choose(
             chosen = Chosen(_named(wanted, named, found_offers, finders))
         else:
             chosen = best_choice(request, wanted, found_offers, finders)
+            copy = chosen.offer.copy
+            if copy.place is Place.BACKUP:
+                path = Path(copy.source.partition(":")[2])
+                _, backup = _of_backup(cluster, request, identity, reading, path)
     return wanted, _with_contents(chosen, wanted, cluster), backup
 
 

@@ -106,6 +106,7 @@ def offers(
         breaking: A change may break the cluster; what its place alone says need not be told.
         rescued: Directory to which ``rescue`` saved, or a word to fill in.
     """
+    copies = _taken_from_the_file(copies, run)
     return [_offer(copy, wanted, run, breaking=breaking, rescued=rescued) for copy in copies]
 
 
@@ -243,6 +244,7 @@ _LOOKED_AT: Final = frozenset(
     }
 )
 _COMPACTS: Final = "API servers have it compacted away every 5 minutes."
+_RUN_LIVE: Final = "Run it where the live etcd is."
 _ACTIONS: Final = {
     Place.BIT: "Put the value right",
     Place.CANDIDATE: "Encrypt the value under today's key",
@@ -264,7 +266,9 @@ def _note(offer: Offer) -> str:
     needs = " ".join(f"Accept {rule} if {MEANINGS[rule]}." for rule in offer.needs)
     where = f"{copy.where[0].upper()}{copy.where[1:]}." if copy.place is Place.BIT else ""
     lost = f"Only if {offer.declares} is gone for ever." if offer.declares else ""
-    kept = _COMPACTS if copy.place is Place.REVISION and offer.refusal is None else ""
+    kept = ""
+    if copy.place is Place.REVISION and offer.refusal is None:
+        kept = _RUN_LIVE if _in_a_file(copy) else _COMPACTS
     return " ".join(filter(None, (where, doubt, proof, later, lost, needs, kept, offer.granted)))
 
 
@@ -289,9 +293,27 @@ def _offer(copy: Copy, wanted: Wanted, run: RunOptions, *, breaking: bool, rescu
     )
 
 
+def _taken_from_the_file(copies: Iterable[Copy], run: RunOptions) -> Iterable[Copy]:
+    """Name a snapshot that was read as the source of the earlier value that ``--from snapshot:FILE`` takes from it.
+
+    Of a key that is the newest value that reads.
+    """
+    if not run.of_a_file or run.of_kine or run.revision:
+        return copies
+    copies = [*copies]
+    kept = [copy for copy in copies if copy.place is Place.REVISION and copy.reads]
+    newest = max(kept, key=lambda copy: copy.mod_revision, default=None)
+    source = f"{Place.SNAPSHOT}:{run.file}"
+    return [msgspec.structs.replace(copy, source=source) if copy is newest else copy for copy in copies]
+
+
 def _may_be_whole(wanted: Wanted) -> bool:
     """Say whether the present value goes only where no API server reads it."""
     return wanted.found is not None and wanted.found.verdict.damage is Damage.POSSIBLE
+
+
+def _in_a_file(copy: Copy) -> bool:
+    return copy.source.startswith(f"{Place.SNAPSHOT}:")
 
 
 def _can_be_named(copy: Copy, _wanted: Wanted, _run: RunOptions) -> Refusal | None:
@@ -327,7 +349,7 @@ def _not_to_kine(copy: Copy, _wanted: Wanted, run: RunOptions) -> Refusal | None
 
 def _still_kept(copy: Copy, _wanted: Wanted, run: RunOptions) -> Refusal | None:
     """What a file or an older revision keeps, the live etcd may have compacted."""
-    if copy.place is not Place.REVISION or not run.of_the_past:
+    if copy.place is not Place.REVISION or not run.of_the_past or _in_a_file(copy):
         return None
     why = "a live etcd may have compacted it by now"
     return Refusal(rule=Rule.GONE, why=why, hint=f"--from snapshot:{run.file}" if run.of_a_file else "")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.rules import Rule
+from tests.support.audit_logs import own_directory
 from tests.support.change_runs import BROKEN, Registry, candidate_config
 from tests.support.objects import (
     IDENTITY,
@@ -96,6 +97,25 @@ def test_what_somebody_deleted_comes_back_only_by_name(registry: Registry, key: 
         ran = registry.put_back(key)
     registry.refused(ran, "comes back only where --from names the copy", hint=f"--from revision:{then}")
     assert registry.put_back(key, f"revision:{then}").code == 0
+    assert registry.stored(key) == WHOLE
+
+
+def test_a_backup_only_where_the_audit_log_knows_it(registry: Registry, key: bytes) -> None:
+    """It is what an undo took away; etcd has compacted everything else."""
+    registry.etcd.put(key, BROKEN)
+    assert registry.put_back(key).code == 0
+    put_by_us = str(registry.mod_revision(key))
+    assert registry.undo(registry.kept()[-1].path, "--expect-mod-revision", put_by_us).code == 0
+    assert registry.stored(key) == BROKEN
+    registry.etcd.compact()
+    log = registry.log
+    registry.log = own_directory(registry.folder / "other-log") / "audit.jsonl"
+    with registry.untouched():
+        registry.refused(registry.put_back(key), "no copy is proven", hint="--accept unlisted-source")
+    registry.log = log
+    ran = registry.put_back(key)
+    assert ran.code == 0, ran.err
+    assert f"From  backup {registry.kept()[-2].path}" in ran.err
     assert registry.stored(key) == WHOLE
 
 

@@ -166,7 +166,8 @@ def test_a_snapshot_shows_it(registry: Registry) -> None:
     given = [*where, "--encryption-config", str(registry.config), "-o", "json"]
     (finding,) = json.loads(registry.run("scan", *given).out)["findings"]
     way = finding["remedies"][0]
-    assert way["action"].startswith("Save revision ")
-    assert json.loads(registry.paste(way["command"]).out)["metadata"]["name"] == "broken"
+    assert way["action"].startswith("Put back revision ")
+    assert "Run it where the live etcd is." in way["note"]
     told = json.loads(registry.run("explain", registry.key("shop/broken").decode(), *given).out)
     assert told["next"] == way
+    put_back(registry, f"{way['command']} --endpoints {registry.endpoints}")

@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Wanted, Way
 from etcdfix.model import ClusterIdentity, Confidence, Outcome, Repair, RepairKind, RepairProof
-from etcdfix.remediation.offers import Offer, best_of, offers, remedy_of, ways_of
+from etcdfix.remediation.offers import Offer, best_of, offers, remedy_of, shown_of, ways_of
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.shown_copy import Grade
 from etcdfix.rules import Rule
@@ -25,6 +25,7 @@ LIVE = RunOptions(
 )
 OLD = RunOptions(source=("--snapshot", "s.db"), reading=LIVE.reading)
 EARLIER = RunOptions(source=(*LIVE.source, "--revision", "9"), reading=LIVE.reading)
+PAST = RunOptions(source=(*OLD.source, "--revision", "9"), reading=LIVE.reading)
 KINE = RunOptions(source=("--kine", "state.db"), reading=LIVE.reading)
 BIT = Repair(RepairKind.BIT, "one bit turned back", RepairProof.TAG)
 UNPROVEN = Repair(RepairKind.BIT, "one bit turned back", RepairProof.NONE)
@@ -72,7 +73,7 @@ GONE = Wanted.gone(KEY, StorageLayout())
         (copy(source=""), None, LIVE, Rule.NOT_ONE_KEY),
         (copy(), None, KINE, Rule.KINE),
         (copy(Place.BIT, repair=BIT), None, KINE, Rule.KINE),
-        (copy(), None, OLD, Rule.GONE),
+        (copy(), None, PAST, Rule.GONE),
         (copy(), None, EARLIER, Rule.GONE),
         (copy(), present(None, outcome=Outcome.READABLE), LIVE, Rule.READABLE),
         (copy(), present(None, outcome=Outcome.INCONSISTENT), LIVE, Rule.INCONSISTENT),
@@ -196,3 +197,16 @@ def test_what_its_revisions_show_to_be_of_the_object_needs_one_word() -> None:
     assert "--from snapshot:old.db" in command
     assert "--accept unknown-uid" in command
     assert best_of([offered(shown)], [Rule.UNKNOWN_UID]) is None
+
+
+def test_from_a_snapshot_the_live_etcd_takes_the_newest_value_that_reads() -> None:
+    unread, newest, older = copy(mod_revision=7, outcome=Outcome.DECODE_FAILURE), copy(), copy(mod_revision=4)
+    _, taken, left = offers([unread, newest, older], present(), OLD)
+    shown = shown_of(taken)
+    assert (shown.source, shown.refused) == ("snapshot:s.db", "")
+    assert remedy_of(taken).note.endswith("Run it where the live etcd is.")
+    line = taken.command.line(OLD)
+    assert "--from snapshot:s.db" in line
+    assert "--snapshot" not in line
+    assert left.refusal is not None
+    assert left.refusal.rule is Rule.GONE

@@ -52,7 +52,7 @@ from etcdfix.model import ClusterIdentity
 from etcdfix.operations.opening import Inputs, open_source
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.doctor import Check, CheckCounts, DoctorReport, State
+from etcdfix.report.doctor import Check, DoctorReport, State
 from etcdfix.report.model import ReportSource
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.sources.base import Source
@@ -105,7 +105,6 @@ class Doctor:
         run = self.inputs.run_options()
         with self._stack:
             checks = [check for name, make in self._checks() for check in self._made(name, make)]
-            states = [check.state for check in checks]
             warning = keep_memory(past=run.of_the_past)
             warned = any(check.next_step.startswith(warning) for check in checks)
             return DoctorReport(
@@ -114,7 +113,6 @@ class Doctor:
                 source=self._shown_source(),
                 encryption_config=shown_configuration(self.configuration),
                 checks=checks,
-                counts=CheckCounts(*(states.count(state) for state in State)),
                 ended=self.ended.reason if self.ended is not None else None,
                 do_not_restart=warning if warned else "",
             )

@@ -99,13 +99,6 @@ class KMSPluginSummary(msgspec.Struct, frozen=True):
     unwrapped: int
     refused: int
     failed: int
-    write_key_id_sha256: str | None
-
-
-class KMSSummary(msgspec.Struct, frozen=True):
-    """KMS in this run."""
-
-    plugins: list[KMSPluginSummary]
 
 
 class NewFindings(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
@@ -48,15 +49,6 @@ class Check(msgspec.Struct, frozen=True):
     command: Command = msgspec.field(default_factory=Command)
 
 
-class CheckCounts(msgspec.Struct, frozen=True):
-    """How many checks came to what."""
-
-    ok: int
-    warn: int
-    fail: int
-    unknown: int
-
-
 class DoctorReport(SourcedReport, frozen=True, kw_only=True):
     """What would keep etcdfix from its work on a cluster, or make it doubtful.
 
@@ -68,15 +60,14 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
 
     kind: str = "DoctorReport"
     checks: list[Check]
-    counts: CheckCounts
     ended: str | None = None
     do_not_restart: str = ""
 
     def document(self) -> Document:
         """Return the counts, what to do where something failed, and every check, the worst first."""
-        counts = self.counts
-        told = f"{counted(len(self.checks), 'check')}: {counts.fail} failed, {counts.unknown} could not be told, "
-        told += f"{counted(counts.warn, 'warning')}, {counts.ok} ok"
+        counts = Counter(check.state for check in self.checks)
+        told = f"{counted(len(self.checks), 'check')}: {counts[State.FAIL]} failed, {counts[State.UNKNOWN]} could not "
+        told += f"be told, {counted(counts[State.WARN], 'warning')}, {counts[State.OK]} ok"
         if self.ended is not None:
             told += f" ({self.ended} before the end)"
         checks = sorted(self.checks, key=lambda check: _WORST_FIRST.index(check.state))
@@ -98,7 +89,7 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
                     columns=_COLUMNS,
                     rows=rows,
                     noun="check",
-                    brief=min(4 if also else 8, len(rows) - counts.ok) or 8,
+                    brief=min(4 if also else 8, len(rows) - counts[State.OK]) or 8,
                 ),
             ],
         )

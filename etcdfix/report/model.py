@@ -15,7 +15,7 @@ from etcdfix.report.counts import (
     CauseSummary,
     Counts,
     DoubtfulNames,
-    KMSSummary,
+    KMSPluginSummary,
     NewFindings,
     ResourceSummary,
     TransformerSummary,
@@ -240,7 +240,7 @@ class Summary(Counts, kw_only=True):
 
     ``new`` is what it did not know, left out where there was no baseline.
 
-    ``kms`` is null where no value is under KMS and no KMS provider is configured. Of ``readable_revisions`` findings an
+    ``kms`` has the plugins that were there to be asked. Of ``readable_revisions`` findings an
     earlier revision is still kept that reads; of ``readable_revisions_not_sought`` not all that is kept was looked at
     (their evidence says why). ``severity`` is the worst of all findings, null where nothing is proven wrong;
     ``at_stake`` says in one line what that means, ``do_not_restart`` why no API server should be restarted ("" where
@@ -254,7 +254,7 @@ class Summary(Counts, kw_only=True):
     by_resource: list[ResourceSummary] = msgspec.field(default_factory=list)
     by_cause: list[CauseSummary] = msgspec.field(default_factory=list)
     by_transformer: list[TransformerSummary] = msgspec.field(default_factory=list)
-    kms: KMSSummary | None = None
+    kms: list[KMSPluginSummary] = msgspec.field(default_factory=list)
     known_findings: int = 0
     readable_revisions: int = 0
     readable_revisions_not_sought: int = 0

@@ -185,9 +185,7 @@ def _wide_sections(report: ScanReport) -> Iterator[Section]:
         for one in summary.by_transformer
     ]
     yield wide_table("By encryption key", _TRANSFORMER, keys, "encryption key")
-    if summary.kms is not None:
-        plugins = [msgspec.structs.astuple(one)[:-1] for one in summary.kms.plugins]
-        yield wide_table("KMS plugins", _PLUGIN, plugins, "plugin")
+    yield wide_table("KMS plugins", _PLUGIN, [msgspec.structs.astuple(one) for one in summary.kms], "plugin")
     yield from _notes(report)
 
 

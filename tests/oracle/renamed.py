@@ -61,7 +61,7 @@ GONE: Final = tuple(
     for path in (
         "anchored", "cluster_name", "consequences", "max_rate", "readable_until", "interrupted",
         "summary.doubtful_names", "summary.groups", "summary.warnings", "told.safe_to_remove",
-        "told.peek", "kept.newest_mod_revision", "newest_readable.leased", "summary.by_severity", "kms.keys",
+        "told.peek", "kept.newest_mod_revision", "newest_readable.leased", "summary.by_severity", "summary.kms",
         "likely_damaged", "likely_doubts", "users_stopped",
     )
 )  # fmt: skip

@@ -17,12 +17,12 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs, started_early
 from etcdfix.interruptions import interruptions_held
-from etcdfix.model import Outcome, key_id_digest
+from etcdfix.model import Outcome
 from etcdfix.operations.look.gathering import SAMPLE, FindingPipeline
 from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
 from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem
 from etcdfix.report.baseline import Baseline
-from etcdfix.report.counts import KMSPluginSummary, KMSSummary
+from etcdfix.report.counts import KMSPluginSummary
 from etcdfix.report.model import Header
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.report.render import Writer
@@ -127,7 +127,7 @@ def run_scan(
             )
             (summary, first), ended = _uncut(pipeline.end, ending.ended)
             midway = ending.problems
-    summary.kms = _kms_summary(plugins)
+    summary.kms = _plugins_asked(plugins) if plugins is not None else []
     summary.readable_revisions = pipeline.readable_revisions
     summary.readable_revisions_not_sought = pipeline.readable_not_sought
     within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]
@@ -223,26 +223,20 @@ def _uncut(work: Callable[[], T], ended: EndedEarly | None) -> tuple[T, EndedEar
     return done[0], None
 
 
-def _kms_summary(plugins: KMSPlugins | None) -> KMSSummary | None:
-    asked = plugins.reports() if plugins is not None else ()
-    if not asked:
-        return None
-    return KMSSummary(
-        [
-            KMSPluginSummary(
-                transformer_name("kms", plugin.api_version, plugin.name),
-                shown_word(plugin.endpoint),
-                plugin.state,
-                plugin.message,
-                plugin.calls,
-                plugin.answered,
-                plugin.refused,
-                plugin.failed,
-                key_id_digest(plugin.write_key_id) or None,
-            )
-            for plugin in asked
-        ]
-    )
+def _plugins_asked(plugins: KMSPlugins) -> list[KMSPluginSummary]:
+    return [
+        KMSPluginSummary(
+            transformer_name("kms", plugin.api_version, plugin.name),
+            shown_word(plugin.endpoint),
+            plugin.state,
+            plugin.message,
+            plugin.calls,
+            plugin.answered,
+            plugin.refused,
+            plugin.failed,
+        )
+        for plugin in plugins.reports()
+    ]
 
 
 def _may_hold_keys(source: Source, request: ScanRequest, not_object_sample: list[bytes]) -> bool:

@@ -17,7 +17,7 @@ from etcdfix.report.advice.ways import (
     recovered_configuration,
     two_writers,
 )
-from etcdfix.report.counts import KMSPluginSummary, KMSSummary, TransformerSummary
+from etcdfix.report.counts import KMSPluginSummary, TransformerSummary
 from etcdfix.report.model import Remedy, Summary
 from etcdfix.report.tally import OTHERS
 from etcdfix.text import commands
@@ -144,9 +144,9 @@ PLUGIN_REMEDIES: Final = {
 """What to do about a plugin in each state but ``ok`` and ``not-asked``."""
 
 
-def plugin_troubles(kms: KMSSummary | None) -> list[str]:
+def plugin_troubles(plugins: Sequence[KMSPluginSummary]) -> list[str]:
     """Return a sentence for each plugin that was not as it should be."""
-    return [_trouble(plugin) for plugin in _troubled(kms)]
+    return [_trouble(plugin) for plugin in plugins if plugin.state not in WELL]
 
 
 def undetermined_problem(summary: Summary) -> str:
@@ -154,24 +154,17 @@ def undetermined_problem(summary: Summary) -> str:
     return f"undetermined: {counted(summary.undetermined, 'key')}" if summary.undetermined else ""
 
 
-def plugin_problems(kms: KMSSummary | None) -> list[str]:
+def plugin_problems(plugins: Sequence[KMSPluginSummary]) -> list[str]:
     """Return those of :func:`plugin_troubles` that leave values undetermined: an unhealthy plugin may still answer."""
-    return [_trouble(plugin) for plugin in _troubled(kms) if plugin.state != "unhealthy"]
+    return plugin_troubles([plugin for plugin in plugins if plugin.state != "unhealthy"])
 
 
-def awaited_plugins(summary: Summary) -> KMSSummary | None:
+def awaited_plugins(summary: Summary) -> list[KMSPluginSummary]:
     """Return the plugins for which something that was looked at waits; a value may also wait for its definition."""
-    kms = summary.kms
-    if kms is None or any(c.cause == Cause.OWNER_UNKNOWN for c in summary.by_cause):
-        return kms
     awaited = {entry.transformer for entry in summary.by_transformer if entry.undetermined}
-    if OTHERS in awaited:
-        return kms
-    return msgspec.structs.replace(kms, plugins=[one for one in kms.plugins if one.transformer in awaited])
-
-
-def _troubled(kms: KMSSummary | None) -> list[KMSPluginSummary]:
-    return [plugin for plugin in kms.plugins if plugin.state not in WELL] if kms is not None else []
+    if OTHERS in awaited or any(c.cause == Cause.OWNER_UNKNOWN for c in summary.by_cause):
+        return summary.kms
+    return [one for one in summary.kms if one.transformer in awaited]
 
 
 def _trouble(plugin: KMSPluginSummary) -> str:

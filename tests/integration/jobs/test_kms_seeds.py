@@ -97,7 +97,7 @@ def said(store: Store, plugin: KMSPlugin, jobs: int) -> dict[str, Any]:
     with KMSPlugins(max_rate=0, patience_seconds=5) as plugins, MemorySource(store.held) as source:
         run_scan(source, request, reporter, plugins=plugins, jobs=jobs)
     document = without_times(json.loads(stream.getvalue()))
-    for asked in document["summary"]["kms"]["plugins"]:
+    for asked in document["summary"]["kms"]:
         for field in ("calls", "unwrapped", "refused", "failed"):
             del asked[field]
     return document

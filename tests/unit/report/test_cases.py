@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from etcdfix.report.cases import CaseState
-from etcdfix.report.doctor import Check, CheckCounts, DoctorReport, State
+from etcdfix.report.doctor import Check, DoctorReport, State
 from etcdfix.report.model import Tool
 from etcdfix.report.render import write
 from etcdfix.text.commands import Command, RunOptions
@@ -20,7 +20,6 @@ def doctor(*states: State, ended: str | None = None) -> DoctorReport:
         source=source(),
         encryption_config=None,
         checks=[Check(state, state, "found", "do this", Command(text="etcdfix doctor")) for state in states],
-        counts=CheckCounts(*(states.count(state) for state in State)),
         ended=ended,
     )
 

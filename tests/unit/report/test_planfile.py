@@ -177,27 +177,27 @@ def test_a_plan_of_another_etcd(made: tuple[Path, StoredValue], other: dict[str,
     assert reason in refused(nameless, value.key, accepted=OTHER_ETCD, **other).message
 
 
-def test_a_revision_that_is_not_known_says_nothing(made: tuple[Path, StoredValue]) -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"revision": 0},  # not known
+        {"etcd_prefix": "/registry/"},
+        # Whether it names the key of the value, the deletion looks at itself.
+        {"accepted": Acceptances(key_lost="kms/v2/prov/kek-1")},
+    ],
+)
+def test_what_does_not_matter(made: tuple[Path, StoredValue], other: dict[str, Any]) -> None:
     path, value = made
-    assert asked(load_plan(path), value.key, revision=0)
+    assert asked(load_plan(path), value.key, **other)
 
 
-def test_a_slash_at_the_end_of_a_prefix_does_not_matter(made: tuple[Path, StoredValue]) -> None:
+def test_a_plan_of_a_snapshot_or_of_a_release_does_not_fit_any(made: tuple[Path, StoredValue]) -> None:
     path, value = made
-    assert asked(load_plan(path), value.key, etcd_prefix="/registry/")
-
-
-def test_a_plan_from_a_snapshot_or_an_old_revision_does_not_fit(made: tuple[Path, StoredValue]) -> None:
-    path, value = made
-    plan = rewritten(path, lambda p: {"source": msgspec.structs.replace(p.source, newest=False)})
-    assert "a snapshot or an old revision" in refused(plan, value.key).message
-
-
-def test_a_plan_for_a_named_release_does_not_fit_any(made: tuple[Path, StoredValue]) -> None:
-    path, value = made
-    plan = rewritten(path, lambda _: {"kubernetes_version": "1.30"})
-    assert "another --kubernetes-version" in refused(plan, value.key).message
-    assert asked(plan, value.key, assumed_release="1.30")
+    named = rewritten(path, lambda _: {"kubernetes_version": "1.30"})
+    assert "another --kubernetes-version" in refused(named, value.key).message
+    assert asked(named, value.key, assumed_release="1.30")
+    old = rewritten(path, lambda p: {"source": msgspec.structs.replace(p.source, newest=False)})
+    assert "a snapshot or an old revision" in refused(old, value.key).message
 
 
 def test_a_key_that_the_plan_does_not_list(made: tuple[Path, StoredValue]) -> None:
@@ -240,12 +240,6 @@ def test_a_flag_that_the_plan_asks_for(
     assert error.message == f"the plan says that the deletion of {value.key.decode()} needs {missing}"
     assert error.hint.startswith("add it, if ")
     assert asked(plan, value.key, accepted=accepting(*needs))
-
-
-def test_a_lost_key_may_be_named_in_another_way(made: tuple[Path, StoredValue]) -> None:
-    """Whether it names the key of the value, the deletion looks at itself."""
-    path, value = made
-    assert asked(load_plan(path), value.key, accepted=Acceptances(key_lost="kms/v2/prov/kek-1"))
 
 
 # ------------------------------------------------------------------------------------------------ files not to trust

@@ -77,7 +77,7 @@ def assess(
     )
     collection = collect(index, node, uid=known.uid if sure else "", by_api=by_api)
     users = users_of(index, node)
-    secret = secret_state(index, node, users)
+    secret = secret_state(index, node)
     finalizers = _finalizers(index, node, known)
     # What cannot be read refers to nothing; its history may still tell.
     bound_to = index.node_of(node)

@@ -15,9 +15,7 @@ import msgspec
 
 from etcdfix.graph.uses import Role
 
-AZURE_DRIVERS: Final = frozenset({"file.csi.azure.com"})
-
-_AZURE_IN_TREE = "kubernetes.io/azure-file"
+_AZURE_DRIVER: Final = "file.csi.azure.com"
 _PREFIX = "csi.storage.k8s.io/"
 _TOKEN = re.compile(r"\$\{([^}]*)\}")
 
@@ -52,14 +50,12 @@ class SecretTemplate(msgspec.Struct, frozen=True):
         name: Its name, maybe with ``${…}`` in it.
         namespace: Its namespace, likewise.
         path: Field of the class that holds the name.
-        likely: The driver falls back to it; the class does not say so.
     """
 
     role: Role
     name: str
     namespace: str
     path: str
-    likely: bool = False
 
     @property
     def literal(self) -> bool:
@@ -105,40 +101,19 @@ def _fill(template: str, tokens: Mapping[str, str]) -> str:
     return _TOKEN.sub(lambda _: next(pieces), template)
 
 
-def storage_templates(provisioner: str, parameters: Mapping[str, Any]) -> tuple[SecretTemplate, ...]:
+def storage_templates(parameters: Mapping[str, Any]) -> tuple[SecretTemplate, ...]:
     """Return the Secrets that a StorageClass names."""
-    return tuple(_storage_templates(provisioner, parameters))
+    pairs = (
+        (role, next((pair for pair in (*own, _ANY_OPERATION) if parameters.get(pair[0])), None))
+        for role, own in _STORAGE_PAIRS.items()
+    )
+    return tuple(
+        template for role, pair in pairs if pair is not None for template in _template(role, pair, parameters)
+    )
 
 
-def _storage_templates(provisioner: str, parameters: Mapping[str, Any]) -> Iterator[SecretTemplate]:
-    for role, pairs in _STORAGE_PAIRS.items():
-        for pair in (*pairs, _ANY_OPERATION):
-            if parameters.get(pair[0]):
-                yield from _template(role, pair, parameters)
-                break
-    yield from _azure_templates(provisioner, parameters)
-
-
-def _azure_templates(provisioner: str, parameters: Mapping[str, Any]) -> Iterator[SecretTemplate]:
-    if provisioner != _AZURE_IN_TREE and provisioner not in AZURE_DRIVERS:
-        return
-    folded = _folded(parameters)
-    named, account = folded.get("secretname"), folded.get("storageaccount")
-    if named is not None:
-        (field, name), likely = named, False
-    elif account is not None:
-        # Without an account the driver picks one; only the volume tells which.
-        field, name, likely = account[0], _azure_default(account[1]), True
-    else:
-        return
-    for namespace, sure in _azure_namespaces(folded, "${pvc.namespace}", provisioner):
-        yield SecretTemplate(
-            Role.VOLUME_PLUGIN, name, namespace, f"parameters.{field}", likely=likely or not sure
-        )
-
-
-def azure_secrets(csi: Mapping[str, Any], claim_namespace: str) -> Iterator[SecretTemplate]:
-    """Yield the Secrets with the key of a storage account that a volume of Azure's file driver is mounted with.
+def azure_secrets(csi: Mapping[str, Any], claim_namespace: str) -> Iterator[tuple[str, str]]:
+    """Yield where the key of the storage account may be with which a volume of Azure's file driver is mounted.
 
     The driver's ``volumeHandle`` is ``<resource group>#<account>#<share>#…``; what the class said is copied into
     ``volumeAttributes``. None of them stands in one of the Secret references of the volume.
@@ -146,47 +121,24 @@ def azure_secrets(csi: Mapping[str, Any], claim_namespace: str) -> Iterator[Secr
     Args:
         csi: ``spec.csi`` of a PersistentVolume.
         claim_namespace: ``spec.claimRef.namespace``, "" for none.
+
+    Yields:
+        Namespace and name of a Secret.
     """
-    driver, attributes, handle = csi.get("driver"), csi.get("volumeAttributes"), csi.get("volumeHandle")
-    if not isinstance(driver, str) or driver not in AZURE_DRIVERS:
+    attributes, handle = csi.get("volumeAttributes"), csi.get("volumeHandle")
+    if csi.get("driver") != _AZURE_DRIVER:
         return
-    folded = _folded(attributes if isinstance(attributes, dict) else {})
-    parts = handle.split("#") if isinstance(handle, str) else []
-    account = folded["storageaccount"][1] if "storageaccount" in folded else "".join(parts[1:2])
-    path, likely = "csi.volumeHandle", True
-    if "secretname" in folded:
-        (field, name), likely = folded["secretname"], False
-        path = f"csi.volumeAttributes.{field}"
-    elif account:
-        name = _azure_default(account)
-    else:
-        return
-    for namespace, sure in _azure_namespaces(folded, claim_namespace, driver):
-        if namespace:
-            yield SecretTemplate(Role.VOLUME_PLUGIN, name, namespace, path, likely=likely or not sure)
-
-
-def _folded(parameters: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    return {
-        key.lower(): (key, value) for key, value in parameters.items() if isinstance(value, str) and value
+    told = {
+        key.lower(): value
+        for key, value in (attributes if isinstance(attributes, dict) else {}).items()
+        if isinstance(value, str) and value
     }
-
-
-def _azure_default(account: str) -> str:
-    return f"azure-storage-account-{account}-secret"
-
-
-def _azure_namespaces(
-    folded: Mapping[str, tuple[str, str]], claim: str, provisioner: str
-) -> Iterator[tuple[str, bool]]:
-    """Yield the namespaces in which the driver looks, each with whether that is sure."""
-    if "secretnamespace" in folded:
-        yield folded["secretnamespace"][1], True
-        return
-    yield claim, True
-    if provisioner in AZURE_DRIVERS:
-        # By release, the driver's own default is the claim's namespace or this one.
-        yield "default", False
+    parts = handle.split("#") if isinstance(handle, str) else []
+    account = told.get("storageaccount") or "".join(parts[1:2])
+    name = told.get("secretname") or (f"azure-storage-account-{account}-secret" if account else "")
+    # By release, the driver's own default is the claim's namespace or "default".
+    places = [told["secretnamespace"]] if "secretnamespace" in told else [claim_namespace, "default"]
+    yield from ((namespace, name) for namespace in dict.fromkeys(places) if namespace and name)
 
 
 def snapshot_templates(parameters: Mapping[str, Any]) -> tuple[SecretTemplate, ...]:

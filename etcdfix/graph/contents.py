@@ -13,10 +13,9 @@ from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
 from etcdfix.graph.classes import snapshot_templates, storage_templates
-from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, at, items, mapping, parse_json, text
+from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, at, mapping, parse_json
 from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.kinds import Kinds
-from etcdfix.graph.model import OwnerReference
 from etcdfix.graph.references import (
     GROUP_SNAPSHOT_GROUP,
     POLICIES,
@@ -28,7 +27,6 @@ from etcdfix.graph.references import (
     mask_for,
     names_own_claims,
     node_reference,
-    owners_of,
     pod_references,
     replica_mask,
 )
@@ -58,17 +56,11 @@ class Contents(NamedTuple):
     Attributes:
         plain: The fields that matter, as plain values; of JSON objects all fields. Holds no data of Secrets unless
             they are stored as JSON: never keep it.
-        owners: Its owner references.
         references: What it uses by name, in no order, maybe several times.
-        finalizers: ``metadata.finalizers``.
-        terminating_since: ``metadata.deletionTimestamp``, "" for none.
     """
 
     plain: Plain
-    owners: list[OwnerReference]
     references: list[Reference]
-    finalizers: tuple[str, ...]
-    terminating_since: str
 
 
 class _Way(NamedTuple):
@@ -102,9 +94,7 @@ class ContentReader:
             SourceError: The source cannot be read.
         """
         for plain, name in self._objects_in(source, "storageclasses"):
-            self.known.storage_classes[name] = storage_templates(
-                str(plain.get("provisioner", "")), mapping(plain.get("parameters"))
-            )
+            self.known.storage_classes[name] = storage_templates(mapping(plain.get("parameters")))
         for group, plural in _SNAPSHOT_CLASSES:
             for plain, name in self._objects_in(source, f"{group}/{plural}"):
                 templates = snapshot_templates(mapping(plain.get("parameters")))
@@ -152,7 +142,7 @@ class ContentReader:
                 references = list(handler(plain, scene))
             else:
                 references = list(heuristic_references(plain, found.namespace))
-        return _contents(plain, references)
+        return Contents(plain, references)
 
     def _replica(self, way: _Way, namespace: str, data: bytes) -> Contents | None:
         """Read a Pod whose like has been read before, or will be again; None where it takes more."""
@@ -171,7 +161,7 @@ class ContentReader:
         references = self._replicas[place]
         if references is None:
             return None
-        return _contents(pod.plain, [*references, node_reference(pod.node)] if pod.node else references)
+        return Contents(pod.plain, [*references, node_reference(pod.node)] if pod.node else references)
 
     def plain(self, found: Examination) -> Plain | None:
         """Return the fields of an examined object that matter; None where it cannot be looked into."""
@@ -242,16 +232,3 @@ class ContentReader:
         except DecodeError:
             return None
         return read.value
-
-
-def _contents(plain: Plain, references: list[Reference]) -> Contents:
-    metadata = mapping(plain.get("metadata"))
-    if not metadata:
-        return Contents(plain, [], references, (), "")
-    return Contents(
-        plain,
-        owners_of(plain) if "ownerReferences" in metadata else [],
-        references,
-        tuple(item for item in items(metadata.get("finalizers")) if type(item) is str),
-        text(metadata.get("deletionTimestamp")),
-    )

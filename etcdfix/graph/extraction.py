@@ -17,7 +17,7 @@ from etcdfix.graph.contents import ContentReader, Contents
 from etcdfix.graph.fields import Plain, at, items, mapping, text
 from etcdfix.graph.index import NamespaceDetails
 from etcdfix.graph.model import Condition, OwnerReference
-from etcdfix.graph.references import Known
+from etcdfix.graph.references import Known, owners_of
 from etcdfix.graph.tables import FINISHED, READY
 from etcdfix.graph.uses import Reference, Use
 from etcdfix.verdicts.examination import Examination
@@ -137,12 +137,13 @@ class GraphExtraction:
 
 
 def _extracted(found: Examination, contents: Contents) -> ObjectExtract:
-    plain, references = contents.plain, contents.references
+    plain, references = contents
+    metadata = mapping(plain.get("metadata"))
     extracted = ObjectExtract(
-        contents.owners,
+        owners_of(plain) if "ownerReferences" in metadata else [],
         list(dict.fromkeys(references)) if len(references) > 1 else references,
-        contents.finalizers,
-        contents.terminating_since,
+        tuple(item for item in items(metadata.get("finalizers")) if type(item) is str),
+        text(metadata.get("deletionTimestamp")),
     )
     if found.decoded is None or not found.decoded.uid:
         # No readable CRD claims it: it was decoded without a uid being looked for.

@@ -257,24 +257,16 @@ class User(msgspec.Struct, frozen=True):
         role: What for.
         path: Field that says so.
         optional: The field says that the target may be absent.
-        template: The target's name came out of a template of a class.
         heuristic: It is likely, not certain, see :class:`~etcdfix.graph.uses.Use`.
-        in_pod_template: It is a template: pods made from it later are stopped.
-        finished: Of a Secret: the user is a Pod that has run to its end.
         stops: Of a Secret: whether absence stops the user; None for others.
-        consequence: Of a Secret: what absence does, in a clause.
     """
 
     object: ObjectRef
     role: Role
     path: str
     optional: bool = False
-    template: bool = False
     heuristic: bool = False
-    in_pod_template: bool = False
-    finished: bool = False
     stops: Stops | None = None
-    consequence: str = ""
 
 
 class SecretState(msgspec.Struct, frozen=True):
@@ -508,42 +500,32 @@ class DeletionStage(msgspec.Struct, frozen=True):
     """One stage of the deletion, in the order of KEP-5080.
 
     Attributes:
-        number: From 1.
         name: ``unreadable``: what must be removed first; ``pods``; ``rest``; ``namespace``.
-        resources: What goes in it.
         blockers: What keeps it from ending, the first hundred: pods past their grace period, other pods, then what is
             proven broken, then by key.
         blocker_count: How many there are.
     """
 
-    number: int
     name: str
-    resources: tuple[ResourceContent, ...]
     blockers: tuple[Blocker, ...]
     blocker_count: int
 
 
-class WaitStep(msgspec.Struct, frozen=True):
-    """One edge of a cyclic wait: ``waiter`` goes only after ``waits_for``."""
-
-    waiter: ObjectRef
-    waits_for: ObjectRef
-    reason: str
-
-
 class CyclicWait(msgspec.Struct, frozen=True):
-    """Objects that wait for one another, so that none of them goes.
+    """A pod and an object that wait for one another, so that neither goes: everything else goes after the pods.
 
     Attributes:
-        steps: In a ring; the last one waits for the first.
-        confidence: ``certain`` where Kubernetes' own finalizers wait, ``likely`` where the name of a finalizer tells
-            what it waits for, ``possible`` where nobody can know: its domain tells only whose it is.
-        way_out: What ends it.
+        pod: Waits for the object, because of a finalizer.
+        object: Goes only after the pod.
+        finalizer: Of the pod.
+        confidence: ``certain`` for ``foregroundDeletion``, ``likely`` where the finalizer's name tells what it waits
+            for.
     """
 
-    steps: tuple[WaitStep, ...]
+    pod: ObjectRef
+    object: ObjectRef
+    finalizer: str
     confidence: Confidence
-    way_out: str
 
 
 # -------------------------------------------------------------------------------------------------------- orphans

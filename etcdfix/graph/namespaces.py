@@ -406,16 +406,12 @@ def _stages(
     held = sorted(blockers, key=lambda b: (not b.past_grace, b.reason != "node"))
     pods, rest = ([b for b in held if _is_pod(b.object) is pod] for pod in (True, False))
     plan = (
-        ("unreadable", [c for c in contents if c.unreadable], _named(index, broken), len(broken)),
-        ("pods", [c for c in contents if _is_pod(c)], tuple(pods[:_MOST_NAMED]), len(pods)),
-        ("rest", [c for c in contents if not _is_pod(c)], tuple(rest[:_MOST_NAMED]), len(rest)),
-        ("namespace", (), (), 0),
+        ("unreadable", any(c.unreadable for c in contents), _named(index, broken), len(broken)),
+        ("pods", any(_is_pod(c) for c in contents), tuple(pods[:_MOST_NAMED]), len(pods)),
+        ("rest", not all(_is_pod(c) for c in contents), tuple(rest[:_MOST_NAMED]), len(rest)),
+        ("namespace", True, (), 0),
     )
-    stages = [stage for stage in plan if stage[1] or stage[0] == "namespace"]
-    return tuple(
-        DeletionStage(number, name, tuple(resources), waits, count)
-        for number, (name, resources, waits, count) in enumerate(stages, start=1)
-    )
+    return tuple(DeletionStage(name, waits, count) for name, there, waits, count in plan if there)
 
 
 def _is_pod(ref: ObjectRef | ResourceContent) -> bool:

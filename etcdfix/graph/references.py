@@ -120,9 +120,7 @@ def _annotations(plain: Plain) -> dict[str, Any]:
     return mapping(at(plain, "metadata.annotations"))
 
 
-_POD_TREES: Final = {
-    place: RuleTree(POD_RULES, at, in_pod_template=place != ("", "Pod")) for place, at in POD_CARRIERS.items()
-}
+_POD_TREES: Final = {place: RuleTree(POD_RULES, at) for place, at in POD_CARRIERS.items()}
 _BUILTIN_PATHS: Final = {directory.path: directory for directory in builtin_directories()}
 _VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec")
 _INLINE_VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec.source.inlineVolumeSpec")
@@ -130,11 +128,10 @@ _INGRESS_TREE: Final = RuleTree(INGRESS_RULES, "spec")
 
 _NODE: Final = Use(Role.NODE, "spec.nodeName")
 _EPHEMERAL: Final = Use(Role.EPHEMERAL_CLAIM, "spec.volumes[].ephemeral")
-_CLAIM_TEMPLATE: Final = Use(
-    Role.CLAIM_TEMPLATE, "spec.volumeClaimTemplates[].metadata.name", in_pod_template=True
-)
+_CLAIM_TEMPLATE: Final = Use(Role.CLAIM_TEMPLATE, "spec.volumeClaimTemplates[].metadata.name")
 _CLASS_OF_CLAIM: Final = Use(Role.STORAGE_CLASS, "spec.storageClassName")
 _VOLUME_OF_CLAIM: Final = Use(Role.BOUND_VOLUME, "spec.volumeName")
+_OF_AZURE: Final = Use(Role.VOLUME_PLUGIN, "spec.csi", heuristic=True)
 _ATTACHED: Final = Use(Role.ATTACHMENT, "spec.source.persistentVolumeName")
 _DELETION_SECRET: Final = Use(Role.PROVISIONER_DELETION, f"metadata.annotations[{_PV_DELETION}name]")
 _TOKEN_OF: Final = Use(Role.TOKEN_OF, f"metadata.annotations[{_TOKEN_ACCOUNT}name]")
@@ -199,9 +196,8 @@ def _volume(plain: Plain, scene: Scene) -> Iterator[Reference]:
         tokens = claim_tokens(namespace, claimed, scene.name, None)
         templates = [t for t in scene.known.storage_classes.get(class_name, ()) if t.role is Role.PROVISIONER]
         yield from _from_templates(templates, tokens)
-    for secret in azure_secrets(mapping(at(plain, "spec.csi")), namespace):
-        use = Use(secret.role, f"spec.{secret.path}", heuristic=secret.likely)
-        yield Reference(f"{SECRETS}/{secret.namespace}/{secret.name}", use)
+    for place, name in azure_secrets(mapping(at(plain, "spec.csi")), namespace):
+        yield Reference(f"{SECRETS}/{place}/{name}", _OF_AZURE)
 
 
 def _attachment(plain: Plain, scene: Scene) -> Iterator[Reference]:
@@ -240,8 +236,7 @@ def _from_templates(
         if resolved is not None:
             namespace, name = resolved
             path = f"{of} {template.path}"
-            use = Use(template.role, path, template=not template.literal, heuristic=template.likely)
-            yield Reference(f"{SECRETS}/{namespace}/{name}", use)
+            yield Reference(f"{SECRETS}/{namespace}/{name}", Use(template.role, path))
 
 
 def _typed(reference: dict[str, Any], scene: Scene, use: Use) -> Iterator[Reference]:
@@ -253,7 +248,7 @@ def _typed(reference: dict[str, Any], scene: Scene, use: Use) -> Iterator[Refere
 
 
 def _storage_class(plain: Plain, _: Scene) -> Iterator[Reference]:
-    return _literal(storage_templates(text(plain.get("provisioner")), mapping(plain.get("parameters"))))
+    return _literal(storage_templates(mapping(plain.get("parameters"))))
 
 
 def _snapshot_class(plain: Plain, _: Scene) -> Iterator[Reference]:
@@ -263,7 +258,7 @@ def _snapshot_class(plain: Plain, _: Scene) -> Iterator[Reference]:
 def _literal(templates: Iterable[SecretTemplate]) -> Iterator[Reference]:
     for template in templates:
         if template.literal:
-            use = Use(template.role, template.path, heuristic=template.likely)
+            use = Use(template.role, template.path)
             yield Reference(f"{SECRETS}/{template.namespace}/{template.name}", use)
 
 
@@ -443,7 +438,7 @@ _KINDS: Final[dict[tuple[str, str], _Kind]] = {
         "spec.source.persistentVolumeName",
         "spec.source.inlineVolumeSpec.claimRef.namespace",
     )),
-    ("storage.k8s.io", "StorageClass"): (_storage_class, ("provisioner", "parameters")),
+    ("storage.k8s.io", "StorageClass"): (_storage_class, ("parameters",)),
     ("networking.k8s.io", "Ingress"): (_ingress, (
         *_INGRESS_TREE.paths,
         *(f"spec.defaultBackend.resource.{part}" for part in ("apiGroup", "kind", "name")),

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import ObjectRef, SecretState, Stops, User
 from etcdfix.graph.tables import FINISHED
@@ -36,55 +34,49 @@ _PROTECTING: Final = frozenset(
 )
 
 
-# Role -> whether absence stops the user, and what it means. What runs goes on: this is about the next start.
-_CONSEQUENCES: Final[dict[Role, tuple[Stops, str]]] = {
-    Role.ENV: (Stops.YES, "containers do not start: CreateContainerConfigError"),
-    Role.ENV_FROM: (Stops.YES, "containers do not start: CreateContainerConfigError"),
-    Role.VOLUME: (Stops.YES, "pods wait in ContainerCreating: FailedMount"),
-    Role.PROJECTED_VOLUME: (Stops.YES, "pods wait in ContainerCreating: FailedMount"),
-    Role.VOLUME_PLUGIN: (Stops.YES, "the volume is not mounted"),
-    Role.CSI_EPHEMERAL: (Stops.YES, "the driver is not asked to mount the volume"),
-    Role.IMAGE_PULL: (Stops.PERHAPS, "images of private registries are not pulled, others are"),
-    Role.CONTROLLER_PUBLISH: (Stops.YES, "the volume is not attached to another node"),
-    Role.NODE_STAGE: (Stops.YES, "the volume is not staged on a node"),
-    Role.NODE_PUBLISH: (Stops.YES, "the volume is not mounted into pods"),
-    Role.CONTROLLER_EXPAND: (Stops.YES, "the volume cannot grow"),
-    Role.NODE_EXPAND: (Stops.YES, "the file system cannot grow"),
-    Role.CONTROLLER_MODIFY: (Stops.YES, "the volume cannot be modified"),
-    Role.PROVISIONER: (Stops.YES, "volumes are neither created nor deleted: storage leaks"),
-    Role.PROVISIONER_DELETION: (Stops.YES, "the volume is not deleted: storage leaks"),
-    Role.SNAPSHOTTER: (Stops.YES, "snapshots are not taken"),
-    Role.SNAPSHOTTER_LIST: (Stops.YES, "the state of snapshots is not seen"),
-    Role.GROUP_SNAPSHOTTER: (Stops.YES, "group snapshots are not taken"),
-    Role.GROUP_SNAPSHOTTER_GET: (Stops.YES, "the state of group snapshots is not seen"),
-    Role.SNAPSHOT_DELETION: (Stops.YES, "the snapshot is not deleted: storage leaks"),
-    Role.INGRESS_TLS: (Stops.PERHAPS, "the controller serves its default certificate, or none"),
-    Role.TOKEN_LIST: (Stops.NO, "the list of mountable Secrets has an entry that is gone"),
-    Role.POLICY_PARAMETER: (Stops.PERHAPS, "parameterNotFoundAction decides: Allow, or Deny"),
-    Role.DATA_SOURCE: (Stops.PERHAPS, "the volume populator finds no source"),
-    Role.BACKEND: (Stops.PERHAPS, "the Ingress has a backend that is gone"),
-}
-_GUESS: Final = (Stops.PERHAPS, "its operator decides")
-# The same where the use is likely only, of objects that no operator reads.
-_LIKELY: Final[dict[Role, tuple[Stops, str]]] = {
-    Role.VOLUME_PLUGIN: (
-        Stops.PERHAPS,
-        "the driver's usual Secret: without it, it must get the key from Azure",
-    ),
-    Role.POLICY_PARAMETER: (
-        Stops.PERHAPS,
-        "if its labels fit: parameterNotFoundAction decides, Allow or Deny",
-    ),
-}
+# Roles whose absence stops the next start of the user, or leaks storage; for the others it depends.
+_STOPPING: Final = frozenset(
+    {
+        Role.ENV,
+        Role.ENV_FROM,
+        Role.VOLUME,
+        Role.PROJECTED_VOLUME,
+        Role.VOLUME_PLUGIN,
+        Role.CSI_EPHEMERAL,
+        Role.CONTROLLER_PUBLISH,
+        Role.NODE_STAGE,
+        Role.NODE_PUBLISH,
+        Role.CONTROLLER_EXPAND,
+        Role.NODE_EXPAND,
+        Role.CONTROLLER_MODIFY,
+        Role.PROVISIONER,
+        Role.PROVISIONER_DELETION,
+        Role.SNAPSHOTTER,
+        Role.SNAPSHOTTER_LIST,
+        Role.GROUP_SNAPSHOTTER,
+        Role.GROUP_SNAPSHOTTER_GET,
+        Role.SNAPSHOT_DELETION,
+    }
+)
 
 
 def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
-    """Return who uses an object, by role, key and field; what its absence does to them, for a Secret."""
+    """Return who uses an object, by role, key and field; whether its absence stops them, for a Secret."""
     edges = index.users(node)
     if not edges:  # so it is with most objects, and a plan asks it of every one
         return ()
-    user = _secret_user if _is_secret(index, node) else _user
-    found = (user(index, edge.source, edge.use) for edge in edges)
+    secret = _is_secret(index, node)
+    found = (
+        User(
+            index.ref(edge.source),
+            edge.use.role,
+            edge.use.path,
+            optional=edge.use.optional,
+            heuristic=edge.use.heuristic,
+            stops=_stops(index, edge.source, edge.use) if secret else None,
+        )
+        for edge in edges
+    )
     roles = by_role(sorted(found, key=lambda one: (one.object.key, one.path)))
     return tuple(one for members in roles.values() for one in members)
 
@@ -97,12 +89,16 @@ def by_role(users: Iterable[User]) -> dict[Role, tuple[User, ...]]:
     return {role: tuple(found[role]) for role in _ROLES if role in found} if found else {}
 
 
-def secret_state(index: ImpactIndex, node: int, users: Iterable[User]) -> SecretState | None:
+def secret_state(index: ImpactIndex, node: int) -> SecretState | None:
     """Return what KEP-2639 asks of a Secret; None for anything else."""
     if not _is_secret(index, node):
         return None
     opted_out = index.opted_out(node)
-    holding = any((u.object.group, u.object.resource) in _PROTECTING and not u.finished for u in users)
+    holding = any(
+        (directory.group, directory.resource) in _PROTECTING and not index.flags(user) & FINISHED
+        for user in (edge.source for edge in index.users(node))
+        for directory in (index.place(user)[0],)
+    )
     return SecretState(
         type=index.secret_type(node),
         protected=holding and not opted_out,
@@ -115,31 +111,10 @@ def _is_secret(index: ImpactIndex, node: int) -> bool:
     return index.place(node)[0].path == SECRETS
 
 
-def _user(index: ImpactIndex, node: int, use: Use) -> User:
-    return User(
-        index.ref(node),
-        use.role,
-        use.path,
-        optional=use.optional,
-        template=use.template,
-        heuristic=use.heuristic,
-        in_pod_template=use.in_pod_template,
-    )
-
-
-def _secret_user(index: ImpactIndex, node: int, use: Use) -> User:
-    finished = bool(index.flags(node) & FINISHED)
-    stops, consequence = (_LIKELY if use.heuristic else _CONSEQUENCES).get(use.role, _GUESS)
-    if use.optional:
-        stops, consequence = Stops.NO, "optional: it starts without"
-    elif finished:
-        stops, consequence = Stops.NO, "it has run to its end"
-    return msgspec.structs.replace(
-        _user(index, node, use),
-        finished=finished,
-        stops=stops,
-        consequence=consequence,
-    )
+def _stops(index: ImpactIndex, user: int, use: Use) -> Stops:
+    if use.optional or use.role is Role.TOKEN_LIST or index.flags(user) & FINISHED:
+        return Stops.NO
+    return Stops.YES if use.role in _STOPPING and not use.heuristic else Stops.PERHAPS
 
 
 def _warnings(index: ImpactIndex, secret: int, ref: ObjectRef) -> tuple[str, ...]:

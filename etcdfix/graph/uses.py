@@ -68,19 +68,15 @@ class Use(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
         role: What for.
         path: Field that says so, as a path of JSON names, ``[]`` for every element.
         optional: The field itself says that the target may be absent.
-        template: The name was made from a template of a class.
         heuristic: It is likely, not certain: the look of a custom resource's field says so, or the default of a driver,
             or labels that were not compared.
-        in_pod_template: It stands in a template of pods that do not exist yet (Deployment, CronJob …).
         unscoped: Namespace or name are left open: its target stands for all that :func:`unscoped_keys` leads to it.
     """
 
     role: Role
     path: str
     optional: bool = False
-    template: bool = False
     heuristic: bool = False
-    in_pod_template: bool = False
     unscoped: bool = False
 
 
@@ -250,7 +246,7 @@ class _Branch:
 class RuleTree:
     """Rules arranged by field, so that an object is walked once."""
 
-    def __init__(self, rules: Iterable[Rule], at: str = "", *, in_pod_template: bool = False) -> None:
+    def __init__(self, rules: Iterable[Rule], at: str = "") -> None:
         self._root = _Branch()
         self.paths: list[str] = []
         for rule in rules:
@@ -261,7 +257,7 @@ class RuleTree:
             branch = self._root
             for name in path.replace("[]", "").split(".") if path else ():
                 branch = branch.children.setdefault(name, _Branch())
-            required = Use(rule.role, full, in_pod_template=in_pod_template)
+            required = Use(rule.role, full)
             branch.rules.append((rule, required, msgspec.structs.replace(required, optional=True)))
 
     def find(self, plain: Any, namespace: str, claim_namespace: str = "") -> list[Reference]:

@@ -18,14 +18,12 @@ class Case(NamedTuple):
         build: Fills a cluster.
         role: The role in which the Secret is used, "" for none.
         user: Name of the user.
-        template: Whether a template of a class names the Secret.
         protected: Whether the KEP's controller would hold a deletion back.
     """
 
     build: Callable[[Cluster], object]
     role: str
     user: str = ""
-    template: bool = False
     protected: bool = True
 
 
@@ -116,9 +114,9 @@ CASES: dict[str, Case] = {
     "controllerExpand": Case(_volume("controllerExpand"), "controller-expand", "pv-1"),
     "nodeExpand": Case(_volume("nodeExpand"), "node-expand", "pv-1"),
     "provisioner": Case(_provisioner, "provisioner", "pv-1"),
-    "provisioner by template": Case(_provisioner_template, "provisioner", "data", template=True),
+    "provisioner by template": Case(_provisioner_template, "provisioner", "data"),
     "snapshotter": Case(_snapshot, "snapshotter", "nightly"),
-    "snapshotter by template": Case(_snapshot_template, "snapshotter", "target", template=True),
+    "snapshotter by template": Case(_snapshot_template, "snapshotter", "target"),
     "opted out": Case(_opted_out, "volume", "web", protected=False),
     "with finalizers": Case(_finalizer, "volume", "web"),
 }

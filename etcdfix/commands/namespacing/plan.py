@@ -21,7 +21,6 @@ from etcdfix.graph.grades import reasons_for
 from etcdfix.graph.model import Action, Blocker, Collection, CyclicWait, DeletionStage, ObjectRef, Risk
 from etcdfix.graph.namespaces import NamespaceState
 from etcdfix.graph.uses import Role
-from etcdfix.model import Confidence
 from etcdfix.operations.look.index_cluster import ClusterIndex
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.offers import ways_at_hand
@@ -317,8 +316,7 @@ class NamespacePlan:
             return  # nobody was marked for deletion: finalizers that wait are in order
         rings: dict[str, CyclicWait] = {}
         for cycle in self._state.cycles:
-            if cycle.confidence is not Confidence.POSSIBLE:
-                rings.setdefault(cycle.steps[0].waiter.key, cycle)
+            rings.setdefault(cycle.pod.key, cycle)
         for stage in self._state.stages:
             held = [b for b in stage.blockers if b.reason == "finalizers"]
             names = sorted({finalizer for blocker in held for finalizer in blocker.finalizers})
@@ -331,9 +329,10 @@ class NamespacePlan:
                     "Take a finalizer off by hand only if its controller is gone for good: that skips what it guards.",
                 )
         for ring in list(rings.values())[:_MOST_STEPS]:
-            pod = ring.steps[0].waiter
+            pod = ring.pod
             yield NamespaceStep(
-                f"End the cyclic wait of {pod} and {ring.steps[0].waits_for}: {ring.way_out}",
+                f"End the cyclic wait of {pod} and {ring.object}: remove finalizer {ring.finalizer} from the pod, once "
+                "what it guards is safe",
                 kubectl("edit", "pod", pod.name, "-n", pod.namespace),
                 f"{ring.confidence.value}: pods go first, and this one waits for what comes after it. Do this only if "
                 "its controller runs and does not finish.",

@@ -10,9 +10,7 @@ from etcdfix.graph.cycles import cyclic_waits
 from tests.support.impact_objects import Cluster
 
 
-@pytest.mark.parametrize(
-    "finalizer", ["example.com/drain", "example.com/wait-for-secrets", "example.com/secret-3"]
-)
+@pytest.mark.parametrize("finalizer", ["example.com/wait-for-secrets", "example.com/secret-3"])
 def test_the_work_grows_with_the_objects_and_no_faster(finalizer: str) -> None:
     """Calls of functions are counted, not seconds."""
 

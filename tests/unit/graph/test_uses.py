@@ -29,7 +29,7 @@ def test_rules_find_names_where_they_stand_and_nowhere_else() -> None:
         Rule("a[].b", "name", SECRETS, Role.ENV, "optional"),
         Rule("c", "secret", SECRETS, Role.VOLUME, "", "where", "nowhere"),
     )
-    tree = RuleTree(rules, "spec", in_pod_template=True)
+    tree = RuleTree(rules, "spec")
     plain = {
         "a": [{"b": {"name": "outside"}}],
         "spec": {
@@ -38,7 +38,7 @@ def test_rules_find_names_where_they_stand_and_nowhere_else() -> None:
         },
     }
     (found,) = tree.find(plain, "shop")
-    assert (found.key, found.use.optional, found.use.in_pod_template) == ("secrets/shop/x", True, True)
+    assert (found.key, found.use.optional) == ("secrets/shop/x", True)
     plain["spec"] = {"c": {"secret": "y", "where": "other"}}
     (found,) = tree.find(plain, "shop")
     assert (found.key, found.use.path) == ("secrets/other/y", "spec.c.secret")

@@ -57,7 +57,7 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     state = namespace_state(index, name, aggregated=cluster.aggregated, now=origin["generated_at"])
     if state is None:
         return None
-    nodes = {*contents_of(index, name), *chain.from_iterable(index.unlistable().values())}
+    nodes = {*contents_of(index, name), *chain.from_iterable(index.unlistable.values())}
     own = index.find(state.object.raw_key)
     nodes |= {own} if own is not None else set()
     undetermined = sum(index.unreadable(node) and not index.lost(node) for node in nodes)

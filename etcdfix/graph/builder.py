@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
 from typing import Final
 
 from etcdfix.examine import Examiner
@@ -14,8 +13,6 @@ from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIn
 from etcdfix.graph.kinds import Served, served_version
 from etcdfix.graph.model import OwnerReference
 from etcdfix.graph.tables import (
-    BY_NAME,
-    BY_UID,
     FOREGROUND,
     NOT_SERVED,
     OPAQUE,
@@ -42,7 +39,6 @@ _LOST: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
 _MOST_EDGES_OF_AN_OBJECT: Final = 20_000
 _MOST_FINALIZERS: Final = 64
 _MOST_STRANGE_PREFIXES: Final = 1000
-_MOST_PLURALS_OF_A_GROUP: Final = 256
 _MOST_HOLDERS_OF_A_UID: Final = 16
 
 
@@ -272,10 +268,8 @@ def _guess_owners(index: ImpactIndex, tables: Tables) -> None:
     tables.keep_unknown_owners(unknown)
     texts, words = tables.texts.texts, tables.owner_texts
     holders = _holders(tables, {_bytes(texts[words[4 * number]]) for number in unknown} - {b""})
-    by_group = _plurals(index, tables, {_group(texts[words[4 * number + 1]]) for number in unknown})
-    by_kind: dict[tuple[str, str], list[str]] = {}
     last: tuple[object, ...] = ()
-    target, flag = -1, BY_UID
+    target = -1
     for number in unknown:  # in the order of their uids by now: replicas come one after the other
         dependent = tables.owner_dependent[number]
         stated = words[4 * number : 4 * number + 4]
@@ -283,19 +277,12 @@ def _guess_owners(index: ImpactIndex, tables: Tables) -> None:
         if same != last:
             last = same
             uid, api_version, kind, name = (texts[text] for text in stated)
-            held = holders.get(_bytes(uid), ())
-            among: Iterable[int]
-            if held:
-                among, flag = held, BY_UID
-            else:
-                group = _group(api_version)
-                if (group, kind) not in by_kind:
-                    by_kind[group, kind] = _by_likeness(by_group.get(group, ()), kind)
-                namespace = index.place(dependent)[1]
-                among, flag = _unidentified(tables, group, by_kind[group, kind], namespace, name), BY_NAME
+            among = holders.get(_bytes(uid)) or _unidentified(
+                tables, api_version, kind, index.place(dependent)[1], name
+            )
             target = next((node for node in among if index.may_own(node, dependent, name)), -1)
         if target >= 0:
-            tables.guess_owner(number, target, flag)
+            tables.guess_owner(number, target)
 
 
 def _holders(tables: Tables, wanted: set[bytes]) -> dict[bytes, tuple[int, ...]]:
@@ -308,51 +295,17 @@ def _holders(tables: Tables, wanted: set[bytes]) -> dict[bytes, tuple[int, ...]]
     return holders
 
 
-def _plurals(index: ImpactIndex, tables: Tables, groups: set[str]) -> dict[str, list[str]]:
-    """Return the resources of API groups that something is stored of, though no readable CRD claims them."""
-    wanted = {_bytes(group) for group in groups if "." in group}
-    paths: dict[tuple[bytes, bytes], None] = {}
-    counts: Counter[bytes] = Counter()
-    found: dict[str, list[str]] = {}
-    for node, key in enumerate(tables.keys):
-        group, _, rest = key.partition(b"/")
-        if group not in wanted or counts[group] >= _MOST_PLURALS_OF_A_GROUP:
-            continue
-        path = (group, rest.partition(b"/")[0])
-        if path in paths:
-            continue
-        paths[path] = None
-        directory = index.place(node)[0]
-        if index.without_crd(directory):
-            counts[group] += 1
-            found.setdefault(directory.group, []).append(directory.resource)
-    return found
+def _unidentified(tables: Tables, api_version: str, kind: str, namespace: str, name: str) -> Iterator[int]:
+    """Yield the objects of that group, kind and name whose uid is not known, since they cannot be read.
 
-
-def _by_likeness(plurals: Iterable[str], kind: str) -> list[str]:
-    """Return plurals, those first that share most of their beginning with a kind: ``Policy``, ``policies``."""
-    word = kind.lower()
-
-    def rank(plural: str) -> tuple[int, int, str]:
-        alike = takewhile(lambda pair: pair[0] == pair[1], zip(word, plural, strict=False))
-        return -sum(1 for _ in alike), len(plural), plural
-
-    return sorted(plurals, key=rank)
-
-
-def _unidentified(
-    tables: Tables, group: str, plurals: Iterable[str], namespace: str, name: str
-) -> Iterator[int]:
-    """Yield the objects of that name whose uid is not known, since they cannot be read."""
-    for plural in plurals:
-        for middle in (f"{namespace}/", "") if namespace else ("",):
-            node = tables.numbers.get(_bytes(f"{group}/{plural}/{middle}{name}"), -1)
-            if node >= 0 and tables.flags[node] & SEEN and not tables.uids[node]:
-                yield node
-
-
-def _group(api_version: str) -> str:
-    return api_version.rpartition("/")[0]
+    Resources are called as ``UnsafeGuessKindToResource`` of apimachinery has it.
+    """
+    group, word = api_version.rpartition("/")[0], kind.lower()
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}es" if word.endswith("s") else f"{word}s"
+    for middle in (f"{namespace}/", "") if namespace else ("",):
+        node = tables.numbers.get(_bytes(f"{group}/{plural}/{middle}{name}"), -1)
+        if "." in group and node >= 0 and tables.flags[node] & SEEN and not tables.uids[node]:
+            yield node
 
 
 def _bytes(text: str) -> bytes:

@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.foreground import wait_for_dependents
-from etcdfix.graph.index import Guess, ImpactIndex, Owner
+from etcdfix.graph.index import ImpactIndex, Owner
 from etcdfix.graph.kinds import Served, crd_path
 from etcdfix.graph.model import Action, Collection, Decision, OwnerState, Propagation
 from etcdfix.graph.owners import Fate, Verdict, holds_on, judge
@@ -39,7 +39,6 @@ _CRD_UNREADABLE: Final = (
     "as soon as the CRD of its owner is served: it cannot be read, but a running API server may still hold it"
 )
 _OWNER_NOT_SERVED: Final = "as soon as the kind of its owner is served: no built-in and no CRD in etcd has it"
-_BY_NAME: Final = "; that this is its owner is told by API group and name alone"
 CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _RAN: Final = "a controller manager that ran before the damage"
 _NOBODY: Final = -1
@@ -265,7 +264,7 @@ class _Collector:
     def _unseen_dependents(self, node: int) -> int:
         index = self._index
         namespace = index.place(node)[1]
-        blind = (other for path in self._blind for other in index.unlistable()[path])
+        blind = (other for path in self._blind for other in index.unlistable[path])
         return sum(not namespace or index.place(other)[1] == namespace for other in blind)
 
     def _path(self, node: int) -> str:
@@ -347,7 +346,6 @@ class _Collector:
                 directory = self._index.place(owner.node)[0]
                 unreadable = self._index.crd_unreadable(directory)
                 text = _CRD_UNREADABLE if unreadable else _OWNER_NOT_SERVED
-                text += _BY_NAME if owner.guess is Guess.NAME else ""
             if text:
                 return text
         return "" if self._kind_known(dependent) else _NOT_SERVED
@@ -407,7 +405,7 @@ class _Collector:
         unknown = owner.guess or owner.node < 0
         fits = owner.uid == uid and unknown and not owner.wrong_scope
         if fits and self._index.may_own(node, dependent, owner.name):
-            return owner._replace(node=node, guess=Guess.UID)
+            return owner._replace(node=node, guess=True)
         return owner
 
     def _as_served(self, owner: Owner) -> Owner:

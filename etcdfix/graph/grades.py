@@ -72,7 +72,7 @@ _KINDS: Final[_Kinds] = {
     ("", "persistentvolumes"): (
         Risk.HIGH,
         "volume",
-        "a PersistentVolume: its claim becomes Lost, and nobody deletes the storage behind it",
+        "a PersistentVolume: its claim becomes Lost; only the API cleans up the storage behind it",
     ),
     ("", "persistentvolumeclaims"): (
         Risk.HIGH,
@@ -82,7 +82,7 @@ _KINDS: Final[_Kinds] = {
     ("", "services"): (
         Risk.HIGH,
         "service",
-        "a Service: its cluster IP and node ports are given up, a cloud load balancer is left behind",
+        "a Service: its cluster IP and node ports are given up; only the API removes its load balancer",
     ),
     ("", "nodes"): (
         Risk.HIGH,
@@ -110,18 +110,6 @@ _KINDS: Final[_Kinds] = {
         ("storage.k8s.io", "storageclasses"), ("storage.k8s.io", "volumeattributesclasses"),
         ("networking.k8s.io", "ingressclasses"), ("node.k8s.io", "runtimeclasses"),
         ("scheduling.k8s.io", "priorityclasses"), ("resource.k8s.io", "deviceclasses"),
-    ),
-}  # fmt: skip
-
-# The same after a deletion through the API, where something cleans up.
-_CLEANED_UP: Final[_Kinds] = {
-    ("", "persistentvolumes"): (
-        Risk.HIGH, "volume", "a PersistentVolume: with reclaim policy Delete the storage behind it may go too",
-    ),
-    ("", "services"): (
-        Risk.HIGH,
-        "service",
-        "a Service: its cluster IP and node ports are given up, and its cloud load balancer is removed",
     ),
 }  # fmt: skip
 
@@ -169,7 +157,7 @@ def reasons_for(
 
 def warnings_about(index: ImpactIndex, node: int) -> list[RiskReason]:
     """Return what was not seen, or cannot be read, and could depend on an object or use it."""
-    broken = sum(index.unreadable_by_path().values()) - index.unreadable(node)
+    broken = sum(index.unreadable_by_path.values()) - index.unreadable(node)
     return list(_warnings(tuple(index.problems[:3]), broken, index.opaque, index.truncated))
 
 
@@ -205,8 +193,6 @@ def _kind_reason(
         left = "are left behind, nothing cleans them up, and nothing new is admitted"
         then = "in it are deleted with it" if by_api else left
         return Risk.HIGH if count else Risk.LOW, "namespace", f"a Namespace: the {count} objects {then}"
-    if by_api and place in _CLEANED_UP:
-        return _CLEANED_UP[place]
     if place in _KINDS:
         return _KINDS[place]
     if ref.group == _RBAC:

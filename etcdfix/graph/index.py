@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
@@ -18,9 +17,8 @@ from etcdfix.graph.kinds import Kinds, Served
 from etcdfix.graph.model import Condition, ObjectRef
 from etcdfix.graph.tables import (
     BLOCKS,
-    BY_NAME,
-    BY_UID,
     CONTROLLER,
+    GUESSED,
     NOT_SERVED,
     OTHER_VERSION,
     PERHAPS_SERVED,
@@ -60,14 +58,6 @@ class NamespaceDetails(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
 
 
-class Guess(StrEnum):
-    """What tells which object an owner reference of unknown kind points at."""
-
-    NONE = ""
-    UID = "uid"
-    NAME = "name"
-
-
 class Owner(NamedTuple):
     """One owner reference of a dependent.
 
@@ -82,7 +72,7 @@ class Owner(NamedTuple):
         blocks: ``blockOwnerDeletion``.
         wrong_scope: The dependent has no namespace and the owner's kind has one: such a reference is never resolved.
         guess: The kind is not known, and the node was found by the uid that it states, or by API group and name
-            among objects whose uid is not known; ``Guess.NONE`` for a known kind.
+            among objects whose uid is not known.
         served: Whether an API server serves the kind in the apiVersion of the reference; where it does not, the
             collector cannot ask for the owner at all.
     """
@@ -95,7 +85,7 @@ class Owner(NamedTuple):
     controller: bool
     blocks: bool
     wrong_scope: bool
-    guess: Guess
+    guess: bool
     served: Served = Served.YES
 
 
@@ -154,7 +144,7 @@ class ImpactIndex:
     def forget_counts(self) -> None:
         """Forget what was counted over all nodes: some of them are others now."""
         self._last_users = -1, ()
-        for counted in ("_unreadable", "_unlistable", "_counts", "_by_uid", "_strays"):
+        for counted in ("unreadable_by_path", "unlistable", "_counts", "_by_uid", "_strays"):
             self.__dict__.pop(counted, None)
 
     # -- nodes
@@ -253,23 +243,17 @@ class ImpactIndex:
         """Tell whether an object is broken in such a way that the API server shows an empty one, without a uid."""
         return bool(self._tables.flags[node] & SERVES_EMPTY)
 
-    def unreadable_by_path(self) -> dict[str, int]:
-        """Return how many objects of each directory are proven broken or could not be judged."""
-        return self._unreadable
-
     @cached_property
-    def _unreadable(self) -> dict[str, int]:
+    def unreadable_by_path(self) -> dict[str, int]:
+        """How many objects of each directory are proven broken or could not be judged."""
         return Counter(self.place(node)[0].path for node in self.nodes() if self.unreadable(node))
 
+    @cached_property
     def unlistable(self) -> dict[str, tuple[int, ...]]:
-        """Return the directories whose LIST fails, or may fail, each with the objects that are the reason.
+        """The directories whose LIST fails, or may fail, each with the objects that are the reason.
 
         Left out is what the API server shows as an empty object, and what no API serves.
         """
-        return self._unlistable
-
-    @cached_property
-    def _unlistable(self) -> dict[str, tuple[int, ...]]:
         reasons = filter(self._kept_from_being_listed, self.nodes())
         return {
             directory.path: tuple(sorted(nodes, key=self.relative))
@@ -282,7 +266,7 @@ class ImpactIndex:
         Args:
             without: Nodes that count as gone; a directory that nothing else is the reason for stays, with 0.
         """
-        counts = {path: len(nodes) for path, nodes in self._unlistable.items()}
+        counts = {path: len(nodes) for path, nodes in self.unlistable.items()}
         for node in without:
             if path := self._kept_from_being_listed(node):
                 counts[path] -= 1
@@ -485,7 +469,7 @@ class ImpactIndex:
             bool(flags & CONTROLLER),
             bool(flags & BLOCKS),
             target == WRONG_SCOPE,
-            Guess.UID if flags & BY_UID else Guess.NAME if flags & BY_NAME else Guess.NONE,
+            bool(flags & GUESSED),
             Served.NO if flags & NOT_SERVED else Served.PERHAPS if flags & PERHAPS_SERVED else Served.YES,
         )
 

@@ -158,7 +158,7 @@ def namespace_state(
     unreadable = exists and found is not None and index.unreadable(found)
     blind = {
         path: left
-        for path, nodes in index.unlistable().items()
+        for path, nodes in index.unlistable.items()
         if (left := [n for n in nodes if n not in without])
     }
     blockers = _blockers(index, inside, now)

@@ -31,8 +31,7 @@ OTHER_VERSION: Final = 1024
 # Flags of an owner reference.
 CONTROLLER: Final = 1
 BLOCKS: Final = 2
-BY_UID: Final = 4
-BY_NAME: Final = 8
+GUESSED: Final = 4
 NOT_SERVED: Final = 16
 PERHAPS_SERVED: Final = 32
 
@@ -139,10 +138,10 @@ class Tables:
         if target >= 0:
             self._link(number, target)
 
-    def guess_owner(self, number: int, target: int, flag: int) -> None:
-        """Let an owner reference of unknown kind point at a node; ``flag`` says what tells so."""
+    def guess_owner(self, number: int, target: int) -> None:
+        """Let an owner reference of unknown kind point at a node."""
         self.owner_target[number] = target
-        self.owner_flags[number] |= flag
+        self.owner_flags[number] |= GUESSED
         self._link(number, target)
 
     def keep_unknown_owners(self, numbers: list[int]) -> None:
@@ -193,7 +192,7 @@ class Tables:
                 continue
             self._unlink_owner(number)
             self.owner_target[number] = UNKNOWN_KIND
-            self.owner_flags[number] &= ~(BY_UID | BY_NAME)
+            self.owner_flags[number] &= ~GUESSED
         self.unknown_owners = array("I")
         return UNKNOWN_KIND in self.owner_target
 

@@ -67,7 +67,7 @@ def service_problem(index: ImpactIndex, service: str) -> tuple[str, bool]:
         return ("terminating", False) if ends else ("", True)
     if service == "default/kubernetes":  # the API server itself answers for it
         return "", True
-    judged = not index.problems and not any(path in index.unlistable() for path in _ENDPOINTS)
+    judged = not index.problems and not any(path in index.unlistable for path in _ENDPOINTS)
     return "not-ready", ends and judged
 
 

@@ -143,7 +143,7 @@ class Forecast:
     def _namespace_delete(self) -> None:
         index = look_at(self.values).index
         self._namespace(index, self.case["action"]["key"].removeprefix(NAMESPACES), [])
-        self.halts = bool(index.unlistable())
+        self.halts = bool(index.unlistable)
 
     def _namespace_create_and_delete(self) -> None:
         key = self.case["action"]["key"]

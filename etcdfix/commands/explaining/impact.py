@@ -73,7 +73,7 @@ def impact_of(
                 **same_fields(found.collection, Dependents),
                 warnings=[*_warnings(index, node, found.collection)],
             ),
-            "unreadable_elsewhere": sum(index.unreadable_by_path().values())
+            "unreadable_elsewhere": sum(index.unreadable_by_path.values())
             - index.unreadable(node)
             - undetermined,
             "undetermined_elsewhere": undetermined,

@@ -30,7 +30,6 @@ from tests.integration.attacks import (
     test_two_writers,
 )
 from tests.oracle.comparing import Group
-from tests.oracle.renamed import DIFFERENT
 from tests.oracle.trees import Tree, json_of
 from tests.support.change_runs import Ran
 from tests.support.objects import IDENTITY, KEY_1, provider
@@ -119,7 +118,7 @@ def situations() -> Iterator[tuple[str, Situation]]:
     """Yield what is frozen, and every test of an attack that needs no more than a registry."""
     yield from CASES.items()
     found = (one for module in MODULES for one in _attacks(module))
-    yield from ((name, situation) for name, situation in found if name not in DIFFERENT)
+    yield from found
 
 
 def _attacks(module: ModuleType) -> Iterator[tuple[str, Situation]]:

@@ -1,4 +1,4 @@
-"""Whether two trees are told apart by one field, and whether what has another name is the same."""
+"""Whether two trees are told apart by one field."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from tests.oracle.comparing import Group
 from tests.oracle.reading import both
-from tests.oracle.renamed import spelled
 from tests.oracle.trees import Tree
 
 PROGRAM = """
@@ -40,20 +39,3 @@ def test_trees_that_differ_in_one_field_are_told_apart(tmp_path: Path, cause: st
     found = [(".told.findings[/registry/secrets/a].cause", "value-truncated", cause)] if differing else []
     assert [(at, old, new) for _case, at, old, new in group.differences] == found
     assert ("'value-truncated' -> 'empty-value'" in group.report()) == bool(differing)
-
-
-def test_arguments_are_spelled_as_a_tree_takes_them() -> None:
-    old = [
-        "--accept-unchecked-member",
-        "m-1",
-        "--accept-no-api-server",
-        "--accept-risk",
-        "only-copy",
-        "--yes",
-    ]
-    new = ["--accept", "unchecked-member=m-1", "--accept", "no-api-server", "--accept", "only-copy", "--yes"]
-    old += ["--key-base64", "AA=="]
-    new += ["base64:AA=="]
-    took = frozenset(word for word in old if word.startswith("--"))
-    assert spelled(new, took) == spelled(old, took) == old
-    assert spelled(old, frozenset({"--accept"})) == spelled(new, frozenset({"--accept"})) == new

@@ -5,19 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.renamed import spelled
+from tests.oracle.renamed import COMMANDS
 from tests.support.change_runs import Ran
 from tests.support.collecting import REPOSITORY
-
-_COMMANDS = ("scan", "delete", "restore", "reencrypt")
-"""Whose options tell which spelling a tree has."""
 
 
 def unpack(commit: str, folder: Path) -> Path:
@@ -53,25 +49,32 @@ class Tree:
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, cwd=home)
         package = self._answer()["package"]
         assert package == str(folder / "etcdfix"), f"{package} is another tree"
-        self._options: frozenset[str] = frozenset()
-        helps = [self.run(command, "--help").out for command in _COMMANDS]
-        self._options = frozenset(re.findall(r"(?<![\w-])--[\w-]+", "".join(helps)))
+        self._old = {new: old for new, old in COMMANDS.items() if self.run(old[0], "--help").code == 0}
 
     def run(self, *arguments: str) -> Ran:
-        """Run a command; its arguments in the spelling of any of the trees."""
+        """Run a command."""
         assert self._process.stdin is not None
-        given = spelled(list(arguments), self._options) if self._options else list(arguments)
-        self._process.stdin.write(json.dumps(given).encode() + b"\n")
+        self._process.stdin.write(json.dumps(arguments).encode() + b"\n")
         self._process.stdin.flush()
         return Ran(**self._answer())
 
     def told(self, *arguments: str) -> dict[str, Any]:
-        """Run a command; return its exit code and the JSON that it printed."""
+        """Run a command of the newer tree, or what it was in this one; return its exit code and the JSON it printed."""
+        for words, (command, part) in COMMANDS.items():
+            if set(words) <= set(arguments):
+                return self._told_as(words, command if words in self._old else "", part, arguments)
         ran = self.run(*arguments)
         said = (
             [json.loads(line) for line in ran.out.splitlines()] if "jsonl" in arguments else json_of(ran.out)
         )
         return {"exit_code": ran.code, "told": said}
+
+    def _told_as(
+        self, words: tuple[str, ...], old: str, part: str, arguments: tuple[str, ...]
+    ) -> dict[str, Any]:
+        rest = [word for word in arguments if word not in words]
+        found = json_of(self.run(*([old] if old else words), *rest).out) or {}
+        return {"told": found if old else found.get(part)}
 
     def close(self) -> None:
         """End it."""

@@ -59,9 +59,7 @@ class ComparedCopy(msgspec.Struct, frozen=True, kw_only=True):
         label: As it is called in messages: a member's name and id, ``earlier`` or ``later``.
         member_id: Lower-case hex; "" for no member.
         endpoint: Where it answered; "" for none.
-        path: Of a snapshot, "" for none.
         compared: Whether it was; for a member, whether it answered.
-        reason: Why it was not, else "".
         only_readable_here: Of how many keys its copy can be read where that of another one cannot.
         unreadable_here: Of how many keys its copy cannot be read, or is not there, where that of another one can.
     """
@@ -121,7 +119,6 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
     Attributes:
         mode: ``members``, or ``sources``: then ``copies`` are the earlier one and the later one.
         unknown: How many keys could not be compared, since a copy could not be read whole.
-        advice: What to do, in this order.
         differences: The worst first, then in the order of the keys.
     """
 

@@ -173,13 +173,7 @@ def not_recorded(reason: str) -> list[str]:
 
 
 class EncryptionMergeReport(PublishedReport, frozen=True, kw_only=True):
-    """What a merge made.
-
-    Attributes:
-        files: What was merged, today's first.
-        rules: What it has for each resource.
-        audit_record: The record of it; null where there is none.
-    """
+    """What a merge made of ``files``, today's first. ``audit_record`` is null where nothing records it."""
 
     kind: str = "EncryptionMergeReport"
     files: list[ReportConfiguration]

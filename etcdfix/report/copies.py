@@ -45,12 +45,10 @@ class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key_base64: The etcd key itself, where it is not plain text; else null.
-        state: What stands there now.
         cause: Why it is not in order; null where it is, or where nothing is there.
         mod_revision: Of the present value; null where there is none.
         uid: Of the object that stands there, or stood there last, where anything tells; else "".
         left_out: How many further copies are not among ``copies``.
-        copies: The best first.
     """
 
     key: str
@@ -82,7 +80,6 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
     """Every copy that still exists of what cannot be read, or was deleted lately.
 
     Attributes:
-        places: Where it was looked.
         count: How many objects there are below.
         undetermined: Of how many that could not be told.
         with_good_copy: How many have a good copy.

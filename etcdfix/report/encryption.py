@@ -99,7 +99,6 @@ class EncryptionUsageReport(SourcedReport, frozen=True, kw_only=True):
 
     Attributes:
         keys: In the order of the configuration; those that it does not have come last.
-        notes: What the answer does not cover, one sentence each.
     """
 
     kind: str = "EncryptionUsageReport"
@@ -232,7 +231,6 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
         values: How many values were compared; of those that ``counts`` does not count nothing changes.
         counts: How many values each change happens to.
         changes: What happens, by resource and encryption key, the worst first.
-        warnings: What to know before it is deployed, one sentence each.
     """
 
     kind: str = "WhatIfReport"

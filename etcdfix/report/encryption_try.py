@@ -83,7 +83,6 @@ class EncryptionTryReport(SourcedReport, frozen=True, kw_only=True):
         findings: How many values were tried: all that do not open today, within the scope.
         opened: So many are opened by at least one candidate.
         undetermined_today: Of so many it could not be told whether they open today, or no configuration was given.
-        groups: By encryption key, most findings first.
     """
 
     kind: str = "EncryptionTryReport"

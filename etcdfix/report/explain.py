@@ -124,22 +124,15 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
 
     Attributes:
         key_base64: The key itself, where it is not plain text; else null.
-        shows: What was asked for.
         exists: It holds a value at the revision that was read.
         deleted_at: Revision at which it was deleted; null where it was not.
-        kept: How many revisions of it are kept.
         at_stake: What is wrong means, in one line; "" for nothing.
         next: The first of ``remedies`` that has a command.
         finding: As a scan has it; null where nothing is stored. Its remedies are those of the report.
-        remedies: Every way out, the first to be done first.
-        places: Where copies were looked for.
-        copies: Every copy that was found, the best first.
         impact: What its loss would set off; null where not everything was looked at.
         history: Every write that is kept; null where it was not asked for.
         deletion_withheld: Why no deletion is among its ways out, where the values beside it speak against it; else "".
         layout: Parts of the stored value in order, then those of what it decrypts to.
-        attempts: Every encryption key of the rule; empty without a configuration.
-        ruled_out: Causes that were checked and are none.
         no_repair: Why its bytes cannot be put right, of a value that cannot be read; "" else.
         siblings: One for each encryption key that the value counts under; empty for a readable one.
     """

@@ -17,7 +17,6 @@ class KeptWrite(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         mod_revision: At which it took effect; null where the log does not tell.
         place: ``etcd``, or the entry of the log that has it.
-        deletes: It is a deletion.
         stands_until: Newest revision at which it could be read; null where nothing came after it.
         version: 0 where kine does not tell.
         outcome: Under today's configuration.
@@ -65,7 +64,6 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
         older_versions: How many earlier revisions of the oldest kept generation are gone.
         readable: How many of the kept revisions can be read.
         left_out: How many of the oldest revisions are not among ``writes``.
-        writes: The newest first.
     """
 
     compacted_revision: int | None

@@ -56,11 +56,9 @@ class Impact(msgspec.Struct, frozen=True, kw_only=True):
         exists: Null where its key was not seen in a source that could not be read whole.
         may_be_worse: Something was not seen that could depend on it, so ``risk`` is the least.
         users: References; one object may have several.
-        node: On which a Pod runs; "" for none.
         deletion: Forecast of an ordinary deletion through the API, of an object that can be read or where a policy was
             asked for, else null. Where that is ``possible``, the grade and ``dependents`` are those of that deletion,
             else of a removal from etcd.
-        incomplete_reasons: Why not everything that could depend on it was seen.
     """
 
     object: ObjectRef

@@ -29,18 +29,12 @@ class PlanEntry(
         key: Complete etcd key; ``key_base64`` is there when it is not plain text, and is authoritative then.
         outcome: Its outcome now, not that of the report.
         what: What it is, in a clause, as far as names and references tell.
-        users: How many objects refer to it.
         cascade: How many dependents the garbage collector deletes after it.
-        recreated_by: Who makes it again, or ``by hand``.
         recreate_confidence: Of that; null for ``by hand``.
         comes_back: ``by-itself``, ``after-a-step``, ``not-needed`` or ``no``.
-        recreate_basis: Why that is thought.
         recreate_how: What has to be done, and what differs afterwards.
-        copy: Its best copy, in words; "" where none is known.
         source: ``from``: what ``etcdfix fix --from`` takes to put that back; "" where it cannot be.
-        fix: The dry run that puts it back.
         fix_needs: The flags without which that is refused.
-        save: The command that saves it; "" for none.
         protected: Why the cluster may depend on it: then the deletion needs ``--accept cluster-breaking``.
         risk: The worst of ``reasons``.
         command: The dry run of its deletion.

@@ -26,10 +26,8 @@ class PlanRunReport(RecordedReport, frozen=True, kw_only=True):
         to_delete: How many objects this run was to delete.
         to_fix: How many it was to put back.
         protected: How many of all these are protected.
-        objects: Those that were dealt with in this run, in that order.
         done_before: How many earlier runs dealt with; null where it did not come that far, as with the next two.
         left_alone: To how many nothing is done, as the plan or ``--leave-out`` says.
-        left: How many are still to be dealt with.
         stopped_at: Etcd key at which the run stopped, as it is shown; null where it came to its end, or was ended after
             one key and before the next.
         stopped_at_base64: The key itself, where it is not plain text.

@@ -99,9 +99,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
     """Which EncryptionConfigurations a datastore of k3s or RKE2 still holds, and what each of them opens.
 
     Attributes:
-        token_files: Files whose tokens were tried; the empty token is tried besides.
         looked_in: What was looked into besides the datastore, as ``--in`` names it.
-        bootstrap_keys: How many keys lie under ``/bootstrap/`` now.
         values: What is still kept under these, and under those that were deleted.
         configurations: Each once, the newest first, those that are only ``possible`` last.
         tried: So many values were tried: all that do not open today, without today's configuration all that are

@@ -90,8 +90,6 @@ class RescueServer(msgspec.Struct, frozen=True, kw_only=True):
     """One API server.
 
     Attributes:
-        requests: For objects in its memory.
-        given: Objects that it gave.
         detail: Why it could not be asked, or not to the end, and which kinds it has lost from its memory.
     """
 

@@ -29,24 +29,18 @@ class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
     """One copy of an object, and what stands between it and its etcd key.
 
     Attributes:
-        grade: What it is good for.
         where: For people: ``revision 712``, ``memory of https://…``.
         source: What ``fix --from`` takes; "" where no command can name it.
-        way: How it would be written.
         mod_revision: At which it was written; null for unknown.
         confidence: How certain it is that the etcd key held it.
         doubt: What else is not certain about it; "" for nothing.
         outcome: Under today's configuration; null where only an API server can tell.
-        cause: Why it does not read; null where it does.
         reads: It opens, decodes and fits its key, or an API server could read it.
         uid: That it says, "" for none.
-        same_object: Whether it is of the object that stands at the etcd key, or stood there last.
         later_writes: How many later writes of the object are lost with it; null for unknown.
         proof: What shows that it is of the object and right; "" for nothing.
         value_sha256: Of its stored bytes; "" where only the object is there.
         refused: The rule that refuses it; "" for none.
-        why: What that rule says, one sentence.
-        needs: Rules that have to be accepted.
         fix: The dry run that puts it back; "" where a rule refuses.
         save: Command that saves it whole; "" where it is a file already.
     """

@@ -11,7 +11,7 @@ import pytest
 from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.root import cli
 from etcdfix.sources.connection import parse_timeout
-from tests.support.kubelet import DEPLOY, MANIFESTS, Manifest, documents, job_spec, pods
+from tests.support.kubelet import DEPLOY, MANIFESTS, Manifest, documents, job_spec, pods, the_only
 
 OLDEST, NEWEST = "1.29", "1.37"  # 1.29 is the first with backoffLimitPerIndex without a feature gate
 PODS = [pytest.param(document, template, id=name) for name, document, template in pods()]
@@ -122,3 +122,26 @@ def test_what_looking_again_cannot_mend_is_not_tried_again() -> None:
 
 
 # Many clusters
+
+
+def of_network(name: str) -> Manifest:
+    (found,) = (p for p in documents(DEPLOY / "network-policy.yaml") if p["metadata"]["name"] == name)
+    spec: Manifest = found["spec"]
+    return spec
+
+
+def test_nothing_is_reached_but_etcd_and_that_by_the_nightly_scan_alone() -> None:
+    assert of_network("nothing") == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    allowed = of_network("nightly-to-etcd")
+    assert len(documents(DEPLOY / "network-policy.yaml")) == 2
+    assert allowed["policyTypes"] == ["Egress"]
+    wanted = allowed["podSelector"]["matchLabels"]
+    matching = {name for name, _, pod in pods() if wanted.items() <= pod["metadata"]["labels"].items()}
+    assert matching == {"nightly.yaml"}
+    (rule,) = allowed["egress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 2379}]
+    (block,) = rule["to"]
+    address = block["ipBlock"]["cidr"].removesuffix("/32")
+    nightly = the_only(DEPLOY / "nightly.yaml", "CronJob")
+    arguments = job_spec(nightly)["template"]["spec"]["containers"][0]["args"]
+    assert f"--endpoints=https://{address}:2379" in arguments

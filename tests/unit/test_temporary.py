@@ -42,13 +42,6 @@ def test_what_is_sealed_opens_with_its_own_seal_alone_and_whole() -> None:
             seal.open(damaged)
 
 
-def test_without_a_buffer_all_is_written_at_once(place: Path) -> None:
-    with temporary_file(buffering=0) as file:
-        file.write(b"kept")
-        assert os.fstat(file.fileno()).st_size == len(b"kept")
-    assert list(place.iterdir()) == []
-
-
 @pytest.mark.parametrize("nameless", [True, False], ids=["no name at all", "a name for a moment"])
 @pytest.mark.parametrize("made", [temporary_directory, temporary_file])
 def test_a_signal_leaves_nothing(

@@ -328,3 +328,15 @@ def test_an_int_or_string_of_another_type_does_not_survive_parsing() -> None:
     message = parse(data)
     message.DiscardUnknownFields()
     assert message.SerializeToString(deterministic=True) != data
+
+
+def test_fast_check_remembers_only_what_was_good() -> None:
+    fast = Fast(POD)
+    good, bad = (pod(container(entry(1, b"cpu", block(1, quantity)))) for quantity in (b"1", b"one"))
+    for _ in range(2):
+        assert fast(good)
+        assert not fast(bad)
+    assert len(fast.check._good) == 1
+    other_name = block(1, object_meta(b"another")) + good[len(block(1, object_meta(b"p"))) :]
+    assert fast(other_name)
+    assert len(fast.check._good) == 1

@@ -106,3 +106,19 @@ def test_neither_key_nor_plaintext_prints() -> None:
     shown = repr(sealed(transformers)) + repr(sealed(for_secrets(IDENTITY))) + repr(transformers.keys[0])
     for hidden in ("nobody", ONE.hex(), base64.b64encode(ONE).decode(), repr(ONE)[2:-1]):
         assert hidden not in shown
+
+
+def test_random_bytes_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def token_bytes(size: int) -> bytes:
+        asked.append(size)
+        return b"n" * size
+
+    monkeypatch.setattr("secrets.token_bytes", token_bytes)
+    for provider, size in NONCE_SIZES.items():
+        body = sealed(for_secrets(keyed(provider, ("k", ONE)))).data.removeprefix(
+            f"k8s:enc:{provider}:v1:k:".encode()
+        )
+        assert body == local_body(provider, PLAIN, ONE, b"n" * size, ETCD_KEY)
+    assert asked == list(NONCE_SIZES.values())

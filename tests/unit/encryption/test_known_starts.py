@@ -208,3 +208,24 @@ def test_bytes_of_no_known_start_rule_out_what_has_too_many_wrong_bits_and_nothi
                     assert found == slow._later_block(seen)
                     recognised += found is not None
     assert recognised > 200
+
+
+def test_what_is_called_noise_at_once_is_recognised_by_nobody() -> None:
+    source = random.Random(8)
+    texts = [text for literals in STRUCTURES._by_head.values() for text, _, _ in literals]
+    tails = (
+        b"",
+        b'{"kind":"' + b"x" * 300,
+        b"name: " + b"x" * 300,
+        b"\xd9\xd9\xf7\xa2\x44kind\x43Pod" + bytes(300),
+    )
+    called = 0
+    for data in (*texts, *tails[1:], *(source.randbytes(64) for _ in range(300))):
+        for flips in (0, 1, 8, 9, 20):
+            whole = bytearray(data + source.randbytes(START_SIZE))
+            for _ in range(flips):
+                whole[source.randrange(4)] ^= 1 << source.randrange(8)
+            if STRUCTURES.is_noise(bytes(whole[:64])):
+                called += 1
+                assert STRUCTURES.recognise(bytes(whole)) is None
+    assert called > 1_000

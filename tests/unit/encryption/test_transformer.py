@@ -83,41 +83,27 @@ def box(name: str, key: bytes) -> bytes:
     return f"k8s:enc:secretbox:v1:{name}:".encode() + encoders.secretbox_body(PLAIN, key, NONCE24)
 
 
+GCM_ONE, GCM_TWO = keyed("aesgcm", ("k", ONE)), keyed("aesgcm", ("k", TWO))
+CBC_ONE, BOX_ONE = keyed("aescbc", ("k", ONE)), keyed("secretbox", ("k", ONE))
+
+
 # --- what opens, and whether it is stale
 
 
 @pytest.mark.parametrize(
     ("providers", "data", "transformer", "stale", "key"),
     [
-        ([keyed("aesgcm", ("k", ONE))], gcm("k", ONE), "aesgcm/v1/k", False, FP_ONE),
+        ([GCM_ONE], gcm("k", ONE), "aesgcm/v1/k", False, FP_ONE),
         ([keyed("aesgcm", ("k", ONE), ("l", TWO))], gcm("l", TWO), "aesgcm/v1/l", True, FP_TWO),
-        (
-            [keyed("aescbc", ("k", ONE)), keyed("aesgcm", ("k", ONE))],
-            gcm("k", ONE),
-            "aesgcm/v1/k",
-            True,
-            FP_ONE,
-        ),
-        (
-            [keyed("aescbc", ("k", ONE)), keyed("aesgcm", ("k", ONE))],
-            cbc("k", ONE),
-            "aescbc/v1/k",
-            False,
-            FP_ONE,
-        ),
-        ([keyed("secretbox", ("k", ONE))], box("k", ONE), "secretbox/v1/k", False, FP_ONE),
-        ([IDENTITY, keyed("secretbox", ("k", ONE))], box("k", ONE), "secretbox/v1/k", True, FP_ONE),
+        ([CBC_ONE, GCM_ONE], gcm("k", ONE), "aesgcm/v1/k", True, FP_ONE),
+        ([CBC_ONE, GCM_ONE], cbc("k", ONE), "aescbc/v1/k", False, FP_ONE),
+        ([BOX_ONE], box("k", ONE), "secretbox/v1/k", False, FP_ONE),
+        ([IDENTITY, BOX_ONE], box("k", ONE), "secretbox/v1/k", True, FP_ONE),
         ([IDENTITY], PLAIN, "identity", False, ""),
-        ([keyed("aesgcm", ("k", ONE)), IDENTITY], PLAIN, "identity", True, ""),
-        ([IDENTITY, keyed("aesgcm", ("k", ONE)), IDENTITY], PLAIN, "identity", False, ""),
+        ([GCM_ONE, IDENTITY], PLAIN, "identity", True, ""),
+        ([IDENTITY, GCM_ONE, IDENTITY], PLAIN, "identity", False, ""),
         # The same provider twice, the same name twice: the search goes on after an error.
-        (
-            [keyed("aesgcm", ("k", ONE)), keyed("aesgcm", ("k", TWO))],
-            gcm("k", TWO),
-            "aesgcm/v1/k",
-            True,
-            FP_TWO,
-        ),
+        ([GCM_ONE, GCM_TWO], gcm("k", TWO), "aesgcm/v1/k", True, FP_TWO),
         ([keyed("aesgcm", ("k", ONE), ("k", TWO))], gcm("k", TWO), "aesgcm/v1/k", True, FP_TWO),
         # Key a also matches what key a:b wrote; that is an error, and not the end.
         ([keyed("aesgcm", ("a", ONE), ("a:b", TWO))], gcm("a:b", TWO), "aesgcm/v1/a:b", True, FP_TWO),
@@ -132,7 +118,7 @@ def test_opens(providers: list[str], data: bytes, transformer: str, stale: bool,
 
 
 def test_value_of_another_etcd_key() -> None:
-    reader = for_secrets(keyed("aesgcm", ("k", ONE)))
+    reader = for_secrets(GCM_ONE)
     assert opened(reader, gcm("k", ONE, b"/other"), b"/other").data == PLAIN
     assert failure(reader, gcm("k", ONE, b"/other")).failure.reason is FailureReason.AUTHENTICATION_FAILED
 
@@ -159,11 +145,11 @@ UNDER_TWO = tried(FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC, "aesgcm/v1
 @pytest.mark.parametrize(
     ("providers", "data", "message", "attempts"),
     [
-        ([keyed("aescbc", ("k", ONE))], gcm("k", ONE), NO_PREFIX, []),
-        ([keyed("aescbc", ("k", ONE))], PLAIN, NO_PREFIX, []),
+        ([CBC_ONE], gcm("k", ONE), NO_PREFIX, []),
+        ([CBC_ONE], PLAIN, NO_PREFIX, []),
         ([IDENTITY], gcm("k", ONE), NO_PREFIX, []),
-        ([keyed("aescbc", ("k", ONE)), IDENTITY], b"k8s:enc:rot13:v1:k:x", NO_PREFIX, []),
-        ([keyed("aescbc", ("k", ONE))], b"k8s:enc:aescbc:v2:k:x", NO_PREFIX, []),
+        ([CBC_ONE, IDENTITY], b"k8s:enc:rot13:v1:k:x", NO_PREFIX, []),
+        ([CBC_ONE], b"k8s:enc:aescbc:v2:k:x", NO_PREFIX, []),
         ([kms("p")], b"k8s:enc:kms:v2:q:x", NO_PREFIX, []),
         (
             [keyed("aesgcm", ("l", TWO)), IDENTITY],
@@ -183,23 +169,18 @@ UNDER_TWO = tried(FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC, "aesgcm/v1
             NO_BOX_KEY,
             [tried(NO_KEY, NO_BOX_KEY, "secretbox/v1")],
         ),
-        ([keyed("aesgcm", ("k", TWO))], gcm("k", ONE), NOT_AUTHENTIC, [UNDER_TWO]),
+        ([GCM_TWO], gcm("k", ONE), NOT_AUTHENTIC, [UNDER_TWO]),
         # The same message twice is said once, without brackets.
-        (
-            [keyed("aesgcm", ("k", TWO), ("k", TWO)), keyed("aesgcm", ("k", TWO))],
-            gcm("k", ONE),
-            NOT_AUTHENTIC,
-            [UNDER_TWO] * 3,
-        ),
+        ([keyed("aesgcm", ("k", TWO), ("k", TWO)), GCM_TWO], gcm("k", ONE), NOT_AUTHENTIC, [UNDER_TWO] * 3),
         # Different ones stand in brackets, across both levels.
         (
-            [keyed("aesgcm", ("l", TWO)), keyed("aesgcm", ("k", TWO))],
+            [keyed("aesgcm", ("l", TWO)), GCM_TWO],
             gcm("k", ONE),
             f"[{NO_AES_KEY}, {NOT_AUTHENTIC}]",
             [tried(NO_KEY, NO_AES_KEY, "aesgcm/v1"), UNDER_TWO],
         ),
         (
-            [keyed("aescbc", ("k", ONE))],
+            [CBC_ONE],
             cbc("k", ONE)[:-1],
             NO_BLOCKS,
             [tried(FailureReason.NOT_BLOCK_MULTIPLE, NO_BLOCKS, "aescbc/v1/k", FP_ONE)],
@@ -216,7 +197,7 @@ def test_failures(providers: list[str], data: bytes, message: str, attempts: lis
 
 
 def test_resource_without_an_entry() -> None:
-    reader = transformers(("configmaps", [keyed("aesgcm", ("k", ONE))])).for_resource(SECRETS)
+    reader = transformers(("configmaps", [GCM_ONE])).for_resource(SECRETS)
     assert (reader.rule, reader.has_identity, names(reader)) == (None, True, [("identity", "")])
     assert opened(reader, PLAIN) == Plaintext(PLAIN, "identity", stale=False)
     failed = failure(reader, gcm("k", ONE))
@@ -242,7 +223,7 @@ def kms_v1(name: str = "p") -> bytes:
 
 
 def test_kms_without_plugin_is_no_proof() -> None:
-    failed = failure(for_secrets(keyed("aescbc", ("k", ONE)), kms("p"), IDENTITY), kms_v2())
+    failed = failure(for_secrets(CBC_ONE, kms("p"), IDENTITY), kms_v2())
     assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
     assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
     assert failed.failure.message == ""
@@ -313,10 +294,7 @@ def test_look_up_order_does_not_follow_the_file() -> None:
 
 
 def test_provider_lists_of_one_resource_are_joined() -> None:
-    found = transformers(
-        ("secrets, configmaps", [keyed("aescbc", ("k", ONE))]),
-        ("secrets", [keyed("aesgcm", ("k", ONE)), IDENTITY]),
-    )
+    found = transformers(("secrets, configmaps", [CBC_ONE]), ("secrets", [GCM_ONE, IDENTITY]))
     secrets, configmaps = found.for_resource(SECRETS), found.for_resource(GroupResource("", "configmaps"))
     assert opened(secrets, gcm("k", ONE)) == Plaintext(
         PLAIN, "aesgcm/v1/k", stale=True, key_fingerprint=FP_ONE
@@ -339,9 +317,9 @@ def test_listing_names_keys_and_shows_no_bytes() -> None:
 
 def test_pynacl_waits_until_secretbox_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "etcdfix.encryption.providers.secretbox", raising=False)
-    for_secrets(keyed("aescbc", ("k", ONE)))
+    for_secrets(CBC_ONE)
     assert "etcdfix.encryption.providers.secretbox" not in sys.modules
-    for_secrets(keyed("secretbox", ("k", ONE)))
+    for_secrets(BOX_ONE)
     assert "etcdfix.encryption.providers.secretbox" in sys.modules
 
 
@@ -360,3 +338,30 @@ def test_the_number_of_failures_that_are_remembered_is_bounded(monkeypatch: pyte
     assert said(64) is third
     assert said(3) is not first
     assert said(3) == first
+
+
+def test_kms_without_plugin_with_a_broken_envelope_is_no_proof_either() -> None:
+    failed = failure(for_secrets(kms("p")), b"k8s:enc:kms:v2:p:")
+    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
+    assert failed.message == failed.failure.message == "encrypted data is empty"
+    failed = failure(for_secrets(kms("p", "v1")), b"k8s:enc:kms:v1:p:\xff")
+    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
+    assert failed.message.endswith("failed to read uint16 length prefixed data")
+
+
+def test_what_keys_of_one_name_say_is_told_apart_by_the_names_that_begin_a_value() -> None:
+    """The same words of other keys are another failure, and so are other words of the same keys."""
+    reader = for_secrets(keyed("aesgcm", *((name, name.encode().ljust(32)) for name in ("a:b", "a:c", "a"))))
+    lost = bytes(32)
+    values = [gcm(name, lost) for name in ("a:b", "a:c", "a", "a:d", "a:b:c")]
+    values += [b"k8s:enc:aesgcm:v1:a:b:short", b"k8s:enc:aesgcm:v1:a:b:", b"k8s:enc:aesgcm:v1:z:" + lost]
+    for data in (*values, *values):
+        failure(reader, data)
+    named = [
+        tuple(attempt.transformer for attempt in failure(reader, data).failure.attempts) for data in values
+    ]
+    assert named[:3] == [
+        ("aesgcm/v1/a:b", "aesgcm/v1/a"),
+        ("aesgcm/v1/a:c", "aesgcm/v1/a"),
+        ("aesgcm/v1/a",),
+    ]

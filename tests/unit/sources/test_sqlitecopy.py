@@ -161,16 +161,6 @@ def test_a_stopped_one_is_read_and_nothing_is_left_beside_it(tmp_path: Path, mod
     assert left_behind(state) == before
 
 
-def test_a_log_that_holds_nothing_whole_is_told(tmp_path: Path) -> None:
-    filled(tmp_path / "state.db").close()
-    (tmp_path / "state.db-wal").write_bytes(b"\0" * 5000)
-    with SQLiteCopy(tmp_path / "state.db") as copy:
-        assert copy.log_found
-        assert copy.log_pages == 0
-        assert newest(copy) == 51
-        assert "no log of SQLite" in copy.log_fault
-
-
 @pytest.mark.parametrize("cut", [33, 5000, 20_000])
 def test_a_log_that_ends_within_a_write_is_read_to_what_was_committed(tmp_path: Path, cut: int) -> None:
     path = killed(tmp_path)

@@ -848,3 +848,17 @@ def test_who_could_not_be_asked_is_kept_with_every_failure(observation: Observat
 def test_two_writers_are_told_from_a_key_that_is_merely_another() -> None:
     two = {name for name, row in BRANCHES.items() if judge(row[0]).two_writers}
     assert two == {"noise under aescbc between two writers"}
+
+
+@pytest.mark.parametrize(
+    "plaintext", [shape(ends_envelope=True), shape(magic_bits_off=1), shape(heals_magic=True)]
+)
+def test_plaintext_that_is_refused_may_be_newer_too(plaintext: PlaintextShape) -> None:
+    verdict = judge(refused(DecodeFailureKind.UNKNOWN_ENCODING, plaintext=plaintext))
+    assert (verdict.cause, verdict.damage, verdict.maybe_newer) == (Cause.MAGIC_DAMAGED, Damage.PROVEN, True)
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_what_begins_as_no_encoding_may_be_newer_below_a_tag_that_does_not_fit(*, newer: bool) -> None:
+    verdict = judge(unopened("authentication-failed", peek=right(look=BROKEN._replace(maybe_newer=newer))))
+    assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, newer)

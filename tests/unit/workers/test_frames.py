@@ -80,11 +80,3 @@ def test_the_end_in_the_middle_of_work(pipe: Pipe, cut: int) -> None:
 def test_what_is_no_answer(pipe: Pipe, size: int, kind: int) -> None:
     os.write(pipe.write, HEADER.pack(1, size, kind))
     assert read_answer(pipe.read) is None  # without waiting for more
-
-
-def test_nobody_reads() -> None:
-    pipe = Pipe()
-    pipe.stream.close()
-    with pytest.raises(BrokenPipeError):
-        write_frame(pipe.write, 1, Kind.WORK, b"")
-    pipe.end()

@@ -56,12 +56,6 @@ def test_memory_and_disk_stay_small(answers: WaitingAnswers, monkeypatch: pytest
     assert max(ends) < 8 * MB
 
 
-def test_an_answer_larger_than_all_memory(answers: WaitingAnswers) -> None:
-    answers.put(1, answer(1, 9 * MB))
-    assert answers._memory_bytes == 0
-    assert answers.take(1) == answer(1, 9 * MB)
-
-
 def test_a_write_that_is_cut_short(answers: WaitingAnswers, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, data[:1_000_000], offset))

@@ -240,20 +240,6 @@ def with_high_water(image: bytes, page_id: int, high_water: int) -> bytes:
     return bytes(out)
 
 
-def test_page_that_is_cut_is_read_as_far_as_it_goes() -> None:
-    image = database(ITEMS)
-    opened = Opened(image, size=3 * 4096 + 3000)
-    page = opened.tree.page(3)
-    entries = list(opened.tree.entries(page))
-
-    assert page.end == 3 * 4096 + 3000
-    assert 0 < len(entries) < page.count
-    assert (
-        "page 3: reaches to byte 16384, the file's pages end at byte 15288; what is there is read"
-        in opened.damages
-    )
-
-
 def test_cut_leaf_below_a_branch_is_read_as_far_as_it_goes() -> None:
     image = database(ITEMS)
     last = len(image) // 4096

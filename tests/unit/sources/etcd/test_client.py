@@ -296,17 +296,6 @@ def test_after_a_watch_without_an_answer_a_member_that_lives_is_asked(
     assert (len(first.ranges()), len(second.ranges())) == (0, 1)
 
 
-def test_a_page_that_takes_long_is_waited_for_while_its_member_lives(etcd: ScriptedEtcd) -> None:
-    answer = threading.Event()
-    with (connected := Connected(etcd.endpoint, command_timeout_seconds=1)) as client:
-        etcd.script = hold(answer, RANGE.path)
-        threading.Timer(4.5, answer.set).start()
-        assert page(client) == b"v"
-    assert len(etcd.ranges()) == 1
-    assert len(etcd.requests(STATUS.path)) > 2
-    assert connected.notices == []
-
-
 def test_a_page_goes_to_a_member_that_lives(pair: tuple[ScriptedEtcd, ScriptedEtcd]) -> None:
     first, second = pair
     answer = threading.Event()
@@ -436,16 +425,6 @@ def cancelled(reason: str) -> Any:
 
 def on_watch(answer: Any) -> Any:
     return lambda call: answer if "Watch" in call.path else None
-
-
-def test_a_watch_that_breaks_goes_elsewhere_next(pair: tuple[ScriptedEtcd, ScriptedEtcd]) -> None:
-    first, second = pair
-    first.script = on_watch(NO_LEADER)
-    with Connected(first.endpoint, second.endpoint) as client:
-        answers, failed = watched(client)
-        assert (answers, failed.failure.kind) == ([], FailureKind.UNREACHABLE)
-        assert read(client) == b"v"
-    assert (len(first.ranges()), len(second.ranges())) == (0, 1)
 
 
 @pytest.mark.parametrize("refusal", [INVALID_TOKEN, [cancelled("etcdserver: invalid auth token")]])

@@ -77,16 +77,6 @@ def failing(server: ScriptedEtcd, **asked: Any) -> CallFailed:
     return caught.value
 
 
-def test_a_revision_that_is_compacted_meanwhile(etcd: ScriptedEtcd) -> None:
-    store = etcd.store
-    until = store.put(KEY, b"1")
-    store.put(KEY, b"2")
-    compacted = store.compact()
-    failure = failing(etcd, until=until).failure
-    assert failure.kind is FailureKind.COMPACTED
-    assert str(compacted) in failure.message
-
-
 def test_a_compaction_between_the_two_watches(etcd: ScriptedEtcd) -> None:
     store = etcd.store
     store.put(KEY, b"1")

@@ -13,25 +13,7 @@ from etcdfix.sources.etcd.paging import (
     TARGET_BYTES,
     PageSize,
     RangeEnd,
-    bounds_of,
 )
-
-
-@pytest.mark.parametrize(
-    ("prefix", "bounds"),
-    [
-        (b"", (b"\x00", b"\x00")),
-        (b"a", (b"a", b"b")),
-        (b"/registry/", (b"/registry/", b"/registry0")),
-        (b"a\xff", (b"a\xff", b"b")),
-        (b"a\xff\xff", (b"a\xff\xff", b"b")),
-        (b"a\xfe", (b"a\xfe", b"a\xff")),
-        (b"\xff", (b"\xff", b"\x00")),
-        (b"a\x00", (b"a\x00", b"a\x01")),
-    ],
-)
-def test_bounds(prefix: bytes, bounds: tuple[bytes, bytes]) -> None:
-    assert bounds_of(prefix) == bounds
 
 
 @pytest.mark.parametrize(
@@ -68,23 +50,6 @@ def learned(first: bytes, last: bytes, *, keys: int = 10, limit: int = 10, end: 
     reach = RangeEnd(end)
     reach.learn(first, last, keys, MANY, limit)
     return reach.guess
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "end", "guess"),
-    [
-        (b"/k/a", b"/k/z", b"/z", b"/k0"),  # further than all that begins as both do
-        (b"/k/a", b"/k/z", b"/k/z0", b"/k/z0"),
-        (b"/k/a", b"/k/z", b"/k0", b"/k0"),
-        (b"/k/a", b"/k/z", NO_BOUND, b"/k0"),
-        (b"\xff", b"\xff\xff\xff", NO_BOUND, NO_BOUND),
-        (b"a", b"z", NO_BOUND, NO_BOUND),  # no bytes in common
-        (b"a", b"z", b"zz", b"zz"),
-        (b"/k/a", b"/k/a\0", b"/z", b"/k/a" + bytes(7) + b"\x01"),
-    ],
-)
-def test_a_guess_has_bounds(first: bytes, last: bytes, end: bytes, guess: bytes) -> None:
-    assert learned(first, last, end=end) == guess
 
 
 def test_a_guess_is_above_the_last_key_and_not_behind_the_end() -> None:

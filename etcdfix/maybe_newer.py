@@ -6,7 +6,7 @@ Where at least two fail and none reads, it is the tool, the release or the defin
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -71,22 +71,6 @@ class SimilarCounts(msgspec.Struct, frozen=True):
         return self.failed >= _MANY and not self.read
 
 
-class SimilarPlace(NamedTuple):
-    """Where a value is counted.
-
-    Attributes:
-        resource: Of the value.
-        kind: apiVersion and kind of one that reads.
-        as_cbor: It reads, as CBOR.
-        failed: What one that fails shares with others; None for one that reads.
-    """
-
-    resource: GroupResource
-    kind: str = ""
-    as_cbor: bool = False
-    failed: Similarity | None = None
-
-
 class SimilarValues:
     """Counts values as they pass, by what a newer cluster may have written; past 10,000 ways, all others as one."""
 
@@ -99,29 +83,24 @@ class SimilarValues:
 
     def add(self, found: Examination) -> None:
         """Count one value that was examined just now."""
-        self.count(self.place_of(found))
-
-    def place_of(self, found: Examination) -> SimilarPlace | None:
-        """Return where a value that was examined just now is counted; None for nowhere."""
         failing = found.verdict.outcome is not Outcome.READABLE
-        return _place_of(found, similarity_of(found, self._examiner) if failing else None)
+        self.absorb(found, similarity_of(found, self._examiner) if failing else None)
 
     def absorb(self, found: Examination, similarity: Similarity | None) -> None:
         """Count one value whose similarity is known."""
-        self.count(_place_of(found, similarity))
-
-    def count(self, place: SimilarPlace | None, times: int = 1) -> None:
-        """Count values at a place; take them back with a negative number."""
-        if place is None:
+        if found.verdict.outcome is Outcome.READABLE:
+            if found.decoded is None or found.verdict.cause is not None:
+                return
+            resource, gvk = found.directory.group_resource, found.decoded.gvk
+            self._read[resource, f"{gvk.api_version} {gvk.kind}"] += 1
+            if found.decoded.encoding.endswith(_CBOR):
+                self._read_as_cbor[resource] += 1
+        elif similarity is None:
             return
-        if place.failed is None:
-            self._read[place.resource, place.kind] += times
-            if place.as_cbor:
-                self._read_as_cbor[place.resource] += times
-        elif place.failed in self._failed or len(self._failed) < _MOST:
-            self._failed[place.failed] += times
+        elif similarity in self._failed or len(self._failed) < _MOST:
+            self._failed[similarity] += 1
         else:
-            self._others += times
+            self._others += 1
 
     def of(self, found: Examination, similarity: Similarity | None) -> SimilarCounts:
         """Return what those like a value came to, whose similarity is known."""
@@ -135,18 +114,6 @@ class SimilarValues:
         else:
             read = self._read[resource, similarity.stated]
         return SimilarCounts(similarity, self._failed.get(similarity, self._others), read)
-
-
-def _place_of(found: Examination, similarity: Similarity | None) -> SimilarPlace | None:
-    resource = found.directory.group_resource
-    if found.verdict.outcome is not Outcome.READABLE:
-        return None if similarity is None else SimilarPlace(resource, failed=similarity)
-    if found.decoded is None or found.verdict.cause is not None:
-        return None
-    gvk = found.decoded.gvk
-    return SimilarPlace(
-        resource, f"{gvk.api_version} {gvk.kind}", as_cbor=found.decoded.encoding.endswith(_CBOR)
-    )
 
 
 def similarity_of(found: Examination, examiner: Examiner) -> Similarity | None:

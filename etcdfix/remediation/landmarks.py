@@ -119,44 +119,11 @@ def read_landmarks(client: EtcdClient, layout: StorageLayout, *, target: bytes) 
     Raises:
         SourceError: etcd could not be asked.
     """
-    return read_newest(client, layout).landmarks(layout, target=target)
-
-
-class NewestMarks(NamedTuple):
-    """What landmarks of a cluster are chosen from, whatever the key that is to be changed.
-
-    Attributes:
-        made: Create revision of Namespace kube-system, 0 where there is none.
-        marks: The newest of what stays, enough of them.
-    """
-
-    made: int
-    revision: int
-    marks: tuple[Landmark, ...]
-
-    def landmarks(self, layout: StorageLayout, *, target: bytes) -> Landmarks:
-        """Choose the landmarks for a change of one key."""
-
-        def below(prefix: bytes) -> list[Landmark]:
-            return [mark for mark in self.marks if mark.key.startswith(prefix)]
-
-        return choose(layout, self.made, below, target=target, revision=self.revision)
-
-
-def read_newest(client: EtcdClient, layout: StorageLayout) -> NewestMarks:
-    """Read what the landmarks of a cluster are chosen from.
-
-    Raises:
-        SourceError: etcd could not be asked.
-    """
     first = call_etcd(client, RANGE, _question(layout.prefix_bytes + KUBE_SYSTEM, keys_only=True))
     made = int(first.kvs[0].create_revision) if first.kvs else 0
-    everything = (
-        mark for path in LONG_LIVED for mark in _list(client, layout.prefix_bytes + path.encode() + b"/")
+    return choose(
+        layout, made, lambda prefix: _list(client, prefix), target=target, revision=first.header.revision
     )
-    # Two more than are chosen: kube-system and the key that is to be changed are never among them.
-    newest = heapq.nlargest(NEWEST + 2, everything, key=_by_age)
-    return NewestMarks(made, first.header.revision, tuple(newest))
 
 
 def choose(

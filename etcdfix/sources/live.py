@@ -9,7 +9,7 @@ API: etcd 3.4 and later, ``KV/Range`` and ``Watch/Watch`` of ``api/etcdserverpb/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -20,19 +20,18 @@ from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient, Pending
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
-from etcdfix.sources.etcd.following import Following
 from etcdfix.sources.etcd.history import (
     compacted_revision,
-    deleted_keys,
     watch_history,
     watch_superseded,
+    watch_written,
 )
 from etcdfix.sources.etcd.paging import PageSize, RangeEnd, after, bounds_of
 from etcdfix.sources.pages import Page, values_of
 from etcdfix.sources.rangepage import RangePage, stored_of
 from etcdfix.storagekey import display
 from etcdfix.text.notes import Note
-from etcdfix.wire.etcd import RANGE, message
+from etcdfix.wire.etcd import EVENT_DELETE, RANGE, message
 
 _PAGE_EXTRA_SECONDS: Final = 15.0
 """Added to the command time-out for a page (16 MB at one megabyte a second) while etcd answers small requests."""
@@ -93,9 +92,6 @@ class LiveSource(Closing):
         self._page = PageSize()
         self._everything = b""
         self._limits_told = False
-        self._learned: Container[bytes] = ()
-        self._deleted: set[bytes] = set()
-        self._kept_from = 0
         self._client = EtcdClient(connection, on_notice=on_notice)
         if storage_prefix:
             try:
@@ -260,46 +256,23 @@ class LiveSource(Closing):
         self._revision = revision
         self._segments = []
 
-    def follow(self, start: int) -> Following:
-        """Return everything that is written from a revision on.
+    def written(self, since: int, until: int) -> Iterator[tuple[bytes, StoredValue | None, int]]:
+        """Yield (key, what was put or None where it was deleted, revision) of all that was written between revisions.
+
+        What came beyond ``until`` in the same answer is yielded too.
 
         Raises:
-            SourceError: It cannot be watched.
+            RevisionCompacted: etcd compacted it before it was told.
+            SourceError: The watch broke, or lags behind.
         """
-        return Following(self._client, start=start)
-
-    def learn_deletions(self, keys: Container[bytes]) -> None:
-        """Learn which of some keys were deleted as far back as etcd keeps anything, up to the pinned revision.
-
-        A key that was not has no earlier generation, and :meth:`history` need not look for one: each look takes a tenth
-        of a second. Whoever goes on to newer revisions tells of later deletions with :meth:`note_deletion`.
-        """
-        compacted = self.compacted_revision()
-        assert compacted is not None  # etcd tells it
         try:
-            deleted = deleted_keys(
-                self._client,
-                bounds_of(self._everything),
-                since=compacted,
-                until=self.describe().revision,
-                timeout_seconds=_SUPERSEDED_SECONDS,
-            )
-            self._deleted = {key for key in deleted if key in keys}
-            self._learned = keys
+            for event in watch_written(
+                self._client, since=since, until=until, timeout_seconds=self._page_seconds
+            ):
+                stored = None if event.type == EVENT_DELETE else stored_of(event.kv)
+                yield event.kv.key, stored, event.kv.mod_revision
         except CallFailed as failed:
             raise self._as_error(failed.failure) from failed
-        self._kept_from = compacted
-
-    def note_deletion(self, key: bytes) -> None:
-        """Take note that a key was deleted since."""
-        if key in self._learned:
-            self._deleted.add(key)
-
-    def _is_alone(self, newest: StoredValue) -> bool:
-        """Say whether etcd is known to keep no earlier value of a key."""
-        if newest.key not in self._learned or newest.key in self._deleted:
-            return False
-        return newest.version == 1 or newest.mod_revision <= self._kept_from
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first, up to the pinned one.
@@ -315,9 +288,6 @@ class LiveSource(Closing):
         begun = False
         for attempt in range(1, _HISTORY_ATTEMPTS + 1):
             newest = self.get(key)
-            if newest is not None and self._is_alone(newest):
-                yield KeptRevision(Revision(newest.mod_revision, 0), newest)
-                return
             try:
                 for revision, value in watch_history(
                     self._client,

@@ -1,7 +1,6 @@
-"""What the values under each encryption key come to, kept while values come and go.
+"""What the values under each encryption key come to, for any of them: a pass over everything is made once for many.
 
-It says of a target what :class:`~etcdfix.verdicts.key_loss.KeyCounter` says after one pass over everything; unlike
-that, it takes values back.
+It says of a target what :class:`~etcdfix.verdicts.key_loss.KeyCounter` says after a pass for that target alone.
 """
 
 from __future__ import annotations
@@ -9,48 +8,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from typing import NamedTuple
 
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts, is_unproven
-
-
-class Counted(NamedTuple):
-    """What of an examination counts under its encryption keys; many values share it.
-
-    Attributes:
-        keys: Under which it counts.
-        opened: It is readable, or at least served.
-        failed: It is proven not to be.
-        damaged: It is proven damaged.
-        unproven: It does not open, and nothing proves that it is damaged.
-        key_proven: Its key is proven right.
-    """
-
-    keys: tuple[KeyName, ...]
-    opened: bool
-    failed: bool
-    damaged: bool
-    unproven: bool
-    key_proven: bool
-
-    @classmethod
-    def of(cls, found: Examination) -> Counted | None:
-        """Return what counts of an examination; None for what is no object."""
-        outcome = found.verdict.outcome
-        if outcome is Outcome.NOT_AN_OBJECT:
-            return None
-        failed = outcome in FAILED
-        return cls(
-            found.encryption_keys,
-            not failed and outcome is not Outcome.UNDETERMINED,
-            failed,
-            found.verdict.is_damage,
-            is_unproven(found),
-            found.verdict.key_proven,
-        )
 
 
 class _OfKey:
@@ -63,39 +25,27 @@ class _OfKey:
 
 
 class KeyLedger:
-    """Counts values under their encryption keys, and takes them back."""
+    """Counts values under their encryption keys, and keeps when each was written."""
 
     def __init__(self) -> None:
         self._of_key: dict[KeyName, _OfKey] = {}
         self._unproven: Counter[tuple[str, str, bool]] = Counter()
 
-    def add(self, counted: Counted, mod_revision: int) -> None:
+    def add(self, found: Examination) -> None:
         """Count a value."""
-        for name in counted.keys:
-            of_key = self._of_key.get(name)
-            if of_key is None:
-                of_key = self._of_key[name] = _OfKey()
-            insort(of_key.opened if counted.opened else of_key.unread, mod_revision)
-            self._tally(of_key, name, counted, 1)
-
-    def remove(self, counted: Counted, mod_revision: int) -> None:
-        """Take back a value that was counted."""
-        for name in counted.keys:
-            of_key = self._of_key[name]
-            revisions = of_key.opened if counted.opened else of_key.unread
-            place = bisect_left(revisions, mod_revision)
-            assert revisions[place] == mod_revision  # it was counted
-            del revisions[place]
-            self._tally(of_key, name, counted, -1)
-
-    def _tally(self, of_key: _OfKey, name: KeyName, counted: Counted, times: int) -> None:
-        if counted.failed:
-            of_key.failed += times
-            of_key.damaged += times * counted.damaged
-        elif not counted.opened:
-            of_key.undetermined += times
-        if counted.unproven:
-            self._unproven[name.transformer, name.key, counted.key_proven] += times
+        outcome = found.verdict.outcome
+        if outcome is Outcome.NOT_AN_OBJECT:
+            return
+        failed = outcome in FAILED
+        opened = not failed and outcome is not Outcome.UNDETERMINED
+        unproven = is_unproven(found)
+        for name in found.encryption_keys:
+            of_key = self._of_key.setdefault(name, _OfKey())
+            insort(of_key.opened if opened else of_key.unread, found.stored.mod_revision)
+            of_key.failed += failed
+            of_key.damaged += failed and found.verdict.is_damage
+            of_key.undetermined += outcome is Outcome.UNDETERMINED
+            self._unproven[name.transformer, name.key, found.verdict.key_proven] += unproven
 
     def of(self, name: KeyName, target: StoredValue, *, target_counts: bool) -> KeyCounts:
         """Return what the values under one key come to, for one of them that does not open."""
@@ -122,10 +72,9 @@ class KeyLedger:
             unfitting=self._unproven[name.transformer, name.key, True],
         )
 
-    def has_unread(self, name: KeyName, after: int, before: int) -> bool:
-        """Say whether a value under a key does not open that was written between two revisions."""
+    def opened_last(self, name: KeyName) -> bool:
+        """Say whether the newest value under a key opens."""
         of_key = self._of_key.get(name)
-        if of_key is None:
+        if of_key is None or not of_key.opened:
             return False
-        place = bisect_left(of_key.unread, after)
-        return place < len(of_key.unread) and of_key.unread[place] <= before
+        return not of_key.unread or of_key.opened[-1] > of_key.unread[-1]

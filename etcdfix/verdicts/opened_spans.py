@@ -5,7 +5,7 @@ Everything is kept within bounds, and comes to the same in whatever order values
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappush, heappushpop, nlargest
 from itertools import groupby
 from operator import itemgetter
@@ -168,22 +168,6 @@ class OpenedSpans:
                 )
                 spans[transformer, key] = OpenedSpan(span.key_fingerprints)
         return taken
-
-    def hold(self, opened: Mapping[tuple[KeyName, str], Sequence[int]]) -> None:
-        """Let encryption keys have opened what is said here, and nothing else; what does not open stays as noted."""
-        for (rule, resource), found in self._places.items():
-            for (transformer, key), span in found.items():
-                revisions = opened.get((KeyName(rule, transformer, key), resource), ())
-                span.first, span.last, span.newest = _NEVER, 0, []
-                if revisions:
-                    span.first, span.last = revisions[0], revisions[-1]
-                    _keep_newest(span.newest, revisions[-MOST_NEWEST:])
-
-    def forget(self, key: bytes) -> None:
-        """Forget that a value did not open: it is gone, or another one stands there."""
-        for found in self._places.values():
-            for span in found.values():
-                span.forget(key)
 
     def _under(self, name: KeyName) -> list[OpenedSpan]:
         place = name.transformer, name.key

@@ -200,7 +200,8 @@ def run_plan(
     step("check: places")
     warnings = place_warnings(request.record_paths)
     work = _Work(cluster, request, run, told, again, step)
-    run.begin(request.record_paths.log_path)
+    if not request.dry_run:
+        run.begin(request.record_paths.log_path)
     work.settle(identity)
     load = workload_of(run.plan, run.decisions(), request, again)
     shown = RunPreview(
@@ -221,7 +222,7 @@ def run_plan(
 
 
 def _check_log(run: RunFile, request: RunRequest) -> None:
-    begun, log = run.audit_log, str(request.record_paths.log_path)
+    begun, log = run.plan.audit_log, str(request.record_paths.log_path)
     if begun and begun != log:
         raise refuse(
             Rule.PLAN,
@@ -311,7 +312,7 @@ class _Work:
             with open_log(request.record_paths, operator, self._step) as log:
                 self._settle_intents(log, decisions, operator, identity)
                 recorded = self._recorded(log.records(), decisions)
-        elif path.exists() and any(decision.outcome for decision in decisions.values()):
+        elif path.exists() and self._run.plan.audit_log:
             recorded = self._recorded(read_records(path), decisions)
         for key, decision in decisions.items():
             if decision.outcome and (key not in recorded or recorded[key].outcome != decision.outcome):
@@ -327,13 +328,13 @@ class _Work:
             if key not in recorded:
                 continue
             if self._stands_again(entry, recorded[key]):
-                self._run.forget(entry.order)
+                self._run.note(RunLine(order=entry.order))
                 self._told.say(
                     f"{display(key)} stands there as the plan has it, although it was {recorded[key].outcome} (record "
                     f"{recorded[key].record}): etcd was put back to an older state, or this is another one; it is "
                     "dealt with again"
                 )
-            elif not decisions[key].outcome and not request.dry_run:
+            elif not decisions[key].outcome:
                 self._run.note(recorded[key])
 
     def _stands_again(self, entry: PlanEntry, done: RunLine) -> bool:
@@ -405,13 +406,14 @@ class _Work:
     def through(self, tasks: Sequence[Task], progress: Progress) -> bool:
         """Deal with one object after the other; say whether all went well."""
         request = self._request
-        keys = {task.key for task in tasks}
+        look = KeptLook(self._cluster, progress, self._told.say)
+        cluster = msgspec.structs.replace(self._cluster, surroundings=look, datastore=look.now)
         with (
             open_log(request.record_paths, operator_for(None, request.etcd_user), self._step) as log,
-            KeptLook(self._cluster, keys, progress, self._told.say) as look,
             self._opened,
         ):
-            cluster = msgspec.structs.replace(self._cluster, surroundings=look, datastore=look.now)
+            if not request.dry_run:
+                self._run.save()  # a run that is killed is made up for from the log that the plan names
             for task in tasks:
                 self._told.at(task)
                 self._step("run: next object")
@@ -425,7 +427,6 @@ class _Work:
                 self._told.told(ran)
                 if ran.outcome.result is not None:
                     self._run.note(_line(ran))
-                    self._step("run: outcome written down")
                 if not ran.well:
                     return False
                 self._warn(ran.outcome.warnings)

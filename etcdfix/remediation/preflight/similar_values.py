@@ -48,13 +48,10 @@ def is_unread(found: Examination) -> bool:
     return found.verdict.outcome not in _SERVED or found.verdict.breaks_responses
 
 
-def few_names(unread: Counter[str]) -> dict[str, int]:
-    """Return counts by the display name of a resource; past a hundred names, all others as one."""
-    named: Counter[str] = Counter()
-    for name, count in unread.items():
-        if count:
-            named[name if len(named) < _MOST_NAMES else _OTHERS] += count
-    return named
+def note_unread(unread: Counter[str], found: Examination) -> None:
+    """Count a value that is not known to be read, by the display name of its resource, as in :class:`Alike`."""
+    name = str(found.directory.group_resource)
+    unread[name if name in unread or len(unread) < _MOST_NAMES else _OTHERS] += 1
 
 
 def look_at_all(
@@ -90,8 +87,7 @@ def look_at_all(
         if found.stored.key == target.stored.key:
             again = found
         elif is_unread(found):
-            name = str(found.directory.group_resource)
-            unread[name if name in unread or len(unread) < _MOST_NAMES else _OTHERS] += 1
+            note_unread(unread, found)
         if similarity is not None:
             similar.add(found)
 

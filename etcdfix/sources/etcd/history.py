@@ -26,9 +26,6 @@ _QUIET_ANSWERS: Final = 2
 _QUIET_ANSWERS_OUT_OF_ORDER: Final = 15
 """Answers to progress requests, without an event between them, after which nothing more is expected."""
 
-_NO_PUTS: Final = 0
-"""``WatchCreateRequest.FilterType``: no event of a put comes."""
-
 _FIRST_IN_ORDER: Final = (3, 5, 8)
 
 History = Iterator[tuple[int, Any | None]]
@@ -86,22 +83,29 @@ def watch_superseded(
             raise _compacted("etcd did not give a previous value: compacted in the meantime")
 
 
-def deleted_keys(
-    client: EtcdClient, bounds: tuple[bytes, bytes], *, since: int, until: int, timeout_seconds: float
-) -> Iterator[bytes]:
-    """Yield every key that was deleted between two revisions, once for each time.
+def watch_written(client: EtcdClient, *, since: int, until: int, timeout_seconds: float) -> Iterator[Any]:
+    """Yield the event of each write after a revision, in their order, until everything up to another one has come.
+
+    All of etcd is watched: every revision is the write of at least one key, so the event of a revision shows that
+    nothing up to it is still to come. What came beyond it in the same answer, which holds whole revisions, is yielded
+    too.
 
     Raises:
-        CallFailed: Nobody could answer, the watch ended early, or ``since`` has been compacted.
+        CallFailed: Nobody could answer, the watch ended early, or what was written has been compacted.
     """
     if since >= until:
         return
-    key, range_end = bounds
-    requests = WatchRequests(key, since + 1, ask_progress=True, range_end=range_end, puts=False)
-    for event in _events(client, requests, until=until, timeout_seconds=timeout_seconds):
-        if event.kv.mod_revision > until:
-            return
-        yield event.kv.key
+    requests = WatchRequests(b"\0", since + 1, ask_progress=False, range_end=b"\0")
+    with contextlib.closing(client.watch(iter(requests), timeout_seconds=timeout_seconds)) as answers:
+        try:
+            for answer in answers:
+                if answer.canceled:
+                    raise _compacted("etcd compacted what was written before it was told")
+                yield from answer.events
+                if answer.events and answer.events[-1].kv.mod_revision >= until:
+                    return
+        finally:
+            requests.end()
 
 
 def compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -> int:
@@ -177,14 +181,11 @@ class WatchRequests:
         ask_progress: bool,
         range_end: bytes = b"",
         previous: bool = False,
-        puts: bool = True,
     ) -> None:
         # Of a range many large events can come together: in fragments none is too large for a message.
         self._create = message("WatchCreateRequest")(
             key=key, range_end=range_end, start_revision=start, prev_kv=previous, fragment=previous
         )
-        if not puts:
-            self._create.filters.append(_NO_PUTS)
         self._pause_seconds = _PROGRESS_PAUSE_SECONDS if ask_progress else None
         self._ended = threading.Event()
 

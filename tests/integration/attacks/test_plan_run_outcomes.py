@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -47,16 +46,6 @@ def test_an_outcome_that_was_edited_into_a_plan_that_was_begun(planned: Planned)
     document["decisions"][0]["outcome"] = document["decisions"][1]["outcome"] = "deleted"
     planned.plan.write_text(json.dumps(document))
     refuses(planned)
-
-
-def test_an_outcome_in_the_file_beside_the_plan(planned: Planned) -> None:
-    keys = planned.to_delete("a", "b")
-    head = {"plan": planned.document()["content_sha256"], "audit_log": str(planned.log)}
-    beside = Path(f"{planned.plan}.run")
-    beside.write_text(json.dumps(head) + '\n{"order":1,"outcome":"deleted"}\n')
-    beside.chmod(0o600)
-    refuses(planned)
-    assert planned.there(keys) == [True, True]
 
 
 @pytest.mark.parametrize("gone", ["removed", "another"])

@@ -1,4 +1,4 @@
-"""Counts that are taken back say what one pass over what is left says."""
+"""What one pass says of many values is what a pass for each of them says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.judge import Verdict
-from etcdfix.verdicts.key_ledger import Counted, KeyLedger
+from etcdfix.verdicts.key_ledger import KeyLedger
 from etcdfix.verdicts.key_loss import KeyCounter
 
 PATH = b"/registry/secrets/shop/"
@@ -61,28 +61,20 @@ FOUND: st.SearchStrategy[Found] = st.tuples(
 )
 
 
-@given(st.lists(FOUND, min_size=1, max_size=30), st.data())
-def test_as_a_pass_over_what_is_left(values: list[Found], data: st.DataObject) -> None:
+@given(st.lists(FOUND, min_size=1, max_size=30))
+def test_as_a_pass_for_each(values: list[Found]) -> None:
     found = [
         examination(number, *what, keys, proven=proven)
         for number, (what, keys, proven) in enumerate(values, start=1)
     ]
     ledger = KeyLedger()
     for each in found:
-        counted = Counted.of(each)
-        if counted is not None:
-            ledger.add(counted, each.stored.mod_revision)
-    gone = data.draw(st.sets(st.integers(0, len(found) - 1)))
-    for number in gone:
-        counted = Counted.of(found[number])
-        if counted is not None:
-            ledger.remove(counted, found[number].stored.mod_revision)
-    left = [each for number, each in enumerate(found) if number not in gone]
-    for target in left:
+        ledger.add(each)
+    for target in found:
         if target.verdict.outcome in {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}:
             continue
         counter = KeyCounter(target.stored, only=target.encryption_keys)
-        for each in left:
+        for each in found:
             counter.add(each)
         for name in target.encryption_keys:
             expected = counter.of(name)
@@ -90,19 +82,21 @@ def test_as_a_pass_over_what_is_left(values: list[Found], data: st.DataObject) -
     elsewhere = msgspec.structs.replace(found[0], rule="configmaps")
     (name, *_) = elsewhere.encryption_keys
     assert ledger.of(name, found[0].stored, target_counts=False).opened == 0
-    assert not ledger.has_unread(name, 0, 1000)
+    assert not ledger.opened_last(name)
 
 
-def test_which_values_do_not_open_between_two_revisions() -> None:
+@pytest.mark.parametrize(
+    ("values", "last"), [("", False), ("o", True), ("f", False), ("of", False), ("fo", True)]
+)
+def test_whether_the_newest_value_under_a_key_opens(values: str, last: bool) -> None:
     ledger = KeyLedger()
-    lost = examination(5, Outcome.DECRYPT_FAILURE, Cause.WRONG_KEY, Damage.NONE, ("fp:1",), proven=False)
-    counted = Counted.of(lost)
-    assert counted is not None
-    ledger.add(counted, 5)
-    (name,) = lost.encryption_keys
-    assert [ledger.has_unread(name, *span) for span in ((1, 4), (1, 5), (5, 9), (6, 9))] == [
-        False, True, True, False,
-    ]  # fmt: skip
+    for number, what in enumerate(values):
+        outcome, cause = (
+            (Outcome.READABLE, None) if what == "o" else (Outcome.DECRYPT_FAILURE, Cause.WRONG_KEY)
+        )
+        ledger.add(examination(number, outcome, cause, Damage.NONE, ("fp:1",), proven=False))
+    (name,) = examination(9, Outcome.READABLE, None, Damage.NONE, ("fp:1",), proven=False).encryption_keys
+    assert ledger.opened_last(name) is last
 
 
 @pytest.mark.parametrize(
@@ -131,9 +125,7 @@ def test_what_fails_later_counts_only_where_none_opens_in_between(
     counter, ledger = KeyCounter(target.stored, only=target.encryption_keys), KeyLedger()
     for each in (*map(reads, opened), target, *map(failed, failing)):
         counter.add(each)
-        counted = Counted.of(each)
-        assert counted is not None
-        ledger.add(counted, each.stored.mod_revision)
+        ledger.add(each)
     (name,) = target.encryption_keys
     assert counter.of(name).last_failing == last_failing
     assert ledger.of(name, target.stored, target_counts=True) == counter.of(name)
@@ -149,14 +141,10 @@ def test_values_that_one_transaction_wrote() -> None:
     counter, ledger = KeyCounter(target.stored, only=target.encryption_keys), KeyLedger()
     for each in (target, other):
         counter.add(each)
-        counted = Counted.of(each)
-        assert counted is not None
-        ledger.add(counted, 5)
+        ledger.add(each)
     for name in target.encryption_keys:
         assert ledger.of(name, target.stored, target_counts=True) == counter.of(name)
     elsewhere = msgspec.structs.replace(other, key_fingerprints=("fp:3",))
-    counted = Counted.of(elsewhere)
-    assert counted is not None
-    ledger.add(counted, 5)
+    ledger.add(elsewhere)
     (name,) = elsewhere.encryption_keys
     assert ledger.of(name, target.stored, target_counts=False).last_failing == 5

@@ -58,7 +58,7 @@ def test_an_earlier_revision_of_a_value_is_no_other_value(order: Sequence[int]) 
 def test_what_is_left_after_one_is_forgotten_is_still_in_order() -> None:
     rest = range(6, MOST_NEWEST + 3)
     one = failing(OpenedSpans(), 1, 5, 2, *rest)
-    one.forget(KEY + b"-1")
+    span(one).forget(KEY + b"-1")
     failing(one, 100, 4)
     (reach,) = one.take()
     assert [revision for revision, _ in reach.failing] == [4, 5, *rest, 100]
@@ -103,10 +103,6 @@ def test_the_newest_has_to_be_the_only_one_that_fails() -> None:
     assert around(failing(opened(10, 11, 12), 5), 15) is Neighbours.NONE
     # Another one at the same revision is another one.
     assert around(failing(opened(10, 11, 12), 15), 15) is Neighbours.NONE
-    spans = failing(opened(10, 11, 12), 5)
-    spans.forget(KEY + b"-5")
-    spans.forget(b"/registry/secrets/shop/other")
-    assert around(spans, 15) is Neighbours.NEWEST
 
 
 @pytest.mark.parametrize(
@@ -204,16 +200,3 @@ def test_what_others_have_seen_is_added() -> None:
     other.add(one.take())
     (reach,) = other.take()
     assert (reach.first, reach.last, reach.failing) == (0, 0, ((4, KEY),))
-
-
-def test_keys_have_opened_what_is_held_and_nothing_else() -> None:
-    spans = opened(1, 90)
-    other = key(fingerprint="fp:b")
-    span(spans, name=other).reach((1, 90))
-    spans.hold({(key(), "secrets"): (10, 15, 20)})
-    assert around(spans, 15) is Neighbours.SAME_KEY
-    assert spans.around([key()], 25, KEY) is Neighbours.NONE  # the one at 15 fails too
-    spans.forget(KEY)
-    assert around(spans, 25) is Neighbours.NEWEST
-    assert spans.around([other], 15, KEY) is Neighbours.NONE
-    assert (spans.opened([key()]), spans.opened([other])) == (True, False)

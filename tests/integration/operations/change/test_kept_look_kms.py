@@ -104,11 +104,9 @@ def test_it_says_what_a_fresh_look_says(
     try:
         for _ in range(10):
             world.step()
-        with (
-            _opened(registry) as cluster,
-            KeptLook(cluster, set(world.secrets), no_progress, quietly) as look,
-        ):
-            kept = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
+        with _opened(registry) as cluster:
+            look = KeptLook(cluster, no_progress, quietly)
+            kept = msgspec.structs.replace(cluster, surroundings=look)
             for _ in range(8):
                 for _ in range(world.random.randrange(1, 4)):
                     world.step()

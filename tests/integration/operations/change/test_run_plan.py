@@ -8,8 +8,6 @@ from etcdfix.commands.planning import run as module
 from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.errors import AuditLogLocked
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.landmarks import read_landmarks, read_newest
-from etcdfix.remediation.preflight.similar_values import few_names
 from tests.support.plan_runs import DECLARED, Planned
 
 pytestmark = pytest.mark.etcd
@@ -36,28 +34,3 @@ def test_one_look_and_one_log(planned: Planned, monkeypatch: pytest.MonkeyPatch)
     assert locked == [True] * 6
     assert not list(planned.log.parent.glob("*.reserve"))
     planned.agree()
-
-
-def test_landmarks_are_those_that_are_listed_for_each_key(planned: Planned) -> None:
-    for number in range(6):
-        planned.put(f"node-{number}", b"k8s\x00", resource="minions")
-    with planned.cluster() as cluster:
-        layout = cluster.examiner.layout
-        newest = read_newest(cluster.client, layout)
-        for target in (
-            planned.key("node-5", "minions"),
-            planned.key("node-0", "minions"),
-            planned.key("kube-system", "namespaces"),
-            planned.key("shop/a"),
-        ):
-            found = read_landmarks(cluster.client, layout, target=target)
-            assert newest.landmarks(layout, target=target).marks == found.marks
-
-
-def test_many_names_are_counted_as_one() -> None:
-    from collections import Counter
-
-    counts = Counter({f"r{number}": 1 for number in range(120)})
-    counts["r0"] = 0
-    few = few_names(counts)
-    assert (len(few), sum(few.values()), few["other resources"]) == (101, 119, 19)

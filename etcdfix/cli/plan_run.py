@@ -13,7 +13,14 @@ from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import epilog
 from etcdfix.cli.keys import named_key
-from etcdfix.cli.options import FILE, TEXT, change_output_option, configuration_of, inputs_of_one_etcd
+from etcdfix.cli.options import (
+    FILE,
+    TEXT,
+    change_output_option,
+    configuration_of,
+    inputs_of_one_etcd,
+    kine_option,
+)
 from etcdfix.cli.output import require_output, say, show_change, show_outcome, show_preview
 from etcdfix.cli.places import api_access, record_paths
 from etcdfix.cli.progress import progress_of
@@ -111,6 +118,7 @@ class _Told:
     *CLUSTER_RULES,
 )
 @change_output_option
+@kine_option
 @etcd_options
 def command(
     *,
@@ -129,6 +137,8 @@ def command(
     delete; one look at everything is kept up to date by a watch. Before the first change you type the number of objects
     that the run will delete (where it deletes none: that it will change), and the key of each protected object. The run
     stops at the first surprise; the same command goes on from there.
+
+    With --kine FILE, API servers write anew what they hold in memory (fix from memory), and nothing else is done.
 
     Run it with --dry-run first: that prints the digest of the plan with its decisions, and the command for scripts.
     """
@@ -198,7 +208,7 @@ def _run(
     keys = tuple(plan_key(entry) for entry in run.plan.entries)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
     run_options = account.run = inputs.run_options(api=api, places=record_paths(options))
-    with open_cluster(inputs, configuration_of, say=say) as cluster:
+    with open_cluster(inputs, configuration_of, say=say, through_the_api=True) as cluster:
         account.request = RunRequest(
             plan_file=account.plan_file,
             expect_plan=expect_plan,

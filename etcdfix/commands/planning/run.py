@@ -204,6 +204,8 @@ def run_plan(
         run.begin(request.record_paths.log_path)
     work.settle(identity)
     load = workload_of(run.plan, run.decisions(), request, again)
+    if cluster.is_kine:
+        _refuse_all_but_memory(load.tasks)
     shown = RunPreview(
         plan=run.plan,
         digest=decided,
@@ -229,6 +231,19 @@ def _check_log(run: RunFile, request: RunRequest) -> None:
             f"the plan's runs are recorded in {begun}, and not in {log}: what they did stands there",
             hint=quote_command(["--audit-log", begun]),
         )
+
+
+def _refuse_all_but_memory(tasks: Sequence[Task]) -> None:
+    """Refuse what an API server does not do for us: nothing else writes to kine."""
+    for task in tasks:
+        if task.decision is not Decision.FIX or parse_named(task.entry.source).place is not Place.MEMORY:
+            raise refuse(
+                Rule.PLAN,
+                f"{display(task.key)}: in kine, a run does nothing but to have API servers write anew what they "
+                "hold in memory",
+                hint=f"decide to leave it, or add {quote_command(['--leave-out', key_word(task.key)])}; etcdfix "
+                "explain shows the request that deletes it",
+            )
 
 
 def _confirm(shown: RunPreview, confirmer: RunConfirmer) -> None:
@@ -406,8 +421,11 @@ class _Work:
     def through(self, tasks: Sequence[Task], progress: Progress) -> bool:
         """Deal with one object after the other; say whether all went well."""
         request = self._request
-        look = KeptLook(self._cluster, progress, self._told.say)
-        cluster = msgspec.structs.replace(self._cluster, surroundings=look, datastore=look.now)
+        # kine is changed through an API server alone, which looks around itself.
+        look = None if self._cluster.is_kine else KeptLook(self._cluster, progress, self._told.say)
+        cluster = self._cluster
+        if look is not None:
+            cluster = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
         with (
             open_log(request.record_paths, operator_for(None, request.etcd_user), self._step) as log,
             self._opened,
@@ -430,7 +448,7 @@ class _Work:
                 if not ran.well:
                     return False
                 self._warn(ran.outcome.warnings)
-                if ran.outcome.result is not None and ran.outcome.revision:
+                if look is not None and ran.outcome.result is not None and ran.outcome.revision:
                     look.note_change(ran.outcome.revision)
                 if ran.outcome.signals:
                     raise _ended_by(ran.outcome.signals[0])

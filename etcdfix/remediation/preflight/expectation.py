@@ -164,7 +164,7 @@ def _misfit(plan: DeletionPlan, cluster: Cluster, now: datetime, most_age: timed
     made = time_of(plan.generated_at)
     assert made is not None  # load_plan has seen to it
     age = now - made
-    if not plan.source.newest:
+    if not plan.source.newest and not (cluster.is_kine and plan.source.type == "kine"):
         return "the plan was made from a snapshot or an old revision, which says nothing about now"
     if age < timedelta():
         return f"the plan is from the future ({plan.generated_at}): compare the clocks"

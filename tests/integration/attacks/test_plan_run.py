@@ -770,14 +770,6 @@ def test_a_snapshot_is_no_source_of_a_run(planned: Planned) -> None:
     assert "--snapshot" in ran.err
 
 
-def test_kine_is_no_source_of_a_run(planned: Planned) -> None:
-    planned.to_delete("a", "b")
-    with planned.nothing_changes():
-        ran = planned.work(*DECLARED, "--kine", str(planned.folder / "state.db"))
-    assert ran.code == 2, ran
-    assert "--kine" in ran.err
-
-
 def test_hostile_names_of_keys(planned: Planned) -> None:
     """Names of encryption keys come from whoever wrote the value."""
     hostile = "key2\x1b[31m/../x=9"

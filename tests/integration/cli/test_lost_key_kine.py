@@ -11,6 +11,7 @@ import pytest
 
 from etcdfix.sources.kine import KineSource
 from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.apiserver import TOKEN, Request
 from tests.support.healing import LostKeyKineCluster, lost_key_kine_cluster
 
@@ -96,3 +97,35 @@ def test_the_file_is_read_again_around_a_patch(cluster: LostKeyKineCluster) -> N
             assert new.value.startswith(b"k8s:enc:aescbc:v1:key2:")
             assert after.before(key, new.mod_revision) == old
     assert asked(cluster, "GET", path)["metadata"]["resourceVersion"] == str(new.mod_revision)
+
+
+def test_a_run_over_a_plan_has_the_api_server_write_all_of_them(cluster: LostKeyKineCluster) -> None:
+    """What is decided otherwise is refused before anything is asked of anybody."""
+    rescued(cluster)
+    plan = cluster.folder / "plan.json"
+    words = [*cluster.where, "--encryption-config", str(cluster.config)]
+    report = ["--from-report", str(cluster.report()), "--rescued", str(cluster.saved)]
+    assert cluster.run("plan", *report, *words, "-o", "json", "--output-file", str(plan)).code == 1
+    document = json.loads(plan.read_text())
+    assert [(one["decision"], one["outcome"]) for one in document["decisions"]] == [("fix", "")] * 2
+    run = ["plan", "--run", str(plan), ACKNOWLEDGEMENT, "--kubeconfig", str(cluster.kubeconfig)]
+    run += ["--rescued", str(cluster.saved), *cluster.common()]
+
+    def decided(word: str) -> Any:
+        for one in document["decisions"]:
+            one["decision"] = word
+        plan.write_text(json.dumps(document))
+        dry = cluster.run(*run, "--dry-run", "-o", "json")
+        if dry.code:
+            return dry
+        return cluster.run(*run, "--yes", "--expect-plan", json.loads(dry.out)["plan_sha256"], "-o", "json")
+
+    if "delete" in document["decisions"][0]["allowed"]:
+        with cluster.untouched():
+            assert decided("delete").code == 4
+    ran = decided("fix")
+    assert ran.code == 0, ran
+    cluster.shows_nothing(ran)
+    assert [one["outcome"] for one in json.loads(plan.read_text())["decisions"]] == ["fixed"] * 2
+    for key in cluster.keys:
+        assert cluster.stored_value(key).value.startswith(b"k8s:enc:aescbc:v1:key2:")

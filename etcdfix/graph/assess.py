@@ -52,8 +52,8 @@ def assess(
         examiner: Judges the revisions of its history.
         key: Complete etcd key.
         reader: Looks into them; made when not given.
-        generations: Look for an object that had the same key before this one too. On a live etcd that takes a watch,
-            a tenth of a second each; for one of many, leave it out.
+        generations: Look at the whole history, which may go on with the same object after a deletion and its undo. On
+            a live etcd that takes a watch, a tenth of a second each; for one of many, leave it out.
         closed: What stands there, its value left out, where it was examined and nothing came out of it: it is neither
             read nor examined again.
         by_api: It is deleted through the API, in this way; None for a removal from etcd, or an unsafe deletion.
@@ -136,20 +136,14 @@ def last_known(
     if found is not None:
         examination, at_revision, same_object = found
         current = not at_revision and index.exists(node)
-        readable = readable_of(found) if reads(examination) else None
         decoded = examination.decoded
         uid = decoded.uid.decode("utf-8", "replace") if decoded is not None and decoded.uid else ""
         if current and not uid:
             uid = index.uid(node)  # of a custom resource that no readable CRD claims
+        # A key that was deleted and made again since tells of another object.
         if uid and same_object:
-            basis = "current" if current else "history"
-            told = _told(reader, examination, uid, Confidence.CERTAIN, basis, stated)
-            return msgspec.structs.replace(told, readable=readable)
-        if uid and (not stated or uid in stated):
-            # The key was deleted and made again since; references to the old uid may be as old.
-            confidence = Confidence.LIKELY if stated.keys() == {uid} else Confidence.POSSIBLE
-            told = _told(reader, examination, uid, confidence, "earlier-generation", stated)
-            return msgspec.structs.replace(told, node="")
+            told = _told(reader, examination, uid, "current" if current else "history", stated)
+            return msgspec.structs.replace(told, readable=readable_of(found) if reads(examination) else None)
     if not stated:
         return LastKnown("", Confidence.POSSIBLE, "none")
     ranked = sorted(stated.items(), key=lambda item: (-item[1], item[0]))
@@ -196,12 +190,7 @@ def came_out(found: Examination) -> bool:
 
 
 def _told(
-    reader: ContentReader,
-    examination: Examination,
-    uid: str,
-    confidence: Confidence,
-    basis: str,
-    stated: dict[str, int],
+    reader: ContentReader, examination: Examination, uid: str, basis: str, stated: dict[str, int]
 ) -> LastKnown:
     whole = reader.whole(examination)
     plain = whole or {}
@@ -209,7 +198,7 @@ def _told(
     annotations = mapping(metadata.get("annotations"))
     return LastKnown(
         uid,
-        confidence,
+        Confidence.CERTAIN,
         basis,
         examination.stored.mod_revision,
         tuple(map(str, items(metadata.get("finalizers")))) if whole is not None else None,

@@ -323,7 +323,7 @@ class LastKnown(msgspec.Struct, frozen=True):
     Attributes:
         uid: "" where nobody knows.
         confidence: Of the uid.
-        basis: ``current``, ``history``, ``earlier-generation``, ``references``, or ``none``.
+        basis: ``current``, ``history``, ``references``, or ``none``.
         revision: mod_revision of the value that told it, 0 for none.
         finalizers: As of then; None where no readable revision told them.
         labels: As of then.

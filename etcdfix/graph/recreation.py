@@ -14,7 +14,7 @@ import msgspec
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.fields import at, mapping
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import BY_HAND, Assessment, LastKnown, ObjectRef, OwnerReference
+from etcdfix.graph.model import BY_HAND, Assessment, ObjectRef, OwnerReference
 from etcdfix.graph.recreation_rules import MAKERS, RULES, ComesBack, Maker, NameRule, SpecRule, labels_of
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import SECRETS, Role
@@ -43,8 +43,6 @@ _LONGEST_NAME: Final = 120
 _SERVICES: Final = "services/specs"
 _ENDPOINTS: Final = "services/endpoints"
 _SLICES: Final = "endpointslices"
-_EARLIER: Final = "earlier-generation"
-_NOT_SEEN: Final = LastKnown("", Confidence.POSSIBLE, "none")
 
 
 class Recreation(msgspec.Struct, frozen=True):
@@ -120,9 +118,7 @@ class _Search:
         self._ref = assessment.object
         self._path = index.place(node)[0].path
         self._users = by_role(assessment.users)
-        # What the same key held before somebody deleted it and made another object is no evidence against this one.
-        another = assessment.last_known.basis == _EARLIER
-        self._seen = _NOT_SEEN if another else assessment.last_known
+        self._seen = assessment.last_known
 
     def everything(self) -> Iterator[Recreation]:
         alone = _SOLE_WRITERS.get((self._ref.group, self._ref.resource))

@@ -28,7 +28,7 @@ from etcdfix.text.words import counted
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Who the object is or last was; ``finalizers`` is null where no readable revision told them.
 
-    ``basis``: ``current``, ``history``, ``earlier-generation``, ``references`` or ``none``.
+    ``basis``: ``current``, ``history``, ``references`` or ``none``.
     """
 
     uid: str

@@ -3,17 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from etcdfix.commands.plan import build_plan
-from etcdfix.graph.assess import assess
-from etcdfix.graph.model import LastKnown, OwnerReference
-from etcdfix.graph.recreation import TOKEN_TYPE, claimed_secrets, who_recreates
+from etcdfix.graph.recreation import TOKEN_TYPE, claimed_secrets
 from etcdfix.graph.recreation_rules import RULES
-from etcdfix.model import Confidence, StoredValue
+from etcdfix.model import StoredValue
 from etcdfix.report.plan_entry import PlanEntry
-from tests.support.impact_objects import Cluster, build_index, owner
+from tests.support.impact_objects import Cluster, owner
 from tests.support.lost_key import (
     CERT_MANAGER,
     EXTERNAL_SECRETS,
@@ -248,48 +245,6 @@ def test_marks_of_the_last_readable_revision(
     cluster = base()
     key = cluster.add(api_version, kind, "target", "shop", annotations=settings)
     assert summary(of_history(cluster, key, tmp_path))[:2] == makers
-
-
-@pytest.mark.parametrize("basis", ["history", "earlier-generation"])
-def test_what_was_under_the_key_before_proves_nothing(basis: str) -> None:
-    cluster = base()
-    cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={})
-    key = cluster.secret("robot-token-x7k2p")
-    cluster.add("v1", "ServiceAccount", "robot", "shop")
-    lose(cluster, key)
-    source = cluster.source()
-    examiner = examiner_of(cluster, source)
-    index = build_index(source, examiner)
-    found = assess(index, source, examiner, key.encode())
-    node = index.find(key.encode())
-    assert found is not None
-    assert node is not None
-
-    def makers(
-        *annotations: str, type_: str = "Opaque", owners: tuple[OwnerReference, ...] = ()
-    ) -> tuple[str, str | None]:
-        known = LastKnown(
-            "u", Confidence.LIKELY, basis, 4, annotations=annotations, type=type_, owners=owners
-        )
-        assessment = msgspec.structs.replace(found, last_known=known)
-        recreation = who_recreates(index, node, {}, assessment)
-        return recreation.recreated_by.name, recreation.confidence
-
-    controller = OwnerReference(
-        CERTIFICATE, "Certificate", "site", "uid-site", controller=True, block_owner_deletion=False
-    )
-    # Nothing rules the token out where another object was under the key.
-    token = "service-account token controller"
-    by_name = (token, "likely")
-    earlier = basis == "earlier-generation"
-    assert makers(owners=(controller,)) == (by_name if earlier else ("cert-manager", "certain"))
-    assert makers("meta.helm.sh/release-name") == (by_name if earlier else ("Helm", "likely"))
-    assert makers() == (by_name if earlier else NOBODY[:2])
-    assert makers(type_=TOKEN_TYPE) == (token, "likely" if earlier else "certain")
-    cluster.values.pop(cluster.key("serviceaccounts", "shop", "robot"))
-    index = build_index(cluster.source(), examiner)
-    assert makers(owners=(controller,)) == (NOBODY[:2] if earlier else ("cert-manager", "certain"))
-    assert makers("meta.helm.sh/release-name") == (NOBODY[:2] if earlier else ("Helm", "likely"))
 
 
 # ---------------------------------------------------------------------------------------- endpoints of Services

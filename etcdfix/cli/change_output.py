@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from etcdfix.cli.options import TEXT
-from etcdfix.cli.output import say, say_lines, show_change
+from etcdfix.cli.output import HABITS, say, say_lines, show_change
 from etcdfix.cli.safety import change_exit_code
 from etcdfix.errors import EtcdfixError
 from etcdfix.operations.change.report import follow_ups, outcome_report, refusal_report
@@ -16,7 +16,7 @@ from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RunOptions
+from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_text
 
 
@@ -65,6 +65,7 @@ class Teller:
                 exit_code=code,
                 deleted=deleted,
                 unread=unread,
+                again=_again(HABITS.words),
             )
             show_change(report, self._output, run)
         except Exception as exc:  # noqa: BLE001 - the change is made: it must be told one way or the other
@@ -74,6 +75,19 @@ class Teller:
                 for step in follow_ups(self._verb, self.key, outcome, run, unread=unread):
                     say_lines(map(safe_text, [f"{step.what}:", f"  {step.command.line(run)}"]))
         return code
+
+
+def _again(words: Iterable[str]) -> Command:
+    """Return a command as it was typed, but for ``--dry-run`` and passwords."""
+    kept, rest = ["etcdfix"], iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option in {"--user", "--password"}:
+            value = value if equals else next(rest, "")
+            kept += [option, value.partition(":")[0]] if option == "--user" else []
+        elif word != "--dry-run":
+            kept.append(word)
+    return Command(tuple(kept))
 
 
 def _facts(key: bytes, outcome: ChangeOutcome) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from etcdfix.cli.examples import EXAMPLES
-from etcdfix.cli.group import HelpGroup
+from etcdfix.cli.lazy_group import HelpGroup
 from etcdfix.cli.output import HABITS, say
 from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
 

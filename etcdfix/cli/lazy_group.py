@@ -1,25 +1,49 @@
-"""A group of commands that are imported when they are called, so that ``--help`` stays quick."""
+"""Groups of commands: ``help`` explains what follows it, and commands are imported when they are called."""
 
 from __future__ import annotations
 
 import importlib
 import keyword
-from typing import Any
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
-from etcdfix.cli.group import HelpGroup
-
 Commands = dict[str, dict[str, str]]
 """Title of a section of the help page, to its commands with one line of help each."""
+
+
+_HELP: Final = "help"
+
+
+class HelpGroup(click.Group):
+    """A group in which ``help`` in the place of a command shows the page of what follows."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first word names.
+
+        Raises:
+            click.UsageError: There is none.
+        """
+        if args[0] != _HELP or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        words = args[1:]
+        if not words or words[0].startswith("-") or words[0] == _HELP:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        name, command, rest = super().resolve_command(ctx, words)
+        # What else was typed is left out: nothing of it must be done.
+        return name, command, [_HELP, *rest] if isinstance(command, click.Group) else ["--help"]
 
 
 class LazyGroup(HelpGroup):
     """A group that knows of its commands where they are: the ``command`` of a module of that name in its package."""
 
     def __init__(self, *, listed: Commands, package: str, **attributes: Any) -> None:
-        super().__init__(**attributes)
+        settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+        super().__init__(context_settings=settings, **attributes)
         self._listed, self._package = listed, package
         self._help = {name: text for section in listed.values() for name, text in section.items()}
         self.commands = dict.fromkeys(self._help, click.Command(None))  # names that may have been meant

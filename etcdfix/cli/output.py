@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 
 class Habits(msgspec.Struct):
-    """What the command line says of standard error, and of the command itself."""
+    """What the command line says of standard error, and of the command itself; its words, as they were typed."""
 
     quiet: bool = False
     changing: bool = False
+    words: tuple[str, ...] = ()
 
 
 HABITS: Final = Habits()

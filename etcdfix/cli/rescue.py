@@ -27,9 +27,9 @@ from etcdfix.cli.progress import with_progress
 from etcdfix.cli.report_place import report_place
 from etcdfix.commands.rescue import RescueRequest, run_rescue
 from etcdfix.commands.rescuing.targets import Target, targets_in, targets_of_keys, targets_of_report
-from etcdfix.inputs.releases import parse_kubernetes_version
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.opening import Inputs, open_examiner, open_source
+from etcdfix.operations.look.render import run_of
+from etcdfix.operations.opening import open_examiner, open_source
 from etcdfix.report.saved_report import SavedReport, load_report
 from etcdfix.scope import ScopeRequest, builtin_key, parse_object, split_words
 from etcdfix.storagekey import StorageLayout
@@ -151,24 +151,14 @@ def _of_words(request: RescueRequest, options: dict[str, Any], namespace: str) -
 
 def _of_report(request: RescueRequest, report: SavedReport) -> RescueRequest:
     """Return what a report names, with the options under which it was made, as far as it tells."""
-    source, configuration = report.source, report.encryption_config
-    file = Path(source.path) if source.path else None
-    inputs = Inputs(
-        snapshot=file if source.type == "snapshot" else None,
-        kine=file if source.type == "kine" else None,
-        connection={"endpoints": ",".join(source.endpoints or ())},
-        etcd_prefix=report.scope.etcd_prefix,
-        revision=0,
-        encryption_config=Path(configuration.path) if configuration is not None else None,
-        kubernetes_minor=parse_kubernetes_version(report.scope.kubernetes_version),
-    )
+    run = msgspec.structs.replace(run_of(report), servers=request.api.words)
     return msgspec.structs.replace(
         request,
         targets=targets_of_report(report),
         words=("--from-report", report.path),
-        cluster=ClusterIdentity.by_uid(source.kube_system_uid or ""),
+        cluster=ClusterIdentity.by_uid(report.source.kube_system_uid or ""),
         report=report,
-        run=inputs.run_options(api=request.api, places=request.places),
+        run=request.places.repeated_in(run),
     )
 
 

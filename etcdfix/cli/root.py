@@ -87,12 +87,7 @@ class _Root(LazyGroup):
             raise
 
 
-@click.group(
-    cls=_Root,
-    listed=COMMANDS,
-    package="etcdfix.cli",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.group(cls=_Root, listed=COMMANDS, package="etcdfix.cli")
 @click.version_option(__version__, prog_name="etcdfix")
 def cli() -> None:
     """Find and explain Kubernetes objects in etcd that cannot be read.
@@ -126,6 +121,7 @@ def _thread_died(died: threading.ExceptHookArgs) -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; errors become one line on standard error, and a hint."""
     with own_habits(), ending_early():
+        HABITS.words = tuple(arguments)
         return _run(arguments)
 
 

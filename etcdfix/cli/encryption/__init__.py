@@ -18,13 +18,7 @@ COMMANDS: Commands = {
 }
 
 
-@click.group(
-    "encryption",
-    cls=LazyGroup,
-    listed=COMMANDS,
-    package=__name__,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.group("encryption", cls=LazyGroup, listed=COMMANDS, package=__name__)
 def command() -> None:
     """Check encryption keys and EncryptionConfigurations, before and after a key is lost.
 

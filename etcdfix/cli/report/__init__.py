@@ -15,13 +15,7 @@ COMMANDS: Commands = {
 }
 
 
-@click.group(
-    "report",
-    cls=LazyGroup,
-    listed=COMMANDS,
-    package=__name__,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.group("report", cls=LazyGroup, listed=COMMANDS, package=__name__)
 def command() -> None:
     """Show saved reports in another form, compare two of them, or make one of several.
 

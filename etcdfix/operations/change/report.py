@@ -15,7 +15,7 @@ from etcdfix.report.advice.change import unsafe_deletion
 from etcdfix.report.change import ChangeReport, FollowUp, Refusal
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display
-from etcdfix.text.commands import Command, Part, RunOptions, after_change, scan
+from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions, after_change, scan
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
 
@@ -29,12 +29,16 @@ def outcome_report(
     exit_code: int,
     deleted: Preflight | None = None,
     unread: bool = False,
+    again: Command = NO_COMMAND,
 ) -> ChangeReport:
     """Return what became of a change.
 
-    With ``unread``, an encrypted value was put back without a configuration: a look at it needs one.
+    With ``unread``, an encrypted value was put back without a configuration: a look at it needs one. ``again`` is the
+    command that does what a dry run has checked.
     """
     afterwards, after = ([], []) if deleted is None else (_recovery(deleted), [_what_is_left(deleted)])
+    if outcome.result is None and again and not exit_code:
+        after = [FollowUp("Do it", again)]
     return ChangeReport(
         **_head(verb, key),
         dry_run=outcome.result is None,

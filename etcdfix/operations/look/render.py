@@ -67,7 +67,7 @@ class SavedDocument:
         raw = bytes(self._raw[beginning(self._raw) :])
         report: Any = msgspec.json.decode(raw, type=self.struct, dec_hook=read_command)
         checked = _checked(report)
-        make(_run_of(report)).end(checked)
+        make(run_of(report)).end(checked)
         return checked
 
 
@@ -101,7 +101,7 @@ def _write_scan(file: ReportFile, make: MakeWriter) -> ScanReport:
     fields |= {name: getattr(head, name) for name in ("tool", "generated_at", "encryption_config", "scope")}
     report = ScanReport(baseline=head.baseline or msgspec.UNSET, findings=[], statuses=statuses, **fields)
     _checked(report)
-    writer = make(_run_of(report))
+    writer = make(run_of(report))
     writer.begin(head)
     for _at, raw in file.findings():
         writer.row(decode(raw))
@@ -109,7 +109,7 @@ def _write_scan(file: ReportFile, make: MakeWriter) -> ScanReport:
     return report
 
 
-def _run_of(report: Any) -> RunOptions:
+def run_of(report: Any) -> RunOptions:
     """Return the options that read the same data again, as far as a report tells."""
     source: Any = getattr(report, "source", None)
     configuration: Any = getattr(report, "encryption_config", None)
@@ -119,9 +119,14 @@ def _run_of(report: Any) -> RunOptions:
         where = (f"--{kind}", source.path)
     elif kind == "etcd" and source.endpoints:
         where = ("--endpoints", ",".join(source.endpoints))
-    prefix: str = getattr(getattr(report, "scope", None), "etcd_prefix", DEFAULT_PREFIX)
+    scope: Any = getattr(report, "scope", None)
+    prefix: str = getattr(scope, "etcd_prefix", DEFAULT_PREFIX)
+    release: str | None = getattr(scope, "kubernetes_version", None)
     return RunOptions(
         source=where,
         layout=("--etcd-prefix", prefix) if prefix != DEFAULT_PREFIX else (),
-        reading=("--encryption-config", configuration.path) if configuration is not None else (),
+        reading=(
+            *(("--encryption-config", configuration.path) if configuration is not None else ()),
+            *(("--kubernetes-version", release) if release else ()),
+        ),
     )

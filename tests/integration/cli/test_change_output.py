@@ -35,6 +35,12 @@ def test_deleted_and_put_back(registry: Registry) -> None:
     key = registry.key("shop/broken")
     document = told(registry.delete(key, "--dry-run", "-o", "json"))
     assert (document["result"], document["dry_run"], document["backups"]) == ("dry-run", True, [])
+    (step,) = document["follow_ups"]
+    assert (step["what"], step["command"].startswith(f"etcdfix delete {key.decode()} ")) == ("Do it", True)
+    assert "--dry-run" not in step["command"]
+    shown = registry.delete(key, "--dry-run", "--user=ada:never-shown", "--password", "never-shown").out
+    assert f"Next: Do it\n  etcdfix delete {key.decode()} " in shown
+    assert ("--user ada" in shown, "never-shown" in shown) == (True, False)
     ran = registry.delete(key, "-o", "json")
     document = told(ran)
     assert (document["command"], document["key"], document["key_base64"]) == ("delete", key.decode(), None)

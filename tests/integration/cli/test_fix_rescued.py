@@ -58,8 +58,8 @@ class Ground(Registry):
         )
         assert self.run("scan", "secrets", *read, "-o", "json", "--output-file", str(report)).code == 1
         ran = self.run(
-            "rescue", "--from-report", str(report), "--kubeconfig", str(self.kubeconfig), "--reveal", "--rate", "1000",
-            "--save-dir", str(self.saved), "--audit-log", str(self.log),
+            "rescue", "--from-report", str(report), "--kubeconfig", str(self.kubeconfig),
+            "--rescued", str(self.saved), "--audit-log", str(self.log),
         )  # fmt: skip
         assert ran.code == 0, ran
         return {saved.key: self.saved / saved.file for saved in read_index(self.saved).objects}

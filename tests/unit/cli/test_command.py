@@ -6,25 +6,14 @@ import re
 
 import pytest
 
-from etcdfix.cli.command import Command, habits
 from etcdfix.cli.output import HABITS, own_habits, say, say_lines, say_next
 from etcdfix.cli.root import run
 from etcdfix.text.notes import Note
-from tests.unit.cli.test_variables import COMMANDS
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
 HABIT_NAMES = {"--quiet"}
 NOWHERE = ["--endpoints", "https://127.0.0.1:1", "--dial-timeout", "200ms"]
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_them_once(name: str) -> None:
-    command = COMMANDS[name]
-    assert isinstance(command, Command)
-    named = [option.opts[-1] for option in command.params]
-    assert [named.count(habit) for habit in sorted(HABIT_NAMES)] == [1] * len(HABIT_NAMES)
-    assert {option.opts[-1] for option in habits()} == HABIT_NAMES
 
 
 def test_quiet_leaves_out_notes_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:

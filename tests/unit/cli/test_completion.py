@@ -7,7 +7,6 @@ import pty
 import select
 import shutil
 import stat
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -95,28 +94,3 @@ def test_a_real_bash(line: str, expected: str, tool: Path) -> None:
     words = [bash, "--norc", "--noprofile", "-i"]
     start = 'eval "$(etcdfix completion bash)"'
     assert expected in typed(words, tool, start, line, expected, {"PS1": "$ "})
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("line", "expected"), CASES)
-def test_a_real_zsh(line: str, expected: str, tool: Path, tmp_path: Path) -> None:
-    zsh = shutil.which("zsh")
-    if zsh is None:
-        pytest.skip("there is no zsh")
-    start = f'autoload -U compinit; compinit -u -d {tmp_path}/dump; eval "$(etcdfix completion zsh)"'
-    shown = typed([zsh, "-f", "-i"], tool, start, line, expected, {"PS1": "$ ", "HOME": str(tmp_path)})
-    assert expected in shown
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("line", "expected"), CASES)
-def test_a_real_fish(line: str, expected: str, tool: Path, tmp_path: Path) -> None:
-    fish = shutil.which("fish")
-    if fish is None:
-        pytest.skip("there is no fish")
-    script = f"etcdfix completion fish | source; complete -C '{line}'"
-    done = subprocess.run(
-        [fish, "--no-config", "-c", script], capture_output=True, text=True, check=False,
-        env={"PATH": f"{tool}:{os.environ['PATH']}", "HOME": str(tmp_path)},
-    )  # fmt: skip
-    assert expected.rsplit(maxsplit=1)[-1] in done.stdout, done.stderr

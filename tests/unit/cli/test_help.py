@@ -54,14 +54,6 @@ def test_the_help_page_shows_them(name: str, capfd: pytest.CaptureFixture[str]) 
     assert page.count("--help ") == 1  # the option: a sentence ends with a full stop
 
 
-def test_no_option_is_lost_from_the_page(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["delete", "--help"]) == 0
-    page = capfd.readouterr().out
-    for option in COMMANDS["delete"].params:
-        if isinstance(option, click.Option):
-            assert f"  {option.opts[0]}" in page or f", {option.opts[0]}" in page, option.opts
-
-
 @pytest.mark.parametrize("words", [["dlete", "/registry/x"], ["help", "dlete"]])
 def test_an_unknown_command_is_told_the_nearest(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert run(words) == 2

@@ -5,22 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).parents[3]
 ALPHA = "fixtures/snapshots/alpha/snapshot.db.gz"
-
-
-def test_the_entry_points() -> None:
-    with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        scripts = tomllib.load(file)["project"]["scripts"]
-    assert scripts == {
-        "etcdfix": "etcdfix.__main__:main",
-        "kubectl-etcdfix": "etcdfix.__main__:main",
-    }
 
 
 @pytest.mark.parametrize("ignored", [False, True])

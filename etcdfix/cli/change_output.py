@@ -91,7 +91,6 @@ def _again(words: Iterable[str]) -> Command:
 
 
 def _facts(key: bytes, outcome: ChangeOutcome) -> Iterator[str]:
-    """Yield what became of a change and where its record is, a line each."""
     yield f"{'DRY RUN' if outcome.result is None else outcome.result.upper()} {display(key)}"
     if outcome.revision:
         yield f"Revision {outcome.revision}"

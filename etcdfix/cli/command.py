@@ -65,7 +65,6 @@ class Command(click.Command):
 
 
 def _of_readers() -> set[str]:
-    """Return the variables that say to readers what they look at; most changes have no such option."""
     from etcdfix.cli.options import live_options, source_options  # noqa: PLC0415 - they need this module
     from etcdfix.cli.scope import scope_options  # noqa: PLC0415 - same
 

@@ -118,7 +118,6 @@ def command(
 
 
 def _of_words(request: RescueRequest, options: dict[str, Any], namespace: str) -> RescueRequest:
-    """Return what the words of a command line name."""
     parts = [part for word in request.words for part in ([word] if is_key(word) else split_words(word))]
     kinds = tuple(part for part in parts if not is_key(part) and "/" not in part)
     scope = ScopeRequest(kinds, (), (namespace,) if namespace else ())

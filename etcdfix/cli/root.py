@@ -172,7 +172,6 @@ def _run(arguments: list[str]) -> int:
 
 
 def _end_early(ending: EndedEarly) -> int:
-    """Say that a command ended before it had a result; return its exit code."""
     if ending.reason == "interrupted":
         click.echo("interrupted", err=True)
     else:

@@ -153,7 +153,6 @@ def one_key(key: str, options: dict[str, Any]) -> bytes:
 
 
 def _key_to_type(word: str, options: dict[str, Any]) -> str:
-    """Say which etcd key to name in place of ``TYPE/NAME``."""
     try:
         named = parse_object(word, "")
     except ConfigurationError:

@@ -29,7 +29,6 @@ _NONE: Final = "none"
 
 
 def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[Outcome, ...]:
-    """Return the outcomes that a comma list names."""
     if text is None:
         return FAILING
     words = [word.strip() for word in text.split(",")]
@@ -106,7 +105,6 @@ def _writer(place: ReportPlace, run: RunOptions, cap: int, failing: Collection[O
 
 
 def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:
-    """Say why the result is not everything, what is to be done about that, and which findings do not count."""
     say_incomplete(result.problems)
     if result.ended is not None:
         say(f"incomplete: {result.ended.reason} before the end")

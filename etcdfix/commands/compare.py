@@ -177,8 +177,6 @@ def compare_sources(
 
 
 class _Comparison:
-    """Several streams of values walked side by side, and what came of it."""
-
     def __init__(self, sides: Sequence[Side], *, in_time: bool) -> None:
         self.differences = Differences(sides, in_time=in_time)
         self.problems: list[str] = []

@@ -151,7 +151,6 @@ class Doctor:
             yield "kubeconfig", lambda: check_kubeconfig(api, self._identity)
 
     def _made(self, name: str, check: Callable[[], Iterable[Check]]) -> Iterator[Check]:
-        """Make one check; one that fails says so in its place."""
         if self.ended is not None:
             yield unknown(name, f"not looked at: {self.ended.reason}", _AGAIN)
             return

@@ -237,7 +237,6 @@ class _Rescue:
         return saved
 
     def _put_on_record(self) -> None:
-        """Record the digests of what servers gave, and that are not on record yet."""
         objects = [*self._unrecorded.values()]
         if not objects:
             return

@@ -95,7 +95,8 @@ class RecordedReport(PublishedReport, frozen=True, kw_only=True):
         record = [("Audit log", self.audit_log or ""), ("Head", self.audit_log_head or "")]
         sections: list[Section] = [Facts(facts=[*kept, *record])]
         # What puts the old value back is a way out of a mistake, not what to do next.
-        first = next((one for one in self.follow_ups if one.command.words[:2] != _UNDO), None)
+        steps = (one for one in self.follow_ups if self.dry_run or one.command.words[:2] != _UNDO)
+        first = next(steps, None)
         following = Step(first.what, first.command) if first is not None else None
         others = [Step(one.what, one.command) for one in self.follow_ups if one is not first]
         sections.append(Steps(title="If you need it", steps=others))

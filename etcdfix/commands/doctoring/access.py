@@ -98,7 +98,6 @@ def _judge(
 
 
 def _ranges(permissions: Sequence[Any], kinds: set[int]) -> list[Range]:
-    """Return the ranges of some permissions; those of a single key are left out."""
     return [
         (b"" if found.key == _NO_END else found.key, None if found.range_end == _NO_END else found.range_end)
         for found in permissions

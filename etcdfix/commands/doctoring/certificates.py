@@ -85,7 +85,6 @@ def _check_servers(
 
 
 def _expiry(what: str, certificates: Sequence[Certificate], now: datetime, renew: str) -> Check:
-    """Say how long the first of some certificates to expire is good for."""
     begins = max(one.not_valid_before_utc for one in certificates)
     ends = min(one.not_valid_after_utc for one in certificates)
     if now < begins:

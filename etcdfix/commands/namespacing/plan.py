@@ -230,13 +230,11 @@ class NamespacePlan:
             )
 
     def _first(self) -> str:
-        """Say what comes before a deletion."""
         if self._run.of_kine:
             return "Copy state.db and state.db-wal first. "
         return "Take a snapshot of etcd first. " + ("" if self._run.told_of_encryption else GRANTED)
 
     def _removable(self, found: Examination) -> bool:
-        """Say whether a deletion would not be refused out of hand."""
         return deletability_of(found) is Deletability.DELETABLE and not self._cluster.key_looks_lost(found)
 
     def _cures(self, blockers: list[tuple[Blocker, Examination]]) -> Iterator[NamespaceStep]:
@@ -279,7 +277,6 @@ class NamespacePlan:
         yield NamespaceStep(f"{what}: {action}{only}", command, warning.rstrip(), display(key))
 
     def _ways(self, found: Examination) -> list[Remedy]:
-        """Return the ways out of an object that cannot be read, as its own explanation has them."""
         readable = self._readable.of(found).revision if self._cluster.ended is None else None
         return ways_at_hand(found, self._run, readable, breaking=bool(self._breaking(found)))
 
@@ -289,13 +286,11 @@ class NamespacePlan:
         return node, collect(self._index, node)
 
     def _breaking(self, found: Examination) -> str:
-        """Return why the deletion of an object may break the cluster, "" where nothing says so."""
         # As a deletion grades it, but for what the history tells.
         reasons = reasons_for(self._index, *self._collected(found), None, (), ())
         return next((reason.text for reason in reasons if reason.risk is Risk.CLUSTER_BREAKING), "")
 
     def _warning(self, found: Examination) -> str:
-        """Say what the deletion of an object wants, and what else goes with it."""
         node, collection = self._collected(found)
         reason = self._breaking(found)
         words = f"The deletion also needs {acceptance(Rule.CLUSTER_BREAKING)}: {reason}. " if reason else ""

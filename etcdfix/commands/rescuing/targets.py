@@ -43,8 +43,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Unread(NamedTuple):
-    """A value that is not readable, whoever found it."""
-
     key: bytes
     outcome: str
     cause: str | None
@@ -130,7 +128,6 @@ def _wanted(values: Iterable[_Unread], layout: StorageLayout) -> list[Target]:
 def _target(
     layout: StorageLayout, key: bytes, mod_revision: int = 0, alike: Sequence[str] = ()
 ) -> Target | None:
-    """Return what to ask for; None where no request can name it."""
     directory, shared = layout.locate(key)
     where = layout.split(key, directory, shared, namespaced=directory.namespaced)
     thing = APIObject(directory.group, directory.version, directory.resource, where.namespace, where.name)

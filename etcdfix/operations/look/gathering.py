@@ -167,7 +167,6 @@ class FindingPipeline:
             self._writer.row(finding)
 
     def _with_remedies(self, held: _Waiting) -> _Held:
-        """Return a finding with the remedies of its value alone."""
         if isinstance(held, _Held):
             return held
         whole = self._held_of(self._compact.examination(held), held.readable, baseline=held.baseline)
@@ -176,7 +175,6 @@ class FindingPipeline:
         return msgspec.structs.replace(whole, finding=finding)
 
     def _list_cause(self, directory: ResourcePrefix, finding: Finding) -> bool:
-        """List what the API server would show for a finding; say whether it could show any more like it."""
         if finding.apiserver != ServerBehaviour.CORRUPT or not self.tally.lists_more(directory):
             return False
         shown = status_cause(finding)
@@ -248,7 +246,6 @@ class FindingPipeline:
         self._hold_for_order(self._count(found, sought, baseline=known), view)
 
     def _note_stranger(self, key: bytes) -> None:
-        """Remember a key that holds no object: where others lie is told by it."""
         if len(self.not_object_sample) < SAMPLE:
             self.not_object_sample.append(key)
         other = self._request.layout.other_known_prefix(key)
@@ -256,7 +253,6 @@ class FindingPipeline:
             self.elsewhere[other] += 1
 
     def _hold_for_order(self, record: _Waiting, view: View) -> None:
-        """Report a finding, or hold it back until it is its turn."""
         if not view.draining and not self.out_of_order and view.waiting:
             try:
                 self._held.append(record)
@@ -267,7 +263,6 @@ class FindingPipeline:
         self._enqueue(record)
 
     def _count(self, found: Examination, sought: Sought, *, baseline: bool) -> _Waiting:
-        """Count a finding, and return what is kept of it until it is its turn."""
         own = self._warnings_of_name(found)
         self._note_name(found, own)
         readable = sought.revision
@@ -290,14 +285,12 @@ class FindingPipeline:
         return self._held_of(with_evidence(found, own), readable, baseline=baseline)
 
     def _saved(self, found: Examination, readable: ReadableRevision | None) -> Remedy | None:
-        """Return how an earlier revision is saved where nothing may be written over; None for none."""
         if readable is None:
             return None
         bare = msgspec.structs.replace(found, repair=None)
         return saved_of(at_hand(bare, self._request.run, readable)[0])
 
     def _held_of(self, found: Examination, readable: ReadableRevision | None, *, baseline: bool) -> _Held:
-        """Return a finding with the remedies of its value alone, whoever else fails."""
         beside = Beside(home_taken=self._is_taken(found.verdict.belongs_to))
         offered = at_hand(found, self._request.run, readable)
         offers = [remedy_of(offer) for offer in offered]
@@ -396,7 +389,6 @@ class FindingPipeline:
         return msgspec.structs.replace(found, verdict=verdict)
 
     def _told_of_earlier(self, sought: Sought) -> Evidence | None:
-        """Say whether etcd still keeps an earlier revision of a value that reads, or that this was not looked for."""
         if sought.revision is not None:
             self.readable_revisions += 1
             readable = sought.revision

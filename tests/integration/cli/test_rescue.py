@@ -86,7 +86,7 @@ class Ground:
     def report(self, keys: list[bytes], **changes: Any) -> Path:
         path = self.folder / "report.json"
         findings = []
-        for key in keys:
+        for key in sorted(keys):
             entry = self.store.get(key)
             assert entry is not None
             findings.append(

@@ -10,7 +10,7 @@ import msgspec
 
 from etcdfix.report.document import Column, Document, Facts, Kind, State, Status, Step, Table
 from etcdfix.report.model import PublishedReport
-from etcdfix.report.render.name import word_of
+from etcdfix.report.render.findings import word_of
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
 

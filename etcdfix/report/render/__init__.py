@@ -52,18 +52,11 @@ def _writer(form: str, stream: BinaryIO, run: RunOptions, cap: int) -> Writer:
             from etcdfix.report.render.junit import JUnitWriter
 
             return JUnitWriter(stream, run)
-        case "csv":
-            from etcdfix.report.render.csv import CSVWriter
+        case "csv" | "name" | "status":
+            from etcdfix.report.render import findings
 
-            return CSVWriter(stream)
-        case "name":
-            from etcdfix.report.render.name import NameWriter
-
-            return NameWriter(stream)
-        case "status":
-            from etcdfix.report.render.status import StatusWriter
-
-            return StatusWriter(stream)
+            makers = {"csv": findings.CSVWriter, "name": findings.NameWriter, "status": findings.StatusWriter}
+            return makers[form](stream)
         case "metrics":
             from etcdfix.report.render.metrics import MetricsWriter
 

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from etcdfix.model import Evidence, Outcome
-from etcdfix.report.render.csv import COLUMNS
+from etcdfix.report.render.findings import COLUMNS
 from etcdfix.report.render.html import MOST_ROWS
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination

@@ -132,35 +132,6 @@ def test_undamaged_objects_are_not_findings(scanned: tuple[str, CollectingReport
     assert set(reporter.findings) & set(ORACLE["damage"])
 
 
-@pytest.mark.parametrize(
-    ("key", "outcome", "cause", "apiserver"),
-    [
-        ("/registry/secrets/infra/web-plain-7", "decode-failure", "empty-value", "serves-empty"),
-        ("/registry/example.com/widgets/shop/w-2", "inconsistent", "identity-mismatch", "serves"),
-        ("/registry/pods/pay/dep-1-abc-0", "inconsistent", "identity-mismatch", "serves"),
-        ("/registry/pods/infra/dep-2-abc-1", "inconsistent", "raw-json-invalid", "breaks-list"),
-        ("/registry/pods/shop/dep-3-abc-0", "decode-failure", "trailing-bytes", "corrupt"),
-        ("/registry/secrets/shop/registry-plain-1", "decode-failure", "zeroed-value", "corrupt"),
-        ("/registry/pods/infra/dep-1-abc-1", "decode-failure", "magic-damaged", "corrupt"),
-        ("/registry/secrets/infra/registry-plain-2", "decrypt-failure", "unknown-envelope", "corrupt"),
-        ("/registry/secrets/infra/search-plain-3", "decode-failure", "wrong-kind-for-key", "corrupt"),
-        ("/registry/configmaps/pay/cm-1", "decrypt-failure", "key-renamed", "corrupt"),
-    ],
-)
-def test_damage_that_is_named(
-    scanned: tuple[str, CollectingReporter, int], key: str, outcome: str, cause: str, apiserver: str
-) -> None:
-    finding = scanned[1].findings[key]
-    assert (finding.outcome, finding.cause, finding.apiserver) == (outcome, cause, apiserver)
-
-
-def test_a_value_moved_to_another_key_is_noticed_under_the_configuration_that_opens_it() -> None:
-    with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
-        reporter, _ = scan(source, ALPHA / "config-lost.yaml")
-    moved = reporter.findings["/registry/secrets/shop/moved-web-cbc-key1-0"]
-    assert (moved.outcome, moved.cause) == ("inconsistent", "identity-mismatch")
-
-
 def test_every_damage_is_a_finding_or_cannot_be_noticed(scanned: tuple[str, CollectingReporter, int]) -> None:
     _, reporter, _ = scanned
     silent = {key: what for key, what in ORACLE["damage"].items() if key not in reporter.findings}

@@ -320,3 +320,12 @@ def test_unpacked_file_has_no_name(tmp_path: Path, image: bytes, monkeypatch: py
     opened(tmp_path, gzip.compress(image))
 
     assert list(directory.iterdir()) == []
+
+
+def test_half_of_the_free_space_is_the_limit(
+    tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=8, f_frsize=4096))
+
+    with pytest.raises(SourceError, match=r"unpacks to more than 16384 bytes \(half of the free space in "):
+        opened(tmp_path, gzip.compress(image))

@@ -136,7 +136,7 @@ def without_head(path: Path, head: Link) -> str:
     name = safe_text(str(path))
     if not head.sequence:
         return f"{name} holds no record: the next writer makes a head file for it"
-    look = quote_command(["etcdfix", "audit", "verify", str(path), "--backup-dir", "DIR"])
+    look = quote_command(["etcdfix", "backup", "list", "--audit-log", str(path), "--backup-dir", "DIR"])
     return (
         f"compare it with its backups ({look}) or with a head that was written down (--expect-head SEQ:SHA256); if "
         f"nothing is cut off, put this line into {name}{HEAD_SUFFIX}: {head}; else keep the log as it is, and begin a "

@@ -17,12 +17,12 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import BackupUnreadable, NotABackup, UnsafePlace, why
+from etcdfix.errors import BackupUnreadable, NotABackup, why
 from etcdfix.inputs.ownfiles import OwnFile, own_file
 from etcdfix.remediation.audit.verify import Anchor
 from etcdfix.remediation.backup.file import MAX_BACKUP_SIZE, Backup, parse_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
-from etcdfix.remediation.durable import read_limited, refuse_foreign_file
+from etcdfix.remediation.durable import read_limited
 from etcdfix.storagekey import DEFAULT_PREFIX, StorageCodec, StorageLayout, likely_prefixes
 
 _BACKUP_NAME: Final = re.compile(r"[0-9a-f]{16}-\d+-\d+-[0-9a-f]{16}\.json", re.ASCII)
@@ -51,7 +51,6 @@ class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
         backup: What it holds, without the value; None unless it is a backup that is whole.
         marked: Its marker stands beside it: the audit log may not have its intent.
         exposed: What is wrong with its owner, mode or names, one half sentence each.
-        unsafe: Why a backup is not ours alone, one sentence; "" where it is.
     """
 
     path: Path
@@ -60,7 +59,6 @@ class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
     backup: Backup | None = None
     marked: bool = False
     exposed: tuple[str, ...] = ()
-    unsafe: str = ""
     size: int = 0
 
 
@@ -144,7 +142,7 @@ def look_at(directory: int, path: Path, *, marked: bool) -> FoundFile:
 
 
 def _look_at_open(descriptor: int, directory: int, path: Path, *, marked: bool) -> FoundFile:
-    status, unsafe = os.fstat(descriptor), ""
+    status = os.fstat(descriptor)
     found = partial(FoundFile, path=path, exposed=tuple(_exposures(status)), size=status.st_size)
     if path.name.endswith(MARKER_SUFFIX):
         return found(kind=FileKind.OURS, what="the marker of a backup that is not there")
@@ -152,9 +150,6 @@ def _look_at_open(descriptor: int, directory: int, path: Path, *, marked: bool) 
         return found(kind=FileKind.OURS, what="beside an audit log, or left behind by a crash")
     try:
         backup = parse_backup(read_limited(descriptor, limit=MAX_BACKUP_SIZE), path=path)
-        refuse_foreign_file(descriptor, path, what="backup")
-    except UnsafePlace as exc:
-        unsafe = exc.message
     except NotABackup:
         ours = own_file(directory, path.name)
         if is_backup_name(path.name) or ours is OwnFile.BACKUP:
@@ -169,7 +164,7 @@ def _look_at_open(descriptor: int, directory: int, path: Path, *, marked: bool) 
     # A list of thousands must not hold their values; every digest was compared already.
     content = msgspec.structs.replace(backup.content, value_base64=b"")
     backup = msgspec.structs.replace(backup, content=content)
-    return found(kind=FileKind.BACKUP, backup=backup, marked=marked, unsafe=unsafe)
+    return found(kind=FileKind.BACKUP, backup=backup, marked=marked)
 
 
 def _exposures(status: os.stat_result) -> Iterator[str]:

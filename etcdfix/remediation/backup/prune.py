@@ -201,10 +201,10 @@ def _survey(request: PruneRequest, files: Sequence[FoundFile], account: Account)
     survey = _Survey()
     for file in files:
         path, backup = unicode_text(str(file.path)), file.backup
-        if backup is None or file.unsafe:
+        if backup is None or file.exposed:
             if backup is not None or is_backup_name(file.path.name):
-                kept = KeptBackup(path, Rule.BACKUP_NOT_OURS, unicode_text(file.unsafe or file.what))
-                survey.kept.append(kept)
+                problem = file.what or f"it {'; '.join(file.exposed)}"
+                survey.kept.append(KeptBackup(path, Rule.BACKUP_NOT_OURS, unicode_text(problem)))
             continue
         listed = account.listing(backup)
         told = [backup.content.created_at, *([listed.at] if listed is not None else [])]
@@ -216,8 +216,8 @@ def _survey(request: PruneRequest, files: Sequence[FoundFile], account: Account)
             if not names_log(backup, request.places.log_path):
                 message = f"it belongs to another audit log: {other}"
             survey.kept.append(KeptBackup(path, Rule.BACKUP_UNLISTED, unicode_text(message)))
-        elif problem := _why_kept(request, file, listed, account):
-            survey.kept.append(KeptBackup(path, *problem))
+        elif why_kept := _why_kept(request, file, listed, account):
+            survey.kept.append(KeptBackup(path, *why_kept))
         else:
             survey.going.setdefault(listed.content_sha256, (listed, []))[1].append(file)
     by_age = sorted(survey.going.items(), key=lambda item: item[1][0].intent.link.sequence)
@@ -326,7 +326,7 @@ def _prune(
 def _remove(directory: SafeDirectory, file: FoundFile, listed: Listed, step: Step) -> None:
     """Remove one file, if it is still the one that the log means."""
     now = look_at(directory.descriptor, file.path, marked=False)
-    problem = now.unsafe or now.what
+    problem = now.what or "; ".join(now.exposed)
     if now.kind is FileKind.BACKUP and not problem:
         assert now.backup is not None  # which its kind says
         if now.backup.content_sha256 == listed.content_sha256 and listed.is_of(now.backup):

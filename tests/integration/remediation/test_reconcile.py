@@ -35,6 +35,7 @@ from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.reconcile import (
     Carried,
+    Reconciliation,
     judge_reading,
     open_intents_of,
     predict,
@@ -120,6 +121,13 @@ def reconciled(
     return found.result
 
 
+def settle(etcd: EtcdServer, path: Path, intent: Intent, **given: Any) -> Reconciliation:
+    """Reconcile an intent of the cluster that is there."""
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
+        here = ClusterIdentity.by_uid(UID)
+        return reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=here, **given)
+
+
 # A deletion.
 
 
@@ -156,13 +164,8 @@ def test_another_cluster_id(etcd: EtcdServer, path: Path, key: bytes, by: str) -
         if by == "grounds":
             for file in intent.backups:
                 Path(file).unlink()
-    stays_open(
-        etcd,
-        path,
-        intent,
-        "the cluster id abc" if by == "grounds" else "the cluster id cdf818194e3a8c32",
-        cluster_id="def",
-    )
+    told = "abc" if by == "grounds" else "cdf818194e3a8c32"
+    stays_open(etcd, path, intent, f"the cluster id {told}", cluster_id="def")
 
 
 @pytest.mark.parametrize(
@@ -219,12 +222,10 @@ def test_what_is_compacted_is_said(etcd: EtcdServer, path: Path, key: bytes) -> 
     etcd.delete(key)
     etcd.put(key + b"-other", VALUE)
     etcd.compact()
-    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+    found = settle(etcd, path, intent)
     assert found.result is Result.APPLIED_OR_GONE
-    assert [f"revision {intent.subject.mod_revision} is compacted" in text for text in found.warnings] == [
-        True
-    ]
+    (warning,) = found.warnings
+    assert f"revision {intent.subject.mod_revision} is compacted" in warning
 
 
 def test_an_etcd_that_does_not_say_how_the_key_stood(
@@ -273,10 +274,8 @@ def test_a_deletion_at_its_revision(etcd: EtcdServer, key: bytes, case: str) -> 
 
 def stays_open(etcd: EtcdServer, path: Path, intent: Intent, why: str, *, cluster_id: str = "") -> None:
     """Assert that an intent is refused as one of another etcd, and that nothing is recorded."""
-    cluster, written = (
-        ClusterIdentity(uid=UID, known_by=KnownBy.VALUE, cluster_id=cluster_id),
-        path.read_bytes(),
-    )
+    cluster = ClusterIdentity(uid=UID, known_by=KnownBy.VALUE, cluster_id=cluster_id)
+    written = path.read_bytes()
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         with pytest.raises(RefusedByRule, match=why) as caught:
             predict(EtcdNow(client), intent, cluster=cluster)
@@ -290,7 +289,7 @@ def stays_open(etcd: EtcdServer, path: Path, intent: Intent, why: str, *, cluste
 # A value that was put: the very next write with its bytes, and nothing less.
 
 PUT = b"k8s:enc:secretbox:v1:key1:repaired"
-PUTS = {Verb.UNDO: Result.UNDONE, Verb.FIX: Result.FIXED, Verb.FIX: Result.FIXED}
+PUTS = {Verb.UNDO: Result.UNDONE, Verb.FIX: Result.FIXED}
 
 
 @pytest.mark.parametrize("verb", PUTS)
@@ -304,8 +303,7 @@ def test_the_next_write_with_its_bytes_is_its_own(
     )
     written = etcd.put(key, PUT)
     etcd.put(key + b"-other", b"later")
-    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+    found = settle(etcd, path, intent)
     assert (found.result, found.header_revision) == (PUTS[verb], written)
     now = StoredValue(key, PUT, written, revision, 2, 0)
     assert wrote(path, intent, now)
@@ -327,11 +325,12 @@ def test_what_may_be_somebody_elses_is_not_its_own(
         path, key, mod_revision=revision, verb=verb, subject=about_it, header_revision=header,
         detail=f"now {digest(PUT)}",
     )  # fmt: skip
-    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(
-            EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID),
-            accepted=Acceptances(words=(Rule.OTHER_CLUSTER_ID,) if case == "the header is later" else ()),
-        )  # fmt: skip
+    found = settle(
+        etcd,
+        path,
+        intent,
+        accepted=Acceptances(words=(Rule.OTHER_CLUSTER_ID,) if case == "the header is later" else ()),
+    )
     assert found.result in {Result.APPLIED_OR_GONE, Result.ANOMALY}
     assert not wrote(path, intent, StoredValue(key, PUT, written, revision, 2, 0))
 
@@ -480,8 +479,7 @@ def test_marker_stays_while_nobody_knows(
         raise SourceUnreachable("nobody is there")
 
     monkeypatch.setattr(EtcdNow, "read_key", silent)
-    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+    found = settle(etcd, path, intent)
     assert (found.result, found.warnings) == (Result.UNKNOWN, ())
     assert marker.exists()
 
@@ -662,8 +660,7 @@ def test_marker_that_cannot_be_removed_is_told(
     (place / ("a.json" + MARKER_SUFFIX)).touch()
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(place / "a.json"),))
     place.chmod(0o777)
-    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+    found = settle(etcd, path, intent)
     assert found.result is Result.NOT_APPLIED
     (warning,) = found.warnings
     assert "keeps its marker" in warning
@@ -675,8 +672,7 @@ def test_backups_that_were_moved_away_need_no_confirming(
     file = tmp_path / "gone" / "a.json"
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(file),))
     etcd.delete(key)
-    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+    found = settle(etcd, path, intent)
     assert (found.result, found.warnings) == (Result.APPLIED_OR_GONE, ())
 
 

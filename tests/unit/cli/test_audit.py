@@ -144,7 +144,7 @@ def test_verify_says_what_nothing_can_show(capfd: Captured, path: Path) -> None:
         True,
         [],
     )
-    assert quote_command(["etcdfix", "audit", "verify", str(path)]) in found["next_step"]
+    assert quote_command(["etcdfix", "backup", "list", "--audit-log", str(path)]) in found["next_step"]
     assert f"put this line into {path}.head: {links[3]}; else" in found["next_step"]
     told = " ".join(found["warnings"])
     assert "whole up to record 4; nothing here can show that later records existed" in told

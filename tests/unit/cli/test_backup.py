@@ -13,18 +13,12 @@ import yaml
 
 from etcdfix.cli import confirm
 from etcdfix.cli.root import run
-from etcdfix.errors import NotDurable
-from etcdfix.operations.change.settle_intents import settle_intents
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, Result, Verb
-from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import verify
-from etcdfix.remediation.backup import prune
 from etcdfix.remediation.backup.file import encode_content, encode_document, read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX
-from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.report.schema import SCHEMAS
-from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import own_directory
 from tests.support.backups import PLAINTEXT, Ground
 from tests.support.syslogs import PlayedSyslog
@@ -298,28 +292,6 @@ class TestPrune:
         assert "  only-copy  intent 1 ended as deleted" in out
         assert len(ground.files()) == 2
 
-    def test_nothing_is_old_enough(self, capfd: Captured, ground: Ground) -> None:
-        ground.change()
-        code, out, _ = backup(capfd, ground, "prune", "--older-than", "2025-01-01", "--reason", "aged")
-        assert code == 0
-        assert "Not old enough  2" in out
-
-    def test_what_was_not_finished(
-        self, capfd: Captured, ground: Ground, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        ground.change()
-        ground.change()
-
-        def fail(*_: object) -> None:
-            raise NotDurable("the disk is gone", path=ground.log)
-
-        monkeypatch.setattr(prune, "_remove", fail)
-        code, out, _ = backup(capfd, ground, "prune", *AGED, "--accept", "only-copy", "--yes")
-        assert code == 3
-        assert "0 backups removed" in out
-        assert out.count("the disk is gone") == 2
-        assert "2 of 2 STAY" in out
-
     def test_a_syslog(self, capfd: Captured, ground: Ground, tmp_path: Path) -> None:
         ground.change()
         words = ["prune", *AGED, "--accept", "only-copy", "--yes", "--audit-syslog"]
@@ -368,19 +340,6 @@ class TestReconcile:
             assert "pruned " in capfd.readouterr().out
         assert not verify(ground.log).open_intents
         assert document(capfd, ground, "backup-list", "list")[0] == 0
-
-    def test_told_to_syslog(self, ground: Ground, intent: Intent, tmp_path: Path) -> None:
-        with PlayedSyslog(tmp_path / "socket") as syslog:
-
-            def connect(_: object) -> Any:
-                raise AssertionError("etcd is not asked")
-
-            settled = settle_intents(
-                ground.log, connect, etcd_user="", dry_run=False, accepted=Acceptances(),
-                run=RunOptions(), syslog=Syslog(str(syslog.path)),
-            )  # fmt: skip
-            assert (settled.exit_code, settled.intents[0].outcome) == (0, Result.PRUNED)
-            assert syslog.heads() == [str(verify(ground.log).head)]
 
     def test_a_syslog_that_cannot_be_reached(
         self, capfd: Captured, ground: Ground, intent: Intent, tmp_path: Path

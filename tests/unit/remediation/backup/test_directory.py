@@ -28,8 +28,8 @@ def look(ground: Ground) -> dict[str, FoundFile]:
 def test_a_backup_without_its_value(ground: Ground) -> None:
     name = ground.change()
     found = look(ground)[name]
-    assert (found.kind, found.what, found.unsafe, found.marked, found.exposed) == (
-        FileKind.BACKUP, "", "", False, ()
+    assert (found.kind, found.what, found.marked, found.exposed) == (
+        FileKind.BACKUP, "", False, ()
     )  # fmt: skip
     assert found.size == (ground.directories[0] / name).stat().st_size
     assert found.backup is not None

@@ -44,18 +44,16 @@ class Listed(msgspec.Struct, kw_only=True):
         return self.result.value if self.result is not None else "open"
 
     def is_of(self, backup: Backup) -> bool:
-        """Say whether a file holds this backup: same record, key, revision, value and cluster."""
+        """Say whether a file holds this backup: same record and cluster, and unless it is second, key and value."""
         content, intent = backup.content, self.intent
+        if backup.intent.link != intent.link or intent.cluster_uid != (content.cluster.kube_system_uid or ""):
+            return False
+        if self.second:  # which may be of any key: the digest of all that it says is in the record
+            return content.purpose == ANOMALY
         return (
-            backup.intent.link == intent.link
-            and intent.subject.key == content.key_base64
-            and intent.cluster_uid == (content.cluster.kube_system_uid or "")
-            and (
-                content.purpose == ANOMALY
-                if self.second
-                else intent.subject.mod_revision == content.mod_revision
-                and intent.value_sha256 == content.value_sha256
-            )
+            intent.subject.key == content.key_base64
+            and intent.subject.mod_revision == content.mod_revision
+            and intent.value_sha256 == content.value_sha256
         )
 
 

@@ -80,7 +80,7 @@ class Night:
             line = line.replace(place, here)
         if page:
             line = line.replace("123456", str(self.there().mod_revision)).replace("123400", str(self.good))
-        if page and " restore " in line:
+        if page and " fix " in line:
             line += f" --backup-dir {self._folder / 'backups'} --audit-log {self._folder / 'audit.jsonl'}"
         done = subprocess.run(
             ["bash", "-c", line],
@@ -107,8 +107,8 @@ class Night:
         assert self.there() == before
         told = self.run(line.replace("--dry-run", "--yes"))
         assert (self.there().value == WHOLE) == equal
-        commands = re.findall(r"^.*?(etcdfix (?:explain|get|restore) .*)$", told, re.MULTILINE)
-        (undo,) = [one for one in commands if one.startswith("etcdfix restore ")]
+        commands = re.findall(r"^.*?(etcdfix (?:explain|get|undo) .*)$", told, re.MULTILINE)
+        (undo,) = [one for one in commands if one.startswith("etcdfix undo ")]
         for look in commands:
             if look != undo:
                 self.run(look, page=False)
@@ -134,7 +134,7 @@ def test_each_command_does_what_the_page_says(
         etcd.compact()
         night.run(copy)
         night.put_back(log)
-        older = re.sub(r"--from-wal \S+", "--from-snapshot older.db --from-revision 123400", log)
+        older = re.sub(r"--from log:\S+", "--from snapshot:older.db", log)
         night.put_back(older)
         night.put_back(file, equal=False)
         night.store.close()

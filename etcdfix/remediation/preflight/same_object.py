@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from etcdfix.errors import AuditLogUnreadable, BackupUnreadable
-from etcdfix.model import ClusterIdentity, StoredValue
-from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, reads
+from etcdfix.model import ClusterIdentity
+from etcdfix.readable_revision import newest_kept, reads
 from etcdfix.remediation.backup.account import intent_of
 from etcdfix.remediation.backup.file import BackupContent, read_backup
 from etcdfix.remediation.backup.write import name_of
@@ -40,43 +40,23 @@ class SaidUid(NamedTuple):
 def said_uids(
     cluster: Cluster, reading: KeyReading, key: bytes, identity: ClusterIdentity, places: RecordPaths
 ) -> Iterator[SaidUid]:
-    """Yield what says the uid of a key's present object, or of its last one: what etcd keeps, then backups.
+    """Yield what says the uid of a key's present object: what etcd keeps, then backups.
 
     Of backups those count that our audit log lists, of this cluster and of the same create revision, the newest first.
 
     Raises:
         SourceError: What etcd keeps of the key could not be read.
     """
-    newest = _newest_readable(cluster, reading, key)
-    if newest is not None and newest.same_object:
-        uid = uid_of(newest.examination)
-        if uid:
-            origin = f"mod_revision {newest.examination.stored.mod_revision} in {cluster.kept_in}"
-            yield SaidUid(uid, origin, newest.examination)
-    last = last_stored(cluster, reading, key)
-    yield from in_backups(
-        cluster,
-        reading,
-        key,
-        identity,
-        places,
-        create_revision=last.create_revision if last is not None else 0,
-    )
-
-
-def last_stored(cluster: Cluster, reading: KeyReading, key: bytes) -> StoredValue | None:
-    """Return the present record of a key, or the last one that etcd still keeps of a key that is gone.
-
-    Raises:
-        SourceError: What etcd keeps of the key could not be read.
-    """
-    if reading.stored is not None:
-        return reading.stored
-    last = None
+    stored = reading.stored
+    if stored is None:
+        return
     with cluster.kept(reading.revision) as source:
-        for kept in source.history(key):
-            last = kept.stored if kept.stored is not None else last
-    return last
+        newest = newest_kept(source, cluster.examiner.apart(), stored, reads)
+    uid = uid_of(newest.examination) if newest is not None and newest.same_object else ""
+    if newest is not None and uid:
+        origin = f"mod_revision {newest.examination.stored.mod_revision} in {cluster.kept_in}"
+        yield SaidUid(uid, origin, newest.examination)
+    yield from in_backups(cluster, reading, key, identity, places, create_revision=stored.create_revision)
 
 
 def in_backups(
@@ -126,14 +106,6 @@ def _backups_of(key: bytes, places: RecordPaths) -> Iterator[tuple[Path, BackupC
                 backup = read_backup(path)
                 if backup.content.key_base64 == key and intent_of(backup, places.log_path) is not None:
                     yield path, backup.content
-
-
-def _newest_readable(cluster: Cluster, reading: KeyReading, key: bytes) -> Kept | None:
-    examiner = cluster.examiner.apart()
-    with cluster.kept(reading.revision) as source:
-        if reading.stored is not None:
-            return newest_kept(source, examiner, reading.stored, reads)
-        return kept_of_history(source, examiner, key, reads, newest=None)
 
 
 def uid_of(found: Examination) -> str:

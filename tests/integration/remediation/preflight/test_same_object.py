@@ -9,11 +9,7 @@ import pytest
 
 from etcdfix.model import ClusterIdentity, KnownBy
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.same_object import (
-    in_backups,
-    last_stored,
-    said_uids,
-)
+from etcdfix.remediation.preflight.same_object import in_backups, said_uids
 from etcdfix.sources.kine import KineSource
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.change_runs import BROKEN, Registry
@@ -40,9 +36,8 @@ def uid_by_backups(
     """Return what the newest listed backup says of the object that stands at the key, or stood there last."""
     key = registry.key("shop/web")
     reading = cluster.now.read_key(key)
-    last = last_stored(cluster, reading, key)
     identity = ClusterIdentity(uid=uid, known_by=KnownBy.VALUE, cluster_id=cluster_id)
-    generation = last.create_revision if last is not None else 0
+    generation = reading.stored.create_revision if reading.stored is not None else 0
     said = in_backups(cluster, reading, key, identity, registry.places, create_revision=generation)
     return said[0].uid if said else ""
 
@@ -99,18 +94,3 @@ def test_what_the_file_of_kine_keeps(registry: Registry, cluster: Cluster) -> No
         writer.put(key, BROKEN)
         assert said() == []
     writer.close()
-
-
-def test_the_last_record_of_a_key(registry: Registry, cluster: Cluster) -> None:
-    key = registry.key("shop/web")
-    for step in (None, "put", "deleted", "compacted"):
-        if step == "put":
-            registry.etcd.put(key, WHOLE)
-        elif step == "deleted":
-            registry.etcd.delete(key)
-        elif step == "compacted":
-            registry.etcd.compact()
-        reading = cluster.now.read_key(key)
-        last = last_stored(cluster, reading, key)
-        there = step in {"put", "deleted"}
-        assert (last is not None and last.value == WHOLE) is there

@@ -18,49 +18,27 @@ _SLICE_OF: Final = "kubernetes.io/service-name"
 _MOST: Final = 1000
 
 
-class Rule(msgspec.Struct, frozen=True, array_like=True):
-    """One rule of a webhook: operations on resources."""
-
-    operations: tuple[str, ...]
-    groups: tuple[str, ...]
-    versions: tuple[str, ...]
-    resources: tuple[str, ...]
-    scope: str
-
-    def matches(self, operation: str, directory: ResourcePrefix, subresource: str = "") -> bool:
-        """Tell whether a request is one of the rule's, but for its version."""
-        plural = directory.resource
-        names = (
-            {f"{plural}/{subresource}", f"{plural}/*", f"*/{subresource}"} if subresource else {plural, "*"}
-        )
-        scope = "Namespaced" if directory.namespaced else "Cluster"
-        return (
-            not {operation, "*"}.isdisjoint(self.operations)
-            and not {directory.group, "*"}.isdisjoint(self.groups)
-            and not {*names, "*/*"}.isdisjoint(self.resources)
-            and self.scope in {"", "*", scope}
-        )
+_Flat = dict[str, str | list[str]]
 
 
 class Webhook(msgspec.Struct, frozen=True, array_like=True):
     """One admission webhook that calls a Service and refuses what the Service does not answer.
 
     Attributes:
-        name: Its name.
         position: In its configuration, from 0.
         service: ``namespace/name``.
-        rules: What it is asked about.
+        rules: As it states them: what it is asked about.
         labels: ``namespaceSelector.matchLabels``.
-        expressions: ``namespaceSelector.matchExpressions``: key, operator, values.
+        expressions: ``namespaceSelector.matchExpressions``.
         doubtful: It asks more than that: an objectSelector, or matchConditions.
     """
 
     name: str
     position: int
     service: str
-    rules: tuple[Rule, ...]
+    rules: list[_Flat]
     labels: dict[str, str]
-    expressions: tuple[tuple[str, str, tuple[str, ...]], ...]
+    expressions: list[_Flat]
     doubtful: bool
 
     def asked(
@@ -70,21 +48,38 @@ class Webhook(msgspec.Struct, frozen=True, array_like=True):
 
         With matchPolicy Equivalent, a rule for another version of the resource counts too.
         """
-        fitting = [rule for rule in self.rules if rule.matches(operation, directory, subresource)]
+        fitting = [rule for rule in self.rules if _matches(rule, operation, directory, subresource)]
         if not fitting:
             return False
-        sure = any(not {version, "*"}.isdisjoint(rule.versions) for rule in fitting)
+        sure = any(_has(rule, "apiVersions", version) for rule in fitting)
         return True if sure and not self.doubtful else None
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Tell whether it is asked about a namespace with these labels."""
         known = {_NAMESPACE_NAME: namespace, **labels}
         return all(known.get(key) == value for key, value in self.labels.items()) and all(
-            _fulfils(known.get(key), operator, values) for key, operator, values in self.expressions
+            _fulfils(known.get(text(one.get("key"))), text(one.get("operator")), items(one.get("values")))
+            for one in self.expressions
         )
 
 
-def _fulfils(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
+def _matches(rule: Mapping[str, Any], operation: str, directory: ResourcePrefix, subresource: str) -> bool:
+    plural = directory.resource
+    names = [f"{plural}/{subresource}", f"{plural}/*", f"*/{subresource}"] if subresource else [plural, "*"]
+    scope = "Namespaced" if directory.namespaced else "Cluster"
+    return (
+        _has(rule, "operations", operation)
+        and _has(rule, "apiGroups", directory.group)
+        and any(name in items(rule.get("resources")) for name in ("*/*", *names))
+        and text(rule.get("scope")) in {"", "*", scope}
+    )
+
+
+def _has(rule: Mapping[str, Any], field: str, wanted: str) -> bool:
+    return any(word in items(rule.get(field)) for word in ("*", wanted))
+
+
+def _fulfils(value: str | None, operator: str, values: list[Any]) -> bool:
     match operator:
         case "In":
             return value in values
@@ -111,12 +106,9 @@ def webhooks_of(plain: Plain) -> tuple[Webhook, ...]:
                 text(entry.get("name")),
                 position,
                 service,
-                tuple(_rule(mapping(rule)) for rule in items(entry.get("rules"))),
+                list(map(_flat, items(entry.get("rules")))),
                 labels_of(selector.get("matchLabels")),
-                tuple(
-                    (text(one.get("key")), text(one.get("operator")), _texts(one.get("values")))
-                    for one in map(mapping, items(selector.get("matchExpressions")))
-                ),
+                list(map(_flat, items(selector.get("matchExpressions")))),
                 bool(mapping(entry.get("objectSelector")) or items(entry.get("matchConditions"))),
             )
         )
@@ -146,15 +138,9 @@ def ready_service(plain: Plain, namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if any(items(subset.get("addresses")) for subset in subsets) else ""
 
 
-def _rule(rule: Mapping[str, Any]) -> Rule:
-    return Rule(
-        _texts(rule.get("operations")),
-        _texts(rule.get("apiGroups")),
-        _texts(rule.get("apiVersions")),
-        _texts(rule.get("resources")),
-        text(rule.get("scope")),
-    )
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(item for item in items(value) if type(item) is str)
+def _flat(entry: Any) -> _Flat:
+    """Return the fields that are texts or lists of texts: how deep others go is anybody's guess."""
+    return {
+        key: value if type(value) is str else [word for word in items(value) if type(word) is str]
+        for key, value in mapping(entry).items()
+    }

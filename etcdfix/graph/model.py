@@ -25,11 +25,8 @@ class ObjectRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     Attributes:
         key: Complete etcd key.
         key_base64: Present where the key is not plain text, and authoritative then.
-        group: API group, "" for core.
         resource: Plural resource; "" where the key belongs to no resource that is known.
-        kind: Kind of its resource, "" where only a CRD could tell and none is readable.
-        namespace: "" for none.
-        name: Its name in the key.
+        kind: "" where only a CRD could tell and none is readable.
     """
 
     key: str
@@ -60,9 +57,6 @@ class ObjectRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
         )
 
 
-# --------------------------------------------------------------------------------------------------------- grades
-
-
 class Risk(StrEnum):
     """How bad the loss of an object is, from harmless to a broken cluster."""
 
@@ -73,20 +67,11 @@ class Risk(StrEnum):
 
 
 class RiskReason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reason for a grade.
-
-    Attributes:
-        risk: The grade that it alone would give.
-        code: A short constant name, for scripts.
-        text: One sentence.
-    """
+    """One reason for a grade: the grade that it alone would give, a constant name for scripts, and a sentence."""
 
     risk: Risk
     code: str
     text: str
-
-
-# ---------------------------------------------------------------------------------------------- garbage collector
 
 
 class OwnerState(StrEnum):
@@ -119,16 +104,11 @@ class Propagation(StrEnum):
 
 
 class JudgedOwner(msgspec.Struct, frozen=True):
-    """One owner reference of a dependent, and what becomes of it.
+    """One owner reference of a dependent, as it states it, and what becomes of it.
 
     Attributes:
-        api_version: As the reference states it.
-        kind: As the reference states it.
-        name: As the reference states it.
-        uid: As the reference states it.
         state: What the collector finds.
         reason: Why, in a clause; "" for a solid owner.
-        removed: It is the removed object, or one that goes with it.
         stripped: The collector takes the reference off the dependent.
     """
 
@@ -138,7 +118,6 @@ class JudgedOwner(msgspec.Struct, frozen=True):
     uid: str
     state: OwnerState
     reason: str
-    removed: bool
     stripped: bool
 
 
@@ -149,9 +128,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         depth: 1 for what the removed object itself owns.
         below: Key of the owner that it hangs under, "" for none. An object with several owners that go hangs under the
             first.
-        object: The dependent.
-        action: What happens.
-        owners: Each of its owner references.
         uncertain: Why it may come later or not at all, "" for nothing: its kind or its owner's has to be served first,
             a race, or that controller managers differ.
         stays: It is deleted, but only becomes Terminating: what it waits for. "" for gone at once.
@@ -176,9 +152,7 @@ class Collection(msgspec.Struct, frozen=True):
     """Everything that a removal sets off.
 
     Attributes:
-        removed: The object that is removed.
         tree: Its dependents and theirs, depth first.
-        counts: Number of objects by action.
         deleted_by_resource: Number of cascade-deleted objects by ``resource.group``.
         when_served: How many of the cascade-deleted go no sooner than an API serves a kind that none is known to
             serve.
@@ -238,9 +212,6 @@ class DeletionForecast(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-# ---------------------------------------------------------------------------------------------------------- users
-
-
 class Stops(StrEnum):
     """Whether the absence of a Secret stops a user."""
 
@@ -253,8 +224,6 @@ class User(msgspec.Struct, frozen=True):
     """One object that refers to another by name or uid, in one way.
 
     Attributes:
-        object: The user.
-        role: What for.
         path: Field that says so.
         optional: The field says that the target may be absent.
         heuristic: It is likely, not certain, see :class:`~etcdfix.graph.uses.Use`.
@@ -273,7 +242,7 @@ class SecretState(msgspec.Struct, frozen=True):
     """What KEP-2639 asks of a Secret.
 
     Attributes:
-        type: Its ``type``; "" where it is not known.
+        type: "" where it is not known.
         protected: The KEP would hold a deletion back: pods, volumes or snapshots use it and nobody opted out.
         opted_out: It has the annotation ``secret.kubernetes.io/skip-secret-protection: "yes"``.
         warnings: What no reference can show.
@@ -289,7 +258,6 @@ class LostFinalizer(msgspec.Struct, frozen=True):
     """One finalizer that an unsafe deletion would skip.
 
     Attributes:
-        name: The finalizer.
         owner: Who would have worked on it, "" where nobody knows.
         consequence: What is left undone, in a clause.
         leaks: Whether something outside the cluster, or data, is left behind or lost.
@@ -301,9 +269,6 @@ class LostFinalizer(msgspec.Struct, frozen=True):
     consequence: str
     leaks: bool
     confidence: Confidence
-
-
-# -------------------------------------------------------------------------------------------------- what a loss means
 
 
 class OwnerReference(NamedTuple):
@@ -355,12 +320,6 @@ class Assessment(msgspec.Struct, frozen=True):
     """What the loss of one object means.
 
     Attributes:
-        object: The object.
-        exists: Whether its key is there.
-        readable: Whether it can be read.
-        last_known: Who it was.
-        collection: What the garbage collector does.
-        secret: Of a Secret: what KEP-2639 asks of it.
         users: What refers to it, by role, key and field.
         finalizers: Those that would be skipped and what leaks: known ones, or likely ones where they cannot be read.
         node: Of a Pod, where it runs; the kubelet there cleans up. "" where that is not known.
@@ -383,14 +342,6 @@ class Assessment(msgspec.Struct, frozen=True):
     may_be_worse: bool
     reasons: tuple[RiskReason, ...]
     problems: tuple[str, ...]
-
-    @property
-    def complete(self) -> bool:
-        """Whether the index held everything."""
-        return not self.problems
-
-
-# ----------------------------------------------------------------------------------------------------- namespaces
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -419,9 +370,6 @@ class ResourceContent(msgspec.Struct, frozen=True):
     """What a namespace holds of one resource.
 
     Attributes:
-        group: API group, "" for core.
-        resource: Plural resource.
-        count: Number of objects.
         unreadable: How many of them cannot be read or judged. One that fails the LIST of this type keeps them all.
         served: Whether an API serves it; False for a custom resource without a readable CRD, None where its CRD was
             not seen and not everything was.
@@ -443,15 +391,12 @@ class Blocker(msgspec.Struct, frozen=True):
     """One object that keeps its namespace from being deleted.
 
     Attributes:
-        object: The object.
         reason: ``unreadable``: it fails every LIST of its type; ``serves-empty``: broken too, but LISTs show an empty
             object without a name, so whatever deletes by name cannot delete it; ``undetermined``; ``node``: a pod whose
             kubelet does not end it, or has not ended it in time; ``finalizers``.
-        cause: Of the first three.
-        message: Of the first three.
+        cause: Of the first three; so is ``message``.
         finalizers: What it waits for, where that is known.
         terminating_since: When it was marked for deletion, or, for a pod, when its grace period ends; None for not yet.
-        node: The node that a pod is bound to.
         node_state: Of the Node object: ``absent``, so that the pod garbage collector forces the pod away,
             ``not-ready``, ``ready``, ``unknown`` where it cannot be read or was not seen.
         past_grace: A pod's grace period is over.
@@ -528,9 +473,6 @@ class CyclicWait(msgspec.Struct, frozen=True):
     confidence: Confidence
 
 
-# -------------------------------------------------------------------------------------------------------- orphans
-
-
 class OrphanReason(StrEnum):
     """Why keys belong to nobody."""
 
@@ -545,12 +487,10 @@ class OrphanGroup(msgspec.Struct, frozen=True):
     """Keys of one directory that are left over for one reason.
 
     Attributes:
-        reason: Why.
         prefix: What the keys start with; with ``namespace-gone`` the directory and namespace.
-        group: API group, "" for core or where there is none.
-        resource: Plural resource, "" where no resource claims them.
+        group: "" for core or where there is none.
+        resource: "" where no resource claims them.
         namespace: The missing namespace; "" for other reasons.
-        count: Number of keys.
         size: Bytes of their values.
         examples: The first few keys.
         confidence: ``likely`` where an aggregated API server may own them, or where not everything was seen.

@@ -136,7 +136,6 @@ def _look_up(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> Jud
         owner.uid,
         state,
         reason,
-        owner.node in fates,
         stripped=False,
     )
 

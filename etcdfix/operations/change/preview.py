@@ -156,7 +156,7 @@ def _losses(found: Assessment) -> Iterator[Fact]:
     leaks = [f"{one.name} ({one.consequence})" for one in found.finalizers if one.leaks]
     if leaks:
         yield "Left behind", "; ".join(leaks[:_MOST_NAMED])
-    if not found.complete:
+    if found.problems:
         yield "Not seen", "objects that etcdfix cannot read may depend on it too"
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ExitCode, reader_codes
+from etcdfix.cli.exit_codes import reader_codes
 from etcdfix.cli.look import open_look
 from etcdfix.cli.options import FILE, etcd_data_options, reading_options, report_options, what_to_read
-from etcdfix.cli.output import say, say_other_prefixes
+from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.commands.compare import CompareRequest, compare_members, compare_sources
@@ -24,7 +24,6 @@ _CODES = reader_codes(
     "nothing differs",
     "something differs, even if not everything could be compared",
     incomplete="nothing differs, and not everything could be compared: a member did not answer",
-    source="source unreachable or unreadable: nothing was compared",
 )
 
 
@@ -65,9 +64,6 @@ def command(*, with_snapshot: Path | None, **options: Any) -> int:
             path = shown_word(str(with_snapshot))
             with SnapshotSource(with_snapshot, salvage=inputs.salvage) as earlier:
                 result = compare_sources(earlier, look.source, request, earlier_path=path, **means)
-        code = look.tell(result.report, result.ended, request.run)
-    if result.nothing_there and result.ended is None:
-        say(f"NOTHING WAS COMPARED: no key starts with {request.layout.prefix}")
-        say_other_prefixes(())
-        return ExitCode.SOURCE
-    return code
+        if result.nothing_there and result.ended is None:
+            look.nothing_examined((), None, ())
+        return look.tell(result.report, result.ended, request.run)

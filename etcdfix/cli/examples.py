@@ -45,12 +45,6 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             f"etcdfix encryption what-if {_CONFIG} --new new.yaml",
         ),
     ),
-    "encryption merge": (
-        (
-            "One file that reads what any of them reads",
-            "etcdfix encryption merge enc.yaml old.yaml --output-file merged.yaml",
-        ),
-    ),
     "encryption recover": (
         (
             "What a snapshot of k3s and its token give back",
@@ -95,16 +89,11 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "backup prune": (
         ("What would go", 'etcdfix backup prune --older-than 90d --reason "kept long enough" --dry-run'),
     ),
-    "report render": (
-        ("A page for the call", "etcdfix report render report.json -o html --output-file scan.html"),
-    ),
-    "report diff": (("What is new since last night", "etcdfix report diff monday.json tuesday.json"),),
     "doctor": (
         (
             "On a control-plane node",
             "etcdfix doctor --manifest /etc/kubernetes/manifests/kube-apiserver.yaml",
         ),
     ),
-    "completion": (("For this bash, until it ends", 'eval "$(etcdfix completion bash)"'),),
 }
 """Name of a command, with the group that it is in, to its examples, where they are not obvious."""

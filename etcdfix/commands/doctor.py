@@ -55,7 +55,7 @@ from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.doctor import Check, DoctorReport, State
 from etcdfix.report.model import ReportSource
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
-from etcdfix.sources.base import Source
+from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.sources.connection import connection_from_options
 from etcdfix.sources.etcd.client import EtcdClient, MemberStatus
 from etcdfix.sources.etcd.failures import CallFailed
@@ -248,18 +248,10 @@ class Doctor:
     def _shown_source(self) -> ReportSource:
         if self._source is not None:
             return shown_source(self._source.describe(), self._uid)
-        file, endpoints = self.inputs.file, None
+        file = self.inputs.file
+        kind, endpoints = "kine" if self.inputs.kine is not None else "snapshot", None
         if file is None:
-            endpoints = list(map(shown_word, connection_from_options(**self.inputs.connection).endpoints))
-        return ReportSource(
-            type="etcd" if file is None else "kine" if self.inputs.kine is not None else "snapshot",
-            path=None if file is None else shown_word(str(file)),
-            endpoints=endpoints,
-            revision=0,
-            single_revision=True,
-            segments=[],
-            cluster_id=None,
-            kube_system_uid=None,
-            sha256=None,
-            etcd_version=None,
-        )
+            connection = connection_from_options(**self.inputs.connection)
+            kind, endpoints = "etcd", tuple(map(shown_word, connection.endpoints))
+        path = str(file) if file is not None else None
+        return shown_source(SourceDescription(kind, path, endpoints, 0, True, (), None, None, None), None)

@@ -13,7 +13,7 @@ from etcdfix.report.advice.ways import first_way
 from etcdfix.report.objects import Form, Shown, message_of
 from etcdfix.report.tally import Stakes
 from etcdfix.resource_words import is_cluster_scoped
-from etcdfix.sources.base import Source, has_keys
+from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import scan
 from etcdfix.text.words import counted
@@ -84,18 +84,12 @@ class Lines:
         wanted, layout = self._request.wanted, self._request.layout
         if wanted.key is not None:
             self._say(f"nothing is stored under {display(wanted.key)}")
-            hint = why_missing(source, layout, wanted.key)
-            if hint:
-                self._next(hint, "")
-            return
         for named in wanted.objects:
             what = f"{named.resource} {', '.join(map(repr, named.names))}: not found" if named.names else ""
             self._say((what or f"no {named.resource}") + self._where(named.resource))
-        if not has_keys(source, layout):
-            self._next(
-                f"no key at all starts with {layout.prefix}: check --etcd-prefix, and that this is the right etcd",
-                "",
-            )
+        hint = why_missing(source, layout, wanted.key)
+        if hint:
+            self._next(hint, "")
         elif not wanted.all_namespaces and any(self._where(named.resource) for named in wanted.objects):
             self._next("-A looks in all namespaces", "")
 

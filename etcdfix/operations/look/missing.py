@@ -6,13 +6,13 @@ from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import StorageLayout, display
 
 
-def why_missing(source: Source, layout: StorageLayout, key: bytes) -> str:
-    """Return what to try instead of a key that nothing is stored under; "" where nothing suggests itself.
+def why_missing(source: Source, layout: StorageLayout, key: bytes | None) -> str:
+    """Return what to try where nothing is stored, under a key that was named; "" where nothing suggests itself.
 
     Raises:
         SourceError: The source cannot be read.
     """
-    below = next(iter(source.current(key.rstrip(b"/") + b"/")), None)
+    below = next(iter(source.current(key.rstrip(b"/") + b"/")), None) if key is not None else None
     if below is not None:
         return f"it is a prefix of keys like {display(below.key)}; name one of them"
     if not has_keys(source, layout):

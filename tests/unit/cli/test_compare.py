@@ -51,7 +51,7 @@ def test_nothing_differs(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> N
         (
             ["--snapshot", SNAPSHOT, "--with-snapshot", SNAPSHOT, "--etcd-prefix", "/none", "secrets"],
             5,
-            "NOTHING WAS COMPARED",
+            "NOTHING WAS EXAMINED",
         ),
         (["--endpoints", "127.0.0.1:1"], 5, "127.0.0.1:1"),
     ],

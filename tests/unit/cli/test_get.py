@@ -63,11 +63,7 @@ def get(
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        (["configmaps"], ["settings"]),
-        (["configmaps", "settings"], ["settings"]),
         (["configmaps/settings"], ["settings"]),
-        (["configmaps", "settings", "-n", "shop"], ["settings"]),
-        (["configmaps", "-A"], ["settings", "settings"]),
         (["namespaces", "-n", "shop"], ["kube-system"]),
         (["/registry/configmaps/shop/settings"], ["settings"]),
         ([f"base64:{base64.b64encode(b'/registry/configmaps/shop/settings').decode()}"], ["settings"]),

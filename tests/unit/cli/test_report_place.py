@@ -10,7 +10,6 @@ import pytest
 from etcdfix.cli.root import run
 from tests.support.collecting import ALPHA
 
-PACKAGE = Path(__file__).parents[3] / "etcdfix"
 LOST = str(ALPHA / "config-lost.yaml")
 SOURCE = ("--snapshot", str(ALPHA / "snapshot.db.gz"), "--encryption-config", LOST, "--no-kms")
 ROTATED = str(ALPHA / "config-rotated.yaml")
@@ -69,13 +68,3 @@ def test_quiet_says_nothing(etcdfix: Run, tmp_path: Path) -> None:
 def test_what_is_no_file_is_not_told_of(etcdfix: Run, where: str) -> None:
     _out, lines = etcdfix("scan", *SOURCE, "pods", "-o", "name", "--output-file", where)
     assert lines == []
-
-
-def test_no_command_writes_a_report_past_this() -> None:
-    """A merged configuration is no report: what was written is what that command prints."""
-    past = {
-        str(path.relative_to(PACKAGE))
-        for path in (PACKAGE / "cli").rglob("*.py")
-        if "import destination" in path.read_text() or "destination(" in path.read_text()
-    }
-    assert past == {"cli/report_place.py", "cli/encryption/merge.py"}

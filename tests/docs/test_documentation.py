@@ -81,3 +81,13 @@ def test_fixture_manifests_name_every_file() -> None:
         for file in manifest.parent.rglob("*"):
             if file.is_file() and file.name not in {"MANIFEST.toml", "README.md"}:
                 assert file.name in text, f"{manifest}: {file.name}"
+
+
+def test_each_path_that_the_checks_name_is_there() -> None:
+    checks = (REPOSITORY / ".ci/run").read_text()
+    named = re.findall(r"\b(?:tests|etcdfix|docs)/[\w.{},/-]+|(?<= )\.ci/[\w.-]+", checks)
+    assert len(named) >= 9
+    expanded = subprocess.run(
+        ["bash", "-c", f"printf '%s\\n' {' '.join(named)}"], capture_output=True, text=True, check=True
+    )
+    assert [path for path in expanded.stdout.split() if not (REPOSITORY / path).exists()] == []

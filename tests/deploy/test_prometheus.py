@@ -15,6 +15,8 @@ import pytest
 import yaml
 
 from etcdfix.cli.root import run
+from etcdfix.model import Outcome
+from etcdfix.verdicts.severity import Severity
 from tests.support.collecting import ALPHA
 from tests.support.documented_commands import check
 from tests.support.kubelet import DEPLOY, REPOSITORY
@@ -99,3 +101,12 @@ def test_the_timers_command_is_one_of_ours() -> None:
     timer = configparser.ConfigParser(interpolation=None)
     timer.read(UNITS / "etcdfix-scan.timer")
     assert timer["Timer"]["OnCalendar"]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_values_of_labels_are_words_of_ours(expression: str) -> None:
+    outcomes = {outcome.value for outcome in Outcome}
+    for told in re.findall(r'\boutcome(?:=~|!=|=)"([^"]*)"', expression):
+        assert set(told.split("|")) <= outcomes
+    for told in re.findall(r'\bseverity="([^"]*)"', expression):
+        assert told in {one.value for one in Severity}

@@ -123,3 +123,26 @@ def test_a_run_ends_as_its_mark_says(text: str, mark: str, passes: bool, tmp_pat
         return
     with pytest.raises(AssertionError, match="exit code"):
         paste([block(text, mark)], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "etcdfix scann",
+        "etcdfix scan --no-such-option",
+        "etcdfix scan --max-causes many",
+        "etcdfix scan -o pdf",
+        "etcdfix explain --snapshot backup.db | etcdfix scan --snapshot",
+        "echo $(etcdfix scan --no-colour)",
+        "while true; do etcdfix encryption lin enc.yaml; done",
+        "kubectl -n shop gett pods",
+        "notaprogram --help",
+    ],
+)
+def test_what_is_wrong_is_found(command: str) -> None:
+    *before, last = commands_in(command)
+    for words in before:
+        if "$(" not in " ".join(words):
+            check(words)
+    with pytest.raises(NotACommandError):
+        check(last)

@@ -359,19 +359,10 @@ def _trusted_users() -> set[int]:
 
 def _refuse_foreign(descriptor: int, path: Path) -> None:
     found = os.fstat(descriptor)
-    if found.st_uid != os.geteuid():
-        raise UnsafePlace(
-            f"directory {path} belongs to uid {found.st_uid}, expected {os.geteuid()}",
-            path=path,
-            hint="choose a directory of your own",
-        )
-    if found.st_mode & _OTHERS_MAY_WRITE:
-        raise UnsafePlace(
-            f"directory {path} has mode {stat.S_IMODE(found.st_mode):04o}: others may write to it",
-            path=path,
-            # A directory that everybody shares has to stay open to them.
-            hint="choose a directory of your own" if found.st_mode & stat.S_ISVTX else f"chmod go-w {path}",
-        )
+    # A directory that everybody shares has to stay open to them.
+    own = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
+    hint = f"chmod go-w {path}" if own else "choose a directory of your own"
+    _refuse_others(found, f"directory {path}", path, hint)
 
 
 def refuse_foreign_file(descriptor: int, path: Path, *, what: str) -> None:
@@ -380,18 +371,22 @@ def refuse_foreign_file(descriptor: int, path: Path, *, what: str) -> None:
     Raises:
         UnsafePlace: One of these.
     """
-    found = os.fstat(descriptor)
-    problem = ""
+    found, hint = os.fstat(descriptor), "choose a file of your own"
     if not stat.S_ISREG(found.st_mode):
-        problem = "is not a regular file"
-    elif found.st_uid != os.geteuid():
+        raise UnsafePlace(f"{what} {path} is not a regular file", path=path, hint=hint)
+    _refuse_others(found, f"{what} {path}", path, hint)
+    if found.st_nlink > 1:
+        several = f"has {found.st_nlink} names: another one leads to the same file"
+        raise UnsafePlace(f"{what} {path} {several}", path=path, hint=hint)
+
+
+def _refuse_others(found: os.stat_result, whose: str, path: Path, hint: str) -> None:
+    if found.st_uid != os.geteuid():
         problem = f"belongs to uid {found.st_uid}, expected {os.geteuid()}"
-    elif found.st_mode & _OTHERS_MAY_WRITE:
+        raise UnsafePlace(f"{whose} {problem}", path=path, hint=hint)
+    if found.st_mode & _OTHERS_MAY_WRITE:
         problem = f"has mode {stat.S_IMODE(found.st_mode):04o}: others may write to it"
-    elif found.st_nlink > 1:
-        problem = f"has {found.st_nlink} names: another one leads to the same file"
-    if problem:
-        raise UnsafePlace(f"{what} {path} {problem}", path=path, hint="choose a file of your own")
+        raise UnsafePlace(f"{whose} {problem}", path=path, hint=hint)
 
 
 def probe(directory: SafeDirectory, *, step: Step = no_step) -> None:

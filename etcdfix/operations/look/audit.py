@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
@@ -43,15 +42,16 @@ def verify_log(log: Path, *, expect_head: str | None) -> tuple[AuditVerification
         AuditLogUnreadable: Nothing can be said about the log.
     """
     anchors = [] if expect_head is None else [Anchor(parse_link(expect_head), "--expect-head")]
-    warnings: list[str] = []
     found = verify(log, anchors=anchors)
-    head = log.with_name(log.name + HEAD_SUFFIX)
-    compared = [f"the head file {head}"] * os.path.lexists(head) + [anchor.source for anchor in anchors]
     tampered = found.state is ChainState.TAMPERED
-    if compared and not anchors and not tampered:
-        warnings.append(_HEAD_FILE_ALONE)
+    compared = [anchor.source for anchor in anchors]
+    warnings = list(found.warnings)
     if found.head_missing:
-        warnings.insert(0, NO_HEAD_FILE)
+        warnings.append(NO_HEAD_FILE)
+    else:
+        compared.insert(0, f"the head file {log}{HEAD_SUFFIX}")
+        if not anchors and not tampered:
+            warnings.append(_HEAD_FILE_ALONE)
     report = AuditVerification(
         tool=TOOL,
         generated_at=timestamp(),
@@ -65,7 +65,7 @@ def verify_log(log: Path, *, expect_head: str | None) -> tuple[AuditVerification
         more_findings=found.more_findings,
         open_intents=sorted(found.open_intents),
         compared_with=[unicode_text(text) for text in compared],
-        warnings=[unicode_text(text) for text in (*found.warnings, *warnings)],
+        warnings=[unicode_text(text) for text in warnings],
         next_step=without_head(log, found.head) if found.head_missing and not tampered else "",
     )
     return report, found.exit_code

@@ -51,7 +51,7 @@ from etcdfix.remediation.audit.record import (
     Verb,
 )
 from etcdfix.remediation.audit.record_line import Draft, Event, draft_entry, hash_of, intent_of, parse_record
-from etcdfix.remediation.audit.syslog import Syslog, send_head
+from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import (
     LOG_IS_GONE,
     Anchor,
@@ -246,16 +246,8 @@ class AuditLog(Closing):
         elif entry.intent is not None and entry.closes:
             del self._open[entry.intent]
         if self._syslog is not None:
-            self._send_head(self._syslog)
+            self._syslog.send(self.head, self.path)
         return link
-
-    def _send_head(self, syslog: Syslog) -> None:
-        try:
-            with announced(self._step, "audit syslog", "send head"):
-                send_head(syslog.address, self.head, self.path)
-        except OSError as exc:
-            lost = f"syslog at {syslog.address} did not take the head of the audit log: {why(exc)}"
-            syslog.warning = f"{lost}; the record is on disk, write its head down: {self.head}"
 
     def records(self) -> Iterator[tuple[Link, Event]]:
         """Yield what it holds, oldest first.

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.errors import ConfigurationError, why
 from etcdfix.remediation.audit.record import Link
 from etcdfix.text.safetext import safe_text
 
@@ -59,22 +59,21 @@ class Syslog(msgspec.Struct):
     address: str
     warning: str = ""
 
+    def send(self, head: Link, log: Path) -> None:
+        """Send the sequence and hash of the last record, and the path of its log; over a network with TCP."""
+        try:
+            self._send(f"audit head {head} of {safe_text(str(log))}\n")
+        except OSError as exc:
+            lost = f"syslog at {self.address} did not take the head of the audit log: {why(exc)}"
+            self.warning = f"{lost}; the record is on disk, write its head down: {head}"
 
-def send_head(address: str, head: Link, log: Path) -> None:
-    """Send the sequence and hash of the last record, and the path of its log; over a network with TCP.
-
-    Raises:
-        OSError: The syslog cannot be reached, or does not take it.
-    """
-    where = parse_address(address)
-    kind = None if isinstance(where, str) else socket.SOCK_STREAM
-    said = logging.makeLogRecord(
-        {"msg": f"audit head {head} of {safe_text(str(log))}\n", "levelname": "INFO"}
-    )
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(TIMEOUT_SECONDS)  # the handler has no timeout of its own
-    try:
-        with closing(_Handler(where, SysLogHandler.LOG_AUTHPRIV, kind)) as handler:
-            handler.emit(said)
-    finally:
-        socket.setdefaulttimeout(before)
+    def _send(self, text: str) -> None:
+        where = parse_address(self.address)
+        kind = None if isinstance(where, str) else socket.SOCK_STREAM
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(TIMEOUT_SECONDS)  # the handler has no timeout of its own
+        try:
+            with closing(_Handler(where, SysLogHandler.LOG_AUTHPRIV, kind)) as handler:
+                handler.emit(logging.makeLogRecord({"msg": text, "levelname": "INFO"}))
+        finally:
+            socket.setdefaulttimeout(before)

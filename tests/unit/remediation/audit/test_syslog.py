@@ -12,7 +12,7 @@ import pytest
 from etcdfix.errors import ConfigurationError
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, Result
-from etcdfix.remediation.audit.syslog import Syslog, parse_address, send_head
+from etcdfix.remediation.audit.syslog import Syslog, parse_address
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from tests.support.audit_logs import OPERATOR, entry, own_directory
 from tests.support.syslogs import PlayedSyslog
@@ -59,7 +59,7 @@ def named_head(path: Path) -> str:
 
 def test_a_line_is_one_line_and_names_nothing_but_the_log(tmp_path: Path) -> None:
     with PlayedSyslog(tmp_path / "socket") as syslog:
-        send_head(str(syslog.path), HEAD, Path("/var/a\n\x1b[31m\udcff.jsonl"))
+        Syslog(str(syslog.path)).send(HEAD, Path("/var/a\n\x1b[31m\udcff.jsonl"))
         (line,) = syslog.lines()
     assert line.startswith(f"<86>etcdfix: audit head 7:{'ab' * 32} of /var/a")
     assert line.count("\n") == 1
@@ -77,7 +77,7 @@ def test_over_tcp() -> None:
 
         thread = threading.Thread(target=take)
         thread.start()
-        send_head(f"127.0.0.1:{server.getsockname()[1]}", HEAD, Path("/log"))
+        Syslog(f"127.0.0.1:{server.getsockname()[1]}").send(HEAD, Path("/log"))
         thread.join(10)
     assert received == [f"<86>etcdfix: audit head {HEAD} of /log\n".encode()]
 

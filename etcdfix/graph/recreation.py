@@ -5,7 +5,6 @@ Somebody deletes what he is told comes back: what is not proven is called "by ha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -29,13 +28,6 @@ _SOLE_WRITERS: Final = {(rule.group, rule.resource): rule.recreated_by for rule 
 _OWNERS: Final = {(rule.group, rule.kind, rule.makes): rule.recreated_by for rule in RULES.owners}
 _NAMES: Final = {
     path: [rule for rule in RULES.names if rule.path == path] for path in {rule.path for rule in RULES.names}
-}
-# Most names fit no rule of their path: one look tells.
-_NAMED: Final = {
-    path: re.compile(
-        "|".join(part for rule in rules for part in (rule.pattern, *map(re.escape, rule.names)) if part)
-    )
-    for path, rules in _NAMES.items()
 }
 _SPECS: Final = {rule.path: rule for rule in RULES.specs}
 _TOKENS: Final = MAKERS["token-controller"]
@@ -175,10 +167,7 @@ class _Search:
                 yield Recreation(_TOKENS, Confidence.LIKELY, basis)
 
     def _by_names(self) -> Iterator[Recreation]:
-        named = _NAMED.get(self._path)
-        if named is None or named.fullmatch(self._ref.name) is None:
-            return
-        for rule in _NAMES[self._path]:
+        for rule in _NAMES.get(self._path, ()):
             if rule.namespace in ("", self._ref.namespace):
                 recreation = self._by_rule(rule)
                 if recreation is not None:

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import random
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from etcdfix.graph.recreation import _NAMED, _NAMES
 from etcdfix.graph.recreation_rules import (
     MAKERS,
     RULES,
@@ -115,10 +112,6 @@ def test_openshift_makes_objects_in_openshift_only(tmp_path: Path, kind: str, na
     openshift(cluster)
     entry = entry_of(cluster, key, tmp_path)
     assert (entry.recreated_by, entry.recreate_confidence) == (maker, "likely")
-
-
-def test_nothing_of_openshift_is_said_elsewhere() -> None:
-    assert all(("OpenShift" in maker.name) == maker.openshift for maker in MAKERS.values())
 
 
 # --------------------------------------------------------------------------------- names after an object that is there
@@ -306,16 +299,3 @@ def test_by_name_alone_nothing_of_an_operator_comes_back() -> None:
         alone = not rule.counterpart and not rule.beside and not maker.openshift
         if alone and maker.name not in own:
             assert maker.comes_back is ComesBack.NO, rule
-
-
-@pytest.mark.parametrize("path", sorted(_NAMES))
-def test_one_look_at_a_name_says_whether_any_rule_fits(path: str) -> None:
-    rng = random.Random(path)
-    rules = _NAMES[path]
-    parts = [part for rule in rules for part in (*rule.names, *re.findall("[a-z0-9]+", rule.pattern))]
-    for _ in range(1000):
-        name = rng.choice(["-", ".", "", "-es-"]).join(
-            rng.choices([*parts, "x", "bcdfg", "12"], k=rng.randint(1, 3))
-        )
-        fits = any(rule.part_of(name) is not None for rule in rules)
-        assert (_NAMED[path].fullmatch(name) is not None) is fits

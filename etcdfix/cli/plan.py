@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,15 +42,7 @@ def _is_run(words: Sequence[str]) -> bool:
 
 
 class PlanCommand(Command):
-    """Makes a plan; with ``--run FILE`` it is another command, which works through one.
-
-    The options of that are shown here too, and refused without ``--run``.
-    """
-
-    def __init__(self, *args: Any, **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
-        own = {option.name for option in self.params}
-        self.params += [_with_run(option) for option in run_command.params if option.name not in own]
+    """Makes a plan; with ``--run FILE`` it is another command, which works through one."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -60,23 +51,6 @@ class PlanCommand(Command):
         if _is_run(args):
             return run_command.make_context(info_name, args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
-
-
-def _with_run(option: click.Parameter) -> click.Option:
-    """Return an option of ``plan --run`` for the help of ``plan``, which refuses it."""
-    assert isinstance(option, click.Option)  # it takes no arguments
-    shown = copy.copy(option)
-    shown.required = shown.expose_value = shown.is_eager = False
-    shown.envvar = None
-    shown.callback = _refuse_without_run
-    if shown.name != "plan_file":
-        shown.help = f"With --run: {option.help}"
-    return shown
-
-
-def _refuse_without_run(context: click.Context, option: click.Parameter, _value: object) -> None:
-    if context.get_parameter_source(option.name or "") is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError(f"{option.opts[0]} goes with --run FILE, which works through a plan")
 
 
 MEANINGS: dict[ExitCode, str] = {
@@ -100,6 +74,10 @@ _UNDETERMINED = "undetermined"
     help="A report of etcdfix scan, written with -o json or -o jsonl.",
 )
 @click.option(
+    "--run", metavar="FILE", expose_value=False,
+    help="Work through this plan instead: another command. See etcdfix plan --run FILE --help.",
+)  # fmt: skip
+@click.option(
     "--rescued", type=FILE, metavar="DIR",
     help="What etcdfix rescue has saved: an API server can write these objects anew from its memory.",
 )  # fmt: skip
@@ -122,8 +100,7 @@ def command(
     What is gone, changed or readable by now is left out, and said; so is what was not looked at when the command was
     ended early. Each object comes with a proposal: put its best copy back, delete it, or leave it for now.
 
-    With --run FILE, a plan that was reviewed is worked through instead: another command. Its help, without the options
-    of this one: etcdfix plan --run FILE --help.
+    With --run FILE, a plan that was reviewed is worked through.
     """
     report = load_report(from_report, most_findings=MOST_OF_A_PLAN)
     inputs, configuration = what_to_read(options, each_from_its_own=True)

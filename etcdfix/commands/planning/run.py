@@ -22,7 +22,7 @@ import msgspec
 from etcdfix.commands.fix import run_fix
 from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.commands.planning.run_file import RunFile, RunLine
-from etcdfix.commands.planning.tasks import RunRequest, Task, workload_of
+from etcdfix.commands.planning.tasks import RunRequest, Task, Workload, workload_of
 from etcdfix.copies.finder import parse_named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.config import read_configuration
@@ -77,22 +77,11 @@ class RunConfirmer(Confirmer, Protocol):
         ...
 
 
-class RunPreview(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown before anything is asked.
-
-    Attributes:
-        digest: Of the plan with its decisions, for ``--expect-plan``.
-        done: How many objects earlier runs dealt with.
-        left_alone: To how many nothing is to be done.
-        waiting: How many of these could be dealt with, if the plan were decided otherwise.
-    """
+class RunPreview(Workload, frozen=True, kw_only=True):
+    """What is shown before anything is asked; ``digest`` is that of the plan with its decisions."""
 
     plan: DeletionPlan
     digest: str
-    tasks: tuple[Task, ...]
-    done: int
-    left_alone: int
-    waiting: int
     identity: ClusterIdentity
     warnings: tuple[str, ...]
 
@@ -209,10 +198,7 @@ def run_plan(
     shown = RunPreview(
         plan=run.plan,
         digest=decided,
-        tasks=load.tasks,
-        done=load.done,
-        left_alone=load.left_alone,
-        waiting=load.waiting,
+        **msgspec.structs.asdict(load),
         identity=identity,
         warnings=warnings,
     )

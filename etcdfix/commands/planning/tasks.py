@@ -94,7 +94,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan comes to for one run."""
+    """What a plan comes to for one run.
+
+    Attributes:
+        done: How many objects earlier runs dealt with.
+        left_alone: To how many nothing is to be done.
+        waiting: How many of these could be dealt with, if the plan were decided otherwise.
+    """
 
     tasks: tuple[Task, ...]
     done: int

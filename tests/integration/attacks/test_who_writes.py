@@ -15,6 +15,7 @@ from typing import Any
 import click
 import pytest
 
+from etcdfix.cli.plan_run import command as run_command
 from etcdfix.cli.root import cli
 from etcdfix.model import GroupResource
 from etcdfix.remediation.patcher import FIXED_AT
@@ -235,7 +236,7 @@ def _commands(group: click.Group, *path: str) -> Iterator[tuple[str, click.Comma
 def test_every_command_that_asks_api_servers_is_tried_here() -> None:
     asking = {
         name
-        for name, command in _commands(cli)
+        for name, command in (*_commands(cli), ("plan", run_command))
         if any("--kubeconfig" in parameter.opts for parameter in command.params)
     }
     assert asking == {name.partition(" --")[0] for name in ATTEMPTS}

@@ -322,15 +322,6 @@ def test_a_plan_of_nothing(planned: Planned) -> None:
     assert json.loads(ran.out)["left"] == 0
 
 
-def test_two_runs_at_once(planned: Planned) -> None:
-    planned.to_delete("a", "b")
-    from etcdfix.commands.planning.run_file import RunFile
-
-    with planned.nothing_changes(), RunFile.open(planned.plan):
-        refused(planned.work(*DECLARED), "another run works through")
-    assert planned.work(*DECLARED).code == 0
-
-
 def test_a_plan_behind_a_link(planned: Planned) -> None:
     planned.to_delete("a", "b")
     real = planned.folder / "real.json"

@@ -83,6 +83,7 @@ def asked(plan: DeletionPlan, key: bytes, **other: Any) -> Expectation:
         source=SimpleNamespace(describe=lambda: here),
         examiner=examiner,
         config_sha256=other.get("config_sha256", CONFIGURATION.sha256),
+        is_kine=other.get("is_kine", False),
     )
     return expectation_of(
         plan, key, cast("Cluster", cluster), other.get("accepted", Acceptances(key_lost=LOST)),
@@ -197,7 +198,8 @@ def test_a_plan_of_a_snapshot_or_of_a_release_does_not_fit_any(made: tuple[Path,
     assert "another --kubernetes-version" in refused(named, value.key).message
     assert asked(named, value.key, assumed_release="1.30")
     old = rewritten(path, lambda p: {"source": msgspec.structs.replace(p.source, newest=False)})
-    assert "a snapshot or an old revision" in refused(old, value.key).message
+    for kine in (False, True):  # the plan is not of kine's file
+        assert "a snapshot or an old revision" in refused(old, value.key, is_kine=kine).message
 
 
 def test_a_key_that_the_plan_does_not_list(made: tuple[Path, StoredValue]) -> None:

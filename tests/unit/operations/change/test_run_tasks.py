@@ -157,13 +157,6 @@ def test_a_declaration_of_what_no_entry_waits_for(empty: DeletionPlan, wrong: st
     assert "names no encryption key" in refused(plan, asked(key_lost=(LOST,)))
 
 
-def test_a_declaration_counts_only_for_whom_the_plan_says_needs_it(empty: DeletionPlan) -> None:
-    """Of one encryption key, one waits for it and another does not, as what is proven damaged."""
-    plan = plan_of(empty, entry(1, needs=["--accept only-copy"]), entry(2, needs=[DECLARE]), decide="delete")
-    first, second = work(plan, asked(Rule.ONLY_COPY, key_lost=(LOST,))).tasks
-    assert (first.declared, second.declared) == ("", LOST)
-
-
 @pytest.mark.parametrize(
     ("change", "why"),
     [

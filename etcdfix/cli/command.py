@@ -14,7 +14,24 @@ import click
 from etcdfix.cli.examples import EXAMPLES
 from etcdfix.cli.lazy_group import HelpGroup
 from etcdfix.cli.output import HABITS, say
-from etcdfix.cli.variables import HEEDED_BY_CHANGES, variable_of
+
+HEEDED_BY_CHANGES: Final = frozenset(
+    {
+        "ETCDFIX_ENDPOINTS", "ETCDFIX_CACERT", "ETCDFIX_CERT", "ETCDFIX_KEY", "ETCDFIX_USER", "ETCDFIX_PASSWORD",
+        "ETCDFIX_DIAL_TIMEOUT", "ETCDFIX_COMMAND_TIMEOUT", "ETCDFIX_TIMEOUT",
+        "ETCDFIX_ENCRYPTION_CONFIG", "ETCDFIX_MANIFEST",
+    }
+)  # fmt: skip
+"""All variables of ours that a command which changes something listens to: where etcd is, and how it is encrypted."""
+
+OF_ETCDCTL: Final = ("ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY")
+"""Variables of etcdctl that say which etcd is meant."""
+
+
+def variable_of(option: str) -> str:
+    """Return the variable of a long option, ``ETCDFIX_ETCD_PREFIX`` for ``--etcd-prefix``."""
+    return "ETCDFIX_" + option.removeprefix("--").replace("-", "_").upper()
+
 
 _UNCHECKED: Final = "insecure_skip_tls_verify"
 _UNCHECKED_OF_ETCDCTL: Final = "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
@@ -65,8 +82,8 @@ class Command(click.Command):
 
 
 def _of_readers() -> set[str]:
+    from etcdfix.cli.keys import scope_options  # noqa: PLC0415 - same
     from etcdfix.cli.options import live_options, source_options  # noqa: PLC0415 - they need this module
-    from etcdfix.cli.scope import scope_options  # noqa: PLC0415 - same
 
     reader = click.command(scope_options(source_options(lambda: None)))
     change = click.command(live_options(lambda: None))

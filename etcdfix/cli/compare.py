@@ -9,11 +9,11 @@ import click
 
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import reader_codes
+from etcdfix.cli.keys import scope_options, wanted_scope
 from etcdfix.cli.look import open_look
 from etcdfix.cli.options import FILE, etcd_data_options, reading_options, report_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
-from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.commands.compare import CompareRequest, compare_members, compare_sources
 from etcdfix.errors import ConfigurationError
 from etcdfix.report.origin import shown_word

@@ -9,10 +9,10 @@ import click
 
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import reader_codes
+from etcdfix.cli.keys import scope_options, wanted_scope
 from etcdfix.cli.look import open_look
 from etcdfix.cli.options import FILE, look_options, what_to_read
 from etcdfix.cli.places import record_paths, where_else_options, where_to_look
-from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.copies.model import Place
 from etcdfix.operations.opening import open_candidates, without_candidates

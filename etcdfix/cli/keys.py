@@ -1,4 +1,4 @@
-"""How a command line names one object: by its etcd key, as it is, as base64, as lists print it; or as TYPE/NAME."""
+"""How a command line names what is meant: an etcd key, as it is or as base64, TYPE/NAME, or a scope of many."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import click
 from click.core import ParameterSource
 
 from etcdfix.cli.options import Decorator, option_group
+from etcdfix.cli.output import say
 from etcdfix.errors import ConfigurationError
-from etcdfix.scope import ObjectWord, check_namespace, parse_object
+from etcdfix.scope import ObjectWord, ScopeRequest, check_namespace, parse_object, split_words
 from etcdfix.storagekey import word_bytes
 
 _BASE64: Final = "base64:"
@@ -30,6 +31,16 @@ object_options = option_group(
     all_namespaces_option("Look for TYPE/NAME in every namespace, whatever ETCDFIX_NAMESPACE says."),
 )  # fmt: skip
 """Of commands that look at one object."""
+
+scope_options = option_group(
+    click.argument("scope", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY-PREFIX]..."),
+    click.option(
+        "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
+        help="Only this namespace (may be repeated).",
+    ),
+    all_namespaces_option("Every namespace, as without -n; whatever ETCDFIX_NAMESPACE says."),
+)  # fmt: skip
+"""Nothing named is everything."""
 
 
 def is_base64(word: str) -> bool:
@@ -90,3 +101,25 @@ def refuse_namespace_beside_key(*, everywhere: bool) -> None:
 def is_key(word: str) -> bool:
     """Say whether a word names an etcd key, and not a resource or a cause."""
     return word.startswith("/") or is_base64(word) or word == _COMPACTION_KEY
+
+
+def wanted_scope(options: dict[str, Any]) -> ScopeRequest:
+    """Return what :data:`scope_options` collected as one request; a word may be a key, as ``base64:…``.
+
+    Raises:
+        ConfigurationError: What should be base64 is not, or a word names nothing.
+    """
+    scope, namespaces = options["scope"], () if options["all_namespaces"] else options["namespaces"]
+    source = click.get_current_context().get_parameter_source("namespaces")
+    if namespaces and source is ParameterSource.ENVIRONMENT:
+        say(
+            f"only what is in namespace {', '.join(namespaces)} is looked at (ETCDFIX_NAMESPACE); -A looks at all"
+        )
+    whole = [word for word in scope if is_base64(word)]
+    words = [
+        part
+        for word in scope
+        if not is_base64(word)
+        for part in ([word] if word.startswith("/") else split_words(word))
+    ]
+    return ScopeRequest(tuple(words), tuple(map(named_key, whole)), namespaces)

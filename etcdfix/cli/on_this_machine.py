@@ -13,9 +13,8 @@ from typing import Any, Final
 import click
 
 from etcdfix import machine
-from etcdfix.cli.command import Command
+from etcdfix.cli.command import OF_ETCDCTL, Command
 from etcdfix.cli.output import say
-from etcdfix.cli.variables import OF_ETCDCTL
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.on_this_machine import find_distributions
 

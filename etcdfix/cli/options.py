@@ -1,6 +1,6 @@
 """Options that several commands share: where the data is, and how to read it.
 
-Each has an ``ETCDFIX_*`` variable, which most lose on commands that change something (:mod:`etcdfix.cli.variables`);
+Each has an ``ETCDFIX_*`` variable, which most lose on commands that change something (:mod:`etcdfix.cli.command`);
 those that etcdctl has too also listen to ``ETCDCTL_*`` (handled where the connection is built, so that a flag wins over
 both).
 """
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from etcdfix.cli.command import variable_of
 from etcdfix.cli.ending import end_after
 from etcdfix.cli.on_this_machine import with_what_is_found
 from etcdfix.cli.origins import origin_of, origins_of
 from etcdfix.cli.output import say
-from etcdfix.cli.variables import variable_of
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
 from etcdfix.inputs.releases import parse_kubernetes_version

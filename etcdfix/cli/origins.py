@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from etcdfix.cli.variables import variable_of
+from etcdfix.cli.command import variable_of
 from etcdfix.inputs.manifest import Manifest
 from etcdfix.sources.connection import DEFAULT_ENDPOINT
 

@@ -10,11 +10,11 @@ import click
 
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
+from etcdfix.cli.keys import scope_options, wanted_scope
 from etcdfix.cli.look import open_look
 from etcdfix.cli.options import FILE, look_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete, say_other_prefixes
 from etcdfix.cli.report_place import ReportPlace
-from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.operations.look.gathering import FAILING

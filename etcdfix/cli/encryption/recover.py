@@ -9,6 +9,7 @@ import click
 
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import reader_codes, report_exit_code
+from etcdfix.cli.keys import scope_options, wanted_scope
 from etcdfix.cli.look import read_files
 from etcdfix.cli.options import (
     FILE,
@@ -22,7 +23,6 @@ from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.places import in_option, record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
-from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.commands.encryption.recover import RecoverRequest, recover_configurations
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place

@@ -9,11 +9,11 @@ import click
 
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import reader_codes
+from etcdfix.cli.keys import scope_options, wanted_scope
 from etcdfix.cli.look import open_look
 from etcdfix.cli.options import look_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.places import in_option
-from etcdfix.cli.scope import scope_options, wanted_scope
 from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place

@@ -70,13 +70,6 @@ def held_of(directory: Path | None, uid: str | None) -> Callable[[Examination], 
     return held
 
 
-class _Terms(msgspec.Struct, frozen=True):
-    """What the deletion of an object asks for beyond its command, and why it is refused; "" where it is not."""
-
-    needs: list[str]
-    refused: str
-
-
 class EntryWriter(msgspec.Struct, frozen=True):
     """Looks at one broken object after the other."""
 
@@ -91,7 +84,6 @@ class EntryWriter(msgspec.Struct, frozen=True):
     readable: ReadableRevisions
     held: Callable[[Examination], Copy | None]
     naming_plan: str
-    terms_of_kind: dict[int, _Terms] = msgspec.field(default_factory=dict)
 
     def draft(self, broken: Broken) -> PlanEntry:
         """Return the entry of one object, without its turn."""
@@ -113,7 +105,8 @@ class EntryWriter(msgspec.Struct, frozen=True):
         recreation = who_recreates(index, node, self.claims, assessment)
         users = len({user.object for user in assessment.users})
         cause = found.verdict.cause
-        terms = self._terms_of(broken)
+        doubts = self.keys.doubts_about(found)
+        needed = needed_for(found, doubts)
         entry = PlanEntry(
             order=0,
             key=assessment.object.key,
@@ -140,8 +133,8 @@ class EntryWriter(msgspec.Struct, frozen=True):
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),
             command=self._deletion(found),
-            needs=terms.needs,
-            refused=terms.refused,
+            needs=needs_of(found, needed),
+            refused=advice_on(found, doubts, needed, self.request.run) if needed.refused else "",
         )
         if is_breaking(entry):
             entry = msgspec.structs.replace(entry, needs=[*entry.needs, acceptance(Rule.CLUSTER_BREAKING)])
@@ -175,18 +168,6 @@ class EntryWriter(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             entry, copy=best.copy.where, source=best.copy.source, fix=command.line(run), fix_needs=needs
         )
-
-    def _terms_of(self, broken: Broken) -> _Terms:
-        terms = self.terms_of_kind.get(broken.kind) if broken.kind is not None else None
-        if terms is None:
-            found = broken.found
-            doubts = self.keys.doubts_about(found)
-            needed = needed_for(found, doubts)
-            refused = advice_on(found, doubts, needed, self.request.run) if needed.refused else ""
-            terms = _Terms(needs_of(found, needed), refused)
-            if broken.kind is not None:
-                self.terms_of_kind[broken.kind] = terms
-        return terms
 
     def _deletion(self, found: Examination) -> str:
         command = delete(found.stored.key).line(self.request.run)

@@ -33,13 +33,11 @@ class Broken(NamedTuple):
 
     Attributes:
         found: What it is; its value is let go of where it decides nothing more, for there may be many.
-        kind: The number of all that differ from it in record, namespace and name alone; None for none.
         value_sha256: ``sha256:<hex>`` of the stored bytes.
         closed: Nothing came out of its value.
     """
 
     found: Examination
-    kind: int | None
     value_sha256: str
     closed: bool
 
@@ -125,7 +123,7 @@ class Gathered:
             if counts.points_at_us and not in_our_tables(found):
                 self._leave_out(found.stored.key, "newer-than-known", f"{counts}: that is {NOT_THE_OBJECT}")
             else:
-                yield Broken(found, one.part.kind, one.value_sha256, one.closed)
+                yield Broken(found, one.value_sha256, one.closed)
 
     def leave_out_all(self) -> None:
         """Leave out all that the report has: the plan was ended in the pass, or between two objects.

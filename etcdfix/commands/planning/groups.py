@@ -37,17 +37,12 @@ class Groups:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Outcome, Cause | None, tuple[KeyName, ...]], _Group] = {}
-        self._of_kind: dict[int, _Group] = {}
 
     def add(self, broken: Broken) -> None:
         """Count one."""
-        group = self._of_kind.get(broken.kind) if broken.kind is not None else None
-        if group is None:
-            found = broken.found
-            place = (found.verdict.outcome, found.verdict.cause, found.encryption_keys)
-            group = self._groups.setdefault(place, _Group(found))
-            if broken.kind is not None:
-                self._of_kind[broken.kind] = group
+        found = broken.found
+        place = (found.verdict.outcome, found.verdict.cause, found.encryption_keys)
+        group = self._groups.setdefault(place, _Group(found))
         group.count += 1
 
     def published(self, keys: KeyCounter, run: RunOptions) -> list[PlanGroup]:

@@ -1,18 +1,19 @@
-"""What every command that changes one etcd key does first: options read, the terminal asked for, etcd opened."""
+"""What every command that changes one etcd key does alike: options read, etcd opened, and what it came to told."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 
 from etcdfix.apiserver.servers import APIAccess
-from etcdfix.cli.change_output import Teller
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.options import (
+    TEXT,
     change_output_option,
     configuration_of,
     gather_inputs,
@@ -21,20 +22,27 @@ from etcdfix.cli.options import (
     option_group,
     reading_options,
 )
-from etcdfix.cli.output import require_output, say
+from etcdfix.cli.output import HABITS, require_output, say, say_lines, show_change
 from etcdfix.cli.places import api_access, record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.safety import (
     acceptances,
+    change_exit_code,
     change_options,
     expectation_options,
     require_reason,
 )
+from etcdfix.errors import EtcdfixError
 from etcdfix.examine_all import Progress
+from etcdfix.operations.change.report import follow_ups, outcome_report, refusal_report
 from etcdfix.operations.opening import Candidates, Inputs, open_candidates, open_cluster, without_candidates
 from etcdfix.remediation.audit.record import Verb
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.text.commands import RunOptions
+from etcdfix.remediation.preflight.deletion import Preflight
+from etcdfix.storagekey import display
+from etcdfix.text.commands import Command, RunOptions
+from etcdfix.text.safetext import safe_text
 
 etcd_options = option_group(live_options, main_etcd_options, reading_options)
 """Which etcd, and how its values are read."""
@@ -111,3 +119,83 @@ def open_change(
                 confirmer=Terminal(yes=options["yes"]),
                 progress=progress_of(cluster.source),
             )
+
+
+class Teller:
+    """Tells what a change came to. As a context manager it tells an error as well, which then goes on."""
+
+    def __init__(self, verb: Verb, output: str, *, dry_run: bool) -> None:
+        self._verb = verb
+        self._output = output
+        self._dry_run = dry_run
+        self._told = False
+        self.key: bytes | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._output == TEXT or self._told or not isinstance(error, EtcdfixError):
+            return
+        try:
+            report = refusal_report(self._verb, self.key, error, dry_run=self._dry_run)
+            show_change(report, self._output, RunOptions())
+        except Exception as exc:  # noqa: BLE001 - the error itself is told in any case
+            say(f"no document could be written ({type(exc).__name__})")
+
+    def tell(
+        self,
+        outcome: ChangeOutcome,
+        run: RunOptions,
+        deleted: Preflight | None = None,
+        *,
+        unread: bool = False,
+    ) -> int:
+        """Tell an outcome; return the exit code."""
+        assert self.key is not None  # else there would be no outcome
+        self._told = True
+        code = change_exit_code(outcome)
+        try:
+            report = outcome_report(
+                self._verb,
+                self.key,
+                outcome,
+                run,
+                exit_code=code,
+                deleted=deleted,
+                unread=unread,
+                again=_again(HABITS.words),
+            )
+            show_change(report, self._output, run)
+        except Exception as exc:  # noqa: BLE001 - the change is made: it must be told one way or the other
+            say(f"no document could be written ({type(exc).__name__}); what it came to:")
+            say_lines(map(safe_text, _facts(self.key, outcome)))
+            with suppress(Exception):  # what failed may fail again, and the exit code must stay
+                for step in follow_ups(self._verb, self.key, outcome, run, unread=unread):
+                    say_lines(map(safe_text, [f"{step.what}:", f"  {step.command.line(run)}"]))
+        return code
+
+
+def _again(words: Iterable[str]) -> Command:
+    """Return a command as it was typed, but for ``--dry-run`` and passwords."""
+    kept, rest = ["etcdfix"], iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option in {"--user", "--password"}:
+            value = value if equals else next(rest, "")
+            kept += [option, value.partition(":")[0]] if option == "--user" else []
+        elif word != "--dry-run":
+            kept.append(word)
+    return Command(tuple(kept))
+
+
+def _facts(key: bytes, outcome: ChangeOutcome) -> Iterator[str]:
+    yield f"{'DRY RUN' if outcome.result is None else outcome.result.upper()} {display(key)}"
+    if outcome.revision:
+        yield f"Revision {outcome.revision}"
+    yield from filter(None, (outcome.detail, *outcome.warnings))
+    yield from (f"Backup {path}" for path in outcome.backups)
+    yield from (f"Its value {digest}" for digest in outcome.values)
+    yield f"Audit log {outcome.audit_log}, head {outcome.head or 'unknown: the outcome is not recorded'}"

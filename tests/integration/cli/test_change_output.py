@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
-from etcdfix.cli import change_output
-from etcdfix.cli.change_output import Teller
+from etcdfix.cli import changing
+from etcdfix.cli.changing import Teller
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.report.schema import SCHEMAS
@@ -108,7 +108,7 @@ def test_what_was_done_is_told_whatever_happens(
     def fail(*_args: object, **_named: object) -> NoReturn:
         raise UnicodeError
 
-    monkeypatch.setattr(change_output, name, fail)
+    monkeypatch.setattr(changing, name, fail)
     ran = registry.delete(registry.key("shop/broken"), "-o", "json")
     assert ran.code == 0
     assert ran.out == ""
@@ -125,7 +125,7 @@ def test_without_a_document_an_unknown_outcome_is_told_whole(
     def fail(*_args: object, **_named: object) -> NoReturn:
         raise UnicodeError
 
-    monkeypatch.setattr(change_output, "outcome_report", fail)
+    monkeypatch.setattr(changing, "outcome_report", fail)
     outcome = ChangeOutcome(
         result=Result.UNKNOWN, detail="etcd did not answer.", backups=("b.json",), values=("sha256:1",),
         audit_log=Path("audit.jsonl"), warnings=("Wait before you try again.",),
@@ -145,7 +145,7 @@ def test_an_error_is_told_whatever_happens(registry: Registry, monkeypatch: pyte
     def fail(*_args: object, **_named: object) -> NoReturn:
         raise UnicodeError
 
-    monkeypatch.setattr(change_output, "refusal_report", fail)
+    monkeypatch.setattr(changing, "refusal_report", fail)
     ran = registry.delete(registry.key("shop/good-0"), "-o", "json")
     assert ran.code == 4
     assert "the object is readable" in ran.err

@@ -33,9 +33,9 @@ from etcdfix.report.plan_entry import (
     entry_stake,
     meaning,
 )
+from etcdfix.report.tally import Stakes
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
-from etcdfix.verdicts.severity import Stake, headline, restart_warning
 
 
 class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -142,17 +142,11 @@ class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fi
         )
 
     def _stakes(self) -> Iterator[str]:
-        stakes: dict[Stake, None] = {}
-        undetermined: dict[str, None] = {}
+        stakes = Stakes(past=not self.source.newest)
         for entry in self.entries:  # on disk: one pass
-            if entry.outcome == Outcome.UNDETERMINED:
-                undetermined[entry.cause] = None
-            else:
-                stakes[entry_stake(entry)] = None
-        for say in (headline, restart_warning):
-            text = say([*stakes], [*undetermined], past=not self.source.newest)
-            if text:
-                yield text
+            known = entry.outcome != Outcome.UNDETERMINED
+            stakes.note(entry_stake(entry) if known else None, None if known else entry.cause)
+        yield from stakes.lines()
         if self.not_in_report:
             broken = counted(self.not_in_report, "broken value")
             yield f"{broken} are not in the report. Scan again to see them."

@@ -44,11 +44,15 @@ class Stakes:
 
     def add(self, found: Examination) -> None:
         """Take one value."""
-        stake = stake_of(found)
+        undetermined = found.verdict.outcome is Outcome.UNDETERMINED
+        self.note(stake_of(found), found.verdict.cause if undetermined else None)
+
+    def note(self, stake: Stake | None, undetermined: str | None) -> None:
+        """Take what is at stake with one value, or why that is not known."""
         if stake is not None and len(self._stakes) < MAX_NAMES:
             self._stakes[stake] = None
-        elif found.verdict.outcome is Outcome.UNDETERMINED and found.verdict.cause is not None:
-            self._undetermined[found.verdict.cause] = None
+        if undetermined is not None:
+            self._undetermined[undetermined] = None
 
     @property
     def severity(self) -> str | None:

@@ -82,7 +82,6 @@ def asked(plan: DeletionPlan, key: bytes, **other: Any) -> Expectation:
     cluster = SimpleNamespace(
         source=SimpleNamespace(describe=lambda: here),
         examiner=examiner,
-        is_kine=False,
         config_sha256=other.get("config_sha256", CONFIGURATION.sha256),
         is_kine=other.get("is_kine", False),
     )

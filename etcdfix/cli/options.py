@@ -123,9 +123,8 @@ live_options = option_group(
                  "static-pod manifest; flags win."),
     _option("--etcd-servers-overrides", metavar="LIST",
             help="The API server's flag of this name: resources that have an etcd of their own, as "
-                 "/events#https://10.0.0.1:2381. scan, get, impact, namespace, orphans, plan and encryption usage, try "
-                 "and what-if read each from its own etcd; the others ask the etcd of the one resource that is "
-                 "named. A manifest says it too."),
+                 "/events#https://10.0.0.1:2381. What looks at everything reads each from its own etcd; any other "
+                 "command asks the etcd of the one resource that is named. A manifest says it too."),
     _option("--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
 )  # fmt: skip
 """Which live etcd, as it is now: all that a command takes which changes something."""

@@ -15,11 +15,13 @@ here on they walk the same steps::
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import msgspec
 
@@ -55,7 +57,13 @@ from etcdfix.remediation.durable import (
 from etcdfix.remediation.landmarks import Landmarks, find_elsewhere, sight
 from etcdfix.remediation.places import RecordPaths, require_lasting
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.remediation.reconcile import judge_reading, open_intents_of, predict, reconcile_intent
+from etcdfix.remediation.reconcile import (
+    Reconciliation,
+    judge_reading,
+    open_intents_of,
+    predict,
+    reconcile_intent,
+)
 from etcdfix.remediation.sending import Sender
 from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
 from etcdfix.rules import refuse
@@ -181,7 +189,7 @@ def preview_only(
         if change.content is not None:
             # Names, size and number of directories are looked at as for the real thing.
             BackupPlan(resting_on(change.content, change.entry), directories, sequence=log.head.sequence + 1)
-        warnings += _predict_first(now, log, change)
+        warnings += _settle_first(log, change, "would be settled first", partial(predict, now))
         log.reserve()
         step("preview only: compare")
         outlook = evaluate_compare(now, change.expected)
@@ -232,7 +240,12 @@ def commit(
     with ExitStack() as stack:
         directories = _open_directories(stack, places, change, step)
         log, warnings = _open_log(stack, places, operator, log, step)
-        warnings += _reconcile_first(now, log, change, operator, step)
+
+        def settle(intent: Intent, **given: Any) -> Reconciliation:
+            step("reconcile: open intent of the same key")
+            return reconcile_intent(now, log, intent, operator, **given)
+
+        warnings += _settle_first(log, change, "was settled", settle)
         log.reserve()  # not earlier: settling another intent would use it up
         with signals_held() as held:
             intent = _record(log, change, directories, step)
@@ -290,46 +303,19 @@ def _open_directories(
     return directories
 
 
-def _reconcile_first(
-    now: Datastore, log: AuditLog, change: Write, operator: Operator, step: Step
+def _settle_first(
+    log: AuditLog, change: Write, became: str, settle: Callable[..., Reconciliation]
 ) -> list[str]:
-    warnings = []
-    for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
-        step("reconcile: open intent of the same key")
+    """Settle the open intents about the same key, or foretell it; say what became of each."""
+    cluster, warnings = change.entry.cluster, []
+    for intent in open_intents_of(log, change.key, cluster=cluster):
         try:
-            settled = reconcile_intent(
-                now,
-                log,
-                intent,
-                operator,
-                cluster=change.entry.cluster,
-                accepted=change.accepted,
-            )
+            found = settle(intent, cluster=cluster, accepted=change.accepted)
         except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
             warnings.append(refusal.message)
             continue
-        became = f"was settled: {settled.result}" if settled.settled else "stays open"
-        warnings.append(f"the open intent {intent.link.sequence} {became}, {settled.detail}")
-        warnings += settled.warnings
-    return warnings
-
-
-def _predict_first(now: Datastore, log: AuditLog, change: Write) -> list[str]:
-    """Say what the change itself would settle first; what would refuse it there refuses here."""
-    warnings = []
-    for intent in open_intents_of(log, change.key, cluster=change.entry.cluster):
-        try:
-            found = predict(
-                now,
-                intent,
-                cluster=change.entry.cluster,
-                accepted=change.accepted,
-            )
-        except RefusedByRule as refusal:  # as above
-            warnings.append(refusal.message)
-            continue
-        would = f"would be settled first: {found.result}" if found.settled else "stays open"
-        warnings.append(f"the open intent {intent.link.sequence} {would}, {found.detail}")
+        said = f"{became}: {found.result}" if found.settled else "stays open"
+        warnings += [f"the open intent {intent.link.sequence} {said}, {found.detail}", *found.warnings]
     return warnings
 
 

@@ -98,7 +98,6 @@ def test_the_printed_undo_puts_the_same_bytes_back(registry: Registry) -> None:
         *undo.removeprefix("etcdfix ").split(), "--yes", "--backup-dir", str(registry.backups)
     )
     assert again.code == 0, again.err
-    assert "a true undo" in again.err
     assert registry.stored(key) == BROKEN
 
 

@@ -22,7 +22,6 @@ Source: as for :mod:`etcdfix.graph.owners`, and recorded runs of a kube-controll
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -65,17 +64,6 @@ def collect(
 def catch_up(index: ImpactIndex) -> tuple[Decision, ...]:
     """Return what the collector would do now if it had just started, depth first; nothing for a cluster at rest."""
     return _Collector(index, {}, None).catch_up()
-
-
-def decide(index: ImpactIndex, dependent: int, *, absent: Iterable[int] = ()) -> Decision:
-    """Return what the collector does to one object, given that others are gone.
-
-    Args:
-        index: Of the cluster as it is.
-        dependent: Node of the object.
-        absent: Nodes that count as deleted.
-    """
-    return _Collector(index, {node: index.uid(node) for node in absent}, None).decision(dependent)
 
 
 class _Collector:

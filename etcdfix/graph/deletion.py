@@ -15,7 +15,6 @@ from etcdfix.graph.tables import FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 from etcdfix.storagekey import CRD_PATH
 from etcdfix.text.words import counted
 
-_FEW: Final = 3
 _NAMESPACES: Final = ("", "namespaces")
 _PODS: Final = ("", "pods")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
@@ -152,23 +151,3 @@ def _notes(
             f"if one of {collection.unseen} that cannot be read depends on it, that one stays, and is deleted once all "
             "objects of its type can be listed"
         )
-    strays = index.strays(index.uid(node)) if index.uid(node) else []
-    invalid = [d for d in strays if any(o.wrong_scope and o.uid == index.uid(node) for o in index.owners(d))]
-    if invalid:
-        yield (f"{_named(index, invalid)} cannot have a namespaced owner and {_is(invalid)} never collected")
-    namespace = ref.namespace
-    elsewhere = [d for d in strays if namespace and index.place(d)[1] not in {"", namespace}]
-    if elsewhere:
-        yield (
-            f"{_named(index, elsewhere)} {_is(elsewhere)} in another namespace: the collector does not find the owner "
-            "there, and deletes what has no other, whether or not this one is deleted"
-        )
-
-
-def _named(index: ImpactIndex, nodes: list[int]) -> str:
-    names = ", ".join(str(index.ref(node)) for node in nodes[:_FEW])
-    return f"{names} and {len(nodes) - _FEW} more" if len(nodes) > _FEW else names
-
-
-def _is(nodes: list[int]) -> str:
-    return "is" if len(nodes) == 1 else "are"

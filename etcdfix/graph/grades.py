@@ -7,7 +7,6 @@ Kubernetes' own repository are named as their projects document them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Final
 
 from etcdfix.graph.index import ImpactIndex
@@ -158,22 +157,17 @@ def reasons_for(
 def warnings_about(index: ImpactIndex, node: int) -> list[RiskReason]:
     """Return what was not seen, or cannot be read, and could depend on an object or use it."""
     broken = sum(index.unreadable_by_path.values()) - index.unreadable(node)
-    return list(_warnings(tuple(index.problems[:3]), broken, index.opaque, index.truncated))
-
-
-@lru_cache(maxsize=8)
-def _warnings(problems: tuple[str, ...], broken: int, opaque: int, truncated: int) -> tuple[RiskReason, ...]:
-    warnings = [("incomplete", f"not everything was seen: {text}") for text in problems]
+    warnings = [("incomplete", f"not everything was seen: {text}") for text in index.problems[:3]]
     if broken:
         text = f"{counted(broken, 'other object')} cannot be read: whether they use it, or depend on it, is not known"
         warnings.append(("unreadable-others", text))
-    if opaque:
-        text = f"{counted(opaque, 'object')} cannot be looked into: whether they use it, or depend on it, is not known"
-        warnings.append(("not-looked-into", text))
-    if truncated:
-        text = f"{counted(truncated, 'object')} with more references than are followed may use it too"
-        warnings.append(("not-looked-into", text))
-    return tuple(RiskReason(Risk.LOW, code, text) for code, text in warnings)
+    for count, text in (
+        (index.opaque, "cannot be looked into: whether they use it, or depend on it, is not known"),
+        (index.truncated, "with more references than are followed may use it too"),
+    ):
+        if count:
+            warnings.append(("not-looked-into", f"{counted(count, 'object')} {text}"))
+    return [RiskReason(Risk.LOW, code, text) for code, text in warnings]
 
 
 def _kind_reason(

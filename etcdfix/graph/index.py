@@ -144,7 +144,7 @@ class ImpactIndex:
     def forget_counts(self) -> None:
         """Forget what was counted over all nodes: some of them are others now."""
         self._last_users = -1, ()
-        for counted in ("unreadable_by_path", "unlistable", "_counts", "_by_uid", "_strays"):
+        for counted in ("unreadable_by_path", "unlistable", "_counts", "_strays"):
             self.__dict__.pop(counted, None)
 
     # -- nodes
@@ -325,18 +325,6 @@ class ImpactIndex:
     def uid(self, node: int) -> str:
         """Return the object's own uid; "" where it is not known."""
         return display(self._tables.uids[node])
-
-    def by_uid(self, uid: str) -> list[int]:
-        """Return the objects that have a uid."""
-        return self._by_uid.get(_bytes(uid), [])
-
-    @cached_property
-    def _by_uid(self) -> dict[bytes, list[int]]:
-        found: dict[bytes, list[int]] = {}
-        for node, known in enumerate(self._tables.uids):
-            if known:
-                found.setdefault(known, []).append(node)
-        return found
 
     def finalizers(self, node: int) -> tuple[str, ...]:
         """Return ``metadata.finalizers``."""

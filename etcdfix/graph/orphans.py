@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.collector import decide
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import OrphanGroup, OrphanReason, OwnerState
+from etcdfix.graph.owners import judge
 from etcdfix.model import Confidence
 from etcdfix.storagekey import StorageCodec, display
 
@@ -114,7 +114,7 @@ def _reasons(index: ImpactIndex, node: int) -> list[tuple[OrphanReason, str, str
 
 
 def _all_owners_gone(index: ImpactIndex, node: int) -> bool:
-    owners = decide(index, node).owners
+    owners = judge(index, node, index.owners(node), {}).owners
     return bool(owners) and all(finding.state is OwnerState.ABSENT for finding in owners)
 
 

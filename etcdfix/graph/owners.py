@@ -160,7 +160,9 @@ def _state(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> tuple
     if node < 0 or owner.guess:
         return OwnerState.UNKNOWN, "its kind is not known: no built-in and no readable CRD has it"
     if not index.exists(node):
-        return _missing(index, owner)
+        if index.problems:
+            return OwnerState.UNKNOWN, "it was not found, but not everything could be looked at"
+        return OwnerState.ABSENT, "it does not exist"
     if index.serves_empty(node):
         return OwnerState.ABSENT, "the API server shows an empty object of that name, without a uid"
     if index.unreadable(node):
@@ -173,14 +175,3 @@ def _state(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> tuple
     if index.flags(node) & TERMINATING and index.flags(node) & FOREGROUND:
         return OwnerState.WAITING, "it is being deleted in the foreground"
     return OwnerState.SOLID, ""
-
-
-def _missing(index: ImpactIndex, owner: Owner) -> tuple[OwnerState, str]:
-    if index.problems:
-        return OwnerState.UNKNOWN, "it was not found, but not everything could be looked at"
-    directory, namespace, _ = index.place(owner.node)
-    for other in index.by_uid(owner.uid):
-        place = index.place(other)
-        if place[0].path == directory.path and place[1] != namespace:
-            return OwnerState.ABSENT, f"it is in namespace {place[1]} (OwnerRefInvalidNamespace)"
-    return OwnerState.ABSENT, "it does not exist"

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from etcdfix.graph import collector
-from etcdfix.graph.collector import collect, decide
+from etcdfix.graph.collector import collect
 from etcdfix.graph.model import Action, Collection, Decision, OwnerState, Propagation
+from etcdfix.graph.owners import Fate, judge
 from tests.support.impact_objects import Cluster, node_of, owner
 from tests.support.memory_source import MemorySource
 
@@ -45,11 +46,11 @@ def test_an_owner_that_the_api_server_shows_as_empty_is_absent() -> None:
     cluster.values[key] = b""
     pod = cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
     index = cluster.index()
-    decision = decide(index, node_of(index, pod))
+    decision = judge(index, node_of(index, pod), index.owners(node_of(index, pod)), {})
     assert decision.action is Action.CASCADE_DELETED
     assert decision.owners[0].state is OwnerState.ABSENT
     assert "without a uid" in decision.owners[0].reason
-    assert decision.uncertain == ""
+    assert decision.race == ""
     assert [d.action for d in collect(index, node_of(index, key)).tree] == [Action.CASCADE_DELETED]
 
 
@@ -126,7 +127,8 @@ def test_what_was_not_seen_is_not_absent() -> None:
     cluster = Cluster()
     key = cluster.pod("p", owners=(owner("ReplicaSet", "gone"),))
     index = cluster.index(MemorySource(cluster.values, problems=["page 7 is damaged"]))
-    assert decide(index, node_of(index, key)).action is Action.FROZEN
+    node = node_of(index, key)
+    assert judge(index, node, index.owners(node), {}).action is Action.FROZEN
 
 
 def test_a_long_chain_does_not_recurse() -> None:
@@ -185,8 +187,8 @@ def test_a_kind_may_be_written_in_lower_case_and_in_no_other_way(kind: str, acti
     found = [d.action for d in removal(cluster, key).tree]
     assert found == ([action] if action is Action.CASCADE_DELETED else [])
     index = cluster.index()
-    absent = decide(index, node_of(index, pod), absent=[node_of(index, key)])
-    assert absent.action is action
+    owners = index.owners(node_of(index, pod))
+    assert judge(index, node_of(index, pod), owners, {node_of(index, key): Fate()}).action is action
 
 
 def test_what_managers_do_that_ran_before_and_that_started_since() -> None:

@@ -32,7 +32,6 @@ def test_an_object_of_a_known_kind_is_not_taken_for_one_of_an_unknown_kind() -> 
     key = cluster.add("v1", "ConfigMap", "w", "shop")
     pod = cluster.pod("p", owners=(WIDGET,))
     index = cluster.index()
-    assert index.by_uid("uid-w") == [node_of(index, key)]
     assert the_guess(index, pod) == ("", False)
     assert index.dependents(node_of(index, key), "uid-w") == []
 

@@ -84,9 +84,6 @@ def last_event(ground: Ground) -> Event:
     return list(read_records(ground.log))[-1][1]
 
 
-# An answer that never came.
-
-
 def delete_by_command(
     capfd: Captured, tmp_path: Path, ground: Ground, key: bytes, *more: str
 ) -> tuple[int, str, str]:
@@ -205,9 +202,6 @@ def test_transaction_that_arrives_after_everybody_gave_it_up(etcd: EtcdServer, l
     assert verify(ground.log).state is ChainState.WHOLE
 
 
-# An answer that is an error.
-
-
 @pytest.mark.parametrize(
     ("status", "words", "told"),
     [
@@ -289,9 +283,6 @@ def test_etcd_that_is_full(
     assert verify(ground.log).state is ChainState.WHOLE
 
 
-# Undo and fix.
-
-
 def test_answer_to_an_undo_lost(etcd: EtcdServer, lay: Lay) -> None:
     ground = lay()
     key = put_broken(etcd, ground)
@@ -315,8 +306,6 @@ def test_answer_to_a_fix_lost(etcd: EtcdServer, lay: Lay) -> None:
     assert value_at(ground, key) != ground.broken("target")
     assert [backup.content.stored.value for backup in ground.backups()] == [ground.broken("target")]
 
-
-# Dry runs.
 
 _READ_PATHS = set(READ_METHODS)
 
@@ -423,9 +412,6 @@ def test_dry_run_refuses_what_the_deletion_refuses(
     assert not ground.log.exists()
 
 
-# Two operators.
-
-
 @pytest.fixture
 def two() -> Iterator[tuple[Mortals, Mortals]]:
     with Mortals() as one, Mortals() as other:
@@ -505,9 +491,6 @@ def test_fixing_against_somebody_who_writes(etcd: EtcdServer, lay: Lay) -> None:
         fix(ground, key, "bit", steps)
     assert (refused.value.rule, refused.value.exit_code) == (Rule.MOVED, 4)
     assert value_at(ground, key) == ground.readable("target")
-
-
-# Somebody else writes meanwhile.
 
 
 class Intruder:

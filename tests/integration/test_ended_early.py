@@ -80,9 +80,6 @@ def finish(process: subprocess.Popen[bytes], seconds: float = 60) -> tuple[int, 
     return process.returncode, out.decode(), err.decode()
 
 
-# etcd stands still
-
-
 @pytest.fixture
 def stops(full: EtcdServer, proxy: EtcdProxy) -> Iterator[EtcdProxy]:
     """etcd is stopped as by ``kill -STOP`` when a scan is in the middle."""
@@ -173,9 +170,6 @@ def test_a_time_out_before_anything_was_read(proxy: EtcdProxy) -> None:
         assert err.splitlines()[-1] == "etcdfix: ended by --timeout 1500ms; nothing was changed"
 
 
-# Threads that cannot start
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("megabytes", [110, 130, 142, 148, 270, 300, 330])
 def test_no_room_for_threads(full: EtcdServer, megabytes: int) -> None:
@@ -213,9 +207,6 @@ def test_no_room_for_an_answer(start_local_etcd: Callable[..., EtcdServer]) -> N
         assert len(err.splitlines()) <= 2
 
 
-# A signal comes
-
-
 @pytest.fixture
 def slow(proxy: EtcdProxy) -> Iterator[tuple[EtcdProxy, threading.Event]]:
     """The second page does not come; the event says when it is asked for."""
@@ -241,18 +232,8 @@ def test_a_signal_gives_the_partial_report(
     proxy, asked = slow
     target = tmp_path / "report.json"
     target.write_text("of last night")
-    scan = start(
-        "scan",
-        "-q",
-        "-o",
-        "json",
-        "--output-file",
-        target,
-        "--endpoints",
-        proxy.endpoint,
-        "--jobs",
-        str(jobs),
-    )
+    where = ["--output-file", target, "--endpoints", proxy.endpoint]
+    scan = start("scan", "-q", "-o", "json", *where, "--jobs", str(jobs))
     assert asked.wait(30)
     time.sleep(1.5)  # the first page is worked on
     scan.send_signal(number)
@@ -325,19 +306,8 @@ def reported(full: EtcdServer, tmp_path: Path) -> Iterator[Path]:
     keys = [BELOW + b"shop/0000x", BELOW + b"shop/2999x"]
     full.put_all((key, b"broken") for key in keys)
     report = tmp_path / "report.json"
-    code, _out, err = finish(
-        start(
-            "scan",
-            "-q",
-            "-o",
-            "json",
-            "--no-encryption",
-            "--output-file",
-            report,
-            "--endpoints",
-            full.endpoint,
-        )
-    )
+    where = ["--output-file", report, "--endpoints", full.endpoint]
+    code, _out, err = finish(start("scan", "-q", "-o", "json", "--no-encryption", *where))
     assert (code, err) == (1, "")
     yield report
     for key in keys:

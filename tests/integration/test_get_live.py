@@ -47,9 +47,6 @@ def sorted_json(value: Any) -> Any:
     return json.loads(encode_json(value))
 
 
-# Every object of the cluster
-
-
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_readable_object_converts(name: str, kms_endpoints: dict[str, str]) -> None:
     configuration = load_configuration(ALPHA / name)
@@ -114,9 +111,6 @@ def test_the_first_step_of_the_runbook(capfdbinary: pytest.CaptureFixture[bytes]
     captured = capfdbinary.readouterr()
     assert (captured.out, captured.err) == (stored.value, b"")
     assert b"f:imagePullSecrets" in stored.value
-
-
-# A live etcd
 
 
 @pytest.mark.etcd

@@ -77,9 +77,6 @@ def before_page(server: EtcdServer, number: int, act: Callable[[], Refusal | Non
         yield proxy
 
 
-# Values as etcd keeps them
-
-
 def test_everything_about_a_value(etcd: EtcdServer, prefix: bytes) -> None:
     lease = etcd.etcdctl("lease", "grant", "3600").decode().split()[1]
     etcd.etcdctl("put", f"--lease={lease}", (prefix + b"leased").decode(), "x")
@@ -115,26 +112,6 @@ def test_a_value_larger_than_any_answer_is_named_and_stepped_over(
         assert values(source, prefix) == expected
         (problem,) = source.problems
     assert large.decode() in problem
-
-
-def test_an_empty_etcd(start_etcd: Callable[..., EtcdServer]) -> None:
-    server = start_etcd()
-    with live(server.endpoint) as source:
-        assert list(source.current(b"")) == []
-        assert source.get(b"a") is None
-        assert source.estimate() == 0
-        assert source.problems == []
-        description = source.describe()
-    assert description.revision == 1
-    assert description.single_revision
-    assert description.endpoints == (server.endpoint,)
-    status = json.loads(server.etcdctl("endpoint", "status", "-w", "json"))[0]["Status"]
-    assert description.cluster_id == f"{status['header']['cluster_id']:x}"
-    assert description.etcd_version == status["version"]
-    assert (description.path, description.sha256) == (None, None)
-
-
-# Revisions
 
 
 @pytest.mark.usefixtures("pages_of_ten")
@@ -245,9 +222,6 @@ def test_a_revision_asked_for_is_never_left(etcd: EtcdServer, prefix: bytes) -> 
     assert "compacted" in problem
 
 
-# History
-
-
 @pytest.fixture(scope="module")
 def uncompacted(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
     """An etcd that still has everything; the shared one is compacted by other tests."""
@@ -309,9 +283,6 @@ def test_history_after_a_compaction(etcd: EtcdServer, prefix: bytes) -> None:
     fourth = etcd.put(key, b"4")
     with live(etcd.endpoint) as source:
         assert history_of(source, key) == [(second, b"2"), (third, None), (fourth, b"4")]
-
-
-# Endpoints
 
 
 @pytest.mark.usefixtures("pages_of_ten")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -20,7 +17,7 @@ from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import READER, ROOT_USER, EtcdServer
-from tests.support.collecting import ALPHA, REPOSITORY
+from tests.support.collecting import ALPHA
 from tests.support.etcd_proxy import EtcdProxy, Refusal
 
 pytestmark = pytest.mark.etcd
@@ -93,9 +90,6 @@ def with_configuration(name: str | None) -> list[str]:
     return ["--encryption-config", str(ALPHA / name)] if name is not None else []
 
 
-# The same data gives the same report
-
-
 def test_every_stored_value_is_the_snapshots(alpha: EtcdServer) -> None:
     with LiveSource(EtcdConnection(endpoints=(alpha.endpoint,))) as source, SnapshotSource(SNAPSHOT) as file:
         assert list(source.current(b"")) == list(file.current(b""))
@@ -126,30 +120,11 @@ def test_report_of_the_live_etcd_and_of_the_snapshot(
         assert sources[0][same] == sources[1][same]
 
 
-def test_the_installed_command_scans_a_live_etcd(alpha: EtcdServer) -> None:
-    command = [sys.executable, "-m", "etcdfix", "scan", "-o", "name", *with_configuration("config-lost.yaml")]
-    done = subprocess.run(
-        command,
-        env={**os.environ, "ETCDCTL_ENDPOINTS": f"http://{alpha.endpoint}", "ETCDCTL_API": "2"},
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == INCOMPLETE
-    (told,) = done.stderr.splitlines()
-    assert told.startswith("etcdfix: KMS plugin of kms/v2/kmsnew at unix:///run/kms/kms1.sock: ")
-    assert len(done.stdout.splitlines()) > 50
-
-
 def test_a_scan_asks_etcd_only_to_read(alpha: EtcdServer, tmp_path: Path) -> None:
     with EtcdProxy(alpha.endpoint) as proxy:
         report(tmp_path, *with_configuration("config-lost.yaml"), "--endpoints", proxy.endpoint)
         reads = {"/etcdserverpb.KV/Range", "/etcdserverpb.Watch/Watch", "/etcdserverpb.Maintenance/Status"}
         assert set(proxy.calls) == reads
-
-
-# Bad input: one clear line each, a hint, and the exit code
 
 
 def complaint(capfd: pytest.CaptureFixture[str], code: int, *arguments: str | Path) -> tuple[str, str]:
@@ -242,8 +217,6 @@ def test_two_clusters(
     sentence, _ = complaint(capfd, SOURCE, "--endpoints", f"{alpha.endpoint},{other.endpoint}")
     assert "different clusters" in sentence
 
-
-# Somebody who may read the storage prefix, and nothing else
 
 LIMITED = ("limited", "reads-the-prefix")
 

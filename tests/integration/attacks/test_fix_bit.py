@@ -567,15 +567,6 @@ def test_expectations_snapshots_and_names(registry: Attacked, tmp_path: Path) ->
     refuses(registry, registry.key("kube-system", "namespaces"), "readable")
 
 
-def test_no_terminal_and_no_yes(registry: Attacked) -> None:
-    registry.keyed("aesgcm")
-    key = registry.key("shop/web")
-    registry.etcd.put(key, flipped(seal("aesgcm", secret("web"), key), 700))
-    with registry.nothing_changes():
-        ran = registry.put_back(key, "bit", yes=False)
-    assert (ran.code, "was not typed back" in ran.err) == (4, True)
-
-
 def test_a_deletion_is_refused_and_a_word_lifts_that(registry: Attacked) -> None:
     registry.keyed("aesgcm")
     key = registry.key("shop/web")

@@ -36,9 +36,6 @@ pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 NAMES = [f"db-{number}" for number in range(12)]
 
 
-# Wrong bytes in one rule, while another rule has a key of the same name that is right.
-
-
 @pytest.mark.parametrize("kind", LOCAL)
 @pytest.mark.parametrize("name", ["key1", "a:key1:b"])
 def test_wrong_bytes_in_one_of_two_rules(registry: Attacked, kind: str, name: str) -> None:
@@ -137,9 +134,6 @@ def test_bytes_that_changed_for_a_while(registry: Attacked, kind: str) -> None:
     )  # fmt: skip
 
 
-# The right key, elsewhere in the configuration.
-
-
 @pytest.mark.parametrize("kind", LOCAL)
 @pytest.mark.parametrize("there", ["another-name", "another-rule", "another-provider", "second-of-one-name"])
 def test_right_key_elsewhere(registry: Attacked, kind: str, there: str) -> None:
@@ -205,9 +199,6 @@ def test_nothing_of_that_name_and_nothing_like_it(registry: Attacked, kind: str)
         )
         ran = registry.delete(at, *declared(f"{kind}/v1/key1"), "--dry-run")
         assert ran.code == 0, ran.err
-
-
-# Names.
 
 
 GOING_ON = (
@@ -282,9 +273,6 @@ def test_neighbours_under_another_key_of_the_same_name(registry: Attacked) -> No
     )
 
 
-# What CBC lets through.
-
-
 def _fits_by_chance(at: bytes, wanted: int = 3) -> Iterator[bytes]:
     """Yield healthy values whose padding fits under the wrong key: one in 256."""
     found = 0
@@ -321,9 +309,6 @@ def test_padding_that_fits_by_chance_under_the_first_of_two_keys(registry: Attac
         registry.refuses(
             [at], *declared("aescbc/v1/key1"), says=["does not name a key"], hint="fix the configuration"
         )
-
-
-# What is inside.
 
 
 @pytest.mark.parametrize("kind", LOCAL)

@@ -310,9 +310,6 @@ def test_associated_data_of_a_proxy_with_a_namespace(registry: Attacked, plugin:
         )
 
 
-# Values of a cluster that is newer than this tool.
-
-
 @only_v2
 @pytest.mark.parametrize(("source_type", "padding"), [(2, 0), (1, 1000)])
 def test_envelope_that_a_newer_server_may_accept(

@@ -66,9 +66,6 @@ def undo(registry: Registry, backup: Path, *arguments: str) -> Ran:
     return registry.undo(backup, "-o", "json", *arguments)
 
 
-# -- undo
-
-
 def test_the_undo_of_the_same_etcd_needs_nothing(production: Registry) -> None:
     """Or else no refusal below would prove anything; and what is compacted is said."""
     backup = production.deleted()
@@ -197,9 +194,6 @@ def test_copies_does_not_say_that_it_is_of_this_etcd(production: Registry, resto
         assert all(copy["doubt"].endswith(doubt) and bool(copy["doubt"]) == bool(doubt) for copy in copies)
 
 
-# -- reconciliation
-
-
 def left_open(registry: Registry, monkeypatch: pytest.MonkeyPatch, name: str = "shop/broken") -> None:
     """Delete, and let the outcome not be written down."""
     not_written(monkeypatch, 2)
@@ -281,9 +275,6 @@ def test_a_deletion_takes_the_others_intent_for_no_outcome(
         told = "would be settled first: anomaly" if copied and more else told
         assert told in ran.out + ran.err
     assert list(verify(production.log).open_intents) == ([] if copied else [number])
-
-
-# -- plans
 
 
 def test_a_plan_of_the_other_etcd(production: Registry, restored: Restored) -> None:

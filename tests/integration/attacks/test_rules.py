@@ -55,9 +55,6 @@ def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.Capt
     return found
 
 
-# What a flag lifts.
-
-
 def _cut_namespace(registry: Attacked) -> bytes:
     return registry.put("shop", namespace_object("shop")[:-9], resource="namespaces")
 
@@ -157,9 +154,6 @@ def test_two_risks_need_two_words(registry: Attacked) -> None:
     registry.refuses([at], "--accept", "unproven-damage", hint="--accept cluster-breaking")
     both = ("--accept", "cluster-breaking", "--accept", "unproven-damage")
     assert registry.delete(at, *both, "--dry-run").code == 0
-
-
-# What nothing lifts.
 
 
 class Never(NamedTuple):
@@ -267,9 +261,6 @@ def test_no_flag_stands_for_a_configuration(registry: Attacked) -> None:
     )
 
 
-# Declarations.
-
-
 @pytest.mark.parametrize("kind", LOCAL)
 def test_declaration_of_the_wrong_rule(registry: Attacked, kind: str) -> None:
     """The key of one rule is lost; a value of another rule, under a key of the same name, is damaged or healthy."""
@@ -326,9 +317,6 @@ def test_one_that_opens_contradicts_a_loss(registry: Attacked) -> None:
     registry.refuses([at], *lost, says=["opens under the same key"], hint="not lost then")
 
 
-# Re-encryption.
-
-
 @pytest.mark.parametrize("newest", ["another-key", "damaged", "another-rule"])
 def test_a_candidate_without_a_proof_that_the_servers_hold_the_key(registry: Attacked, newest: str) -> None:
     """Nothing, or only something old, is stored under the write key that the configuration names."""
@@ -363,9 +351,6 @@ def test_a_candidate_for_what_today_reads(registry: Attacked) -> None:
     with registry.nothing_changes():
         ran = registry.put_back(at, f"candidate:{candidate}", "--accept", "undeployed-write-key")
     registry.refused(ran, "the value is readable", hint="kubectl edit")
-
-
-# On record.
 
 
 @pytest.fixture

@@ -29,9 +29,6 @@ from tests.support.objects import KUBE_SYSTEM_UID, crd, json_object, namespace_o
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
-# Associated data.
-
-
 @pytest.mark.parametrize("prefix_then", ["/registry", "/kubernetes.io", "/registry/old"])
 def test_storage_prefix_that_was_another_one(registry: Attacked, prefix_then: str) -> None:
     """All of it was copied to where it is now; under the prefix of then every value opens."""
@@ -171,9 +168,6 @@ def test_home_of_a_moved_value_changes_before_the_transaction(registry: Attacked
     assert registry.stored(copy) is not None
 
 
-# The release.
-
-
 def claim(version: str) -> bytes:
     """Return a ResourceClaim of a release as protobuf."""
     meta = block(1, object_meta(b"gpu", b"shop", UID))
@@ -276,9 +270,6 @@ def test_kind_of_another_key_that_may_have_moved_there(registry: Attacked) -> No
     registry.refuses(keys, *EVERY_FLAG, says=["2 values like it ("], hint="use an etcdfix that")
 
 
-# Custom resources, and who owns them.
-
-
 def api_service(group: str, *, service: bool = True) -> bytes:
     spec: dict[str, Any] = {
         "group": group,
@@ -344,9 +335,6 @@ def test_version_that_the_definition_lost(registry: Attacked) -> None:
         ran = registry.delete(at, *EVERY_FLAG)
     assert ran.code == 4
     assert "crd-version-missing" in ran.err
-
-
-# The cluster.
 
 
 def test_prefix_of_something_else(registry: Attacked) -> None:

@@ -41,9 +41,6 @@ REVIEWS = {
 }
 
 
-# What each command needs to come to an end on a cluster whose key is lost.
-
-
 def _delete(cluster: LostKeyCluster) -> Iterator[Ran]:
     lost = cluster.key("shop/one")
     more = [*_api(cluster), "--declare-key-lost", "aescbc/v1/key1"]
@@ -295,9 +292,6 @@ def test_one_patch_for_each_object_and_nothing_else(cluster: LostKeyCluster, ask
         assert metadata["uid"] == old["metadata"]["uid"]
         assert metadata["resourceVersion"] == old["metadata"]["resourceVersion"]
         assert set(metadata["annotations"]) == {FIXED_AT}
-
-
-# Commands that look into files of a member, and ask no API server.
 
 
 @pytest.fixture

@@ -6,25 +6,18 @@ import base64
 import errno
 import hashlib
 import re
-import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
 from etcdfix.apiserver import recovery
 from etcdfix.errors import EndedEarly
 from etcdfix.remediation import durable
-from etcdfix.remediation import places as places_module
-from etcdfix.remediation.audit import log as audit_module
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
-from etcdfix.remediation.durable import Filesystem
 from etcdfix.testing.certificates import CertificateAuthority
-from tests.support.audit_logs import entry, own_directory, subject
 from tests.support.change_runs import (
     BROKEN,
     PLAINTEXT,
@@ -34,17 +27,14 @@ from tests.support.change_runs import (
     holds,
     typing,
 )
-from tests.support.etcd_proxy import NO_LEADER
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
     KUBE_SYSTEM,
     TOKEN,
     Answer,
     KubernetesAPI,
-    read_error,
     status_answer,
 )
-from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -59,9 +49,6 @@ pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 FINGERPRINT = "fp:e4223718e0cf4e92"
 """Of KEY_1."""
-
-
-# A deletion.
 
 
 def test_deletion(registry: Registry) -> None:
@@ -125,15 +112,6 @@ def test_unencrypted_value_is_kept_unencrypted_and_said_so(registry: Registry) -
     assert PLAINTEXT.decode() not in ran.out + ran.err
 
 
-def test_two_directories_take_the_same_backup(registry: Registry) -> None:
-    second = own_directory(registry.folder / "second")
-    ran = registry.delete(registry.key("shop/broken"), "--backup-dir", str(second))
-    assert ran.code == 0, ran.err
-    one, two = registry.kept()[0], registry.kept(second)[0]
-    assert one.path.read_bytes() == two.path.read_bytes()
-    assert ran.out.count("\nBackup  ") == 2
-
-
 def test_one_directory_that_cannot_take_it_is_enough_to_refuse(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"), "--backup-dir", str(registry.folder / "nowhere"))
@@ -153,42 +131,8 @@ def test_dry_run_changes_nothing_and_is_recorded(registry: Registry) -> None:
     assert event.annotations.value_sha256 == digest_of(BROKEN)
 
 
-@pytest.mark.parametrize("dry", [True, False])
-def test_no_socket_for_the_connection_that_writes(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, *, dry: bool
-) -> None:
-    """A dry run finds it; without one the intent is closed, since nothing was sent."""
-
-    def deny(*_given: Any) -> NoReturn:
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    key, revision = registry.key("shop/broken"), registry.etcd.revision()
-    with monkeypatch.context() as patched:
-        patched.setattr(socket.socket, "bind", deny)
-        ran = registry.delete(key, *(["--dry-run"] if dry else []))
-    assert ran.code == 5, ran
-    assert "no transaction was sent" in ran.err
-    assert registry.etcd.revision() == revision
-    kinds = [event.annotations.type for event in registry.events()] if registry.log.exists() else []
-    assert kinds == ([] if dry else [RecordType.INTENT, RecordType.OUTCOME])
-    if not dry:
-        assert registry.events()[-1].annotations.outcome == "not-applied"
-
-
 def digest_of(value: bytes) -> str:
     return f"sha256:{hashlib.sha256(value).hexdigest()}"
-
-
-def test_lease_stands_in_the_backup(registry: Registry) -> None:
-    key = registry.key("shop/leased")
-    lease = registry.grant(key, BROKEN)
-    ran = registry.delete(key)
-    assert ran.code == 0, ran.err
-    assert re.search(rf"lease +{lease.lstrip('0')}, \d+ s left", ran.err)
-    content = registry.kept()[0].content
-    assert content.lease == lease.lstrip("0")
-    assert content.lease_ttl_seconds is not None
-    assert 0 < content.lease_ttl_seconds <= 86_400
 
 
 def test_key_that_cannot_be_typed(registry: Registry) -> None:
@@ -201,64 +145,11 @@ def test_key_that_cannot_be_typed(registry: Registry) -> None:
     assert "\x1b" not in ran.out + ran.err
 
 
-def test_open_intents_of_the_same_key_are_settled_first(registry: Registry) -> None:
-    key = registry.key("shop/broken")
-    with audit_module.AuditLog.open(registry.log) as log:
-        for about, uid in ((key, UID), (registry.key("shop/other"), UID), (key, "another-cluster")):
-            made = entry(
-                subject=subject(about, registry.mod_revision(key)),
-                cluster_uid=uid,
-                header_revision=registry.mod_revision(key),
-                value_sha256=digest_of(BROKEN),
-            )
-            log.append(made)
-    ran = registry.delete(key)
-    assert ran.code == 0, ran.err
-    assert "the open intent 1 was settled: not-applied" in ran.out
-    assert [event.annotations.type for event in registry.events()] == [
-        "intent", "intent", "intent", "reconciled", "intent", "outcome",
-    ]  # fmt: skip
-    assert verify(registry.log).open_intents.keys() == {2, 3}
-
-
-def test_torn_last_line_is_set_aside_and_said(registry: Registry) -> None:
-    registry.deleted()
-    registry.log.write_bytes(registry.log.read_bytes() + b'{"kind":"Ev')
-    ran = registry.delete(registry.put("shop/second", BROKEN))
-    assert ran.code == 0, ran.err
-    assert "a torn last line of the audit log was set aside" in ran.out
-
-
-# What is there is none of our business: the outcome.
-
-
 def test_not_an_object(registry: Registry) -> None:
     key = registry.put("10.0.0.1", b"k8s\x00", resource="masterleases")
     with registry.untouched():
         ran = registry.delete(key)
     registry.refused(ran, "the key holds no object of the API", hint="leave it")
-
-
-def test_gone(registry: Registry) -> None:
-    with registry.untouched():
-        ran = registry.delete(registry.key("shop/nobody"))
-    registry.refused(ran, "/secrets/shop/nobody does not exist", hint="see what is there: etcdfix scan")
-
-
-# What is expected of the value.
-
-
-@pytest.mark.parametrize("before", ["sha256:", ""])
-def test_expectations_that_hold(registry: Registry, before: str) -> None:
-    key = registry.key("shop/broken")
-    digest = before + hashlib.sha256(BROKEN).hexdigest()
-    ran = registry.delete(
-        key, "--expect-mod-revision", str(registry.mod_revision(key)), "--expect-value-sha256", digest
-    )
-    assert ran.code == 0, ran.err
-
-
-# The configuration, and lost keys.
 
 
 def test_declared_key_is_typed_back_at_a_terminal_even_with_yes(
@@ -277,9 +168,6 @@ def test_declared_key_is_typed_back_at_a_terminal_even_with_yes(
     with typing(monkeypatch, "aesgcm/v1/gone"):
         ran = registry.delete(key, *declared)
     assert ran.code == 0, ran.err
-
-
-# Which cluster, which object.
 
 
 def test_unknown_cluster(registry: Registry) -> None:
@@ -314,9 +202,6 @@ def test_floor(registry: Registry, resource: str, name: str) -> None:
     assert "CLUSTER-BREAKING, as accepted" in ran.err
 
 
-# Authorization.
-
-
 def test_allowed(registry: Registry, api: KubernetesAPI) -> None:
     kubeconfig = api.kubeconfig(registry.folder)
     ran = registry.delete(registry.key("shop/broken"), "--kubeconfig", str(kubeconfig), "--context", "here")
@@ -329,8 +214,6 @@ def test_allowed(registry: Registry, api: KubernetesAPI) -> None:
     intent = registry.events()[0].annotations
     assert (intent.authorization, intent.api_user) == ("allowed", "alice@example.org")
 
-
-# Recovery.
 
 SECRETS = "/api/v1/secrets"
 
@@ -412,35 +295,6 @@ def test_denied(registry: Registry, api: KubernetesAPI, verb: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        status_answer(500, "etcdserver: request timed out"),
-        read_error("failed calling webhook: Post: unexpected EOF"),
-        read_error("no matching prefix found"),  # of another value than the one in etcd
-        Answer(500, b"<html>Internal Server Error</html>"),
-        Answer(404, b"404 page not found"),
-    ],
-)
-def test_what_is_no_read_error_of_this_value_is_no_answer(
-    registry: Registry, api: KubernetesAPI, answer: Answer
-) -> None:
-    broken = registry.key("shop/broken")
-    asked = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
-    api.instead["/api/v1/namespaces/shop/secrets/broken"] = answer
-    with registry.untouched():
-        registry.refused(
-            registry.delete(broken, *asked),
-            "no API server could say whether it reads",
-            hint="--accept no-api-server",
-        )
-    says = "the stored data was shorter than the required size"
-    for fails in (read_error(), read_error(says), read_error(says, reason=None)):
-        api.instead["/api/v1/namespaces/shop/secrets/broken"] = fails
-        ran = registry.delete(broken, *asked, "--dry-run")
-        assert ran.code == 0, ran.err
-
-
 def test_nobody_answers(registry: Registry, api: KubernetesAPI) -> None:
     """No server that knows the user is as good as no kubeconfig: the flag says so, and nothing else does."""
     broken, kubeconfig = registry.key("shop/broken"), str(api.kubeconfig(registry.folder))
@@ -511,23 +365,6 @@ def test_a_declaration_without_an_api_server(registry: Registry, dry_run: tuple[
     )
 
 
-# Exactly one key, of a live etcd.
-
-
-@pytest.mark.parametrize("below", ["secrets", "secrets/shop"])
-def test_prefix_without_its_slash(registry: Registry, below: str) -> None:
-    with registry.untouched():
-        ran = registry.delete(f"{registry.prefix}/{below}".encode())
-    registry.refused(
-        ran,
-        f"{registry.prefix}/{below} is no key but the beginning of others, such as",
-        hint="name exactly one key, in full",
-    )
-
-
-# Confirmation.
-
-
 def test_without_terminal_and_without_yes(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"), yes=False)
@@ -546,17 +383,6 @@ def test_something_else_typed(registry: Registry, monkeypatch: pytest.MonkeyPatc
     assert not registry.log.exists()
 
 
-def test_key_typed_back(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = registry.key("shop/broken")
-    with typing(monkeypatch, key.decode()):
-        ran = registry.delete(key, yes=False)
-    assert ran.code == 0, ran.err
-    assert f"Type the key in full to go on:\n  {key.decode()}" in ran.err
-
-
-# Where backup and record go.
-
-
 def test_backup_directory_full(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     real = durable.write_fully
 
@@ -573,27 +399,6 @@ def test_backup_directory_full(registry: Registry, monkeypatch: pytest.MonkeyPat
     assert not registry.log.exists() or registry.events() == []
 
 
-def _state(registry: Registry, monkeypatch: pytest.MonkeyPatch, *, kind: str) -> Path:
-    """Let the default directory lie on a file system of this kind."""
-    state = own_directory(registry.folder / "state")
-    for module in ("etcdfix.remediation.places", "etcdfix.remediation.durable"):
-        monkeypatch.setattr(f"{module}.default_directory", lambda: state / "etcdfix")
-    monkeypatch.setattr(
-        "etcdfix.remediation.places.default_audit_log", lambda: state / "etcdfix" / "audit.jsonl"
-    )
-    monkeypatch.setattr(places_module, "filesystem_kind", lambda _path: Filesystem(kind, "none", "/"))
-    return state / "etcdfix"
-
-
-def test_default_directory(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = _state(registry, monkeypatch, kind="ext4")
-    ran = registry.delete(registry.key("shop/broken"), places=False)
-    assert ran.code == 0, ran.err
-    assert f"Backup  {state}/" in ran.out
-    assert f"Audit log  {state / 'audit.jsonl'}\nHead  2:" in ran.out
-    assert (state.stat().st_mode & 0o777) == 0o700
-
-
 def test_audit_log_broken(registry: Registry) -> None:
     registry.deleted()
     registry.log.write_bytes(registry.log.read_bytes().replace(b"its key is lost", b"its key was old", 1))
@@ -602,31 +407,3 @@ def test_audit_log_broken(registry: Registry) -> None:
         with registry.untouched():
             ran = registry.delete(key, *dry_run)
         registry.refused(ran, f"audit log {registry.log}", hint="etcdfix audit verify shows all of it")
-
-
-# What becomes of the transaction.
-
-
-@pytest.fixture
-def lossy(registry: Registry) -> Iterator[LossyProxy]:
-    with LossyProxy(registry.etcd.endpoint) as proxy:
-        registry.endpoints = proxy.endpoint
-        yield proxy
-
-
-def test_nobody_answers_afterwards_either(registry: Registry, lossy: LossyProxy) -> None:
-    dead: list[str] = []
-
-    def before(path: str, _request: bytes) -> Any:
-        if path == TXN:
-            dead.append(path)
-        return NO_LEADER if dead and path != TXN else None
-
-    lossy.before = before
-    lossy.lost = {TXN}
-    ran = registry.delete(registry.key("shop/broken"), "--command-timeout", "1s")
-    assert ran.code == 3
-    assert "UNKNOWN: " in ran.out
-    assert "Settle it when etcd answers again\n  etcdfix audit reconcile" in ran.out
-    assert f"--etcd-prefix {registry.prefix}" in ran.out
-    assert verify(registry.log).open_intents.keys() == {1}

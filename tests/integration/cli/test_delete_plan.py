@@ -73,9 +73,6 @@ def test_a_plan_that_fits_is_recorded_and_everything_looked_at(registry: Registr
         assert f"--plan {plan} ({load_plan(plan).content_sha256})" in event.annotations.accepted
 
 
-# What a plan would permit: edited by hand, and sealed anew.
-
-
 def two_broken(registry: Registry) -> None:
     """Leave two Secrets under key1, one damaged and one that it does not open: that may be the key."""
     for number in range(2):
@@ -166,9 +163,6 @@ def test_a_plan_from_the_environment_is_none(registry: Registry, monkeypatch: py
         ran = registry.delete(registry.key("shop/broken"), "--dry-run")
         assert ran.code == 0, ran.err
         assert "--plan" not in str(registry.events()[-1].annotations.accepted)
-
-
-# What a plan refuses.
 
 
 def test_a_value_that_was_written_since(registry: Registry) -> None:

@@ -256,17 +256,6 @@ def test_todays_configuration_leaves_what_it_opens_out(k3s: K3s, tmp_path: Path)
     assert (code, report["tried"]) == (0, 0)
 
 
-def test_who_may_read_the_storage_prefix_alone_is_told(
-    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    k3s = K3s(start_etcd(), tmp_path, capfd)
-    k3s.keep(OLD)
-    k3s.server.require_login(b"/registry/")
-    ran = k3s.recover("--user", "reader", "--password", "reads:one prefix", live=True)
-    assert ran.code == 5
-    assert "permission" in ran.err
-
-
 def test_who_may_read_the_bootstrap_data_alone_gets_it(
     start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,9 +34,6 @@ def good(registry: Registry) -> bytes:
     return registry.key("shop/good-0")
 
 
-# An earlier revision, a snapshot, a backup.
-
-
 @pytest.mark.parametrize("deleted", [True, False])
 def test_from_revision(registry: Registry, good: bytes, deleted: bool) -> None:
     """etcd itself is the list of its revisions, whether the key is there or gone."""
@@ -113,18 +110,6 @@ def test_a_revision_that_holds_no_copy(registry: Registry, good: bytes, case: st
     with registry.untouched():
         ran = registry.put_back(good, f"revision:{then}", "--accept", "unknown-uid")
     registry.refused(ran, f"revision:{then} holds no copy of", hint="explain")
-
-
-def test_what_is_expected_of_the_present_value(registry: Registry, good: bytes) -> None:
-    then = registry.mod_revision(good)
-    there = registry.etcd.put(good, BROKEN)
-    with registry.untouched():
-        ran = registry.put_back(good, f"revision:{then}", "--expect-mod-revision", str(there + 1))
-    registry.refused(ran, f"stands at mod_revision {there}, not at {there + 1}", hint="examine it again")
-    registry.etcd.delete(good)
-    with registry.untouched():
-        ran = registry.put_back(good, f"revision:{then}", "--expect-mod-revision", str(there))
-    registry.refused(ran, "does not exist", hint="leave what is expected")
 
 
 def test_from_revision_with_a_protected_kind(registry: Registry) -> None:
@@ -216,9 +201,6 @@ def test_lease_of_a_copy(registry: Registry) -> None:
     assert registry.lease(key) == 0
 
 
-# Under a candidate configuration.
-
-
 def _server_writes(registry: Registry) -> None:
     """Let the newest Secret show which key the API servers have."""
     registry.put("shop/good-0", WHOLE)
@@ -271,31 +253,6 @@ def test_rewritten_under_the_key_of_today(registry: Registry, key: bytes, candid
     assert not holds((ran.out + ran.err).encode())
     assert [(event.verb, event.annotations.way) for event in registry.events()] == [("fix", "seal")] * 2
     assert verify(registry.log).state is ChainState.WHOLE
-
-
-def test_not_confirmed(
-    registry: Registry, key: bytes, candidate: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with registry.untouched():
-        ran = registry.put_back(key, candidate, yes=False)
-    registry.refused(ran, "was not typed back; nothing was changed", hint="--yes")
-    with typing(monkeypatch, key.decode()):
-        assert registry.put_back(key, candidate, yes=False).code == 0
-
-
-def test_lease_is_kept_there_and_back(registry: Registry, candidate: str) -> None:
-    key = registry.key("shop/old")
-    lease = int(registry.grant(key, OLD), 16)
-    _server_writes(registry)
-    ran = registry.put_back(key, candidate)
-    assert ran.code == 0, ran.err
-    assert f"Lease  {lease:x} is kept" in ran.err
-    assert registry.lease(key) == lease
-    assert registry.undo(registry.kept()[0].path).code == 0
-    assert (registry.stored(key), registry.lease(key)) == (OLD, lease)
-    left = registry.kept()[-1].content.lease_ttl_seconds
-    assert left is not None
-    assert 0 < left <= 86_400
 
 
 def test_a_new_secret_shows_the_write_key_where_every_other_is_broken(
@@ -394,17 +351,6 @@ def test_no_space(registry: Registry, key: bytes, candidate: str) -> None:
         ran = registry.delete(broken, "--accept", "ends-cached-reads")
         assert ran.code == 0, ran.err
         assert "NOSPACE" in ran.err
-
-
-def test_kms_write_key(registry: Registry, key: bytes, candidate: str, plugin: KMSPlugin) -> None:
-    registry.configure(_kms(plugin), provider("aescbc", key1=KEY_1), IDENTITY)
-    with registry.untouched():
-        ran = registry.put_back(key, candidate)
-    registry.refused(
-        ran,
-        "kms/v2/prov: writing through a KMS plugin is not supported",
-        hint="let an API server write it: save the object",
-    )
 
 
 def test_candidate_with_a_kms_provider(registry: Registry, plugin: KMSPlugin) -> None:

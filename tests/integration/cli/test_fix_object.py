@@ -246,9 +246,6 @@ def test_a_definition(registry: Registry) -> None:
     assert json.loads(stored) == value
 
 
-# From another key.
-
-
 def moved(registry: Registry) -> tuple[bytes, bytes]:
     """Let a value lie under a key that it was not written for; return its own key, and where it lies."""
     registry.configure(provider("aesgcm", key1=KEY_1), provider("aescbc", key1=KEY_1), IDENTITY)

@@ -291,17 +291,6 @@ def test_when_no_server_has_it_any_more_that_is_said(ground: Ground) -> None:
     assert "will hold what servers have of 2 objects, Secrets unmasked" in found.err
 
 
-def test_a_server_that_could_not_be_asked_may_still_have_it(ground: Ground) -> None:
-    keys = ground.fill("one")
-    gone = ground.start()
-    ground.lose_key()
-    ground.server.restart()
-    gone.die_after(0)
-    found = ground.rescue("--from-report", ground.report(keys), "--server", gone.url)
-    assert found.code == 3
-    assert "could not be asked may still hold" in found.report["next"][0]["action"]
-
-
 def test_a_server_that_does_not_let_the_user_read_it_leaves_a_question(ground: Ground) -> None:
     """Whether it has the key is what the plain GET was to find out."""
     keys = ground.fill("one")
@@ -336,19 +325,6 @@ def test_an_answer_that_is_another_object_is_not_kept(ground: Ground) -> None:
     found = ground.rescue("--from-report", ground.report(keys))
     assert found.code == 3
     assert found.states() == {"one": "refused", "two": "saved"}
-
-
-def test_no_server_to_be_asked(ground: Ground) -> None:
-    keys = ground.fill("one")
-    ground.lose_key()
-    report = ground.report(keys)
-    denied = ground.rescue("--from-report", report, token="nobody-knows-it")
-    assert denied.code == 4
-    assert "401" in denied.err
-    ground.server.die_after(0)
-    gone = ground.rescue("--from-report", report)
-    assert gone.code == 5
-    assert ground.files() == []
 
 
 def test_servers_of_another_cluster_are_refused(ground: Ground) -> None:
@@ -428,9 +404,6 @@ def test_a_forged_file_is_never_put_on_record(ground: Ground) -> None:
     assert saved_digests(ground.log, "") == {true.sha256}
 
 
-# Places.
-
-
 def test_a_log_that_cannot_take_the_record_ends_it_before_anything_is_revealed(ground: Ground) -> None:
     keys = ground.fill("one")
     ground.lose_key()
@@ -467,34 +440,3 @@ def test_a_full_disk_ends_it_with_what_is_whole(ground: Ground, monkeypatch: pyt
     monkeypatch.undo()
     again = ground.rescue("--from-report", ground.report(keys))
     assert again.states() == {"one": "saved", "three": "saved", "two": "saved"}
-
-
-def test_custom_resources_that_only_one_version_gives(ground: Ground) -> None:
-    """The webhook that converts to the other is down: the server answers 500 for it, to a LIST too."""
-    versions = [{"version": "v2"}, {"version": "v1"}]
-    group = {"kind": "APIGroup", "preferredVersion": versions[0], "versions": versions}
-    instead = ground.server.behaviour.instead
-    instead["/apis/example.com"] = Answer(200, msgspec.json.encode(group))
-    instead["/apis/example.com/v2/widgets?resourceVersion=0"] = Answer(500, b"{}")
-    for name in ("w1", "w2"):
-        for version in ("v1", "v2"):
-            path = f"/apis/example.com/{version}/namespaces/shop/widgets/{name}"
-            instead[path] = instead[f"{path}?resourceVersion=0"] = Answer(500, b"{}")
-        widget = {"kind": "Widget", "apiVersion": "example.com/v1"}
-        metadata = {"name": name, "namespace": "shop", "uid": f"u-{name}", "resourceVersion": "77"}
-        body = msgspec.json.encode(widget | {"metadata": metadata})
-        instead[f"/apis/example.com/v1/namespaces/shop/widgets/{name}?resourceVersion=0"] = Answer(200, body)
-    found = ground.rescue(*(f"/registry/example.com/widgets/shop/{name}" for name in ("w1", "w2")))
-    assert found.code == 0
-    assert {saved.version for saved in read_index(ground.saved).objects} == {"v1"}
-
-
-def test_a_report_of_nothing_that_could_be_rescued(ground: Ground) -> None:
-    keys = ground.fill("one")
-    found = ground.rescue(
-        "--from-report", ground.report(keys, outcome="undetermined", cause="no-configuration")
-    )
-    assert found.code == 2
-    assert "1 undetermined" in found.err
-    assert ground.rescue().code == 2
-    assert ground.rescue("/registry/ranges/serviceips").code == 2

@@ -27,8 +27,6 @@ from etcdfix.remediation.commit import Write
 from etcdfix.remediation.durable import Filesystem
 from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.remediation.preflight import target as target_module
-from etcdfix.remediation.preflight.members import ActiveAlarm, AlarmKind
 from etcdfix.remediation.writer import _message
 from etcdfix.sources.live import LiveSource
 from etcdfix.wire.etcd import RANGE, message
@@ -37,12 +35,9 @@ from tests.support.change_runs import BROKEN, Agreeing, Registry
 from tests.support.etcd_proxy import Refusal
 from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import (
-    IDENTITY,
-    KEY_1,
     KUBE_SYSTEM_UID,
     aescbc,
     namespace_object,
-    provider,
     secret,
 )
 
@@ -81,9 +76,6 @@ def _at(name: str, action: Callable[[], object]) -> Callable[[str], None]:
     return step
 
 
-# Etcd says no, or nobody is there.
-
-
 def test_refused_by_etcd(registry: Registry, lossy: LossyProxy) -> None:
     lossy.before = lambda path, _: (
         Refusal("PERMISSION_DENIED", "etcdserver: permission denied") if path == TXN else None
@@ -109,19 +101,6 @@ def test_never_sent(registry: Registry, lossy: LossyProxy) -> None:
     assert "no transaction was sent" in ran.err
     assert TXN not in lossy.calls
     assert registry.events()[-1].annotations.outcome == "not-applied"
-    assert not verify(registry.log).open_intents
-
-
-def test_key_that_moves_before_the_transaction(registry: Registry) -> None:
-    key, fixed = registry.key("shop/broken"), aescbc(secret("broken"))
-    with pytest.raises(RefusedByRule, match="the key was written again") as caught:
-        _delete(registry, _at("transaction: before send", lambda: registry.etcd.put(key, fixed)))
-    assert caught.value.rule == "moved"
-    assert "no transaction was sent" in caught.value.message
-    assert registry.stored(key) == fixed
-    annotations = registry.events()[-1].annotations
-    assert annotations.outcome == "refused"
-    assert annotations.header_revision == str(registry.etcd.revision())
     assert not verify(registry.log).open_intents
 
 
@@ -155,9 +134,6 @@ def test_cluster_that_is_another_one_at_the_end(registry: Registry, *, dry_run: 
     assert "was deleted and made again at revision" in caught.value.message
     assert registry.stored(registry.key("shop/broken")) == BROKEN
     assert [event.annotations.outcome for event in registry.events()][1:] == ([] if dry_run else ["refused"])
-
-
-# Something else comes back.
 
 
 def _answer(lossy: LossyProxy, change: Callable[[Any], None]) -> None:
@@ -210,9 +186,8 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert registry.stored(key) == OTHER
 
 
-@pytest.mark.parametrize("count", [16, 17])
-def test_sixteen_values_that_came_back_are_kept(registry: Registry, lossy: LossyProxy, count: int) -> None:
-    others = [f"{registry.prefix}/secrets/shop/other-{number}".encode() for number in range(count)]
+def test_sixteen_values_that_came_back_are_kept(registry: Registry, lossy: LossyProxy) -> None:
+    others = [f"{registry.prefix}/secrets/shop/other-{number}".encode() for number in range(17)]
 
     def change(found: Any) -> None:
         for other in others:
@@ -224,8 +199,7 @@ def test_sixteen_values_that_came_back_are_kept(registry: Registry, lossy: Lossy
     ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 3
     assert "it tells of another key" in ran.out
-    assert ("; 1 more values came back and were not kept" in ran.out) is (count == 17)
-    assert ("were not kept" in ran.out) is (count == 17)
+    assert "; 1 more values came back and were not kept" in ran.out
     first, *seconds = sorted(registry.kept(), key=lambda kept: kept.content.purpose, reverse=True)
     assert first.content.purpose == "delete"
     assert {kept.content.key_base64 for kept in seconds} == set(others[:16])
@@ -247,23 +221,6 @@ def test_what_another_cluster_gave_back_is_no_undo(registry: Registry, lossy: Lo
     assert (second.content.cluster.kube_system_uid, second.content.cluster.identity) == (None, None)
     assert second.content.cluster.cluster_id != kept["delete"].content.cluster.cluster_id
     assert intent_of(second, registry.log) is None
-
-
-def test_second_backup_of_a_cluster_whose_uid_is_not_known(registry: Registry, lossy: LossyProxy) -> None:
-    def change(found: Any) -> None:
-        _previous(found).value = OTHER
-
-    registry.configure(provider("aescbc", key1=KEY_1), IDENTITY, resources=("secrets", "namespaces"))
-    registry.put("kube-system", BROKEN, "namespaces")
-    registry.etcd.compact()
-    _answer(lossy, change)
-    assert registry.delete(registry.key("shop/broken")).code == 3
-    clusters = [kept.content.cluster for kept in registry.kept()]
-    assert len(clusters) == 2
-    for cluster in clusters:
-        assert cluster.kube_system_uid is None
-        assert cluster.identity is not None
-        assert cluster.identity.is_known
 
 
 def test_second_backup_that_fails_hides_nothing(
@@ -342,9 +299,6 @@ def test_something_was_there_although_nothing_was(registry: Registry, lossy: Los
     assert annotations.backup_sha256 == second.content_sha256
 
 
-# Nothing comes back.
-
-
 def _look_otherwise(lossy: LossyProxy, key: bytes, change: Callable[[Any], None]) -> None:
     """Once a transaction was sent, let a record look otherwise to whoever reads it."""
 
@@ -409,16 +363,6 @@ def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry
     assert ran.code == 3
     assert ran.out.startswith("ANOMALY: ")
     assert registry.events()[-1].annotations.outcome == "anomaly"
-
-
-# The record of the outcome.
-
-
-def test_outcome_names_the_backups_of_its_intent(registry: Registry) -> None:
-    kept = registry.deleted()
-    for event in registry.events():
-        assert event.annotations.backups == f'["{kept.path}"]'
-        assert event.annotations.backup_sha256 == kept.content_sha256
 
 
 def test_outcome_that_cannot_be_recorded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -508,20 +452,6 @@ def test_look_that_did_not_see_everything(registry: Registry, monkeypatch: pytes
     assert "not all of it could be read: lost after key /registry/secrets/shop/x" in ran.err
 
 
-# A rehearsal.
-
-
-def test_key_that_moves_before_the_rehearsal(registry: Registry) -> None:
-    key = registry.key("shop/broken")
-    fixed = aescbc(secret("broken"))
-    with pytest.raises(RefusedByRule) as caught:
-        _delete(registry, _at("preview only: compare", lambda: registry.etcd.put(key, fixed)), dry_run=True)
-    assert caught.value.rule == "moved"
-    assert "the key was written again" in caught.value.message
-    assert registry.stored(key) == fixed
-    assert registry.events() == []
-
-
 @pytest.mark.parametrize("what", ["probe", "BackupPlan"])
 def test_rehearsal_in_a_place_that_would_take_no_backup(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, what: str
@@ -537,23 +467,6 @@ def test_rehearsal_in_a_place_that_would_take_no_backup(
     assert registry.events() == []
 
 
-@pytest.mark.parametrize("kind", list(AlarmKind))
-def test_nothing_is_put_while_etcd_has_no_space(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, kind: AlarmKind
-) -> None:
-    alarm = ActiveAlarm(kind=kind, member_id=0xA1, name="one")
-    monkeypatch.setattr(target_module, "read_alarms", lambda _client: (alarm,))
-    with registry.cluster() as cluster:
-        if kind is not AlarmKind.NOSPACE:
-            target_module.require_space(cluster.client)
-            return
-        with pytest.raises(
-            RefusedByRule, match=r"member one \(a1\) has raised etcd's NOSPACE alarm"
-        ) as caught:
-            target_module.require_space(cluster.client)
-    assert caught.value.rule == "no-space"
-
-
 def _to_put(registry: Registry) -> Write:
     """A change of a key that is not there."""
     return Write(
@@ -563,26 +476,6 @@ def _to_put(registry: Registry) -> Write:
         ),
         landmarks=Landmarks(), content=None, value=b"x", done=Result.UNDONE,
     )  # fmt: skip
-
-
-def test_rehearsal_with_nothing_to_back_up(registry: Registry) -> None:
-    change = _to_put(registry)
-    assert change.key == registry.key("shop/new")
-    with registry.untouched(), registry.cluster() as cluster:
-        outcome = commit_module.preview_only(cluster.now, change, registry.places, operator=OPERATOR)
-    assert (outcome.result, outcome.backups) == (None, ())
-    (event,) = registry.events()
-    assert (event.annotations.type, event.annotations.value_sha256) == ("dry-run", digest(b"x"))
-
-
-def test_change_with_nothing_to_back_up(registry: Registry) -> None:
-    change = _to_put(registry)
-    with registry.cluster() as cluster:
-        outcome = commit_module.commit(
-            cluster.now, change, registry.places, operator=OPERATOR, by=cluster.client
-        )
-    assert (outcome.result, outcome.backups, outcome.values) == (Result.UNDONE, (), ())
-    assert registry.stored(change.key) == b"x"
 
 
 def _open_intent(registry: Registry, **changes: Any) -> None:

@@ -19,10 +19,7 @@ from etcdfix.remediation.backup.file import (
     encode_content,
     encode_document,
 )
-from etcdfix.remediation.identify import _LARGEST_BACKUP, _newest, identify
-from etcdfix.remediation.preflight.cluster import Acceptances, grounds_of
-from etcdfix.remediation.preflight.deletion import check_deletion
-from etcdfix.sources.connection import EtcdConnection
+from etcdfix.remediation.identify import identify
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing.certificates import CertificateAuthority
@@ -64,9 +61,6 @@ def annotated(registry: Registry) -> ClusterIdentity:
     grounds = registry.events()[-1].annotations.grounds
     found = msgspec.json.decode(grounds)["cluster"]
     return msgspec.convert(found, ClusterIdentity)
-
-
-# Where the uid comes from.
 
 
 def test_the_namespace_itself(registry: Registry) -> None:
@@ -185,15 +179,6 @@ def test_what_is_no_backup_of_ours_is_passed_over(registry: Registry) -> None:
     assert look(registry, foreign, registry.backups).known_by is KnownBy.BACKUP
 
 
-def test_files_that_are_read_as_backups(tmp_path: Path) -> None:
-    directory = own_directory(tmp_path / "backups")
-    sizes = {"small.json": 1, "notes.txt": 1, "most.json": _LARGEST_BACKUP, "more.json": _LARGEST_BACKUP + 1}
-    for name, size in sizes.items():
-        with (directory / name).open("wb") as file:
-            file.truncate(size)
-    assert {path.name for path in _newest(directory)} == {"small.json", "most.json"}
-
-
 def test_a_file_has_no_cluster_id(registry: Registry) -> None:
     """So no backup fits it, not even one that names none either."""
     backup = registry.deleted()
@@ -225,9 +210,6 @@ def test_who_may_not_watch_is_told_by_the_create_revision(
     assert look(registry).known_by is KnownBy.CREATE_REVISION
 
 
-# What changes do with it.
-
-
 def test_a_deletion_needs_no_flag_and_says_what_it_rests_on(registry: Registry) -> None:
     unreadable(registry)
     ran = registry.delete(registry.key("shop/broken"))
@@ -251,9 +233,6 @@ def test_a_backup_does_not_go_into_a_cluster_of_another_generation(registry: Reg
     with registry.untouched():
         ran = registry.undo(registry.kept()[0].path)
     registry.refused(ran, "comes from the cluster with kube-system cannot be read", hint="--endpoints")
-
-
-# An etcd for one resource, without namespaces.
 
 
 @pytest.fixture
@@ -287,20 +266,6 @@ def test_the_main_etcd_names_the_cluster(registry: Registry, events: EtcdServer)
     words = undo.removeprefix("etcdfix ").replace("REASON", "undo").split()
     ran = registry.run(*words, "--yes", "--backup-dir", str(registry.backups))
     assert ran.code == 0, ran.err
-
-
-def test_an_unsafe_way_to_the_main_etcd_is_recorded(registry: Registry) -> None:
-    with registry.cluster() as cluster:
-        unsafe = EtcdConnection(endpoints=("http://192.0.2.1:2379",), user="ada", password="p")
-        key = registry.key("shop/broken")
-        checked = check_deletion(cluster, key, Acceptances())
-        grounds = grounds_of(
-            msgspec.structs.replace(cluster, main=unsafe), checked.found, checked.servers, checked.identity
-        )
-    (warning,) = grounds.warnings
-    assert warning.startswith(
-        "main etcd: the password of etcd user 'ada' is sent without TLS to http://192.0.2.1"
-    )
 
 
 def test_a_manifest_names_the_main_etcd(registry: Registry, events: EtcdServer) -> None:
@@ -346,9 +311,6 @@ def test_a_main_etcd_of_another_cluster_than_this_one(
     assert same.code == 0, same.err
 
 
-# What API servers are held against.
-
-
 def _ask(registry: Registry, api: KubernetesAPI) -> Ran:
     return registry.delete(
         registry.key("shop/broken"), "--dry-run", "--kubeconfig", str(api.kubeconfig(registry.folder))
@@ -386,12 +348,6 @@ def test_a_server_that_remembers_nothing_is_said_and_recorded(registry: Registry
     assert "it was not compared which cluster it is of" in ran.err
     grounds = msgspec.json.decode(registry.events()[-1].annotations.grounds)
     assert "it was not compared which cluster it is of" in grounds["server_answers"][0]["answer"]
-
-
-def test_what_is_forbidden_is_named(registry: Registry, api: KubernetesAPI) -> None:
-    api.instead[KUBE_SYSTEM] = status_answer(403)
-    ran = _ask(registry, api)
-    registry.refused(ran, "(403)", hint="kubectl --kubeconfig FILE auth can-i get namespaces/kube-system")
 
 
 def _namespace(uid: str, resource_version: str) -> Answer:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -46,8 +45,7 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
-from etcdfix.sources.etcd.failures import CallFailed, classify
-from etcdfix.sources.etcd.relay import Relay
+from etcdfix.sources.etcd.failures import classify
 from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.certificates import CertificateAuthority
@@ -237,9 +235,6 @@ def test_each_number_is_compared(
     assert stored(client, key) == right
 
 
-# What is examined is the whole record, and the cluster around it.
-
-
 @pytest.mark.parametrize("fields", [{"value": OTHER}, {"lease": 0x77}])
 @pytest.mark.parametrize("change", ["delete", "put"])
 def test_the_same_revisions_with_something_else(
@@ -379,12 +374,6 @@ def test_a_lease_that_is_gone(etcd: EtcdServer, client: EtcdClient, prefix: byte
     assert stored(client, prefix + b"k") is None
 
 
-def test_a_value_that_is_too_large(client: EtcdClient, prefix: bytes) -> None:
-    with pytest.raises(TransactionRefused, match="request is too large"):
-        put(client, prefix + b"k", bytes(1_700_000))
-    assert stored(client, prefix + b"k") is None
-
-
 def test_what_cannot_be_asked_for(client: EtcdClient) -> None:
     with pytest.raises(ValueError, match="does not exist"):
         Writer(client).compare_and_delete(at(b"k"))
@@ -415,9 +404,6 @@ def test_what_proves_another_cluster_is_said_before_the_value() -> None:
     assert found is not None
     assert found.rule is Rule.OTHER_CLUSTER
     assert "/n was made at revision 2 here and at 3 there" in found.text
-
-
-# What is known when the answer does not come.
 
 
 def test_an_answer_lost_after_the_deed(
@@ -571,25 +557,6 @@ def test_a_no_that_etcd_gives_before_it_writes(
     assert caught.value.sent
 
 
-def test_what_goes_wrong_as_the_channel_is_made_ends_the_connection(
-    etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[Relay] = []
-
-    def fail(*given: Any) -> None:
-        made.append(given[-1])
-        raise MemoryError
-
-    key = prefix + b"k"
-    etcd.put(key, VALUE)
-    expected = examined(client, key)
-    monkeypatch.setattr(writer_module, "open_transport", fail)
-    with pytest.raises(MemoryError):
-        delete(client, key, expected)
-    (relay,) = made
-    assert all(each.fileno() == -1 for each in relay._sockets)
-
-
 @pytest.mark.parametrize("call", ["bind", "listen"])
 def test_without_a_socket_of_its_own_nothing_is_sent(
     etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: pytest.MonkeyPatch, call: str
@@ -628,28 +595,6 @@ def test_an_error_without_words(client: EtcdClient) -> None:
     assert (lost.status, lost.read_revision) == ("UNKNOWN", 5)
 
 
-def test_a_connection_closed_meanwhile(
-    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes
-) -> None:
-    key = prefix + b"k"
-    etcd.put(key, VALUE)
-    proxy.held = {TXN}
-    with connected(proxy.endpoint, command_timeout_seconds=60.0) as through:
-        writer = Writer(through)
-
-        def close() -> None:
-            proxy.holding.wait()
-            writer.close()
-
-        thread = threading.Thread(target=close)
-        thread.start()
-        with pytest.raises(TransactionUnanswered, match="the connection was lost after") as caught:
-            writer.compare_and_delete(at(key, examined(through, key)))
-        thread.join()
-    assert caught.value.status == "CANCELLED"
-    assert stored(client, key) is None
-
-
 @pytest.mark.parametrize("trouble", ["refused-stream", "goaway", "cut"])
 def test_grpc_sends_nothing_again_by_itself(trouble: str) -> None:
     with RawHTTP2(trouble) as server:
@@ -664,24 +609,9 @@ def test_grpc_sends_nothing_again_by_itself(trouble: str) -> None:
         assert server.requests == 1
 
 
-# Where it goes.
-
-
 def test_the_next_endpoint_is_taken_before_anything_is_sent(
-    proxy: LossyProxy, etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch
+    proxy: LossyProxy, etcd: EtcdServer, prefix: bytes
 ) -> None:
-    opened, closed = [], []
-
-    class Channel(writer_module._TxnChannel):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            opened.append(self)
-
-        def close(self) -> None:
-            closed.append(self)
-            super().close()
-
-    monkeypatch.setattr(writer_module, "_TxnChannel", Channel)
     key = prefix + b"k"
     etcd.put(key, VALUE)
     with connected(proxy.endpoint, etcd.endpoint) as through:
@@ -691,8 +621,6 @@ def test_the_next_endpoint_is_taken_before_anything_is_sent(
     assert answer.applied
     assert answer.endpoint == etcd.endpoint
     assert TXN not in proxy.calls
-    assert len(opened) == 2
-    assert closed == opened
 
 
 @pytest.mark.parametrize(
@@ -811,15 +739,6 @@ def test_a_certificate_for_another_host_that_is_not_checked(tmp_path: Path) -> N
             channel.close()
 
 
-def test_a_certificate_that_cannot_be_fetched(etcd: EtcdServer) -> None:
-    endpoint = parse_endpoint(f"https://{etcd.endpoint}", has_tls_material=True)
-    with pytest.raises(CallFailed, match="does not speak TLS"):
-        writer_module._TxnChannel(endpoint, TLSMaterial(), EtcdConnection(insecure_skip_tls_verify=True))
-
-
-# Users.
-
-
 @pytest.fixture(scope="module")
 def guarded(start_etcd: StartEtcd) -> EtcdServer:
     """Authentication is enabled; below /readable/ a user may read."""
@@ -853,22 +772,6 @@ def test_a_user_who_may_write(guarded: EtcdServer) -> None:
         guarded.forget_tokens()
         assert delete(client, b"/other/k", expected).applied
         assert put(client, b"/other/k", VALUE).applied
-
-
-def test_a_password_that_was_changed_meanwhile(start_etcd: StartEtcd) -> None:
-    etcd = start_etcd()
-    etcd.put(b"/k", VALUE)
-    etcd.require_login(b"/")
-    with as_user(etcd, READER) as client:
-        expected = examined(client, b"/k")
-        etcd.etcdctl("user", "passwd", "--interactive=false", READER[0], input=b"another one")
-        with pytest.raises(TransactionRefused, match="invalid user ID or password") as caught:
-            delete(client, b"/k", expected)
-    assert not caught.value.sent
-    assert READER[1] not in str(caught.value)
-
-
-# Answers that contradict the request.
 
 
 def _change(answer: bytes, change: Callable[[Any], None]) -> bytes:
@@ -995,9 +898,6 @@ def test_a_put_that_replaced_something_unasked(proxy: LossyProxy, etcd: EtcdServ
         put(through, prefix + b"k", VALUE)
 
 
-# The dry run.
-
-
 def test_the_compare_is_evaluated_without_a_transaction(
     proxy: LossyProxy, etcd: EtcdServer, prefix: bytes
 ) -> None:
@@ -1034,9 +934,6 @@ def test_a_move_where_versions_are_not_counted() -> None:
     present = StoredValue(b"k", b"", 6, 4, 0, 0)
     state = KeyState(mod_revision=5, create_revision=4, version=0)
     assert describe_move(state, present) == "the key was written again: mod_revision 6 instead of 5"
-
-
-# Nobody else writes.
 
 
 def test_only_the_writer_calls_a_method_that_writes(etcd: EtcdServer, prefix: bytes) -> None:

@@ -54,13 +54,6 @@ def test_the_order_of_the_work_whatever_takes_how_long() -> None:
         assert pool.lost == []
 
 
-def test_all_workers_work() -> None:
-    pieces = [b"sleep 0.05"] * 2 + [b"pid %d" % number for number in range(40)]
-    with WorkerPool(2, TARGET, b"") as pool:
-        expected = {str(pid).encode() for pid in process_ids(pool)}
-        assert {answer for piece, answer in run_all(pool, pieces) if piece.startswith(b"pid")} == expected
-
-
 def test_large_frames_and_large_answers() -> None:
     """Both are larger than what a pipe holds, so that neither side may wait for the other."""
     with WorkerPool(2, TARGET, b"setup" * 10**6) as pool:
@@ -350,12 +343,9 @@ def no_room(**_: object) -> IO[bytes]:
     raise OSError(errno.ENOSPC, "full")
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_workers_that_the_kernel_holds_are_waited_for_together(
-    monkeypatch: pytest.MonkeyPatch, again: bool
+def test_a_second_signal_does_not_wait_for_workers_that_the_kernel_holds(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A killed process that waits for a disk does not go; a second signal need not wait for it either."""
-
     def held(timeout: float) -> int:
         time.sleep(timeout)
         raise subprocess.TimeoutExpired("worker", timeout)
@@ -367,14 +357,10 @@ def test_workers_that_the_kernel_holds_are_waited_for_together(
                 patch.setattr(worker._process, "wait", held)
             began = time.monotonic()
             timers = [threading.Timer(when, os.kill, [os.getpid(), signal.SIGINT]) for when in (0.2, 0.5)]
-            if again:
-                patch.setattr(process, "DEATH_SECONDS", 30.0)
-                for timer in timers:
-                    timer.start()
-                with pytest.raises(KeyboardInterrupt):
-                    pool.close()
-            else:
-                patch.setattr(process, "DEATH_SECONDS", 2.5)
+            patch.setattr(process, "DEATH_SECONDS", 30.0)
+            for timer in timers:
+                timer.start()
+            with pytest.raises(KeyboardInterrupt):
                 pool.close()
             assert time.monotonic() - began < 9
         for worker in workers:
@@ -456,26 +442,17 @@ def test_a_worker_imports_what_this_process_does(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("[(b'abc', b'cba')] []\n", "")
 
 
-def test_without_an_interpreter_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "")
+def _refused(*_: object, **__: object) -> None:
+    raise OSError(errno.EAGAIN, "no more")
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "instead"),
+    [(sys, "executable", ""), (subprocess, "Popen", _refused), (threading.Thread, "start", _refused)],
+)
+def test_without_workers_all_is_done_here(
+    monkeypatch: pytest.MonkeyPatch, where: object, name: str, instead: object
+) -> None:
+    monkeypatch.setattr(where, name, instead)
     with WorkerPool(2, TARGET, b"") as pool:
         assert run_all(pool, [b"a", b"b"]) == [(b"a", b"here a"), (b"b", b"here b")]
-        assert pool.lost == []
-
-
-def test_without_processes_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise OSError(errno.EAGAIN, "no more processes")
-
-    monkeypatch.setattr(subprocess, "Popen", refused)
-    with WorkerPool(2, TARGET, b"") as pool:
-        assert run_all(pool, [b"a"]) == [(b"a", b"here a")]
-
-
-def test_without_threads_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refused)
-    with WorkerPool(2, TARGET, b"") as pool:
-        assert run_all(pool, [b"a"]) == [(b"a", b"here a")]

@@ -71,16 +71,11 @@ class Ground(Registry):
 
     def rescue(self, *, log: Path | None = None, code: int = 0) -> None:
         report = self.folder / "report.json"
-        common = [
-            "--endpoints",
-            self.endpoints,
-            "--etcd-prefix",
-            self.prefix,
-            "--encryption-config",
-            str(self.config),
-        ]
         report.unlink(missing_ok=True)
-        assert self.run("scan", "secrets", *common, "-o", "json", "--output-file", str(report)).code == 1
+        found = self.run(
+            "scan", "secrets", *self.common(places=False, reason=None), "-o", "json", "--output-file", str(report)
+        )  # fmt: skip
+        assert found.code == 1
         ran = self.run(
             "rescue", "--from-report", str(report), "--kubeconfig", str(self.kubeconfig),
             "--rescued", str(self.saved), "--audit-log", str(log or self.log),
@@ -252,9 +247,6 @@ def test_another_cause_does_not_make_the_deletion_harmless(ground: Ground) -> No
     assert "no API server was asked whether it holds them" in ran.err
     assert ground.delete(broken, "--accept", "no-api-server").code == 4
     assert ground.delete(broken, *ACCEPTED).code == 0
-
-
-# What is saved, and is no copy that counts.
 
 
 def test_digests_that_are_on_another_log_do_not_count(ground: Ground) -> None:

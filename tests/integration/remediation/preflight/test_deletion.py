@@ -18,12 +18,12 @@ from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.graph.assess import assess
 from etcdfix.graph.model import Assessment, Risk, RiskReason
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.model import StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.preflight import deletion as preflight
 from etcdfix.remediation.preflight import target
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, find_cluster, grounds_of
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, find_cluster
 from etcdfix.remediation.preflight.deletion import check_deletion, check_moved
 from etcdfix.remediation.preflight.expectation import Expectation
 from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, survey_members
@@ -45,9 +45,6 @@ from tests.support.lossy_etcd import LossyProxy
 from tests.support.objects import IDENTITY, KEY_1, aescbc, aesgcm, provider, secret
 
 pytestmark = pytest.mark.etcd
-
-
-# Members; with real ones in tests/integration.
 
 
 def _surveyed(monkeypatch: pytest.MonkeyPatch, change: Callable[[MemberSurvey], MemberSurvey]) -> None:
@@ -125,21 +122,6 @@ def test_member_that_cannot_be_asked(registry: Registry, monkeypatch: pytest.Mon
     )
 
 
-def test_member_without_a_name(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nameless(survey: MemberSurvey) -> MemberSurvey:
-        made = _unchecked(survey)
-        return dataclasses.replace(
-            made, copies=(made.copies[0], dataclasses.replace(made.copies[1], name=""), made.copies[2])
-        )
-
-    _surveyed(monkeypatch, nameless)
-    key = registry.key("shop/broken")
-    with registry.untouched():
-        ran = registry.delete(key)
-    registry.refused(ran, "not every member could be asked", hint="--accept unchecked-member=b0b")
-    assert registry.delete(key, "--accept", "unchecked-member=b0b").code == 0
-
-
 def test_written_while_members_were_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     def moved(survey: MemberSurvey) -> MemberSurvey:
         return dataclasses.replace(survey, reading=dataclasses.replace(survey.reading, stored=None))
@@ -160,9 +142,6 @@ def test_written_after_everything_else_was_read(registry: Registry) -> None:
             check_deletion(cluster, key, Acceptances())
     assert caught.value.rule == "moved"
     assert "was changed while it was being examined" in caught.value.message
-
-
-# Alarms.
 
 
 @pytest.fixture
@@ -198,20 +177,6 @@ def test_corrupt_alarm(registry: Registry, alarmed: Callable[..., None]) -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        (1, "has raised the alarm NOSPACE; a restore would fail until there is room"),
-        (9, "has raised the alarm unknown"),
-    ],
-)
-def test_other_alarm(registry: Registry, alarmed: Callable[..., None], kind: int, words: str) -> None:
-    alarmed(kind)
-    ran = registry.delete(registry.key("shop/broken"), "--dry-run")
-    assert ran.code == 0, ran.err
-    assert f"Warning  member b0b {words}\n" in ran.err
-
-
-@pytest.mark.parametrize(
     ("version", "refuses"),
     [
         ("3.3.27", True),
@@ -237,9 +202,6 @@ def test_etcd_that_is_full(
     assert f"etcd {version} refuses every transaction" in ran.err
 
 
-# Which cluster.
-
-
 NOWHERE = EtcdConnection(endpoints=("127.0.0.1:1",))
 
 
@@ -256,9 +218,6 @@ def test_a_main_etcd_that_was_named_on_purpose_must_be_of_the_same_cluster(regis
             find_cluster(msgspec.structs.replace(cluster, main=NOWHERE, main_named=True))
 
 
-# Which key.
-
-
 @pytest.mark.parametrize(
     ("name", "rule"), [("shop/goo", Rule.GONE), ("shop", Rule.NOT_ONE_KEY), ("shop/", Rule.NOT_ONE_KEY)]
 )
@@ -266,9 +225,6 @@ def test_only_at_a_slash_does_a_key_begin_others(registry: Registry, name: str, 
     with registry.cluster() as cluster, pytest.raises(RefusedByRule) as caught:
         require_there(cluster, registry.key(name), None)
     assert caught.value.rule == rule
-
-
-# Where a value belongs that was moved.
 
 
 class Moved:
@@ -358,24 +314,6 @@ def test_a_deletion_of_a_moved_value_looks_where_it_belongs(moved: Moved) -> Non
     )
 
 
-# From the first check to the last.
-
-
-def test_steps_are_told_in_order(registry: Registry) -> None:
-    seen: list[str] = []
-    with registry.cluster() as cluster:
-        checked = check_deletion(cluster, registry.key("shop/broken"), Acceptances(), step=seen.append)
-    assert seen == [
-        f"check: {name}"
-        for name in (
-            "configuration", "read the key", "expectations", "examine", "members", "alarms", "cluster", "release",
-            "everything else", "proof", "API servers", "the plugin again", "protected", "lease",
-        )
-    ]  # fmt: skip
-    assert checked.stored.value == BROKEN
-    assert (checked.declared_lost, checked.warnings, checked.lease) == (False, (), None)
-
-
 def test_what_is_found_to_break_the_cluster_needs_the_same_word(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,13 +387,11 @@ def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path
         assert "101 other objects cannot be read" in ran.err
 
 
-@pytest.mark.parametrize("room", [True, False])
 def test_an_earlier_revision_under_kms_is_waited_for(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, room: bool
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where there is no room on the disk to put anything aside for later."""
-    if not room:
-        monkeypatch.setattr(Spool, "append", _no_room)
+    monkeypatch.setattr(Spool, "append", _no_room)
     with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin:
         kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint}}
         registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY)
@@ -535,32 +471,6 @@ def test_damage_that_is_only_possible_needs_every_api_server(
         with pytest.raises(RefusedByRule) as caught:
             check_deletion(cluster, key, accepted)
         assert caught.value.rule == Rule.NO_API_SERVER
-
-
-# The record.
-
-
-@pytest.mark.parametrize("sha256", ["", "sha256:00"])
-def test_what_a_change_rests_on(registry: Registry, sha256: str) -> None:
-    answers = (
-        ServerAnswer(server="a", answer=Answer.READ_ERROR),
-        ServerAnswer(server="b", answer=Answer.NO_ANSWER, detail="refused"),
-    )
-    with registry.cluster() as cluster:
-        grounds = grounds_of(
-            msgspec.structs.replace(cluster, config_sha256=sha256),
-            readable(),
-            ServerAnswers(answers=answers),
-            ClusterIdentity.by_uid(UID),
-        )
-    assert grounds.configuration_sha256 == (sha256 or None)
-    assert [said.answer for said in grounds.server_answers] == [
-        Answer.READ_ERROR,
-        f"{Answer.NO_ANSWER}: refused",
-    ]
-
-
-# A plan.
 
 
 def _expected(cluster: Cluster, key: bytes, **changes: Any) -> Expectation:

@@ -23,7 +23,6 @@ from etcdfix.remediation.preflight.members import (
     MemberCopy,
     MemberSurvey,
     judge_copies,
-    name_member,
     read_alarms,
     read_key,
     read_lease,
@@ -86,9 +85,6 @@ def broken_cluster(tmp_path: Path) -> Iterator[EtcdMembers]:
         yield started
 
 
-# A healthy cluster.
-
-
 def test_all_members_agree(cluster: EtcdMembers) -> None:
     with connected(*cluster.endpoints()) as client:
         reading = read_key(client, KEY)
@@ -118,15 +114,6 @@ def test_members_that_no_endpoint_reaches_are_found_by_the_list(cluster: EtcdMem
     }
 
 
-def test_a_key_that_is_nowhere(cluster: EtcdMembers) -> None:
-    with connected(*cluster.endpoints()) as client:
-        survey = survey_members(client, b"/nothing")
-    assert {copy.state for copy in survey.copies} == {CopyState.ABSENT}
-    assert judge_copies(survey).agreement is Agreement.AGREE
-    assert survey.distinct_values() == ()
-    assert survey.copies[0].describe().startswith(f"{survey.copies[0].label}: has no such key at revision ")
-
-
 def test_every_member_is_asked_for_its_own_copy(cluster: EtcdMembers) -> None:
     with LossyProxy(cluster.endpoint("member-2")) as proxy:
         requests: list[Any] = []
@@ -143,9 +130,6 @@ def test_every_member_is_asked_for_its_own_copy(cluster: EtcdMembers) -> None:
     ]
 
 
-# Members that cannot be asked.
-
-
 def test_a_learner_has_no_say(broken_cluster: EtcdMembers) -> None:
     broken_cluster.add_learner("learner")
     learner = broken_cluster.member_id("learner")
@@ -157,9 +141,6 @@ def test_a_learner_has_no_say(broken_cluster: EtcdMembers) -> None:
     assert learner not in {copy.member_id for copy in survey.copies}
     assert survey.learners == (f"learner ({learner:x})",)
     assert judge_copies(survey).agreement is Agreement.AGREE
-
-
-# Members that disagree.
 
 
 LINEARIZABLE = StoredValue(KEY, VALUE, 7, 5, 2, 0)
@@ -230,9 +211,6 @@ def test_nobody_answered_and_all_are_accepted() -> None:
     survey = survey_of(copy_of("a", None, state=CopyState.UNCHECKED))
     assert judge_copies(survey).agreement is Agreement.UNCHECKED
     assert judge_copies(survey, accepted=["a"]).agreement is Agreement.AGREE
-
-
-# Members that lag behind, and keys that move.
 
 
 def answers_as(count: int, change: Callable[[Any], None]) -> Callable[[str, bytes], bytes]:
@@ -325,32 +303,6 @@ def test_a_key_that_is_being_written(
         assert proxy.calls.count(RANGE) == (4 if writes == 1 else 6)
 
 
-@pytest.mark.parametrize(
-    ("revisions", "differs", "looks"),
-    [((9, 10), True, 3), ((9, 10), False, 1), ((9, 9), True, 1), ((9, 9), False, 1)],
-)
-def test_only_a_difference_while_writes_come_in_is_looked_at_again(
-    monkeypatch: pytest.MonkeyPatch, revisions: tuple[int, int], *, differs: bool, looks: int
-) -> None:
-    copies = (copy_of("a", LINEARIZABLE), copy_of("bb", None if differs else LINEARIZABLE))
-    survey = survey_of(
-        *(replace(copy, revision=revision) for copy, revision in zip(copies, revisions, strict=True))
-    )
-    looked: list[bytes] = []
-
-    def look(_client: object, key: bytes, _patience: float) -> MemberSurvey:
-        looked.append(key)
-        return survey
-
-    monkeypatch.setattr(members_module, "_survey_once", look)
-    nobody: Any = None
-    assert survey_members(nobody, KEY) is survey
-    assert looked == [KEY] * looks
-
-
-# Odd member lists.
-
-
 def listed(client: EtcdClient, monkeypatch: pytest.MonkeyPatch, *more: ClusterMember) -> list[ClusterMember]:
     """Let the client's member list have further members."""
     members = [*client.members(), *more]
@@ -436,12 +388,6 @@ def test_a_member_list_that_cannot_be_true(
     assert caught.value.exit_code == 4
 
 
-def test_the_longest_member_list_that_may_be_true(etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    with connected(etcd.endpoint) as client:
-        listed(client, monkeypatch, *(member(member_id=number + 1) for number in range(63)))
-        assert len(survey_members(client, KEY).copies) == 64
-
-
 def test_a_member_that_has_answered_is_not_asked_at_another_address(
     etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -472,9 +418,6 @@ def test_tls_is_not_left(
     with connected(guarded.endpoint, insecure_skip_tls_verify=True, **options) as client:
         listed(client, monkeypatch, member("https://127.0.0.1:1"))
         assert reason_of(client) == "https://127.0.0.1:1: connection refused"
-
-
-# Users.
 
 
 def advertise_nothing(client: EtcdClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -520,26 +463,6 @@ def test_members_behind_a_login(start_etcd: StartEtcd, monkeypatch: pytest.Monke
             survey_members(client, KEY)
 
 
-def test_a_member_that_wants_a_login_we_do_not_have(
-    etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
-
-        def refuse(path: str, request: bytes) -> Refusal | None:
-            serializable = path == RANGE and message("RangeRequest").FromString(request).serializable
-            return INVALID_TOKEN if serializable else None
-
-        proxy.before = refuse
-        advertise_nothing(client, monkeypatch)
-        (copy,) = survey_members(client, KEY, patience_seconds=60).copies
-        assert copy.state is CopyState.UNCHECKED
-        # One linearizable read, one that was refused: without a login of ours nothing will change.
-        assert proxy.calls.count(RANGE) == 2
-
-
-# Nobody answers.
-
-
 @pytest.mark.parametrize("path", [RANGE, MEMBER_LIST.path])
 def test_the_cluster_does_not_answer(etcd: EtcdServer, path: str) -> None:
     with (
@@ -566,9 +489,6 @@ def test_a_member_whose_end_of_answering_nobody_tells(
         (copy,) = survey_members(client, KEY).copies
     assert copy.state is CopyState.UNCHECKED
     assert "gRPC stands still" in copy.reason
-
-
-# Alarms.
 
 
 def raise_alarm(etcd: EtcdServer, kind: int, member_id: int) -> None:
@@ -618,9 +538,6 @@ def test_no_channel_raises_an_alarm(etcd: EtcdServer) -> None:
         assert proxy.calls == [ALARM.path]
 
 
-# Leases.
-
-
 def test_leases(etcd: EtcdServer) -> None:
     lease = int(etcd.etcdctl("lease", "grant", "600").split()[1], 16)
     with connected(etcd.endpoint) as client:
@@ -649,24 +566,6 @@ def test_a_lease_in_its_last_second(etcd: EtcdServer) -> None:
         proxy.rewrite = last
         found = read_lease(client, lease)
     assert (found.alive, found.remaining_seconds) == (False, 0)
-
-
-# Words.
-
-
-def test_names_in_messages() -> None:
-    assert name_member("m", 0x8E9E05C52164694D) == "m (8e9e05c52164694d)"
-    assert name_member("", 255) == "ff"
-    assert name_member("n" * 500, 1) == "n" * 100 + "… (1)"
-    assert name_member("n" * 100, 1) == "n" * 100 + " (1)"
-
-
-def test_what_a_copy_says() -> None:
-    copy = replace(copy_of("m", LINEARIZABLE), member_id=10, value_sha256=DIGEST)
-    said = f"m (a): mod_revision 7, version 2, {len(VALUE)} bytes, sha256:{DIGEST}"
-    assert copy.describe() == said
-    leased = replace(copy, stored=StoredValue(KEY, VALUE, 7, 5, 2, 0x1F))
-    assert leased.describe() == f"{said}, lease 1f"
 
 
 def test_stored_bytes_are_in_no_repr() -> None:

@@ -1,12 +1,14 @@
-"""A registry of which a plan is made, for the tests of its runs."""
-
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
+from tests.support.kubernetes_api import KubernetesAPI
+from tests.support.objects import KUBE_SYSTEM_UID
 from tests.support.plan_runs import Planned
 
 
@@ -14,3 +16,9 @@ from tests.support.plan_runs import Planned
 def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
     tmp_path.chmod(0o700)
     return Planned(etcd, prefix, tmp_path, capfd)
+
+
+@pytest.fixture
+def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
+    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as server:
+        yield server

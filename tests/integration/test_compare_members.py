@@ -25,7 +25,6 @@ KEYS = 302
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
-    """Three members, of which the last one came back with one key damaged."""
     with etcd_members(tmp_path_factory.mktemp("compare")) as started:
         server = started.server("member-0")
         values = {f"/registry/secrets/shop/s-{n:03}": objects.secret(f"s-{n:03}") for n in range(KEYS - 2)}

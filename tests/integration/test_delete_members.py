@@ -30,7 +30,6 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def odd_one(name: str) -> bytes:
-    """Return a value as long as the broken one that differs from it, and cannot be read either."""
     return broken(name).replace(b"never-to-be-shown", b"never-to-be-SHOWN")
 
 
@@ -46,7 +45,6 @@ def put_all(members: EtcdMembers, ground: Ground) -> None:
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
-    """Three members, of which the last one came back with other data than it had."""
     with etcd_members(tmp_path_factory.mktemp("etcd-members")) as started:
         put_all(started, ground_on(started))
         started.stop(ODD)
@@ -68,7 +66,6 @@ def ground_on(members: EtcdMembers, *, first: str = "member-0") -> Ground:
 
 
 def refusal(ground: Ground, key: bytes) -> RefusedByRule:
-    """Delete, and be refused: nothing is written anywhere, not even on disk."""
     with reached(ground) as cluster:
         before = stands(cluster, key)
         with pytest.raises(RefusedByRule) as refused:
@@ -88,14 +85,6 @@ def test_member_with_another_value_is_named(members: EtcdMembers, tmp_path: Path
     assert "member-0" not in found.message
     assert "member-1" not in found.message
     assert "replace that member" in found.hint
-
-
-def test_accepting_a_member_unchecked_does_not_accept_that_it_differs(
-    members: EtcdMembers, tmp_path: Path
-) -> None:
-    ground = ground_on(members).at(tmp_path / "places")
-    found = refusal(msgspec.structs.replace(ground, unchecked=(ODD,)), ground.key("differs"))
-    assert (found.rule, ODD in found.message) == (Rule.MEMBERS_DISAGREE, True)
 
 
 @pytest.mark.parametrize("first", ["member-0", "member-1", ODD])

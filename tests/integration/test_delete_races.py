@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ from etcdfix.remediation.audit.record_line import Event
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
-from etcdfix.remediation.preflight import target as target_module
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.testing.servers import EtcdServer
@@ -57,8 +55,6 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lay(etcd: EtcdServer, prefix: bytes, tmp_path: Path) -> Lay:
-    """Lay a ground in etcd and on disk."""
-
     def make(encryption: str = "plain", **fields: Any) -> Ground:
         name = prefix.decode().rstrip("/")
         ground = Ground(endpoints=(etcd.endpoint,), prefix=name, encryption=encryption, folder="", **fields)
@@ -69,7 +65,6 @@ def lay(etcd: EtcdServer, prefix: bytes, tmp_path: Path) -> Lay:
 
 
 def put_broken(etcd: EtcdServer, ground: Ground, name: str = "target") -> bytes:
-    """Put what nobody can read; return its key."""
     etcd.put(ground.key(name), ground.broken(name))
     return ground.key(name)
 
@@ -87,7 +82,6 @@ def last_event(ground: Ground) -> Event:
 def delete_by_command(
     capfd: Captured, tmp_path: Path, ground: Ground, key: bytes, *more: str
 ) -> tuple[int, str, str]:
-    """Run ``etcdfix delete``."""
     config = tmp_path / "config.yaml"
     config.write_bytes(objects.configuration_yaml(IDENTITY))
     code = run(
@@ -249,38 +243,6 @@ def test_error_that_etcd_answers(
         assert "connection was lost" not in text
         assert not ("on its way" in text and words.startswith("etcdserver: "))
     assert (value_at(ground, key) is None) == done
-
-
-def test_etcd_that_is_full(
-    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before 3.4.22 and 3.5.7 it refuses a transaction that only deletes; a later one carries it out."""
-    etcd = start_etcd(flags=("--quota-backend-bytes=1000000",))
-    ground = Ground(endpoints=(etcd.endpoint,), prefix="/registry", encryption="plain", folder="")
-    ground = ground.at(tmp_path / "places")
-    etcd.put_all(ground.furniture().items())
-    key = put_broken(etcd, ground)
-    with contextlib.suppress(AssertionError):
-        for number in range(30):
-            etcd.etcdctl("put", f"/registry/events/a/{number}", input=b"x" * 100_000)
-    assert b"NOSPACE" in etcd.etcdctl("alarm", "list")
-    with reached(ground) as cluster:
-        refuses = target_module._refuses_deletions(cluster.client.current_version())
-    if refuses:
-        for more in (["--dry-run"], []):
-            code, out, err = delete_by_command(capfd, tmp_path, ground, key, *more)
-            assert (code, out) == (4, ""), err
-            assert "this etcd is full" in err
-            assert "alarm disarm" in err
-        monkeypatch.setattr(target_module, "_refuses_deletions", lambda _version: False)
-    code, out, err = delete_by_command(capfd, tmp_path, ground, key)
-    # Such an etcd may take it all the same, where what was written last left a little room.
-    refused = out.startswith("NOT-APPLIED")
-    assert refuses or not refused, err
-    assert (code, out.startswith("DELETED")) == (3 if refused else 0, not refused), err
-    assert (value_at(ground, key) is None) == (not refused)
-    assert ("database space exceeded" in last_event(ground).annotations.detail) == refused
-    assert verify(ground.log).state is ChainState.WHOLE
 
 
 def test_answer_to_an_undo_lost(etcd: EtcdServer, lay: Lay) -> None:
@@ -494,8 +456,6 @@ def test_fixing_against_somebody_who_writes(etcd: EtcdServer, lay: Lay) -> None:
 
 
 class Intruder:
-    """Does something at the step of a number."""
-
     def __init__(self, number: int, act: Callable[[], object]) -> None:
         self.names: list[str] = []
         self._number = number
@@ -513,7 +473,6 @@ def intrude(
     act: Callable[[bytes], object],
     wanted: Callable[[str], bool],
 ) -> Iterator[tuple[str, bytes, RefusedByRule]]:
-    """Delete with an intruder at each wanted step before the transaction; yield step, key, and the refusal."""
     probe = Recorded()
     key = ground.key("target-0")
     put(key)

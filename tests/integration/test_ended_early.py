@@ -38,7 +38,6 @@ LIMITS = ["--command-timeout", "500ms", "--dial-timeout", "1s"]
 
 @pytest.fixture(scope="module")
 def full(start_local_etcd: Callable[..., EtcdServer]) -> EtcdServer:
-    """More keys than the first page holds; a process, which can be stopped."""
     server = start_local_etcd()
     value = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%04d","namespace":"shop"}}\n'
     server.put_all((BELOW + b"shop/%04d" % n, value % n) for n in range(MANY))
@@ -52,8 +51,6 @@ def proxy(full: EtcdServer) -> Iterator[EtcdProxy]:
 
 
 def at_second_page(act: Callable[[], Any]) -> Callable[[str, bytes], None]:
-    """Act when the second page of the ConfigMaps, or of everything, is asked for."""
-
     def before(path: str, first: bytes) -> None:
         if path == RANGE and re.match(SECOND_PAGE, message("RangeRequest").FromString(first).key):
             act()
@@ -82,7 +79,6 @@ def finish(process: subprocess.Popen[bytes], seconds: float = 60) -> tuple[int, 
 
 @pytest.fixture
 def stops(full: EtcdServer, proxy: EtcdProxy) -> Iterator[EtcdProxy]:
-    """etcd is stopped as by ``kill -STOP`` when a scan is in the middle."""
     pid = process_of(full)
     proxy.before = at_second_page(lambda: stop_process(pid))
     yield proxy
@@ -209,7 +205,6 @@ def test_no_room_for_an_answer(start_local_etcd: Callable[..., EtcdServer]) -> N
 
 @pytest.fixture
 def slow(proxy: EtcdProxy) -> Iterator[tuple[EtcdProxy, threading.Event]]:
-    """The second page does not come; the event says when it is asked for."""
     asked, go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -232,7 +227,7 @@ def test_a_signal_gives_the_partial_report(
     proxy, asked = slow
     target = tmp_path / "report.json"
     target.write_text("of last night")
-    where = ["--output-file", target, "--endpoints", proxy.endpoint]
+    where: list[str | Path] = ["--output-file", target, "--endpoints", proxy.endpoint]
     scan = start("scan", "-q", "-o", "json", *where, "--jobs", str(jobs))
     assert asked.wait(30)
     time.sleep(1.5)  # the first page is worked on
@@ -302,11 +297,10 @@ def test_a_report_that_is_ended_after_everything_was_read(
 
 @pytest.fixture
 def reported(full: EtcdServer, tmp_path: Path) -> Iterator[Path]:
-    """A scan's report of two broken objects, one on each page."""
     keys = [BELOW + b"shop/0000x", BELOW + b"shop/2999x"]
     full.put_all((key, b"broken") for key in keys)
     report = tmp_path / "report.json"
-    where = ["--output-file", report, "--endpoints", full.endpoint]
+    where: list[str | Path] = ["--output-file", report, "--endpoints", full.endpoint]
     code, _out, err = finish(start("scan", "-q", "-o", "json", "--no-encryption", *where))
     assert (code, err) == (1, "")
     yield report

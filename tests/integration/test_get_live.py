@@ -102,17 +102,6 @@ def test_kms_values_are_shown_when_their_plugins_answer(
     assert json.loads(capfd.readouterr().out) == items[name]
 
 
-def test_the_first_step_of_the_runbook(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    key = "/registry/statefulsets/pay/db"
-    with SnapshotSource(SNAPSHOT) as source:
-        stored = source.get(key.encode())
-    assert stored is not None
-    assert run(["get", key, "--raw", "--snapshot", str(SNAPSHOT)]) == 0
-    captured = capfdbinary.readouterr()
-    assert (captured.out, captured.err) == (stored.value, b"")
-    assert b"f:imagePullSecrets" in stored.value
-
-
 @pytest.mark.etcd
 def test_an_older_revision(start_etcd: Callable[..., EtcdServer], capfd: pytest.CaptureFixture[str]) -> None:
     server = start_etcd()

@@ -46,8 +46,6 @@ HEALED = [
 
 
 class DiscoveryAPI(KubernetesAPI):
-    """Answers which resources there are."""
-
     def answer(self, request: Request) -> Answer:
         if request.authorization != f"Bearer {TOKEN}" or request.method != "GET":
             return status_answer(403)
@@ -79,7 +77,6 @@ class DiscoveryAPI(KubernetesAPI):
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment in which kubectl finds the server."""
     folder = tmp_path_factory.mktemp("kubectl")
     with DiscoveryAPI(CertificateAuthority(folder)) as api:
         kubeconfig = api.kubeconfig(folder)

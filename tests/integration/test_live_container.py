@@ -28,36 +28,6 @@ def test_paging_through_a_container(etcd_containers: EtcdServers) -> None:
 
 
 @pytest.mark.thorough
-def test_nothing_is_left_of_a_container(etcd_containers: EtcdServers) -> None:
-    from testcontainers.core.docker_client import DockerClient
-
-    server = etcd_containers.start()
-    engine = DockerClient().client
-    try:
-        address = server.endpoint.rpartition(":")[2]
-
-        def running() -> list[str]:
-            return [
-                container.id
-                for container in engine.containers.list(all=True)
-                # At IPv4: another container may have the same port at IPv6.
-                if ("0.0.0.0", address)
-                in {
-                    (mapped["HostIp"], mapped["HostPort"])
-                    for ports in container.ports.values()
-                    for mapped in ports or ()
-                }
-            ]
-
-        assert len(running()) == 1
-        server.stop()
-        assert running() == []
-    finally:
-        server.stop()
-        engine.close()
-
-
-@pytest.mark.thorough
 def test_another_etcd_at_its_address_is_not_taken(
     etcd_containers: EtcdServers, fresh_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

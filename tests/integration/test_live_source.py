@@ -27,7 +27,6 @@ pytestmark = pytest.mark.etcd
 
 
 def live(*endpoints: str, **options: Any) -> LiveSource:
-    """A source with short time-outs; ``revision`` and ``on_notice`` go to it, the rest to the connection."""
     for_source = {name: options.pop(name) for name in ("revision", "on_notice") if name in options}
     return LiveSource(EtcdConnection(endpoints=endpoints, **options), **for_source)
 
@@ -44,7 +43,6 @@ def values(source: LiveSource, prefix: bytes) -> dict[bytes, bytes]:
 
 
 def asked_by(server: EtcdServer, key: bytes, *more: str) -> list[StoredValue]:
-    """What etcdctl says about the keys below ``key``."""
     printed = server.etcdctl("get", "--prefix", "-w", "json", *more, "--", key.decode())
     return [
         StoredValue(
@@ -67,7 +65,6 @@ def pages_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def before_page(server: EtcdServer, number: int, act: Callable[[], Refusal | None]) -> Iterator[EtcdProxy]:
-    """A proxy that acts when page ``number`` is asked for (1 is the first), before etcd is asked."""
     with EtcdProxy(server.endpoint) as proxy:
 
         def before(path: str, _request: bytes) -> Refusal | None:
@@ -224,7 +221,6 @@ def test_a_revision_asked_for_is_never_left(etcd: EtcdServer, prefix: bytes) -> 
 
 @pytest.fixture(scope="module")
 def uncompacted(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
-    """An etcd that still has everything; the shared one is compacted by other tests."""
     return start_etcd()
 
 

@@ -28,7 +28,6 @@ from tests.support.remediation_ground import (
     delete,
     fix,
     reached,
-    stands,
     undo,
 )
 
@@ -38,29 +37,19 @@ SENT = "transaction: before send"
 
 
 class Twins:
-    """Two clusters from one snapshot, and a proxy that leads to the first until it is turned.
-
-    Attributes:
-        here: The one that is examined.
-        there: The other.
-        proxy: Before them.
-        ground: What both hold, reached by the proxy.
-    """
+    """Two clusters from one snapshot, and a proxy that leads to the first until it is turned."""
 
     def __init__(self, here: EtcdServer, there: EtcdServer, proxy: LossyProxy, ground: Ground) -> None:
         self.here, self.there, self.proxy = here, there, proxy
         self.ground = ground.through(proxy.endpoint)
 
     def turn(self) -> None:
-        """Lead to the other one from now on."""
         self.proxy.turn(self.there.endpoint)
 
     def part(self, key: bytes, here: bytes, there: bytes) -> None:
-        """Write at one key of both, at the same revision."""
         assert self.here.put(key, here) == self.there.put(key, there)
 
     def diverge(self) -> None:
-        """Make something in each, so that they are two clusters: a Namespace here, something else there."""
         self.here.put(
             f"{self.ground.prefix}/namespaces/made-here".encode(), objects.namespace_object("made-here")
         )
@@ -68,14 +57,10 @@ class Twins:
         assert self.here.revision() == self.there.revision()
 
     def value_there(self, key: bytes) -> bytes | None:
-        with reached(self.ground.through(self.there.endpoint)) as cluster:
-            found = stands(cluster, key)
-        return None if found is None else found.value
+        return self.there.get(key)
 
     def value_here(self, key: bytes) -> bytes | None:
-        with reached(self.ground.through(self.here.endpoint)) as cluster:
-            found = stands(cluster, key)
-        return None if found is None else found.value
+        return self.here.get(key)
 
     def last_event(self) -> Event:
         return list(read_records(self.ground.log))[-1][1]
@@ -88,7 +73,6 @@ Made = Callable[..., Twins]
 def snapshot_of(
     start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Path]:
-    """Take a snapshot of a ground with a broken target, once for each kind."""
     folder = tmp_path_factory.mktemp("snapshots")
 
     def take(encryption: str) -> Path:
@@ -113,7 +97,6 @@ def ground(encryption: str) -> Ground:
 def twins(
     start_etcd: Callable[..., EtcdServer], snapshot_of: Callable[[str], Path], tmp_path: Path
 ) -> Iterator[Made]:
-    """Restore two clusters from a snapshot."""
     with ExitStack() as stack:
 
         def make(encryption: str = "plain") -> Twins:

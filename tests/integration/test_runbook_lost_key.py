@@ -72,8 +72,6 @@ def k3s(
 
 
 class Operator:
-    """Somebody at a terminal, in a directory of their own, with nothing in the environment but what a login gives."""
-
     def __init__(self, cluster: LostKeyCluster, folder: Path) -> None:
         self._cluster = cluster
         self._folder = folder
@@ -82,7 +80,6 @@ class Operator:
         self.typed: list[str] = []
 
     def run(self, line: str) -> tuple[int, str]:
-        """Run a command of the page, and type what it asks for; return its exit code and what the terminal showed."""
         if isinstance(self._cluster, LostKeyKineCluster):
             line = line.replace(FILE.split()[1], str(self._cluster.file))
         else:
@@ -105,7 +102,6 @@ class Operator:
         return done.wait(timeout=60), text
 
     def _places(self, words: list[str]) -> list[str]:
-        """Return the options that keep a test to itself; on the page, the defaults serve."""
         found = [] if words[1] == "rescue" else ["--etcd-prefix", self._cluster.prefix]
         changes = words[1] == "fix" or "--run" in words
         if changes or words[1] == "rescue":
@@ -148,7 +144,6 @@ def test_the_page_on_k3s_with_sqlite(k3s: LostKeyKineCluster, tmp_path: Path) ->
 
 
 def _follow(cluster: LostKeyCluster, folder: Path, lines: list[str]) -> None:
-    """Run commands of the page, one after the other."""
     folder = folder / "operator"
     folder.mkdir()
     operator = Operator(cluster, folder)
@@ -168,7 +163,6 @@ def _follow(cluster: LostKeyCluster, folder: Path, lines: list[str]) -> None:
 
 @contextmanager
 def _fixed_by(cluster: LostKeyCluster) -> Iterator[None]:
-    """Assert that the block fixes every Secret in its place."""
     values = {key: cluster.p1.store.get(key) for key in cluster.keys}
     assert len(values) == len(NAMES)
     yield

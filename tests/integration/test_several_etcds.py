@@ -25,15 +25,6 @@ OWN = b"/registry/secrets/shop/web"
 BROKEN = b"/registry/secrets/shop/broken"
 LEFT = b"/registry/secrets/shop/left"
 
-KUBECONFIG = """\
-apiVersion: v1
-kind: Config
-current-context: here
-clusters: [{name: here, cluster: {server: "https://127.0.0.1:9", insecure-skip-tls-verify: true}}]
-users: [{name: me, user: {token: nobody}}]
-contexts: [{name: here, context: {cluster: here, user: me}}]
-"""
-
 
 class Ground(NamedTuple):
     main: EtcdServer
@@ -90,15 +81,9 @@ def test_the_advice_leads_to_the_etcd_of_the_key(
     (finding,) = report["findings"]
     commands = [remedy["command"] for remedy in finding["remedies"]]
     deletion = next(command for command in commands if command.startswith("etcdfix delete "))
-    words = [
-        *shlex.split(deletion)[1:],
-        "--backup-dir",
-        str(tmp_path / "backups"),
-        "--audit-log",
-        str(tmp_path / "log"),
-    ]
+    places = ["--backup-dir", str(tmp_path / "backups"), "--audit-log", str(tmp_path / "log")]
     (tmp_path / "backups").mkdir(mode=0o700)
-    assert run(words) == 0
+    assert run([*shlex.split(deletion)[1:], *places]) == 0
     told = capfd.readouterr()
     assert f"DRY RUN: {BROKEN.decode()} would be deleted" in told.out
     assert f"at http://{ground.own.endpoint}" in told.err

@@ -29,12 +29,7 @@ LATER = 5_000
 
 
 class Running:
-    """An etcd as a process, whose data directory we see.
-
-    Attributes:
-        store: Writes as an API server does.
-        wal: Its log.
-    """
+    """An etcd as a process, whose data directory we see."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
         tools = packaged_tools()
@@ -81,7 +76,6 @@ def running(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 
 def damage(etcd: Running) -> dict[bytes, tuple[int, bytes]]:
-    """Write objects, overwrite every other one, delete the rest; return what each held before."""
     held: dict[bytes, tuple[int, bytes]] = {}
     for number in range(OBJECTS):
         key, value = b"/registry/secrets/shop/s-%03d" % number, secret(f"s-{number}")

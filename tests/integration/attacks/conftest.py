@@ -8,8 +8,16 @@ import pytest
 
 from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import Attacked
+from tests.support.kubernetes_api import KubernetesAPI
 
 
 @pytest.fixture
 def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
     return Attacked(etcd, prefix, tmp_path, capfd)
+
+
+@pytest.fixture
+def api(api: KubernetesAPI) -> KubernetesAPI:
+    """A server that lists itself, so that all are known."""
+    api.listed = [("127.0.0.1", api.port)]
+    return api

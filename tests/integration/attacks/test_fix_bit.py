@@ -18,8 +18,7 @@ from etcdfix.model import StoredValue
 from etcdfix.remediation.change import carry_out
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.datastore import EtcdNow
-from etcdfix.remediation.preflight import target
-from etcdfix.remediation.preflight.members import KeyReading, LeaseState
+from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import (
@@ -62,7 +61,6 @@ def plugin(tmp_path: Path) -> Iterator[Callable[[str], KMSPlugin]]:
 
 
 def sealer_of(registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str) -> Sealer:
-    """Configure a provider, and write as an API server would with it."""
     if kind in {*LOCAL}:
         registry.keyed(kind)
         return lambda name: (key := registry.key(f"shop/{name}"), seal(kind, secret(name), key))
@@ -86,6 +84,12 @@ def sealer_of(registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str)
     return remote
 
 
+def web(registry: Attacked) -> tuple[bytes, bytes]:
+    registry.keyed("aesgcm")
+    key = registry.key("shop/web")
+    return key, seal("aesgcm", secret("web"), key)
+
+
 def flipped(value: bytes, *bits: int) -> bytes:
     data = bytearray(value)
     for bit in bits:
@@ -94,7 +98,6 @@ def flipped(value: bytes, *bits: int) -> bytes:
 
 
 def body_of(value: bytes) -> int:
-    """Return where the body begins: behind the fifth colon."""
     at = 0
     for _ in range(5):
         at = value.index(b":", at) + 1
@@ -115,7 +118,6 @@ def refused(ran: Ran, rule: str, *words: str, hint: str = "") -> None:
 def refuses(
     registry: Attacked, key: bytes, rule: str, *words: str, hint: str = "", flags: tuple[str, ...] = ()
 ) -> None:
-    """Assert that a repair is refused for this reason whatever is accepted, and that nothing changes."""
     with registry.nothing_changes():
         refused(registry.put_back(key, "bit", "-o", "json", *flags), rule, *words, hint=hint)
 
@@ -214,7 +216,6 @@ def test_a_wrong_key_repairs_nothing(registry: Attacked, kind: str) -> None:
 
 
 def first_command(registry: Attacked, *words: str) -> list[str]:
-    """Return what a command prints as the next one, split as a shell splits it."""
     ran = registry.run(*words, *registry.common(places=False, reason=None), "-o", "json")
     document = json.loads(ran.out)
     step = document["summary"]["next"] if "summary" in document else document["next"]
@@ -222,7 +223,6 @@ def first_command(registry: Attacked, *words: str) -> list[str]:
 
 
 def pasted(registry: Attacked, command: list[str], *more: str) -> Ran:
-    """Run a printed command; its backups and its record go where those of tests go."""
     return registry.run(
         *command[1:], "--backup-dir", str(registry.backups), "--audit-log", str(registry.log), *more
     )
@@ -369,7 +369,6 @@ NEWER = ("--accept", "newer-than-known")
 
 @pytest.fixture(scope="module")
 def own_etcd(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
-    """A server that no other module fills: ``--no-encryption`` is held against everything in it."""
     return start_etcd()
 
 
@@ -487,9 +486,7 @@ def test_an_envelope_that_not_every_data_key_was_tried_on(
 
 
 def test_no_encryption_over_an_encrypted_value(registry: Attacked) -> None:
-    registry.keyed("aesgcm")
-    key = registry.key("shop/web")
-    value = seal("aesgcm", secret("web"), key)
+    key, value = web(registry)
     for stored in (flipped(value, 3), flipped(value, 4, 9), flipped(value, 600)):
         registry.etcd.put(key, stored)
         with registry.nothing_changes():
@@ -535,28 +532,8 @@ def test_hostile_names(registry: Attacked) -> None:
     assert registry.stored(key) == value
 
 
-def test_a_lease_is_kept_and_an_expired_one_refused(
-    registry: Attacked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    registry.keyed("aesgcm")
-    key = registry.key("shop/web")
-    value = seal("aesgcm", secret("web"), key)
-    lease = registry.grant(key, flipped(value, 700))
-    with monkeypatch.context() as patched:
-        gone = LeaseState(lease=7, alive=False, remaining_seconds=0)
-        patched.setattr(target, "read_lease", lambda *_: gone)
-        refuses(registry, key, "gone", "has expired")
-    ran = registry.put_back(key, "bit")
-    assert ran.code == 0, ran.err
-    assert f"Lease  {int(lease, 16):x} is kept" in ran.err
-    assert registry.lease(key) == int(lease, 16)
-    assert registry.stored(key) == value
-
-
 def test_expectations_snapshots_and_names(registry: Attacked, tmp_path: Path) -> None:
-    registry.keyed("aesgcm")
-    key = registry.key("shop/web")
-    value = seal("aesgcm", secret("web"), key)
+    key, value = web(registry)
     registry.etcd.put(key, flipped(value, 700))
     refuses(registry, key, "expectation-differs", flags=("--expect-mod-revision", "1"))
     refuses(registry, key, "expectation-differs", flags=("--expect-value-sha256", "sha256:" + "0" * 64))
@@ -567,43 +544,9 @@ def test_expectations_snapshots_and_names(registry: Attacked, tmp_path: Path) ->
     refuses(registry, registry.key("kube-system", "namespaces"), "readable")
 
 
-def test_a_deletion_is_refused_and_a_word_lifts_that(registry: Attacked) -> None:
-    registry.keyed("aesgcm")
-    key = registry.key("shop/web")
-    damaged = flipped(seal("aesgcm", secret("web"), key), 900)
-    registry.etcd.put(key, damaged)
-    registry.refuses([key], says=["can be had back whole", "bit 4 of byte"], hint="etcdfix fix")
-    ran = registry.delete(key, "--accept", "only-copy")
-    assert ran.code == 0, ran.err
-    assert "Put the value right" in ran.err
-    assert registry.stored(key) is None
-
-
-def test_the_command_of_a_finding_runs_as_it_stands(registry: Attacked) -> None:
-    registry.keyed("aesgcm")
-    key = registry.key("shop/web")
-    value = seal("aesgcm", secret("web"), key)
-    registry.etcd.put(key, flipped(value, 900))
-    common = registry.common(places=False, reason=None)
-    found = registry.run("scan", *common, "-o", "json")
-    findings = json.loads(found.out)["findings"]
-    remedy = next(r for f in findings for r in f["remedies"] if r["command"].startswith("etcdfix fix "))
-    assert remedy["verb"] == "fix"
-    words = remedy["command"].split()
-    places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log)]
-    assert registry.run(*words[1:], *places).code == 0
-    words.remove("--dry-run")
-    ran = registry.run(*words[1:], *places, "--yes")
-    assert ran.code == 0, ran.err
-    assert registry.stored(key) == value
-    assert registry.run("scan", *common).code == 0
-
-
 def test_what_moves_meanwhile_is_left_alone(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the search and the transaction an API server writes the value anew."""
-    registry.keyed("aesgcm")
-    key = registry.key("shop/web")
-    value = seal("aesgcm", secret("web"), key)
+    key, value = web(registry)
     registry.etcd.put(key, flipped(value, 900))
     newer = seal("aesgcm", secret("web", size=99), key)
 
@@ -618,9 +561,7 @@ def test_what_moves_meanwhile_is_left_alone(registry: Attacked, monkeypatch: pyt
 
 
 def test_what_does_not_read_back_is_told(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry.keyed("aesgcm")
-    key = registry.key("shop/web")
-    value = seal("aesgcm", secret("web"), key)
+    key, value = web(registry)
     registry.etcd.put(key, flipped(value, 900))
     real = EtcdNow.read_key
 
@@ -639,17 +580,6 @@ def test_what_does_not_read_back_is_told(registry: Attacked, monkeypatch: pytest
     ran = registry.put_back(key, "bit")
     assert ran.code == 3
     assert "READ BACK, AND IT IS NOT AS IT WAS WRITTEN" in ran.out
-
-
-def test_nothing_is_written_where_the_backup_has_no_place(registry: Attacked) -> None:
-    registry.keyed("aesgcm")
-    key = registry.key("shop/web")
-    registry.etcd.put(key, flipped(seal("aesgcm", secret("web"), key), 900))
-    registry.backups.chmod(0o777)
-    with registry.nothing_changes():
-        ran = registry.put_back(key, "bit")
-    assert ran.code == 4, ran
-    registry.backups.chmod(0o700)
 
 
 def test_custom_resources_and_json(registry: Attacked) -> None:

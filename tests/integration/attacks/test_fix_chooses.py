@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
 def changed(value: bytes) -> bytes:
-    """Return the same object with other contents, of the same length."""
     return value.replace(b"never-to-be-shown", b"never-to-be-found")
 
 
@@ -36,7 +35,6 @@ CHANGED = aescbc(changed(secret("good-0")))
 
 @pytest.fixture
 def key(registry: Registry) -> bytes:
-    """A Secret that reads; its damage comes in each test."""
     registry.put("shop/good-1", aescbc(secret("good-1")))
     return registry.put("shop/good-0", WHOLE)
 
@@ -75,19 +73,6 @@ def test_a_copy_of_an_earlier_object(registry: Registry, key: bytes) -> None:
     ran = registry.put_back(key)
     assert ran.code == 0, ran.err
     assert registry.stored(key) == ANOTHER
-
-
-@pytest.mark.parametrize("accepted", [(), ("--accept", "unknown-uid", "--accept", "unlisted-source")])
-def test_a_revision_of_the_generation_before(
-    registry: Registry, key: bytes, accepted: tuple[str, ...]
-) -> None:
-    then = registry.mod_revision(key)
-    registry.etcd.delete(key)
-    registry.etcd.put(key, ANOTHER)
-    registry.etcd.put(key, BROKEN)
-    with registry.untouched():
-        ran = registry.put_back(key, f"revision:{then}", *accepted)
-    registry.refused(ran, "its uid is", hint="explain")
 
 
 def test_what_somebody_deleted_comes_back_only_by_name(registry: Registry, key: bytes) -> None:

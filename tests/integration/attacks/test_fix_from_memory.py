@@ -70,7 +70,6 @@ def lost(
     capfd: pytest.CaptureFixture[str],
     authority: CertificateAuthority,
 ) -> Lost:
-    """Make a cluster with these Secrets that lost its key: on etcd, and on k3s with SQLite."""
     if request.param == "kine":
         return lambda *names: lost_key_kine_cluster(tmp_path, capfd, authority, names)
     make: LoseKey = request.getfixturevalue("lose_key")
@@ -90,7 +89,6 @@ on_etcd = pytest.mark.parametrize("lost", ["etcd"], indirect=True)
 
 
 def _refused(cluster: LostKeyCluster, *arguments: str, rule: str | None, says: str = "") -> dict[str, object]:
-    """Assert that nothing is healed: no PATCH, no write, the rule, and words; return the refusal."""
     with cluster.unwritten():
         told = cluster.told(*(arguments or ("one",)), code=4)
     refusal = told["refusal"]
@@ -101,7 +99,6 @@ def _refused(cluster: LostKeyCluster, *arguments: str, rule: str | None, says: s
 
 
 def _at_patch(cluster: LostKeyCluster, action: Callable[[], object]) -> None:
-    """Do something when a PATCH arrives, before the server looks at it; once."""
     done: list[Request] = []
 
     def arrived(request: Request) -> None:
@@ -113,7 +110,6 @@ def _at_patch(cluster: LostKeyCluster, action: Callable[[], object]) -> None:
 
 
 def _tell_nothing(*servers: StandIn) -> None:
-    """Let servers not say which configuration they have loaded, as one whose user may not ask."""
     for server in servers:
         server.behaviour.instead["/metrics"] = Answer(403, b'{"kind": "Status"}')
 
@@ -124,7 +120,6 @@ KEY_3 = b"abcdefghijklmnop"
 def _configure(
     cluster: LostKeyCluster, *providers: dict[str, Any], resources: tuple[str, ...] = RESOURCES
 ) -> None:
-    """Give us and the server this configuration."""
     cluster.config.write_bytes(configuration_yaml(*providers, resources=resources))
     cluster.p1.reload(cluster.config.read_bytes())
 
@@ -391,7 +386,6 @@ def test_two_servers_have_different_objects_in_memory(cluster: LostKeyCluster) -
 
 
 def _copies_as_printed(cluster: LostKeyCluster, step: str) -> Ran:
-    """Run the command of a next step that lists what is left."""
     words = shlex.split(step[step.index("etcdfix copies") :])
     ran = cluster.run(*words[1:])
     assert ran.code in {0, 1}, ran  # what no audit log speaks for is doubtful
@@ -597,7 +591,6 @@ def test_a_server_that_says_200_and_writes_nothing(cluster: LostKeyCluster) -> N
 
 
 def _writes(cluster: LostKeyCluster, value: bytes, answer: Answer) -> None:
-    """Have a PATCH of the first Secret answered so, after this was written to etcd by other hands."""
     path = "/api/v1/namespaces/shop/secrets/one?fieldManager=etcdfix"
     cluster.p1.behaviour.instead[path] = answer
     _at_patch(cluster, lambda: cluster.place(cluster.key("shop/one"), value))
@@ -812,7 +805,6 @@ def _under_kms(cluster: LostKeyCluster, plugin: KMSPlugin) -> None:
 
 
 def _written_by(cluster: LostKeyCluster, plugin: KMSPlugin, at: str) -> bytes:
-    """Return what an API server makes of the first Secret under KMS, with the annotation of a PATCH."""
     metadata = {"name": "one", "namespace": "shop", "uid": cluster.uid("one")}
     annotated = metadata | {"annotations": {"etcdfix.io/fixed-at": at}}
     value = json_object("v1", "Secret", "one", metadata=annotated, data={"password": DATA})
@@ -911,7 +903,6 @@ def test_no_copy_says_the_uid(
 
 @pytest.fixture
 def ended(lost: Lost) -> Iterator[LostKeyCluster]:
-    """Cached reads ended before anything was saved; what the Secret ``one`` was before stands under today's key."""
     with lost() as cluster:
         RescueStore.open(cluster.saved).close()
         yield cluster

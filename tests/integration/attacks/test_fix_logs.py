@@ -21,12 +21,9 @@ THERE = aescbc(secret("lost").replace(b"never-to-be-shown", b"of-the-clone-only"
 
 
 class Parted:
-    """An etcd, and a clone of it that was written to by itself."""
-
     def __init__(
         self, start_local_etcd: Callable[..., EtcdServer], folder: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """Let them part, and the clone go on."""
         self._start, self._folder = start_local_etcd, folder
         first = self.start("data")
         prefix = b"/registry"
@@ -44,7 +41,6 @@ class Parted:
         return self._start(flags=(f"--data-dir={self._folder / name}",))
 
     def write(self, etcd: EtcdServer, name: str, values: dict[bytes, bytes], times: int = 10) -> None:
-        """Write as an API server does, and go on afterwards."""
         store = EtcdStore(etcd.endpoint)
         for key, value in values.items():
             held = store.get(key)
@@ -55,7 +51,6 @@ class Parted:
         store.close()
 
     def go_on(self, times: int = 10) -> None:
-        """Let the etcd that was cloned go on, with a value that is overwritten."""
         etcd = self.start("data")
         self.registry.etcd, self.registry.endpoints = etcd, etcd.endpoint
         if times:
@@ -133,7 +128,6 @@ def test_a_database_beside_that_is_no_database(parted: Parted, size: int, tmp_pa
 
 
 def _left(parted: Parted, how: str, folder: Path) -> str:
-    """Return where the log of the clone is."""
     if how == "running":
         return "clone/member/wal"
     parted.clone.stop()

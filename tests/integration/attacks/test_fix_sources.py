@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,7 +19,6 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rescued import FORMAT, INDEX_NAME, digest_of, file_name
-from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.attacks import (
     OTHER,
@@ -45,14 +44,7 @@ ANOTHER_UID = "99999999-2222-3333-4444-555555555555"
 OBJECT_PATH = "/api/v1/namespaces/shop/secrets/target"
 
 
-@pytest.fixture
-def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
-    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as server:
-        yield server
-
-
 def target(registry: Attacked, value: bytes | None = None) -> bytes:
-    """Let a value stand at the key that is attacked, and a newer one show which key API servers write with."""
     registry.keyed("aesgcm")
     at = registry.key("shop/target")
     if value is not None:
@@ -63,7 +55,6 @@ def target(registry: Attacked, value: bytes | None = None) -> bytes:
 
 
 def damaged(registry: Attacked) -> bytes:
-    """Return a value that is proven damaged: its tag fits once one bit of it is turned back."""
     at = registry.key("shop/target")
     value = bytearray(seal("aesgcm", secret("target"), at))
     value[60] ^= 1
@@ -71,19 +62,16 @@ def damaged(registry: Attacked) -> bytes:
 
 
 def text_of(value: Any, **changes: Any) -> dict[str, Any]:
-    """Return an object with some of its metadata changed."""
     return {**value, "metadata": {**value["metadata"], **changes}}
 
 
 def object_for(registry: Attacked, **changes: Any) -> dict[str, Any]:
-    """Return the object of the key that is attacked, its resourceVersion that of the key."""
     at = registry.key("shop/target")
     now = registry.mod_revision(at) if registry.stored(at) is not None else 7
     return json_secret("target", **{"uid": UID.decode(), "resource_version": now, **changes})
 
 
 def over(registry: Attacked, value: Any, *arguments: str, at: bytes | None = None) -> Ran:
-    """Put an object over what is there, with everything accepted that can be."""
     at = at or registry.key("shop/target")
     return registry.put_back(at, f"object:{saved(registry.folder, value)}", *arguments)
 
@@ -309,15 +297,6 @@ def test_what_get_shows_is_never_taken(registry: Attacked) -> None:
         with registry.nothing_changes():
             ran = over(registry, shown[form].encode(), *EVERYTHING)
         registry.refused(ran, words, hint="-o json")
-
-
-def test_a_file_that_is_none(registry: Attacked) -> None:
-    at = target(registry, damaged(registry))
-    for path in (registry.folder / "not-there", registry.folder):
-        with registry.nothing_changes():
-            ran = registry.put_back(at, f"object:{path}", *EVERYTHING)
-        assert (ran.code, ran.out) == (2, ""), ran
-        assert f"object:{path}: " in ran.err
 
 
 def test_a_saved_file_that_was_edited(registry: Attacked) -> None:

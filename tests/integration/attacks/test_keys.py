@@ -274,7 +274,6 @@ def test_neighbours_under_another_key_of_the_same_name(registry: Attacked) -> No
 
 
 def _fits_by_chance(at: bytes, wanted: int = 3) -> Iterator[bytes]:
-    """Yield healthy values whose padding fits under the wrong key: one in 256."""
     found = 0
     for salt in itertools.count():
         value = seal("aescbc", secret("chance"), at, salt=salt)

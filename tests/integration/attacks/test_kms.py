@@ -15,12 +15,11 @@ import pytest
 from etcdfix.cli import safety
 from etcdfix.model import key_id_digest
 from etcdfix.rules import Rule
-from etcdfix.testing.certificates import CertificateAuthority
 from tests.support import encoders
 from tests.support.attacks import EVERY_FLAG, Attacked, declared, every_flag_but, secret
 from tests.support.kms_plugin import ANNOTATION, V1, V2, KMSPlugin, Refusal
 from tests.support.kubernetes_api import KubernetesAPI, read_error
-from tests.support.objects import IDENTITY, KUBE_SYSTEM_UID
+from tests.support.objects import IDENTITY
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -29,16 +28,8 @@ REPLACED = {"kek-1": b"3" * 32, "kek-2": b"4" * 32}
 UNPROVEN = "nothing is proven against the value"
 
 
-@pytest.fixture
-def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
-    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as server:
-        server.listed = [("127.0.0.1", server.port)]
-        yield server
-
-
 @pytest.fixture(params=["v1", "v2"])
 def plugin(request: pytest.FixtureRequest, registry: Attacked, tmp_path: Path) -> Iterator[KMSPlugin]:
-    """Run a plugin that the configuration names."""
     with KMSPlugin(request.param, f"@etcdfix-attack-{os.getpid()}-{tmp_path.name}", KEKS) as running:
         kms = {"apiVersion": request.param, "name": "prov", "endpoint": running.endpoint, "timeout": "5s"}
         registry.rules(("secrets", ({"kms": kms}, IDENTITY)))
@@ -73,7 +64,6 @@ only_v2 = pytest.mark.parametrize("plugin", ["v2"], indirect=True)
 
 
 def store(registry: Attacked, plugin: KMSPlugin, *names: str, key_id: str = "kek-1") -> list[bytes]:
-    """Store healthy Secrets, each with a data key of its own; return their etcd keys."""
     keys = [registry.key(f"shop/{name}") for name in names]
     seal: Callable[..., bytes] = plugin.stored_v1 if plugin.api_version == "v1" else plugin.stored_v2
     for at, name in zip(keys, names, strict=True):

@@ -42,12 +42,7 @@ PLACES = {"first": ("aa-0", 0), "in the middle": ("db-2a", 2), "last": ("zz-0", 
 
 
 class Crowd(NamedTuple):
-    """Values that nothing reads, and one among them that is healthy.
-
-    Attributes:
-        lost: Etcd keys of those under a key that is nowhere.
-        healthy: Etcd key of the other.
-    """
+    """Values that nothing reads, and one among them that is healthy."""
 
     lost: list[bytes]
     healthy: bytes
@@ -60,7 +55,6 @@ def written(registry: Attacked, kind: str, name: str, key: bytes) -> bytes:
 
 
 def crowd(registry: Attacked, kind: str, place: str) -> Crowd:
-    """Write values under one name and two keys; one of the two is lost."""
     name, before = PLACES[place]
     lost = [written(registry, kind, one, OTHER) for one in LOST[:before]]
     healthy = written(registry, kind, name, TRUE)
@@ -68,7 +62,6 @@ def crowd(registry: Attacked, kind: str, place: str) -> Crowd:
 
 
 def configure(registry: Attacked, kind: str, how: str) -> None:
-    """Let today's configuration have the healthy value's key in this way."""
     wrong = provider(kind, key1=WRONG)
     match how:
         case "under another name":

@@ -41,8 +41,6 @@ def production(
 
 @pytest.fixture
 def restored(start_etcd: Callable[..., EtcdServer], tmp_path: Path) -> Restored:
-    """Restore a snapshot of an etcd into another, under the same places; ``copied``: with the same ids."""
-
     def restore(origin: Registry, *, copied: bool = False, bump: int = 0) -> Registry:
         path = tmp_path / "snapshot.db"
         origin.etcd.etcdctl("snapshot", "save", path)
@@ -57,7 +55,6 @@ def restored(start_etcd: Callable[..., EtcdServer], tmp_path: Path) -> Restored:
 
 
 def refusal(ran: Ran) -> str:
-    """Return the rule by which a command was refused, told as JSON."""
     assert ran.code == 4, ran
     return str(json.loads(ran.out)["refusal"]["rule"])
 
@@ -195,7 +192,6 @@ def test_copies_does_not_say_that_it_is_of_this_etcd(production: Registry, resto
 
 
 def left_open(registry: Registry, monkeypatch: pytest.MonkeyPatch, name: str = "shop/broken") -> None:
-    """Delete, and let the outcome not be written down."""
     not_written(monkeypatch, 2)
     assert registry.delete(registry.key(name)).code == 3
     monkeypatch.undo()

@@ -34,7 +34,6 @@ Sealer = Callable[[str], tuple[bytes, bytes]]
 
 @pytest.fixture
 def sealer(registry: Attacked, tmp_path: Path, kind: str) -> Iterator[Sealer]:
-    """Configure a provider, and write as an API server would with it."""
     if kind in LOCAL:
         registry.keyed(kind)
 
@@ -68,7 +67,6 @@ def kms_provider(plugin: KMSPlugin) -> dict[str, object]:
 
 
 def body_end(kind: str, value: bytes, plaintext: bytes) -> tuple[int, int]:
-    """Return where the ciphertext lies in a value that encrypts such a plaintext."""
     size = len(plaintext)
     match kind:
         case "aescbc":
@@ -85,7 +83,6 @@ def body_end(kind: str, value: bytes, plaintext: bytes) -> tuple[int, int]:
 
 
 def damaged(kind: str, value: bytes, name: str) -> Iterator[tuple[str, bytes]]:
-    """Yield what can happen to a value, in words, and the value after it."""
     begin, end = body_end(kind, value, secret(name))
 
     def changed(at: int, *masks: int) -> bytes:

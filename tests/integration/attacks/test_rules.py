@@ -361,7 +361,6 @@ def guarded(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> Iterator[Attacked]:
-    """A registry in an etcd that speaks TLS, which the commands do not check."""
     server = start_etcd(authority=authority)
     found = Attacked(server, prefix, tmp_path, capfd)
     found.endpoints = f"https://{server.endpoint.partition('://')[2] or server.endpoint}"
@@ -370,7 +369,6 @@ def guarded(
 
 
 def on_record(registry: Registry) -> Grounds:
-    """Return what the deletion rested on: the same in the records and in the backup."""
     backup = registry.kept()[-1]
     grounds = backup.content.grounds
     assert grounds is not None

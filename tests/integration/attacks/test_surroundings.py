@@ -85,7 +85,6 @@ def test_one_that_was_written_through_a_proxy_for_a_while(registry: Attacked) ->
 
 
 def moved(registry: Attacked, *, uid: bytes = UID) -> tuple[bytes, bytes]:
-    """Store a Secret of shop/home under shop/copy; return both etcd keys."""
     registry.keyed("aesgcm")
     registry.secrets("aesgcm", ["bystander"])
     home, copy = registry.key("shop/home"), registry.key("shop/copy")
@@ -169,7 +168,6 @@ def test_home_of_a_moved_value_changes_before_the_transaction(registry: Attacked
 
 
 def claim(version: str) -> bytes:
-    """Return a ResourceClaim of a release as protobuf."""
     meta = block(1, object_meta(b"gpu", b"shop", UID))
     return unknown(f"resource.k8s.io/{version}".encode(), b"ResourceClaim", meta + block(2, b""))
 

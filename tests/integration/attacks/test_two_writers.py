@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from etcdfix.rules import Rule
-from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.attacks import (
     EVERY_FLAG,
     LOCAL,
@@ -23,7 +22,6 @@ from tests.support.attacks import (
     secret,
 )
 from tests.support.kubernetes_api import KubernetesAPI
-from tests.support.objects import KUBE_SYSTEM_UID
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -31,15 +29,7 @@ OLDER = ["a", "b", "c"]
 POSSIBLE = "its damage is only possible"
 
 
-@pytest.fixture
-def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
-    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as server:
-        server.listed = [("127.0.0.1", server.port)]
-        yield server
-
-
 def newest(registry: Attacked, kind: str, older: list[str] | None = None) -> bytes:
-    """Let one value be written by the other server, after all others."""
     registry.keyed(kind)
     registry.secrets(kind, OLDER if older is None else older)
     (at,) = registry.secrets(kind, ["web"], WRONG)
@@ -142,7 +132,6 @@ def test_scan_explain_and_plan_print_the_same_way_out(registry: Attacked, *, kep
 
 
 def commands_in(document: Any) -> Iterator[list[str]]:
-    """Yield the words of every command that stands anywhere in a document."""
     if isinstance(document, str):
         if document.startswith("etcdfix ") and "\n" not in document:
             yield shlex.split(document)

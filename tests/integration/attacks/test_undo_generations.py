@@ -25,7 +25,6 @@ def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.Capt
 
 
 def over(registry: Registry, backup: object, *arguments: str, name: str = "") -> Ran:
-    """Undo; where that is none, and a name is given, put the backup back as a copy."""
     if name:
         return registry.put_back(registry.key(name), f"backup:{backup}", "-o", "json", *arguments)
     return registry.undo(backup, "-o", "json", *arguments)

@@ -34,7 +34,6 @@ Shape = Callable[[bytes], bytes]
 
 
 def _tail(value: bytes) -> bytes:
-    """Return a value with what is left of an older and longer state of it."""
     return value + value[-30:]
 
 
@@ -81,15 +80,12 @@ _AS_PROTOBUF: Shape = lambda _value: secret("w-0")  # noqa: E731 - as its neighb
 
 
 def shapes_of(kind: str) -> dict[str, Shape]:
-    """Return what is done to objects of a kind."""
     if kind == "protobuf":
         return ANY | PROTOBUF
     return ANY | JSON | ({"protobuf": _AS_PROTOBUF} if kind == "custom resource" else {})
 
 
 class Ground:
-    """A registry, and how values are written to it."""
-
     def __init__(self, registry: Attacked, kind: str, sealing: str, plugin: KMSPlugin | None) -> None:
         self.registry = registry
         self.kind = kind
@@ -237,7 +233,6 @@ def test_eight_of_eight_in_one_unknown_encoding_stay(
 
 @pytest.fixture
 def annotated(registry: Attacked, plugin: KMSPlugin) -> Callable[..., bytes]:
-    """Write a KMS v2 value whose tag fits, with other annotations or another source type than its neighbours."""
     ground = Ground(registry, "protobuf", KMS, plugin)
 
     def put(

@@ -57,14 +57,7 @@ def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.Capt
     return found
 
 
-@pytest.fixture
-def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
-    with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as server:
-        yield server
-
-
 def writers(registry: Registry, name: str, *arguments: str) -> Iterator[tuple[str, Ran]]:
-    """Run each command that could take the place of a value, or it away."""
     key = registry.key(f"shop/{name}")
     yield "delete", registry.delete(key, *arguments)
     present = registry.mod_revision(key)

@@ -27,7 +27,6 @@ def copies(registry: Registry, *words: str) -> dict[str, Any]:
 
 
 def put_back(registry: Registry, copy: dict[str, Any]) -> None:
-    """Run the command of a copy: the dry run, then for good."""
     ran = registry.paste(copy["fix"])
     assert ran.code == 0, ran.err
     assert registry.paste(copy["fix"].replace(" --dry-run", "")).code == 0

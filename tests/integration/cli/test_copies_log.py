@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -23,12 +22,9 @@ COUNT = 20
 
 
 class Logged(Registry):
-    """A cluster whose values are written as an API server writes them, and the log of its etcd."""
-
     wal: Path
 
     def fill(self) -> dict[bytes, tuple[int, bytes]]:
-        """Write, damage or delete, compact, and write more; return what each key held before: revision and value."""
         store = EtcdStore(self.etcd.endpoint)
         held: dict[bytes, tuple[int, bytes]] = {}
         for number in range(COUNT):
@@ -113,10 +109,6 @@ def part(
     idle: bool = False,
     restored: str = "",
 ) -> int:
-    """Let a clone write what the cluster deleted; return the revision at which they parted.
-
-    Unless it is idle, the cluster goes on. With a token, the clone is restored from a snapshot, as a new cluster.
-    """
     logged.fill()
     parted = logged.etcd.revision()
     if restored:
@@ -169,21 +161,6 @@ def test_the_log_of_a_clone_is_never_offered(
     told = copies(logged, "--in", f"log:{alone}")
     good = [copy for one in told["objects"] for copy in one["copies"] if copy["grade"] == "good"]
     assert all(copy["mod_revision"] <= parted for copy in good)
-
-
-def test_the_log_of_a_clone_that_went_on_alone(
-    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
-) -> None:
-    """The API servers are down, so nothing that is stored here contradicts it; its db is newer than what is here."""
-    part(logged, start_local_etcd, tmp_path, idle=True)
-    wal, key = str(tmp_path / "clone" / "member" / "wal"), logged.key("shop/s-1").decode()
-    given = ("--accept", "unlisted-source", "--accept", "unknown-uid")
-    with logged.untouched():
-        ran = logged.put_back(key.encode(), f"log:{wal}", *given)
-        logged.refused(ran, "nothing shows whether etcd applied entry", hint=f"--from log:{wal}#")
-        (entry,) = re.findall(r"applied entry (\d+) of", ran.err)
-        ran = logged.put_back(key.encode(), f"log:{wal}#{entry}", *given)
-    logged.refused(ran, "does not say which cluster it comes from", hint="--accept unknown-cluster")
 
 
 @pytest.mark.parametrize("beside", [True, False])

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.etcd
 
 
 def planned(registry: Registry, *arguments: str) -> Path:
-    """Scan, and plan what was found."""
     where = registry.common(places=False, reason=None)
     report, plan = registry.folder / "scan.json", registry.folder / "plan.json"
     for file in (report, plan):
@@ -39,7 +38,6 @@ def planned(registry: Registry, *arguments: str) -> Path:
 
 
 def rewrite(plan: Path, change: Callable[[DeletionPlan], dict[str, Any]]) -> None:
-    """Change a plan and seal it anew, as whoever owns the file can."""
     loaded = load_plan(plan)
     with plan.open("wb") as stream:
         JSONWriter(stream, RunOptions()).end(sealed(replace(loaded, **change(loaded))))
@@ -50,7 +48,6 @@ def dry(registry: Registry, plan: Path, key: bytes | None = None, *arguments: st
 
 
 def not_fitting(registry: Registry, ran: Ran, why: str) -> None:
-    """Assert that the plan was refused, with the command that makes a new one."""
     report, plan = registry.folder / "scan.json", registry.folder / "plan.json"
     registry.refused(ran, why, hint=f"etcdfix plan --from-report {report} --endpoints {registry.endpoints}")
     assert f"-o json --output-file {plan}" in ran.err
@@ -74,7 +71,6 @@ def test_a_plan_that_fits_is_recorded_and_everything_looked_at(registry: Registr
 
 
 def two_broken(registry: Registry) -> None:
-    """Leave two Secrets under key1, one damaged and one that it does not open: that may be the key."""
     for number in range(2):
         registry.etcd.delete(registry.key(f"shop/good-{number}"))
     registry.put("shop/more", aescbc(secret("more"), KEY_2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import READER, ROOT_USER, EtcdServer
 from etcdfix.wire.etcd import READ_METHODS
 from tests.support.audit_logs import own_directory
@@ -28,7 +26,6 @@ Found = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture
 def doctor(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Found]]:
-    """Run it; return its exit code, and its checks by name."""
     own = own_directory(tmp_path / "own")
     places = ["--backup-dir", str(own), "--audit-log", str(own / "log")]
 
@@ -76,37 +73,6 @@ def test_a_healthy_etcd_and_nothing_is_written(
     assert etcd.revision() == before
 
 
-def test_a_compaction_that_no_api_server_made(
-    start_etcd: Callable[..., EtcdServer], doctor: Callable[..., tuple[int, Found]], tmp_path: Path
-) -> None:
-    etcd = start_etcd()
-    fill(etcd)
-    (check,) = doctor("--endpoints", etcd.endpoint)[1]["revision"]
-    assert "never compacted: every revision is kept; API servers compacted up to 2" in check["what"]
-    compacted = etcd.compact()
-    for number in range(3):
-        etcd.put(b"/registry/events/a", str(number).encode())
-    etcd.etcdctl("snapshot", "save", str(tmp_path / "db"))
-    for source in (["--endpoints", etcd.endpoint], ["--snapshot", str(tmp_path / "db")]):
-        (check,) = doctor(*source)[1]["revision"]
-        assert check["what"].startswith(
-            f"revision {etcd.revision()}, compacted up to {compacted}: the last 3 revisions are kept; API servers"
-        )
-
-
-def test_an_alarm(start_etcd: Callable[..., EtcdServer], doctor: Callable[..., tuple[int, Found]]) -> None:
-    etcd = start_etcd(flags=("--quota-backend-bytes=1000000",))
-    fill(etcd)
-    with contextlib.suppress(AssertionError, RuntimeError, OSError):
-        for number in range(30):
-            etcd.etcdctl("put", f"/registry/events/a/{number}", input=b"x" * 100_000)
-    assert b"NOSPACE" in etcd.etcdctl("alarm", "list")
-    code, found = doctor("--endpoints", etcd.endpoint)
-    assert (code, states(found["alarms"])) == (1, ["fail"])
-    assert "NOSPACE" in found["alarms"][0]["what"]
-    assert "alarm disarm" in found["alarms"][0]["next_step"]
-
-
 @pytest.fixture(scope="module")
 def limited(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
     server = start_etcd()
@@ -135,23 +101,6 @@ def test_what_users_may_do(
     monkeypatch.delenv("ETCDCTL_PASSWORD")
     code, found = doctor("--endpoints", limited.endpoint)
     assert (code, states(found["cluster"])) == (1, ["fail"])
-
-
-def test_tls(
-    start_etcd: Callable[..., EtcdServer],
-    authority: CertificateAuthority,
-    doctor: Callable[..., tuple[int, Found]],
-) -> None:
-    etcd = start_etcd(authority=authority, client_certificates=True)
-    fill(etcd)
-    client = authority.issue("doctor")
-    files = ["--cacert", str(authority.cert), "--cert", str(client.cert), "--key", str(client.key)]
-    code, found = doctor("--endpoints", etcd.endpoint, *files)
-    assert (code, states(found["reach"])) == (0, ["ok"])
-    assert set(states(found["tls"])) == {"warn"}
-    assert len(found["tls"]) == 3
-    code, found = doctor("--endpoints", etcd.endpoint, *files[:2])
-    assert (code, states(found["reach"])) == (1, ["fail"])
 
 
 @pytest.fixture(scope="module")

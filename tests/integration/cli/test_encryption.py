@@ -30,8 +30,6 @@ pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
 class Rotation:
-    """A cluster whose Secrets are moved from one encryption key to another."""
-
     def __init__(self, server: EtcdServer, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.server = server
         self._folder = folder
@@ -94,17 +92,6 @@ def test_a_rotation_from_its_beginning_to_its_end(rotation: Rotation) -> None:
     assert (code, old["kept_revisions"], old["safe_to_remove"], old["reasons"]) == (0, 0, True, [])
     code, report = rotation.run("what-if", "--encryption-config", both, "--new", after)
     assert (code, report["changes"]) == (0, [])
-
-
-def test_what_was_written_after_the_compaction_counts(rotation: Rotation) -> None:
-    rotation.write(1, KEY_2, "old")
-    rotation.server.compact()
-    rotation.write(1, KEY_1, "new")
-    rotation.server.delete(b"/registry/secrets/shop/web-1")
-    both = rotation.config("both.yaml", provider("aesgcm", new=KEY_1, old=KEY_2), IDENTITY)
-    _, report = rotation.run("usage", "--encryption-config", both)
-    kept = {key["transformer"]: key["kept_revisions"] for key in report["keys"]}
-    assert (kept["aesgcm/v1/old"], kept["aesgcm/v1/new"]) == (1, 1)
 
 
 def test_the_commands_of_try_run_as_they_are_pasted(registry: Registry, tmp_path: Path) -> None:

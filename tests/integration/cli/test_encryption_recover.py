@@ -39,7 +39,6 @@ def server(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
 def k3s(
     server: EtcdServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> K3s:
-    """Return an empty datastore: nothing of the test before is kept."""
     monkeypatch.setattr(key_files, "default_audit_log", lambda: tmp_path / "state" / "audit.jsonl")
     server.etcdctl("del", "--prefix", "")
     server.compact()

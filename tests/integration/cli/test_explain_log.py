@@ -20,12 +20,9 @@ pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
 class Logged(Registry):
-    """A cluster and the log of its etcd."""
-
     wal: Path
 
     def beat(self, store: EtcdStore, first: int, count: int) -> None:
-        """Renew the Leases of two nodes, one second after the other."""
         for turn in range(first, first + count):
             name = f"node-{turn % 2}"
             key = self.key(f"kube-node-lease/{name}", "leases")
@@ -96,11 +93,3 @@ def test_what_is_kept_is_told_once(logged: Logged) -> None:
     ran = logged.run("explain", key.decode(), "--history", *common, "--in", f"log:{logged.wal}")
     assert ran.code == 0
     assert "log entry" not in ran.out
-
-
-def test_a_log_that_is_not_there(logged: Logged, tmp_path: Path) -> None:
-    key = logged.put("shop/web", aescbc(secret("web"))).decode()
-    ran = logged.run("explain", key, *logged.common(reason=None, places=False), "--in", f"log:{tmp_path}")
-    assert ran.code == 3
-    assert "no segment of a log" in ran.out
-    assert "Traceback" not in ran.err

@@ -12,7 +12,7 @@ import pytest
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.wire.etcd import ALARM, STATUS, message
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import BROKEN, UID, Registry, candidate_config, holds, typing
+from tests.support.change_runs import BROKEN, UID, Registry, candidate_config, holds
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.lossy_etcd import TXN, LossyProxy
@@ -30,7 +30,6 @@ OF_ANOTHER = aescbc(secret("good-0").replace(UID_OF_SECRETS, OTHER_UID))
 
 @pytest.fixture
 def good(registry: Registry) -> bytes:
-    """A Secret that reads."""
     return registry.key("shop/good-0")
 
 
@@ -202,13 +201,11 @@ def test_lease_of_a_copy(registry: Registry) -> None:
 
 
 def _server_writes(registry: Registry) -> None:
-    """Let the newest Secret show which key the API servers have."""
     registry.put("shop/good-0", WHOLE)
 
 
 @pytest.fixture
 def key(registry: Registry) -> bytes:
-    """A Secret that only key2 opens."""
     key = registry.put("shop/old", OLD)
     _server_writes(registry)
     return key
@@ -255,22 +252,6 @@ def test_rewritten_under_the_key_of_today(registry: Registry, key: bytes, candid
     assert verify(registry.log).state is ChainState.WHOLE
 
 
-def test_a_new_secret_shows_the_write_key_where_every_other_is_broken(
-    registry: Registry, candidate: str
-) -> None:
-    """What cannot be read cannot be updated either: only a new object has an API server write anything."""
-    for name in ("good-0", "good-1"):
-        registry.etcd.delete(registry.key(f"shop/{name}"))
-    key = registry.put("shop/old", OLD)
-    with registry.untouched():
-        ran = registry.put_back(key, candidate)
-    new = "create a new one through the API: kubectl create secret generic etcdfix-write-key -n shop"
-    registry.refused(ran, "nothing shows that the API servers hold the key", hint=new)
-    assert "annotate" not in ran.err
-    registry.put("shop/etcdfix-write-key", aescbc(secret("etcdfix-write-key")))
-    assert registry.put_back(key, candidate).code == 0
-
-
 @pytest.mark.parametrize(
     ("name", "value", "words", "hint"),
     [
@@ -287,13 +268,6 @@ def test_what_the_candidate_does_not_open(
         ran = registry.put_back(key, candidate)
     registry.refused(ran, words, hint=hint)
     assert "kubectl" not in ran.err
-
-
-def test_no_configuration_of_today(registry: Registry, key: bytes, candidate: str) -> None:
-    for words in ((), ("--no-encryption",)):
-        with registry.untouched():
-            ran = registry.put_back(key, candidate, *words, configured=False)
-        registry.refused(ran, "encryption", hint="--encryption-config FILE")
 
 
 @pytest.mark.parametrize("lacking", [True, False])
@@ -386,22 +360,6 @@ def test_a_server_that_reads_it(registry: Registry, key: bytes, candidate: str, 
     assert ran.code == 0, ran.err
     assert f"API server  {api.url} reads it" in ran.err
     assert registry.stored(key) == OLD
-
-
-def test_lost_key_of_what_is_replaced_is_typed_back(
-    registry: Registry, good: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = f"revision:{registry.mod_revision(good)}"
-    registry.etcd.put(good, aescbc(secret("good-0"), KEY_2, "key2"))
-    with registry.untouched():
-        ran = registry.put_back(good, source)
-    registry.refused(ran, "the configuration alone can cure", hint="--declare-key-lost aescbc/v1/key2")
-    lost = ("--declare-key-lost", "aescbc/v1/key2", "--accept", "no-api-server")
-    with registry.untouched(), typing(monkeypatch, "aescbc/v1/key1"):
-        ran = registry.put_back(good, source, *lost)
-    assert (ran.code, "the lost key was not typed back" in ran.err) == (4, True)
-    with typing(monkeypatch, "aescbc/v1/key2"):
-        assert registry.put_back(good, source, *lost).code == 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from etcdfix.remediation.rescue.store import RescueStore
-from tests.support.change_runs import Ran, typing
+from tests.support.change_runs import Ran
 from tests.support.healing import DATA, NEW, OLD, LoseKey, LostKeyCluster
 
 pytestmark = pytest.mark.etcd
@@ -69,15 +69,8 @@ def test_what_admission_changes_is_told_by_its_path(cluster: LostKeyCluster) -> 
     assert "never-a-value" not in json.dumps(told) + cluster.log.read_text()
 
 
-def test_cached_reads_have_ended(cluster: LostKeyCluster) -> None:
-    cluster.p1.lose_cache("secrets")
-    told = cluster.told("one")
-    assert (told["result"], "changed besides" in told["detail"]) == ("fixed", False)
-
-
 @pytest.fixture
 def ended(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
-    """Cached reads ended before anything was saved, as a rescue that came too late leaves it."""
     with lose_key(()) as cluster:
         RescueStore.open(cluster.saved).close()
         yield cluster
@@ -122,14 +115,6 @@ def test_several_kinds(lose_key: LoseKey) -> None:
         keys = ["one", cluster.key("shop/settings", "configmaps").decode(), widget]
         done = [cluster.told(key) for key in keys]
         assert [(one["result"], "changed besides" in one["detail"]) for one in done] == [("fixed", False)] * 3
-
-
-def test_the_key_is_typed(cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = cluster.key("shop/one").decode()
-    with cluster.unwritten(), typing(monkeypatch, key[:-1]):
-        assert cluster.fix("one", yes=False).code == 4
-    with typing(monkeypatch, key):
-        assert cluster.fix("one", yes=False).code == 0
 
 
 def test_from_scan_to_scan_as_it_is_printed(cluster: LostKeyCluster) -> None:

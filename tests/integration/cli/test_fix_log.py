@@ -26,7 +26,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def logged(start_local_etcd: Callable[..., EtcdServer], data: Path) -> EtcdServer:
-    """An etcd whose files are at hand."""
     return start_local_etcd(flags=(f"--data-dir={data}",))
 
 
@@ -45,7 +44,6 @@ def from_wal(
 
 
 def lose(registry: Registry, *, deleted: bool = False, first: bytes = WHOLE) -> bytes:
-    """Write a value, overwrite or delete it, and compact all of its history away; return its key."""
     key = registry.put("shop/lost", first)
     if deleted:
         registry.etcd.delete(key)
@@ -128,7 +126,6 @@ def test_another_life_that_etcd_still_keeps(registry: Registry, data: Path, tmp_
 
 
 def entry_of(registry: Registry, data: Path) -> int:
-    """Return the entry of the log that a restore would take."""
     ran = from_wal(registry, data, UNKNOWN_UID, "--dry-run")
     (line,) = (line for line in ran.err.splitlines() if line.startswith("From"))
     return next(int(word) for word in line.split() if word.isdecimal())

@@ -39,13 +39,11 @@ UNKNOWN_UID = "--accept=unknown-uid"
 def from_object(
     registry: Registry, value: Any, *arguments: str, name: str = "shop/broken", resource: str = "secrets"
 ) -> Ran:
-    """Put an object at a key."""
     path = value if isinstance(value, Path) else saved(registry.folder, value)
     return registry.put_back(registry.key(name, resource), f"object:{path}", *arguments)
 
 
 def served(registry: Registry, name: str = "shop/broken") -> Any:
-    """Return what an API server would serve of a Secret."""
     key = name if "/" in name and name.count("/") > 1 else f"secrets/{name}"
     ran = registry.run(
         "get", f"{registry.prefix}/{key}", "--reveal", "-o", "json", "--endpoints", registry.endpoints,
@@ -156,14 +154,6 @@ def test_a_cluster_without_encryption(
     assert json.loads(stored) == value
 
 
-def test_a_lease_is_kept(registry: Registry) -> None:
-    key = registry.key("shop/broken")
-    lease = registry.grant(key, BROKEN)
-    registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
-    assert from_object(registry, json_secret(), NO_SERVER, UNKNOWN_UID).code == 0
-    assert registry.lease(key) == int(lease, 16)
-
-
 _SAMPLED = (
     "apps.v1.Deployment", "apps.v1.StatefulSet", "autoscaling.v1.HorizontalPodAutoscaler", "batch.v1.Job",
     "core.v1.Pod", "core.v1.Service", "networking.k8s.io.v1.Ingress", "policy.v1.PodDisruptionBudget",
@@ -247,7 +237,6 @@ def test_a_definition(registry: Registry) -> None:
 
 
 def moved(registry: Registry) -> tuple[bytes, bytes]:
-    """Let a value lie under a key that it was not written for; return its own key, and where it lies."""
     registry.configure(provider("aesgcm", key1=KEY_1), provider("aescbc", key1=KEY_1), IDENTITY)
     home, other = registry.key("shop/home"), registry.key("shop/other")
     registry.etcd.put(other, aesgcm(secret("home"), home.decode()))

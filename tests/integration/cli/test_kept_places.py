@@ -22,7 +22,6 @@ PLACES = ("--backup-dir", "--audit-log")
 
 @pytest.fixture(autouse=True)
 def nowhere_else(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Have the default places in a directory of the test's own."""
     default = registry.folder / "default"
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: default)
     monkeypatch.setattr("etcdfix.remediation.places.default_audit_log", lambda: default / "audit.jsonl")
@@ -35,7 +34,6 @@ def commands(text: str, name: str) -> list[list[str]]:
 
 
 def places(words: list[str]) -> dict[str, list[str]]:
-    """Return what a command says of places, in the order in which it does."""
     return {
         option: [words[at + 1] for at, word in enumerate(words) if word == option]
         for option in PLACES

@@ -10,10 +10,11 @@ import pytest
 from etcdfix.errors import UnsafePlace
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Registry
 
+pytestmark = pytest.mark.etcd
+
 ODD = b"/secrets/shop/odd\x1b\xff"
 
 
-@pytest.mark.etcd
 def test_what_scan_prints_every_command_takes(registry: Registry) -> None:
     key = registry.prefix.encode() + ODD
     registry.etcd.put(key, BROKEN)
@@ -37,16 +38,6 @@ def test_what_scan_prints_every_command_takes(registry: Registry) -> None:
     assert registry.run("delete", "base64:!", ACKNOWLEDGED, "--yes", *registry.common()).code == 2
 
 
-@pytest.mark.etcd
-def test_standard_output_by_its_name(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(registry.folder)
-    common = registry.common(places=False, reason=None)
-    ran = registry.run("scan", "-o", "name", "--output-file", "-", *common)
-    assert registry.key("shop/broken").decode() in ran.out
-    assert not (registry.folder / "-").exists()
-
-
-@pytest.mark.etcd
 def test_a_dry_run_without_its_backup_directory_begins_no_log(registry: Registry) -> None:
     registry.backups = registry.folder / "missing"
     for arguments in (["--dry-run"], []):
@@ -56,7 +47,6 @@ def test_a_dry_run_without_its_backup_directory_begins_no_log(registry: Registry
         assert list(registry.log.parent.iterdir()) == []
 
 
-@pytest.mark.etcd
 def test_what_is_put_where_nothing_is_needs_no_backup_directory(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,14 +38,7 @@ NOT_SOUGHT = "earlier-revision"
 
 
 class Both(NamedTuple):
-    """One history in two stores, revision by revision.
-
-    Attributes:
-        etcd: A live one.
-        state: The file of kine.
-        revision: The newest of both.
-        keys: Some keys of all sorts.
-    """
+    """One history in two stores, revision by revision."""
 
     etcd: EtcdServer
     state: Path
@@ -74,7 +67,6 @@ while True:
 
 @pytest.fixture(scope="module")
 def both(start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    """The values of a real cluster, some broken, in the rows of three releases; another process goes on writing."""
     with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
         values = [stored for stored in source.current(b"") if stored.key != COMPACTION]
     etcd = start_etcd()
@@ -104,12 +96,10 @@ def both(start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPat
 
 
 def _only_of_etcd(item: dict[str, Any]) -> bool:
-    """Whether kine has none: earlier revisions are not sought in it, and nothing of ours repairs a value there."""
     return item.get("check") == NOT_SOUGHT or item.get("action", "").startswith("Repair it: ")
 
 
 def without_source(document: Any) -> Any:
-    """A report without what tells the two sources apart."""
     if isinstance(document, dict):
         return {name: without_source(one) for name, one in document.items() if name not in ABOUT_THE_SOURCE}
     if isinstance(document, list):
@@ -128,7 +118,6 @@ def told(folder: Path, *words: str | Path) -> tuple[int, Any]:
 
 
 def compare(folder: Path, both: Both, *words: str | Path) -> Any:
-    """Run a command on both, and return what it says of kine."""
     live_code, live = told(folder, *words, "--endpoints", both.etcd.endpoint)
     code, found = told(folder, *words, "--kine", both.state)
     assert code == live_code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -77,8 +76,6 @@ def words(
     capfd: pytest.CaptureFixture[str],
     no_variables: None,
 ) -> Words:
-    """Return a function that runs a command on each of the places."""
-
     def run_on(*arguments: str, source: bool = True) -> Ran:
         code = run([*arguments, *(places[request.param] if source else []), "--no-encryption"])
         return Ran(code, *capfd.readouterr())
@@ -146,17 +143,3 @@ def test_nothing_is_changed_by_any_name_but_the_key(places: dict[str, list[str]]
         assert ran.code == 4
         assert f"{name} is no key: keys start with /" in ran.err
         assert f"etcdfix explain {name} -n NAMESPACE" in ran.err
-
-
-def test_compare_takes_the_same_words(places: dict[str, list[str]], words: Words, tmp_path: Path) -> None:
-    earlier = places["snapshot"][1]
-    target = tmp_path / "report.json"
-    ran = words(
-        "compare", "pod/web", "--with-snapshot", earlier, *places["snapshot"], "-o", "json",
-        "--output-file", str(target), source=False,
-    )  # fmt: skip
-    assert ran.code == 0, ran.err
-    assert json.loads(target.read_bytes())["scope"]["prefixes"] == [
-        "/registry/pods/other/web",
-        "/registry/pods/shop/web",
-    ]

@@ -28,7 +28,6 @@ def cluster(
 
 
 def asked(cluster: LostKeyKineCluster, method: str, path: str, body: Any = None) -> Any:
-    """Ask the server as a client would, and return what it answers."""
     data = b"" if body is None else json.dumps(body).encode()
     kind = "application/merge-patch+json"
     answer = cluster.p1.answer(Request(method, path, data, f"Bearer {TOKEN}", content_type=kind))
@@ -51,7 +50,6 @@ def test_scan_finds_what_is_lost(cluster: LostKeyKineCluster) -> None:
 
 
 def rescued(cluster: LostKeyKineCluster) -> list[dict[str, Any]]:
-    """Run the command, and return what it says of each object."""
     words = ["secrets", "--kubeconfig", str(cluster.kubeconfig), *cluster.where]
     words += ["--encryption-config", str(cluster.config)]
     places = ["--rescued", str(cluster.saved), "--audit-log", str(cluster.log)]

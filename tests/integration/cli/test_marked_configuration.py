@@ -22,7 +22,6 @@ WORDS = ("was made by etcdfix encryption merge", "it is for reading")
 
 
 def merged(registry: Registry) -> Path:
-    """Merge the configuration of today with an older one."""
     older, found = registry.folder / "older.yaml", registry.folder / "merged.yaml"
     older.write_bytes(configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY))
     words = ["--output-file", str(found), "--audit-log", str(registry.log)]

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.etcd
 
 
 def told(capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    """Run a command, and return its document."""
     code = run([*arguments, "-o", "json"])
     said = capfd.readouterr()
     assert code in {0, 1, 3}, (arguments, said.err)
@@ -27,7 +26,6 @@ def told(capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
 
 
 def copies_among(ways: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the ways that put back or save a copy which was looked at, the best first."""
     kept = [way for way in ways if way["verb"] in {"fix", "save"}]
     return [way for way in kept if " --from memory " not in way["command"]]
 
@@ -38,13 +36,8 @@ def test_every_finding_of_a_damaged_cluster(
     snapshot = tmp_path / "alpha.db"
     snapshot.write_bytes(gzip.decompress((ALPHA / "snapshot.db.gz").read_bytes()))
     server = etcd_servers.start(snapshot=snapshot)
-    where = [
-        "--endpoints",
-        server.endpoint,
-        "--encryption-config",
-        str(ALPHA / "config-lost.yaml"),
-        "--no-kms",
-    ]
+    config = str(ALPHA / "config-lost.yaml")
+    where = ["--endpoints", server.endpoint, "--encryption-config", config, "--no-kms"]
     scanned = told(capfd, "scan", *where)
     report = tmp_path / "scan.json"
     report.write_text(json.dumps(scanned))

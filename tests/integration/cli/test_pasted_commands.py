@@ -60,8 +60,6 @@ CHANGES: Final = ("delete", "fix")
 
 
 class Shell:
-    """A shell on a machine with one disk, on which etcd keeps its data; nothing is set but HOME and PATH."""
-
     def __init__(self, folder: Path, etcd: EtcdServer) -> None:
         self.folder = folder
         self.var_lib = folder / "var-lib"
@@ -85,19 +83,9 @@ class Shell:
         )
 
     def look(self, command: str, *words: str, keys: str = "all") -> dict[str, Any]:
-        """Return the JSON of a command that looks, run in this process."""
         target = self.folder / "report.json"
-        given = [
-            command,
-            *words,
-            *self.source,
-            *self.reading[keys],
-            "-o",
-            "json",
-            "--output-file",
-            str(target),
-        ]
-        assert run(given) in {0, 1, 3}
+        given = [command, *words, *self.source, *self.reading[keys]]
+        assert run([*given, "-o", "json", "--output-file", str(target)]) in {0, 1, 3}
         document: dict[str, Any] = json.loads(target.read_bytes())
         target.unlink()
         return document
@@ -141,10 +129,6 @@ def _with_every_key() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def findings(shell: Shell) -> dict[tuple[str, str], dict[str, Any]]:
-    """The first finding of each outcome and cause, in a scan with every key.
-
-    The only value that waits for a key is repaired first: while it cannot be read, no other Secret is deleted.
-    """
     scanned = shell.look("scan")["findings"]
     (waiting,) = (finding for finding in scanned if finding["outcome"] == "undetermined")
     fixes = (c for c in commands(shell.look("explain", waiting["key"])["remedies"]) if _from(c) == "bit")
@@ -160,7 +144,6 @@ def findings(shell: Shell) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def commands(value: Any) -> Iterator[str]:
-    """Yield every command of ours in a document."""
     if isinstance(value, dict):
         for name, part in value.items():
             if name != "note":
@@ -177,20 +160,17 @@ def _is(command: str, *names: str) -> bool:
 
 
 def _from(command: str) -> str:
-    """Return from where a command puts a copy back; "" where it does not."""
     words = shlex.split(command)
     return words[words.index("--from") + 1].partition(":")[0] if words[1] == "fix" else ""
 
 
 def filled(command: str, shell: Shell) -> str:
-    """Fill in what is in capitals; options of ``copies`` for files that there are not are left out, as it says."""
     command = command.replace("--reason REASON", "--reason 'ticket 4711'").replace("X.Y", "1.36")
     command = command.replace("--encryption-config FILE", shlex.join(shell.reading["all"][:2]))
     return re.sub(r" --(?:in (?:log:DIR|snapshot:FILE)|kubeconfig FILE)", "", command)
 
 
 def pasted(shell: Shell, command: str) -> None:
-    """Run a command as it is printed: a change in a shell of its own, what only looks in this process."""
     line = filled(command, shell)
     name = shlex.split(line)[1]
     if name == "rescue" or _from(line) == "memory":  # they ask API servers, of which there are none here

@@ -37,7 +37,6 @@ def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
 
 
 def planned(registry: Registry, *options: str) -> DeletionPlan:
-    """Scan a registry, and plan it; the options are those of the plan."""
     where = ["--endpoints", registry.endpoints, "--etcd-prefix", registry.prefix]
     where += ["--encryption-config", str(registry.config)]
     report, file = registry.folder / "scan.json", registry.folder / "plan.json"
@@ -49,7 +48,6 @@ def planned(registry: Registry, *options: str) -> DeletionPlan:
 
 
 def paste(registry: Registry, entry: PlanEntry, *more: str) -> Ran:
-    """Run the command of an entry as a shell would take it, with further words behind it."""
     words = shlex.split(" ".join([entry.command, *more]))
     assert words[0] == "etcdfix"
     return registry.run(*words[1:], "--backup-dir", str(registry.backups), "--audit-log", str(registry.log))
@@ -130,28 +128,6 @@ def test_a_plan_opens_as_few_watches_as_a_scan(registry: Registry, monkeypatch: 
     monkeypatch.setattr("etcdfix.readable_revision._MOST_HISTORIES", 3)
     assert len(planned(registry).entries) == 13
     assert len(watched) == 3 + 3  # the scan, then the plan
-
-
-def test_earlier_revisions_are_found_without_a_watch(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def history(_self: LiveSource, _key: bytes) -> Iterator[KeptRevision]:
-        raise AssertionError("a watch was opened")
-
-    # Each opens a few.
-    monkeypatch.setattr("etcdfix.readable_revision._MOST_HISTORIES", 0)
-    monkeypatch.setattr(LiveSource, "history", history)
-    key = registry.key("shop/broken")
-    registry.etcd.put(key, aescbc(secret("broken")))
-    readable = registry.mod_revision(key)
-    for number in range(3):
-        registry.etcd.put(key, BROKEN + bytes([number]))
-    registry.put("shop/never", BROKEN)
-    plan = planned(registry)
-    assert {entry.name: entry.source for entry in plan.entries} == {
-        "broken": f"revision:{readable}",
-        "never": "",
-    }
 
 
 def test_a_value_that_stood_through_a_compaction_can_be_put_back(registry: Registry) -> None:

@@ -24,21 +24,11 @@ def cluster(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
 
 
 def decided(cluster: LostKeyCluster, *rescued: str) -> dict[str, tuple[str, str]]:
-    """Make a plan; return what it proposes for each object, and from where."""
     common = [*cluster.where, "--etcd-prefix", cluster.prefix, "--encryption-config", str(cluster.config)]
     plan = cluster.folder / "plan.json"
     plan.unlink(missing_ok=True)
-    ran = cluster.run(
-        "plan",
-        "--from-report",
-        str(cluster.report()),
-        *rescued,
-        *common,
-        "-o",
-        "json",
-        "--output-file",
-        str(plan),
-    )
+    into = ["-o", "json", "--output-file", str(plan)]
+    ran = cluster.run("plan", "--from-report", str(cluster.report()), *rescued, *common, *into)
     assert ran.code in {1, 3}, ran
     document = json.loads(plan.read_bytes())
     pairs = zip(document["entries"], document["decisions"], strict=True)
@@ -46,26 +36,13 @@ def decided(cluster: LostKeyCluster, *rescued: str) -> dict[str, tuple[str, str]
 
 
 def work(cluster: LostKeyCluster, *more: str) -> Ran:
-    plan = str(cluster.folder / "plan.json")
-    given = ["--rescued", str(cluster.saved), "--kubeconfig", str(cluster.kubeconfig)]
-    dry = cluster.run(
-        "plan", "--run", plan, ACKNOWLEDGED, *given, "--dry-run", "-o", "json", *cluster.common()
-    )
+    words = ["plan", "--run", str(cluster.folder / "plan.json"), ACKNOWLEDGED]
+    words += ["--rescued", str(cluster.saved), "--kubeconfig", str(cluster.kubeconfig), *cluster.common()]
+    dry = cluster.run(*words, "--dry-run", "-o", "json")
     if "--dry-run" in more or dry.code:
         return dry
     digest = json.loads(dry.out)["plan_sha256"]
-    return cluster.run(
-        "plan",
-        "--run",
-        plan,
-        ACKNOWLEDGED,
-        *given,
-        "--yes",
-        "--expect-plan",
-        digest,
-        *more,
-        *cluster.common(),
-    )
+    return cluster.run(*words, "--yes", "--expect-plan", digest, *more)
 
 
 def test_every_object_that_was_rescued_is_written_anew(cluster: LostKeyCluster) -> None:

@@ -21,7 +21,6 @@ CUT = WHOLE[:-5]
 
 @pytest.fixture
 def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
-    """Return one with a Secret that was whole and was cut short later."""
     registry = Registry(etcd, prefix, tmp_path, capfd)
     registry.put("shop/broken", WHOLE)
     registry.put("shop/broken", CUT)
@@ -33,14 +32,12 @@ def looked(registry: Registry, *words: str, **common: Any) -> Ran:
 
 
 def scanned(registry: Registry, *words: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the only finding of a scan, and the summary."""
     document = json.loads(looked(registry, "scan", *words, "-o", "json").out)
     (finding,) = document["findings"]
     return finding, document["summary"]
 
 
 def fixes(text: str) -> set[str]:
-    """Return the commands to put back that stand in an output."""
     return set(re.findall(r"etcdfix fix \S+(?: --(?:dry-run|no-encryption|no-kms)| --\S+ [^\s;]+)*", text))
 
 
@@ -110,7 +107,6 @@ def test_a_refused_deletion(registry: Registry) -> None:
 
 
 def planned(registry: Registry) -> dict[str, Any]:
-    """Return the only entry of a plan."""
     report = registry.folder / "report.json"
     report.write_text(looked(registry, "scan", "-o", "json").out)
     (entry,) = json.loads(looked(registry, "plan", "--from-report", str(report), "-o", "json").out)["entries"]

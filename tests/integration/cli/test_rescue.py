@@ -36,8 +36,6 @@ SECRETS = "/api/v1/namespaces/shop/secrets"
 
 
 class Out(NamedTuple):
-    """What a run came to."""
-
     code: int
     out: str
     err: str
@@ -51,8 +49,6 @@ class Out(NamedTuple):
 
 
 class Ground:
-    """One store, servers on it, a report of what cannot be read, and a place to save."""
-
     def __init__(
         self, authority: CertificateAuthority, folder: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
@@ -124,7 +120,6 @@ class Ground:
         return sorted(path.name for path in self.saved.iterdir() if path.name != INDEX_NAME)
 
     def asked(self, server: StandIn | None = None) -> list[str]:
-        """Paths of the requests for objects in memory."""
         requests = (server or self.server).requests
         return [
             r.path for r in requests if r.path.endswith("?resourceVersion=0") and "kube-system" not in r.path

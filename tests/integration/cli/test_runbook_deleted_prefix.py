@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,10 +18,10 @@ from tests.support.objects import (
     provider,
     secret,
 )
+from tests.support.runbooks import Shell, commands_of
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
-PAGE = Path(__file__).parents[3] / "docs" / "runbooks" / "deleted-prefix.md"
 NAMES = ("db", "web", "cache", "mail", "queue", "auth")
 
 
@@ -60,33 +56,13 @@ def test_each_command_does_what_the_page_says(
     etcd.compact()
 
     (tmp_path / "config.yaml").write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1)))
-    for name in ("bin", "backups"):
-        (tmp_path / name).mkdir(mode=0o700)
-    (tmp_path / "bin" / "etcdfix").symlink_to(Path(sys.executable).with_name("etcdfix"))
-    environment = {
-        "HOME": str(tmp_path),
-        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-        "ETCDCTL_ENDPOINTS": etcd.endpoint,
-    }
     places = {
         "/var/lib/etcd/member": str(data / "member"),
         "/srv/etcd-member": str(tmp_path / "copied"),
         "/etc/kubernetes/encryption-config.yaml": str(tmp_path / "config.yaml"),
     }
-
-    def run(line: str, expected: int = 0) -> str:
-        for place, here in places.items():
-            line = line.replace(place, here)
-        if " restore " in line:
-            line += f" --backup-dir {tmp_path / 'backups'} --audit-log {tmp_path / 'audit.jsonl'}"
-        done = subprocess.run(
-            ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == expected, f"{line}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
-
-    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    copy, copies, history, restore = (line.strip() for block in blocks for line in block.splitlines())
+    run = Shell(tmp_path, places, ETCDCTL_ENDPOINTS=etcd.endpoint).run
+    copy, copies, history, restore = commands_of("deleted-prefix.md")
     run(copy)
     assert "6 of 6 objects have a good copy" in run(copies)
     told = run(history)

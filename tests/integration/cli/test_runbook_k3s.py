@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import stat
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +13,10 @@ import pytest
 
 from etcdfix.testing.servers import EtcdServer
 from tests.support.k3s_cluster import NEVER_SHOWN, NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s
+from tests.support.runbooks import Shell, commands_of
 
 pytestmark = pytest.mark.etcd
 
-PAGE = Path(__file__).parents[3] / "docs" / "runbooks" / "k3s-configuration-lost.md"
 # What yq does with this expression.
 YQ = f"""#!{sys.executable}
 import json, sys, yaml
@@ -40,18 +38,12 @@ def test_each_command_does_what_the_page_says(
         k3s.secret(f"new-{number}", NEW_KEY, NEW_NAME)
     k3s.node("server-1", NEW, "reencrypt_finished")
     k3s.snapshot().rename(tmp_path / "snapshot.db")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "yq").write_text(YQ)
-    (programs / "yq").chmod(0o755)
-    (programs / "etcdfix").symlink_to(Path(sys.executable).with_name("etcdfix"))
-    search = f"{programs}:{os.environ['PATH']}"
-    environment = {"HOME": str(tmp_path), "PATH": search, "XDG_STATE_HOME": str(tmp_path / "state")}
-
-    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    lines = [line.strip() for block in blocks for line in block.splitlines()]
+    run = Shell(tmp_path, {}, XDG_STATE_HOME=str(tmp_path / "state")).run
+    yq = tmp_path / "bin" / "yq"
+    yq.write_text(YQ)
+    yq.chmod(0o755)
     said: dict[str, str] = {}
-    for line in lines:
+    for line in commands_of("k3s-configuration-lost.md"):
         if "NEWEST.yaml" in line:
             # The names, as the command before offers them.
             offered = re.search(r"encryption merge (\S+ \S+) --output-file", "".join(said.values()))
@@ -64,17 +56,8 @@ def test_each_command_does_what_the_page_says(
             assert writing == NEW_NAME, "another key would write than the one that the servers had last"
             assert [stat.S_IMODE(path.stat().st_mode) for path in written] == [0o600] * 3
         log = " --audit-log audit.jsonl" if "--save-dir" in line or " merge " in line else ""
-        done = subprocess.run(
-            ["bash", "-c", line + log],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-        assert not any(hidden in done.stdout + done.stderr for hidden in NEVER_SHOWN)
-        said[line] = done.stdout
+        said[line] = run(line + log)
+        assert not any(hidden in said[line] for hidden in NEVER_SHOWN)
     told = "\n".join(said.values())
     assert "RECOVERED 2 EncryptionConfigurations: opening 6 of 6 values that are encrypted" in told
     assert re.search(r"recovered-1 .* all ", told)

@@ -49,7 +49,6 @@ _ALONE = ("--accept", "unlisted-source", "--expect-value-sha256")
 
 
 def _printed(registry: Registry) -> str:
-    """Delete the broken Secret; return the digest that was printed for whoever writes it down."""
     ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 0, ran.err
     (digest,) = re.findall("^Its value  (sha256:[0-9a-f]{64})$", ran.out, re.MULTILINE)
@@ -395,7 +394,6 @@ Prepared = Callable[[Registry], tuple[bytes, list[str]]]
 
 @pytest.fixture(autouse=True)
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let nothing get to where records go to which nobody gives a place."""
     place = tmp_path / "nowhere"
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: place)
     monkeypatch.setattr("etcdfix.remediation.places.default_audit_log", lambda: place / "audit.jsonl")
@@ -415,7 +413,6 @@ def _delete(registry: Registry) -> tuple[bytes, list[str]]:
 
 
 def _earlier(registry: Registry) -> tuple[bytes, list[str]]:
-    """Put an earlier revision over what was damaged since."""
     key = registry.key("shop/good-0")
     then = registry.etcd.revision()
     registry.etcd.put(key, BROKEN)
@@ -423,7 +420,6 @@ def _earlier(registry: Registry) -> tuple[bytes, list[str]]:
 
 
 def _put_right(registry: Registry) -> tuple[bytes, list[str]]:
-    """Put one flipped bit back."""
     registry.configure(provider("aesgcm", key1=KEY_1), IDENTITY)
     for name in ("good-0", "good-1", "damaged"):
         key = registry.key(f"shop/{name}")
@@ -443,12 +439,10 @@ CHANGES = [_delete, _earlier, _put_right, _sealed]
 
 
 def stored(registry: Registry, key: bytes) -> bytes:
-    """Return what etcd holds, by its own tool."""
     return registry.etcd.etcdctl("get", "--print-value-only", os.fsdecode(key))
 
 
 def undone(registry: Registry, prepared: Prepared, *more: str) -> list[str]:
-    """Change a value, undo it by the command that is printed, and return the words of that."""
     key, command = prepared(registry)
     before = stored(registry, key)
     ran = registry.run(*command, *registry.common(), *more, "--yes")

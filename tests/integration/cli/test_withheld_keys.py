@@ -36,7 +36,6 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_variables:
 
 
 def in_any_form() -> list[bytes]:
-    """The path, and what it could be found by: base64 at any offset, and digests of the key."""
     forms = [TOKEN, TOKEN.upper()]
     for key in HOSTILE:
         for shift in range(3):

@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -74,34 +73,6 @@ def test_a_worker_without_memory(ground: Ground) -> None:
     assert "Traceback" not in ended.err
 
 
-def test_workers_leave_no_core(ground: Ground, tmp_path: Path) -> None:
-    unlimited = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    command = ground.scan(
-        options={
-            "cwd": tmp_path,
-            "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_CORE, (unlimited, unlimited)),
-        },
-        environment={"PYTHONPATH": str(REPOSITORY)},
-    )
-    limits = []
-    for _ in range(400):
-        limits = [core_limit(pid) for pid in command.workers()]
-        if len(limits) == JOBS and set(limits) == {"0"}:
-            break
-        time.sleep(0.005)
-    check_whole(command.finish(), ground)
-    assert limits == ["0"] * JOBS
-    assert list(tmp_path.iterdir()) == []
-
-
-def core_limit(pid: int) -> str:
-    try:
-        text = Path(f"/proc/{pid}/limits").read_text()
-    except OSError:
-        return ""
-    return next(line for line in text.splitlines() if line.startswith("Max core")).split()[4]
-
-
 def test_code_of_others_is_not_imported_by_workers(ground: Ground, tmp_path: Path) -> None:
     """The first process is started as its user likes; its workers import from where it does, and nowhere else."""
     hostile, seen = tmp_path / "hostile", tmp_path / "seen"
@@ -159,10 +130,6 @@ def test_the_reader_goes_early(ground: Ground) -> None:
 
 
 def is_code(name: str) -> bool:
-    """Whether Python opens this to start: a module, what an installation says of itself (.pth, pyvenv.cfg), a folder.
-
-    Of a folder in which it looks for modules, it reads the names.
-    """
     installed = Path(name).is_relative_to(sys.prefix) or Path(name).is_relative_to(sys.base_prefix)
     return installed or name.endswith((".py", ".pyc", ".so")) or Path(name).is_dir()
 

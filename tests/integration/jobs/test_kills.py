@@ -39,11 +39,7 @@ LIMITS = ("--command-timeout", "500ms", "--dial-timeout", "500ms")
 
 
 class Timed(Ground):
-    """A store, and scans of it that take so long.
-
-    Attributes:
-        life: Seconds that one takes.
-    """
+    """A store, and scans of it that take so long."""
 
     def __init__(self, endpoint: str, folder: Path, *more: str, configuration: Path | None = None) -> None:
         super().__init__(endpoint, folder, *more, *LIMITS, configuration=configuration)
@@ -146,7 +142,6 @@ def check_partial(ended: Ended, ground: Timed, *codes: int) -> None:
 
 
 def without_ways_back(document: dict[str, Any]) -> object:
-    """Return what is known of the values; earlier revisions are sought later, and the report says of how many not."""
     summary = document["summary"]
     findings = [(finding["key"], finding["cause"]) for finding in document["findings"]]
     return findings, summary["keys"], summary["by_resource"], summary["by_cause"]
@@ -176,7 +171,6 @@ def test_it_is_told_to_end(ground: Timed, moment: float, number: signal.Signals 
 
 
 def own_of_python(ended: Ended, number: signal.Signals | None) -> bool:
-    """Say whether the command had not begun, so that Python itself was told to end, while it imported its modules."""
     lines = ended.err.splitlines() or ["KeyboardInterrupt"]
     return ended.code in {-(number or 0), INCOMPLETE} and lines[-1] in {"KeyboardInterrupt", "interrupted"}
 

@@ -51,13 +51,7 @@ def plugin(tmp_path: Path) -> Iterator[KMSPlugin]:
 
 
 class Store:
-    """Secrets under many seeds, each of which wrote several; of some values the wrapped seed is damaged.
-
-    Attributes:
-        held: What is stored.
-        damaged: The etcd keys of the damaged ones.
-        wrapped: The seeds as the plugin gets them.
-    """
+    """Secrets under many seeds, each of which wrote several; of some values the wrapped seed is damaged."""
 
     def __init__(self, plugin: KMSPlugin) -> None:
         drawn = random.Random(1)
@@ -86,7 +80,6 @@ class Store:
 
 
 def said(store: Store, plugin: KMSPlugin, jobs: int) -> dict[str, Any]:
-    """Return a report without times, and without how often the plugin was asked."""
     kms = {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint, "timeout": "5s"}
     configuration = parse_configuration(
         configuration_of_rules((("secrets",), ({"kms": kms}, IDENTITY))), path="config.yaml"
@@ -115,7 +108,6 @@ def test_more_seeds_than_are_kept(plugin: KMSPlugin) -> None:
 
 
 def changing(plugin: KMSPlugin, after: int) -> Callable[[Any], None]:
-    """Return what lets a plugin write with another key once so many data keys were asked for."""
     asked = 0
 
     def script(_request: Any) -> None:

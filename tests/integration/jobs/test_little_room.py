@@ -69,7 +69,6 @@ def ground(start_local_etcd: Callable[..., EtcdServer]) -> Iterator[Ground]:
 
 @contextmanager
 def small(folder: Path, kibibytes: int) -> Iterator[Path]:
-    """Mount a file system of this size; of size 0 one that is full."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={max(kibibytes, 4)}k,mode=1777", "none", str(folder)]
     if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
@@ -86,7 +85,6 @@ def small(folder: Path, kibibytes: int) -> Iterator[Path]:
 
 
 def check_honest(ended: Ended, ground: Ground) -> None:
-    """Fail unless the report says all that it would with more room, or that it does not, and why."""
     assert "Traceback" not in ended.err
     if ended.code == FINDINGS:
         assert without_times(ended.document) == ground.expected
@@ -122,7 +120,6 @@ def test_a_small_file_system_for_the_report_too(ground: Ground, tmp_path: Path) 
 
 
 def few_processes(user: int, most: int) -> Callable[[], None]:
-    """Return what makes a child somebody who may have so many processes and threads: root may have any number."""
     capability = sum(1 << number for number in _MAY_READ)
     head = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     sets = struct.pack("=6I", capability, capability, capability, 0, 0, 0)

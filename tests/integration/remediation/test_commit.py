@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from etcdfix import machine
-from etcdfix.errors import AuditError, BackupNotDurable, RefusedByRule, UnsafePlace
+from etcdfix.errors import AuditError, BackupNotDurable, UnsafePlace
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.remediation import commit as commit_module
@@ -37,7 +37,6 @@ from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import (
     KUBE_SYSTEM_UID,
     aescbc,
-    namespace_object,
     secret,
 )
 
@@ -116,24 +115,6 @@ def test_key_that_moves_while_the_transaction_is_on_its_way(registry: Registry, 
     registry.refused(ran, "the key was written again", "nothing was changed", hint="examine it again")
     assert registry.stored(key) == fixed
     assert registry.events()[-1].annotations.outcome == "refused"
-
-
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_cluster_that_is_another_one_at_the_end(registry: Registry, *, dry_run: bool) -> None:
-    """Here the Namespace that names it is made anew, as it might be by whoever restores a cluster."""
-    name = registry.key("kube-system", "namespaces")
-
-    def make_again() -> None:
-        registry.etcd.delete(name)
-        registry.etcd.put(name, namespace_object("kube-system"))
-
-    step = "preview only: compare" if dry_run else "transaction: before send"
-    with pytest.raises(RefusedByRule, match="or this is another cluster or a restored copy") as caught:
-        _delete(registry, _at(step, make_again), dry_run=dry_run)
-    assert caught.value.rule == "other-cluster"
-    assert "was deleted and made again at revision" in caught.value.message
-    assert registry.stored(registry.key("shop/broken")) == BROKEN
-    assert [event.annotations.outcome for event in registry.events()][1:] == ([] if dry_run else ["refused"])
 
 
 def _answer(lossy: LossyProxy, change: Callable[[Any], None]) -> None:
@@ -300,8 +281,6 @@ def test_something_was_there_although_nothing_was(registry: Registry, lossy: Los
 
 
 def _look_otherwise(lossy: LossyProxy, key: bytes, change: Callable[[Any], None]) -> None:
-    """Once a transaction was sent, let a record look otherwise to whoever reads it."""
-
     def rewrite(path: str, answer: bytes) -> bytes:
         if path != RANGE.path or TXN not in lossy.calls:
             return answer
@@ -468,7 +447,6 @@ def test_rehearsal_in_a_place_that_would_take_no_backup(
 
 
 def _to_put(registry: Registry) -> Write:
-    """A change of a key that is not there."""
     return Write(
         entry=Entry(
             type=RecordType.INTENT, verb=Verb.UNDO, operator=OPERATOR,
@@ -552,7 +530,6 @@ def test_bytes_to_put_are_in_no_repr() -> None:
 
 @pytest.fixture
 def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordPaths:
-    """The default places, by their names; they are not there yet."""
     state = own_directory(tmp_path / "state")
     named = RecordPaths((state / "backups",), state / "log" / "audit.jsonl")
     monkeypatch.setattr(places_module, "default_directory", lambda: named.directories[0])

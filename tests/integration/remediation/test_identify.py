@@ -22,7 +22,6 @@ from etcdfix.remediation.backup.file import (
 from etcdfix.remediation.identify import identify
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Ran, Registry, follow_up
@@ -35,14 +34,7 @@ LOST = b"k8s:enc:aescbc:v1:lost:" + bytes(range(64))
 NAMELESS = b'{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system"}}'
 
 
-@pytest.fixture
-def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
-    with KubernetesAPI(authority) as server:
-        yield server
-
-
 def unreadable(registry: Registry, *, kept: bool = False) -> bytes:
-    """Let kube-system be unreadable, and no revision of it that reads be kept."""
     registry.configure(provider("aescbc", key1=KEY_1), IDENTITY, resources=("secrets", "namespaces"))
     key = registry.key("kube-system", "namespaces")
     registry.etcd.put(key, LOST)
@@ -57,7 +49,6 @@ def look(registry: Registry, *directories: Path) -> ClusterIdentity:
 
 
 def annotated(registry: Registry) -> ClusterIdentity:
-    """Return the identity that the last record has."""
     grounds = registry.events()[-1].annotations.grounds
     found = msgspec.json.decode(grounds)["cluster"]
     return msgspec.convert(found, ClusterIdentity)
@@ -237,7 +228,6 @@ def test_a_backup_does_not_go_into_a_cluster_of_another_generation(registry: Reg
 
 @pytest.fixture
 def events(registry: Registry, start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
-    """Return a second etcd that holds only a broken Secret of the registry."""
     server = start_etcd()
     server.put(registry.key("shop/broken"), BROKEN)
     server.put(registry.key("shop/good-0"), aescbc(secret("good-0")))

@@ -22,7 +22,8 @@ from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.connections import connected
 from tests.support.etcd_proxy import EtcdProxy, Refusal
-from tests.support.lossy_etcd import LossyProxy
+
+pytestmark = pytest.mark.etcd
 
 
 @pytest.fixture
@@ -35,7 +36,6 @@ def layout(prefix: bytes) -> StorageLayout:
     return StorageLayout(prefix.decode())
 
 
-@pytest.mark.etcd
 def test_the_three_that_were_made_last(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
     names = ("namespaces/kube-system", "minions/a", "namespaces/b", "clusterroles/c", "deployments/n/d")
     made = {name: etcd.put(prefix + name.encode(), b"{}") for name in names}
@@ -49,7 +49,6 @@ def test_the_three_that_were_made_last(etcd: EtcdServer, client: EtcdClient, pre
     assert found.revision == etcd.revision()
 
 
-@pytest.mark.etcd
 def test_the_target_is_none_of_them(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
     made = {name: etcd.put(prefix + name, b"{}") for name in (b"namespaces/kube-system", b"namespaces/a")}
     for target in made:
@@ -57,14 +56,12 @@ def test_the_target_is_none_of_them(etcd: EtcdServer, client: EtcdClient, prefix
         assert mark == next(Landmark(prefix + name, made[name]) for name in made if name != target)
 
 
-@pytest.mark.etcd
 def test_nothing_lasts_there(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
     etcd.put(prefix + b"secrets/n/s", b"{}")
     found = read_landmarks(client, layout(prefix), target=prefix + b"secrets/n/s")
     assert found.marks == (Landmark(prefix + b"namespaces/kube-system", 0),)
 
 
-@pytest.mark.etcd
 def test_they_may_be_many_and_are_read_without_their_values(etcd: EtcdServer, prefix: bytes) -> None:
     keys = [prefix + b"serviceaccounts/n/%04d" % number for number in range(2 * FIRST_LIMIT)]
     # The newest are neither first nor last by name.
@@ -87,7 +84,6 @@ def test_they_may_be_many_and_are_read_without_their_values(etcd: EtcdServer, pr
     assert all(request.limit == FIRST_LIMIT for request in asked if request.range_end)
 
 
-@pytest.mark.etcd
 def test_they_cannot_be_read(etcd: EtcdServer, prefix: bytes) -> None:
     denied = Refusal("PERMISSION_DENIED", "etcdserver: permission denied")
     with EtcdProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
@@ -98,25 +94,6 @@ def test_they_cannot_be_read(etcd: EtcdServer, prefix: bytes) -> None:
             sight(client, prefix + b"k", Landmarks())
 
 
-@pytest.mark.etcd
-def test_more_that_never_comes(etcd: EtcdServer, prefix: bytes) -> None:
-    etcd.put(prefix + b"namespaces/a", b"{}")
-
-    def promise(path: str, answer: bytes) -> bytes:
-        if path != RANGE.path:
-            return answer
-        found = message("RangeResponse").FromString(answer)
-        found.ClearField("kvs")
-        found.more = True
-        return bytes(found.SerializeToString())
-
-    with LossyProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
-        proxy.rewrite = promise
-        found = read_landmarks(client, layout(prefix), target=b"")
-    assert found.marks == (Landmark(prefix + b"namespaces/kube-system", 0),)
-
-
-@pytest.mark.etcd
 def test_what_one_connection_shows(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
     key, mark = prefix + b"k", prefix + b"mark"
     etcd.put(key, b"value")

@@ -23,8 +23,6 @@ pytestmark = pytest.mark.etcd
 
 
 class Told:
-    """A sender that was told what to say."""
-
     def __init__(self, sent: Sent) -> None:
         self.sent = sent
         self.expected: list[Expected] = []
@@ -38,8 +36,6 @@ class Told:
 def _run(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, sender: Told, *, dry_run: bool = False
 ) -> ChangeOutcome:
-    """Check a value as for a deletion, and have the sender make the change."""
-
     def with_sender(*arguments: Any, **named: Any) -> ChangeOutcome:
         return carry_out(*arguments, **named, sender=sender)
 

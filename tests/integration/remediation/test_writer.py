@@ -200,8 +200,6 @@ def test_somebody_else_was_quicker(
 
 
 def _read_as(proxy: LossyProxy, **fields: object) -> None:
-    """Let every record of a Range look otherwise, so that only the transaction itself sees what is there."""
-
     def rewrite(path: str, answer: bytes) -> bytes:
         if path != RANGE:
             return answer
@@ -741,7 +739,6 @@ def test_a_certificate_for_another_host_that_is_not_checked(tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def guarded(start_etcd: StartEtcd) -> EtcdServer:
-    """Authentication is enabled; below /readable/ a user may read."""
     etcd = start_etcd()
     etcd.put_all([(b"/readable/k", VALUE), (b"/other/k", VALUE)])
     etcd.require_login(b"/readable/")

@@ -24,8 +24,6 @@ HEAL = {"metadata": {"annotations": {"etcdfix.io/fixed-at": "now"}}}
 
 
 class Got(NamedTuple):
-    """An answer as a client sees it."""
-
     status: int
     text: str
 
@@ -35,8 +33,6 @@ class Got(NamedTuple):
 
 
 class Client:
-    """Somebody with the token of the tests."""
-
     def __init__(self, server: StandIn) -> None:
         self._port = server.port
         self._context = ssl.create_default_context(cafile=str(server.authority.cert))

@@ -25,7 +25,6 @@ STEPS = st.lists(
 
 
 def written(store: Store, what: str, key: bytes, value: bytes) -> int | None:
-    """Write a key: where it stands, or where it stood a revision before."""
     held = store.get(key)
     at = (held.mod_revision if held else 0) + (1 if what.startswith("late") else 0)
     if what.endswith("put"):
@@ -34,7 +33,6 @@ def written(store: Store, what: str, key: bytes, value: bytes) -> int | None:
 
 
 def without_versions(event: Event) -> tuple[object, ...]:
-    """What kine knows of an event: of the value before a deletion, not when its key was made."""
     entry, previous = event.entry, event.previous
     return (
         event.key,

@@ -50,8 +50,6 @@ NOT_PLANTED = {
 
 
 class Place(NamedTuple):
-    """A value in order: its etcd key below the prefix, its bytes, and the providers of its resource."""
-
     path: str
     plaintext: bytes
     config: Path
@@ -89,8 +87,6 @@ def _places(folder: Path) -> Iterator[Place]:
 
 
 class Ground:
-    """Values in order, each below a prefix of its own; among others of its resource, or alone."""
-
     def __init__(self, etcd: EtcdServer, etcd_prefix: str, folder: Path) -> None:
         self.etcd = etcd
         self.places = {}
@@ -147,17 +143,6 @@ def test_what_is_planted_is_found(damage: Damage, ground: Ground) -> None:
         assert WITHHELD.decode() not in str(caught.value) + repr(planted)
         seen.add(finding.cause)
     assert way.cause in seen
-
-
-def test_what_was_there_can_be_put_back(ground: Ground) -> None:
-    prefix, place = next(iter(ground.places.items()))
-    planted = plant(
-        ground.etcd, f"{prefix}/{place.path}", Damage.EMPTY, config=place.config, etcd_prefix=prefix
-    )
-    assert ground.etcd.get(planted.key) == planted.after
-    assert planted.before is not None
-    ground.etcd.put(planted.key, planted.before)
-    assert_all_readable(place.config, endpoints=ground.etcd, etcd_prefix=prefix)
 
 
 def test_nothing_is_planted_where_nothing_is(etcd: EtcdServer, etcd_prefix: str) -> None:

@@ -24,8 +24,6 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Write the project, run its tests, and return the exit code and what was printed."""
-
     def run(files: dict[str, str], **more: str) -> tuple[int, str]:
         for name, text in files.items():
             (tmp_path / name).write_text(text)

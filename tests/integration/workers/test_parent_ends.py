@@ -38,7 +38,6 @@ PARENT = textwrap.dedent(
 
 @contextmanager
 def parent(temporary: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """Yield a process in a group of its own, whose workers are in the middle of their work, and their ids."""
     process = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(Path(__file__).parents[3])],
         stdout=subprocess.PIPE,

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -421,34 +421,20 @@ def test_nothing_but_its_pipes_is_open_in_a_worker() -> None:
         os.close(write)
 
 
-def test_a_worker_imports_what_this_process_does(tmp_path: Path) -> None:
-    """Whatever lies in the directory in which a command is run."""
-    for name in ("etcdfix", "tests"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise SystemExit('the wrong one')")
-    (tmp_path / "struct.py").write_text("raise SystemExit('the wrong one')")
-    program = (
-        "import sys; sys.path.append(sys.argv[1]); from tests.support.pieces import *\n"
-        "sys.path.insert(0, ''); sys.path.insert(0, '.')\n"
-        "with WorkerPool(1, TARGET, b'') as pool: print(run_all(pool, [b'abc']), pool.lost)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", program, str(Path(__file__).parents[3])],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == ("[(b'abc', b'cba')] []\n", "")
+def _refused(error: Exception) -> Callable[..., None]:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
 
-
-def _refused(*_: object, **__: object) -> None:
-    raise OSError(errno.EAGAIN, "no more")
+    return refuse
 
 
 @pytest.mark.parametrize(
     ("where", "name", "instead"),
-    [(sys, "executable", ""), (subprocess, "Popen", _refused), (threading.Thread, "start", _refused)],
+    [
+        (sys, "executable", ""),
+        (subprocess, "Popen", _refused(OSError(errno.EAGAIN, "no more processes"))),
+        (threading.Thread, "start", _refused(RuntimeError("can't start new thread"))),
+    ],
 )
 def test_without_workers_all_is_done_here(
     monkeypatch: pytest.MonkeyPatch, where: object, name: str, instead: object

@@ -50,7 +50,6 @@ def unproven(registry: Registry, key: str = "aescbc/v1/key1", name: str = "shop/
 
 
 def gcm(registry: Registry, name: str, key: bytes = KEY_1, resource: str = "secrets") -> bytes:
-    """Put an object as an API server with the key named fresh writes it; return its etcd key."""
     at = registry.key(f"shop/{name}", resource)
     registry.etcd.put(at, aesgcm(secret(name), at.decode(), key, "fresh"))
     return at
@@ -71,14 +70,12 @@ def test_proof_is_a_value_that_reads_under_the_very_key(registry: Registry) -> N
 
 
 def _older(registry: Registry) -> None:
-    """The newest other one does not open: the API servers may have another key since; another resource says nothing."""
     gcm(registry, "gcm-good")
     gcm(registry, "gcm-newer", KEY_2)
     gcm(registry, "x", resource="configmaps")
 
 
 def _same_name(registry: Registry) -> None:
-    """The newest value opens under a second key that is called fresh too: it is not the one that would write."""
     registry.configure(provider("aesgcm", fresh=KEY_1), provider("aesgcm", fresh=KEY_2), IDENTITY)
     gcm(registry, "gcm-other", KEY_2)
 
@@ -88,7 +85,6 @@ def _in_the_clear(registry: Registry) -> None:
 
 
 def _only_ours(registry: Registry) -> None:
-    """The write key is changed, and the only value of the resource is what we wrote."""
     for name in ("broken", "good-0", "good-1"):
         registry.etcd.delete(registry.key(f"shop/{name}"))
     registry.configure(provider("aescbc", key1=KEY_1), IDENTITY)

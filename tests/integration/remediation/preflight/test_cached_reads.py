@@ -16,184 +16,146 @@ from etcdfix.cli.safety import DELETION_RULES
 from etcdfix.remediation.preflight import cached_reads
 from etcdfix.rescued import INDEX_NAME, read_index
 from etcdfix.testing.certificates import CertificateAuthority
-from etcdfix.testing.servers import EtcdServer
-from tests.support.apiserver import Answer, EtcdStore, StandIn
+from tests.support.apiserver import Answer, StandIn
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import Ran, Registry
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider, secret
+from tests.support.change_runs import Ran
+from tests.support.healing import DATA, NEW, LoseKey, LostKeyCluster
+from tests.support.objects import secret
 
 pytestmark = pytest.mark.etcd
 
 LOST = "aescbc/v1/key1"
-OLD = configuration_yaml(provider("aescbc", key1=KEY_1), IDENTITY)
-NEW = configuration_yaml(provider("aescbc", key2=KEY_2), IDENTITY)
-CONTENTS = "bmV2ZXIgc2hvd24gYW55d2hlcmU="
 ACCEPTED = ("--accept", "ends-cached-reads")
 
 
-class Ground(Registry):
-    """Secrets whose encryption key is lost, and an API server that still has them in memory."""
+def lost(cluster: LostKeyCluster, key: bytes, *arguments: str | Path, api: bool = True) -> Ran:
+    given = ["--declare-key-lost", LOST, *map(str, arguments)]
+    given += ["--kubeconfig", str(cluster.kubeconfig)] if api else ["--accept", "no-api-server"]
+    ran = cluster.delete(key, *given)
+    cluster.shows_nothing(ran)
+    return ran
 
-    def __init__(self, *arguments: Any, authority: CertificateAuthority) -> None:
-        super().__init__(*arguments, furnished=False)
-        self.saved = own_directory(self.folder / "rescued")
-        self.store = EtcdStore(self.etcd.endpoint)
-        self.server = StandIn(
-            authority, store=self.store, configuration=OLD, given_up_after=0.2, prefix=self.prefix
-        )
-        self.keys = [
-            self.server.create("v1", "Secret", name, "shop", data={"password": CONTENTS})
-            for name in ("one", "three", "two")
-        ]
-        self.server.wait()
-        self.server.reload(NEW)
-        self.configure(provider("aescbc", key2=KEY_2), IDENTITY)
-        self.kubeconfig = self.server.kubeconfig(self.folder)
 
-    def stop(self) -> None:
-        self.server.stop()
-        self.store.close()
+def refused_for_others(cluster: LostKeyCluster, key: bytes, *arguments: str | Path) -> Ran:
+    with cluster.untouched():
+        ran = lost(cluster, key, *arguments)
+    assert ran.code == 4, ran
+    assert "whose encryption key is lost" in ran.err
+    assert "--accept ends-cached-reads" in ran.err
+    return ran
 
-    def lost(self, key: bytes, *arguments: str | Path, api: bool = True) -> Ran:
-        given = ["--declare-key-lost", LOST, *map(str, arguments)]
-        given += ["--kubeconfig", str(self.kubeconfig)] if api else ["--accept", "no-api-server"]
-        ran = self.delete(key, *given)
-        assert CONTENTS not in ran.out + ran.err
-        return ran
 
-    def refused_for_others(self, key: bytes, *arguments: str | Path) -> Ran:
-        with self.untouched():
-            ran = self.lost(key, *arguments)
-        assert ran.code == 4, ran
-        assert "whose encryption key is lost" in ran.err
-        assert "--accept ends-cached-reads" in ran.err
-        return ran
-
-    def rescue(self, *, log: Path | None = None, code: int = 0) -> None:
-        report = self.folder / "report.json"
-        report.unlink(missing_ok=True)
-        found = self.run(
-            "scan", "secrets", *self.common(places=False, reason=None), "-o", "json", "--output-file", str(report)
-        )  # fmt: skip
-        assert found.code == 1
-        ran = self.run(
-            "rescue", "--from-report", str(report), "--kubeconfig", str(self.kubeconfig),
-            "--rescued", str(self.saved), "--audit-log", str(log or self.log),
-        )  # fmt: skip
-        assert ran.code == code, ran
+def rescue(cluster: LostKeyCluster, *, log: Path | None = None) -> None:
+    """Save what the server holds, as the command does: the digests go on a log."""
+    ran = cluster.run(
+        "rescue", "--from-report", str(cluster.report()), "--kubeconfig", str(cluster.kubeconfig),
+        "--rescued", str(cluster.saved), "--audit-log", str(log or cluster.log),
+    )  # fmt: skip
+    assert ran.code == 0, ran
 
 
 @pytest.fixture
-def ground(
-    etcd: EtcdServer,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    authority: CertificateAuthority,
-) -> Iterator[Ground]:
-    found = Ground(etcd, prefix, tmp_path, capfd, authority=authority)
-    yield found
-    found.stop()
+def ground(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
+    with lose_key(("one", "three", "two")) as cluster:
+        yield cluster
 
 
-def test_while_others_are_held_and_not_saved_nothing_is_deleted(ground: Ground) -> None:
-    ran = ground.refused_for_others(ground.keys[0])
+def test_while_others_are_held_and_not_saved_nothing_is_deleted(ground: LostKeyCluster) -> None:
+    ran = refused_for_others(ground, ground.keys[0])
     assert (
         f"2 other values of secrets whose encryption key is lost ({ground.prefix}/secrets/shop/three, "
         in ran.err
     )
-    assert f"{ground.server.url} holds them" in ran.err
+    assert f"{ground.p1.url} holds them" in ran.err
     assert "etcdfix rescue" in ran.err
 
 
-def test_once_they_are_saved_one_may_go(ground: Ground) -> None:
-    ground.rescue()
-    ran = ground.lost(ground.keys[0], "--rescued", ground.saved)
+def test_once_they_are_saved_one_may_go(ground: LostKeyCluster) -> None:
+    rescue(ground)
+    ran = lost(ground, ground.keys[0], "--rescued", ground.saved)
     assert ran.code == 0, ran.err
 
 
-def test_no_other_flag_lifts_it(ground: Ground) -> None:
+def test_no_other_flag_lifts_it(ground: LostKeyCluster) -> None:
     others = [
         word for risk in DELETION_RULES if risk.value not in ACCEPTED for word in ("--accept", risk.value)
     ]
-    ground.refused_for_others(
-        ground.keys[0], *others, "--accept", "no-api-server", "--accept", "unknown-cluster"
+    refused_for_others(
+        ground, ground.keys[0], *others, "--accept", "no-api-server", "--accept", "unknown-cluster"
     )
 
 
-def test_accepted_it_is_a_warning_and_on_record(ground: Ground) -> None:
-    ran = ground.lost(ground.keys[0], *ACCEPTED)
+def test_accepted_it_is_a_warning_and_on_record(ground: LostKeyCluster) -> None:
+    ran = lost(ground, ground.keys[0], *ACCEPTED)
     assert ran.code == 0, ran.err
     assert "give all of them up with this deletion" in ran.err
     assert "--accept ends-cached-reads" in ground.events()[0].annotations.accepted
 
 
-def test_that_no_api_server_can_be_asked_is_another_rule(ground: Ground) -> None:
-    ran = ground.lost(ground.keys[0], api=False)
+def test_that_no_api_server_can_be_asked_is_another_rule(ground: LostKeyCluster) -> None:
+    ran = lost(ground, ground.keys[0], api=False)
     assert ran.code == 4
     assert "no API server was asked whether it holds them" in ran.err
-    ran = ground.lost(ground.keys[0], *ACCEPTED, api=False)
+    ran = lost(ground, ground.keys[0], *ACCEPTED, api=False)
     assert ran.code == 0, ran.err
 
 
-def test_the_last_of_its_kind_ends_nothing(ground: Ground) -> None:
+def test_the_last_of_its_kind_ends_nothing(ground: LostKeyCluster) -> None:
     for key in ground.keys[1:]:
         ground.etcd.delete(key)
-    ran = ground.lost(ground.keys[0])
+    ran = lost(ground, ground.keys[0])
     assert ran.code == 0, ran.err
     assert "give all of them up" not in ran.err
 
 
-def test_a_server_that_has_lost_the_kind_holds_nothing(ground: Ground) -> None:
-    ground.server.lose_cache("secrets")
-    ran = ground.lost(ground.keys[0])
+def test_a_server_that_has_lost_the_kind_holds_nothing(ground: LostKeyCluster) -> None:
+    ground.p1.lose_cache("secrets")
+    ran = lost(ground, ground.keys[0])
     assert ran.code == 0, ran.err
     assert "holds them" not in ran.err
 
 
-def test_a_server_that_does_not_say_may_hold_them(ground: Ground) -> None:
+def test_a_server_that_does_not_say_may_hold_them(ground: LostKeyCluster) -> None:
     path = "/api/v1/namespaces/shop/secrets/one?resourceVersion=0"
-    ground.server.behaviour.instead[path] = Answer(
+    ground.p1.behaviour.instead[path] = Answer(
         429, b"Too many requests, please try again later.\n", "text/plain"
     )
-    ran = ground.refused_for_others(ground.keys[0])
+    ran = refused_for_others(ground, ground.keys[0])
     assert "may hold them: it is overloaded (429)" in ran.err
 
 
 def test_a_server_that_does_not_know_the_user_may_hold_them(
-    ground: Ground, authority: CertificateAuthority
+    ground: LostKeyCluster, authority: CertificateAuthority
 ) -> None:
-    with StandIn(authority, store=ground.store, configuration=NEW, prefix=ground.prefix) as other:
+    with StandIn(authority, store=ground.p1.store, configuration=NEW, prefix=ground.prefix) as other:
         other.behaviour.users.clear()
-        ran = ground.refused_for_others(ground.keys[0], "--server", other.url)
-        ground.server.lose_cache("secrets")
+        ran = refused_for_others(ground, ground.keys[0], "--server", other.url)
+        ground.p1.lose_cache("secrets")
         assert f"{other.url} may hold them" in ran.err
-        assert ground.refused_for_others(ground.keys[0], "--server", other.url)
+        assert refused_for_others(ground, ground.keys[0], "--server", other.url)
 
 
-def test_an_object_that_is_too_new_for_the_memory_is_no_proof(ground: Ground) -> None:
+def test_an_object_that_is_too_new_for_the_memory_is_no_proof(ground: LostKeyCluster) -> None:
     status = {"kind": "Status", "apiVersion": "v1", "details": {"name": "one"}, "code": 404}
     path = "/api/v1/namespaces/shop/secrets/one?resourceVersion=0"
-    ground.server.behaviour.instead[path] = Answer(404, json.dumps(status).encode())
-    ran = ground.refused_for_others(ground.keys[0])
-    assert f"{ground.server.url} holds them" in ran.err
+    ground.p1.behaviour.instead[path] = Answer(404, json.dumps(status).encode())
+    ran = refused_for_others(ground, ground.keys[0])
+    assert f"{ground.p1.url} holds them" in ran.err
 
 
-def test_only_some_are_named_and_those_that_can_be_read_do_not_count(ground: Ground) -> None:
+def test_only_some_are_named_and_those_that_can_be_read_do_not_count(ground: LostKeyCluster) -> None:
     value = ground.stored(ground.keys[0])
     assert value is not None
-    ground.server.behaviour.given_up_after = 60  # the server cannot read what is written here
+    ground.p1.behaviour.given_up_after = 60  # the server cannot read what is written here
     for number in range(3):
         ground.put(f"shop/more-{number}", value)
     ground.put("shop/plain", secret("plain"))
-    ran = ground.refused_for_others(ground.keys[0])
+    ran = refused_for_others(ground, ground.keys[0])
     assert "5 other values of secrets" in ran.err
     assert "shop/more-2, …)" in ran.err
 
 
 class Replies:
-    """A server that answers by path, and knows no other."""
-
     def __init__(self, **replies: Reply) -> None:
         self.replies = replies
 
@@ -221,25 +183,25 @@ def test_a_kind_in_the_version_that_the_server_serves() -> None:
         assert cached_reads._kind_of(cast("Server", Replies(**replies)), thing).word is word
 
 
-def test_a_server_that_cannot_be_reached_is_told(ground: Ground) -> None:
-    ground.server.lose_cache("secrets")
-    ran = ground.lost(ground.keys[0], "--server", "https://127.0.0.1:9")
+def test_a_server_that_cannot_be_reached_is_told(ground: LostKeyCluster) -> None:
+    ground.p1.lose_cache("secrets")
+    ran = lost(ground, ground.keys[0], "--server", "https://127.0.0.1:9")
     assert ran.code == 0, ran.err
     assert "https://127.0.0.1:9 may hold secrets in memory" in ran.err
 
 
-def test_a_server_that_runs_and_cannot_be_asked_may_hold_them(ground: Ground, tmp_path: Path) -> None:
+def test_a_server_that_runs_and_cannot_be_asked_may_hold_them(ground: LostKeyCluster, tmp_path: Path) -> None:
     """It answers, and nothing proves who it is: its memory ends with the deletion all the same."""
-    ground.server.lose_cache("secrets")
+    ground.p1.lose_cache("secrets")
     others = CertificateAuthority(tmp_path / "others")
     with StandIn(
-        others, store=ground.store, configuration=NEW, prefix=ground.prefix, furnished=False
+        others, store=ground.p1.store, configuration=NEW, prefix=ground.prefix, furnished=False
     ) as other:
-        ran = ground.refused_for_others(ground.keys[0], "--server", other.url)
+        ran = refused_for_others(ground, ground.keys[0], "--server", other.url)
     assert f"{other.url} may hold them: the TLS connection failed" in ran.err
 
 
-def test_another_cause_does_not_make_the_deletion_harmless(ground: Ground) -> None:
+def test_another_cause_does_not_make_the_deletion_harmless(ground: LostKeyCluster) -> None:
     broken = ground.put("shop/broken", b"k8s:enc:aescbc:v1:key2:short")
     with ground.untouched():
         ran = ground.delete(broken)
@@ -249,55 +211,55 @@ def test_another_cause_does_not_make_the_deletion_harmless(ground: Ground) -> No
     assert ground.delete(broken, *ACCEPTED).code == 0
 
 
-def test_digests_that_are_on_another_log_do_not_count(ground: Ground) -> None:
-    ground.rescue(log=own_directory(ground.folder / "elsewhere") / "audit.jsonl")
-    ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
-    ground.rescue()  # asks anew: only what a server gives goes on a log
-    assert ground.lost(ground.keys[0], "--rescued", ground.saved).code == 0
+def test_digests_that_are_on_another_log_do_not_count(ground: LostKeyCluster) -> None:
+    rescue(ground, log=own_directory(ground.folder / "elsewhere") / "audit.jsonl")
+    refused_for_others(ground, ground.keys[0], "--rescued", ground.saved)
+    rescue(ground)  # asks anew: only what a server gives goes on a log
+    assert lost(ground, ground.keys[0], "--rescued", ground.saved).code == 0
 
 
-def test_a_copy_of_an_earlier_write_does_not_count(ground: Ground) -> None:
-    ground.rescue()
-    ground.server.behaviour.given_up_after = 60  # what follows is a change that the server cannot read
+def test_a_copy_of_an_earlier_write_does_not_count(ground: LostKeyCluster) -> None:
+    rescue(ground)
+    ground.p1.behaviour.given_up_after = 60  # what follows is a change that the server cannot read
     value = ground.stored(ground.keys[1])
     assert value is not None
     ground.etcd.put(ground.keys[1], value)
-    ran = ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+    ran = refused_for_others(ground, ground.keys[0], "--rescued", ground.saved)
     assert "1 other value of secrets" in ran.err
 
 
-def test_a_file_that_was_changed_or_removed_does_not_count(ground: Ground) -> None:
-    ground.rescue()
+def test_a_file_that_was_changed_or_removed_does_not_count(ground: LostKeyCluster) -> None:
+    rescue(ground)
     by_key = read_index(ground.saved).by_key()
     (one,), (two,) = by_key[ground.keys[1]], by_key[ground.keys[2]]
     path = ground.saved / one.file
-    path.write_bytes(path.read_bytes().replace(CONTENTS.encode(), CONTENTS[::-1].encode()))
+    path.write_bytes(path.read_bytes().replace(DATA.encode(), DATA[::-1].encode()))
     (ground.saved / two.file).unlink()
-    ran = ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+    ran = refused_for_others(ground, ground.keys[0], "--rescued", ground.saved)
     assert "2 other values of secrets" in ran.err
 
 
-def test_an_index_that_somebody_wrote_does_not_count(ground: Ground) -> None:
+def test_an_index_that_somebody_wrote_does_not_count(ground: LostKeyCluster) -> None:
     """A file of the right shape, with a digest that fits it: but nothing says that an API server gave it."""
     from etcdfix.rescued import digest_of, file_name
 
-    ground.rescue()
+    rescue(ground)
     lines: list[str] = []
     for saved in read_index(ground.saved).objects:
-        raw = (ground.saved / saved.file).read_bytes().replace(CONTENTS.encode(), b"Zm9yZ2Vk")
+        raw = (ground.saved / saved.file).read_bytes().replace(DATA.encode(), b"Zm9yZ2Vk")
         sha256 = digest_of(raw)
         name = file_name(saved.key, saved.resource_version, sha256)
         (ground.saved / name).write_bytes(raw)
         line = json.loads((ground.saved / INDEX_NAME).read_bytes().splitlines()[len(lines)])
         lines.append(json.dumps(line | {"sha256": sha256, "file": name, "size": len(raw)}))
     (ground.saved / INDEX_NAME).write_text("\n".join(lines) + "\n")
-    ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+    refused_for_others(ground, ground.keys[0], "--rescued", ground.saved)
 
 
-def test_an_old_copy_under_a_new_revision_does_not_count(ground: Ground) -> None:
+def test_an_old_copy_under_a_new_revision_does_not_count(ground: LostKeyCluster) -> None:
     """Its digest is on record; but the index was edited to say that it is of the value that stands there now."""
-    ground.rescue()
-    ground.server.behaviour.given_up_after = 60
+    rescue(ground)
+    ground.p1.behaviour.given_up_after = 60
     value = ground.stored(ground.keys[1])
     assert value is not None
     ground.etcd.put(ground.keys[1], value)
@@ -312,19 +274,19 @@ def test_an_old_copy_under_a_new_revision_does_not_count(ground: Ground) -> None
             (ground.saved / old).rename(ground.saved / line["file"])
         lines.append(json.dumps(line))
     index.write_text("\n".join(lines) + "\n")
-    ran = ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+    ran = refused_for_others(ground, ground.keys[0], "--rescued", ground.saved)
     assert "1 other value of secrets" in ran.err
 
 
-def test_copies_of_another_cluster_do_not_count(ground: Ground) -> None:
-    ground.rescue()
+def test_copies_of_another_cluster_do_not_count(ground: LostKeyCluster) -> None:
+    rescue(ground)
     index = ground.saved / INDEX_NAME
-    index.write_bytes(index.read_bytes().replace(ground.server.uid.encode(), b"another-cluster"))
-    ground.refused_for_others(ground.keys[0], "--rescued", ground.saved)
+    index.write_bytes(index.read_bytes().replace(ground.p1.uid.encode(), b"another-cluster"))
+    refused_for_others(ground, ground.keys[0], "--rescued", ground.saved)
 
 
-def test_a_directory_without_an_index_is_an_error(ground: Ground) -> None:
+def test_a_directory_without_an_index_is_an_error(ground: LostKeyCluster) -> None:
     with ground.untouched():
-        ran = ground.lost(ground.keys[0], "--rescued", ground.saved)
+        ran = lost(ground, ground.keys[0], "--rescued", ground.saved)
     assert ran.code == 2
     assert "--rescued" in ran.err

@@ -5,19 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 import pytest
 
-from etcdfix.apiserver.objects import Answer
-from etcdfix.apiserver.servers import APIAccess, ServerAnswer, ServerAnswers
 from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.examine import Examiner
-from etcdfix.graph.assess import assess
-from etcdfix.graph.model import Assessment, Risk, RiskReason
 from etcdfix.model import StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.landmarks import Landmark
@@ -33,7 +28,6 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.spool import Spool
 from etcdfix.testing.protobytes import block, object_meta, unknown
-from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination
 from etcdfix.wire.etcd import ALARM, STATUS, message
 from tests.support.change_runs import BROKEN, UID, Registry
@@ -42,14 +36,12 @@ from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.lossy_etcd import LossyProxy
-from tests.support.objects import IDENTITY, KEY_1, aescbc, aesgcm, provider, secret
+from tests.support.objects import IDENTITY, KEY_1, aesgcm, provider, secret
 
 pytestmark = pytest.mark.etcd
 
 
 def _surveyed(monkeypatch: pytest.MonkeyPatch, change: Callable[[MemberSurvey], MemberSurvey]) -> None:
-    """Let the survey come to something else than it does with the one member that there is."""
-
     def survey(client: EtcdClient, key: bytes) -> MemberSurvey:
         return change(survey_members(client, key))
 
@@ -90,36 +82,11 @@ def _half_unchecked(survey: MemberSurvey) -> MemberSurvey:
     return _one_more(survey, state=CopyState.UNCHECKED, stored=None, value_sha256="", reason="nobody answers")
 
 
-def _unchecked(survey: MemberSurvey) -> MemberSurvey:
-    made = _half_unchecked(survey)
-    third = dataclasses.replace(made.copies[0], name="dora", member_id=0xD0)
-    return dataclasses.replace(made, copies=(*made.copies, third))
-
-
 def test_half_of_the_members_is_not_enough(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     _surveyed(monkeypatch, _half_unchecked)
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"), "--accept", "unchecked-member=bob")
     registry.refused(ran, "only 1 of 2 voting members could be asked: no majority", hint="start the others")
-
-
-def test_member_that_cannot_be_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    _surveyed(monkeypatch, _unchecked)
-    key = registry.key("shop/broken")
-    for accepted in ((), ("--accept", "unchecked-member=alice")):
-        with registry.untouched():
-            ran = registry.delete(key, *accepted)
-        registry.refused(
-            ran, "not every member could be asked: bob (b0b): not checked: nobody answers",
-            hint="name its address in --endpoints, or --accept unchecked-member=bob",
-        )  # fmt: skip
-    ran = registry.delete(key, "--accept", "unchecked-member=bob", "--accept", "unchecked-member=carol")
-    assert ran.code == 0, ran.err
-    assert "member bob (b0b) was not asked, as accepted" in ran.err
-    assert "--accept unchecked-member=carol was not needed, or fits no member" in ran.err
-    assert registry.events()[0].annotations.accepted == (
-        '["--accept unchecked-member=bob","--accept unchecked-member=carol"]'
-    )
 
 
 def test_written_while_members_were_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +113,6 @@ def test_written_after_everything_else_was_read(registry: Registry) -> None:
 
 @pytest.fixture
 def alarmed(registry: Registry) -> Iterator[Callable[..., None]]:
-    """Let etcd say that an alarm is up."""
     with LossyProxy(registry.etcd.endpoint) as proxy:
         registry.endpoints = proxy.endpoint
 
@@ -228,15 +194,12 @@ def test_only_at_a_slash_does_a_key_begin_others(registry: Registry, name: str, 
 
 
 class Moved:
-    """A Secret of shop/home that stands at shop/copy, and what a check of it comes to."""
-
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         registry.configure(provider("aesgcm", key1=KEY_1), IDENTITY)
         self.home, self.copy = registry.key("shop/home"), registry.key("shop/copy")
 
     def put(self, copy: bytes, home: bytes | None = None) -> None:
-        """Store both in one transaction, or the one that moved."""
         pairs = {self.copy: copy} | ({self.home: home} if home is not None else {})
         self.registry.etcd.put_all((at, aesgcm(value, self.home.decode())) for at, value in pairs.items())
 
@@ -314,27 +277,6 @@ def test_a_deletion_of_a_moved_value_looks_where_it_belongs(moved: Moved) -> Non
     )
 
 
-def test_what_is_found_to_break_the_cluster_needs_the_same_word(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def breaking(*arguments: Any, **options: Any) -> Assessment | None:
-        found = assess(*arguments, **options)
-        assert found is not None
-        reason = RiskReason(Risk.CLUSTER_BREAKING, "x", "a hundred objects hang on it")
-        return msgspec.structs.replace(found, risk=Risk.CLUSTER_BREAKING, reasons=(reason,))
-
-    monkeypatch.setattr(preflight, "assess", breaking)
-    with registry.cluster() as cluster:
-        with pytest.raises(RefusedByRule, match="a hundred objects hang on it") as caught:
-            check_deletion(cluster, registry.key("shop/broken"), Acceptances())
-        assert caught.value.rule == Rule.CLUSTER_BREAKING
-        accepted = Acceptances(words=(Rule.CLUSTER_BREAKING,))
-        assert (
-            check_deletion(cluster, registry.key("shop/broken"), accepted).protected
-            == "a hundred objects hang on it"
-        )
-
-
 def test_the_floor_stands_without_an_assessment(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "assess", lambda *_: None)
     key = registry.put("kube-system/broken", BROKEN)
@@ -343,21 +285,6 @@ def test_the_floor_stands_without_an_assessment(registry: Registry, monkeypatch:
             check_deletion(cluster, key, Acceptances())
         assert caught.value.rule == Rule.CLUSTER_BREAKING
         assert check_deletion(cluster, registry.key("shop/broken"), Acceptances()).protected == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "resource", "value"),
-    [("good-0", "secrets", aescbc(secret("good-0"))), ("thing", "example.com/gadgets", b"no object")],
-    ids=["readable", "undetermined"],
-)
-def test_what_is_not_broken_is_refused_before_anybody_else_is_asked(
-    registry: Registry, name: str, resource: str, value: bytes
-) -> None:
-    key = registry.put(f"shop/{name}", value, resource)
-    seen: list[str] = []
-    with registry.cluster() as cluster, pytest.raises(RefusedByRule):
-        check_deletion(cluster, key, Acceptances(), step=seen.append)
-    assert seen[-1] == "check: examine"
 
 
 def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path) -> None:
@@ -406,75 +333,7 @@ def _no_room(_spool: object, _record: object) -> None:
     raise OSError("no space left on device")
 
 
-class Plugins:
-    """Stands for KMS plugins none of which answers."""
-
-    def __init__(self) -> None:
-        self.deferring = self.final = False
-        self.over = True
-
-    def plugin_for(self, _provider: object) -> NoReturn:
-        raise AssertionError
-
-    def abort(self) -> None:
-        pass
-
-    def start_over(self) -> None:
-        raise AssertionError("one value after the other is for a run over a plan")
-
-    def aside(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
-DECLARED = Acceptances(key_lost="kms/v2/prov", words=("no-api-server",))
-
-
-def test_nobody_was_asked_is_no_ground_for_a_declaration(registry: Registry) -> None:
-    registry.configure(
-        {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere.sock"}}, {"identity": {}}
-    )
-    key = registry.put("shop/kms", b"k8s:enc:kms:v2:prov:x")
-    ran = registry.delete(key, "--no-kms", "--accept", "no-api-server", "--declare-key-lost", "kms/v2/prov")
-    registry.refused(ran, "no plugin was asked", hint="leave --no-kms out")
-    with registry.cluster() as cluster:
-        cluster.examiner.plugins = Plugins()
-        with pytest.raises(RefusedByRule) as caught:
-            check_deletion(cluster, key, DECLARED)
-        assert caught.value.rule == Rule.NO_API_SERVER
-        at_terminal = msgspec.structs.replace(DECLARED, at_terminal=True)
-        assert check_deletion(cluster, key, at_terminal).declared_lost
-
-
-@pytest.mark.parametrize(
-    ("answer", "all_known"), [(Answer.READ_ERROR, True), (Answer.READ_ERROR, False), (Answer.NOT_FOUND, True)]
-)
-def test_damage_that_is_only_possible_needs_every_api_server(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, answer: Answer, *, all_known: bool
-) -> None:
-    registry.configure(provider("aesgcm", key1=KEY_1), IDENTITY)
-    for name in ("a", "b", "c"):
-        at = registry.key(f"shop/{name}")
-        registry.put(f"shop/{name}", aesgcm(secret(name), at.decode()))
-    key = registry.put("shop/newest", aesgcm(secret("newest"), "/elsewhere", b"0" * 16))
-    said = ServerAnswers(answers=(ServerAnswer(server="a", answer=answer),), all_known=all_known)
-    monkeypatch.setattr(preflight, "check_api_servers", lambda *_args, **_named: said)
-    accepted = Acceptances(words=(Rule.UNPROVEN_DAMAGE, Rule.NO_API_SERVER))
-    api = APIAccess(Path("kubeconfig"))
-    with registry.cluster() as cluster:
-        if answer is Answer.READ_ERROR and all_known:
-            assert check_deletion(cluster, key, accepted, api=api).found.verdict.damage is Damage.POSSIBLE
-        else:
-            with pytest.raises(RefusedByRule) as caught:
-                check_deletion(cluster, key, accepted, api=api)
-            assert caught.value.rule == Rule.NO_API_SERVER
-            assert ("lists no API server" in caught.value.message) != all_known
-        with pytest.raises(RefusedByRule) as caught:
-            check_deletion(cluster, key, accepted)
-        assert caught.value.rule == Rule.NO_API_SERVER
-
-
 def _expected(cluster: Cluster, key: bytes, **changes: Any) -> Expectation:
-    """Return what a plan says that fits."""
     stored = cluster.now.read_key(key).stored
     assert stored is not None
     found = cluster.examiner.examine(stored)
@@ -490,18 +349,6 @@ def _expected(cluster: Cluster, key: bytes, **changes: Any) -> Expectation:
         again="etcdfix plan AGAIN",
     )
     return msgspec.structs.replace(expected, **changes)
-
-
-def test_a_plan_that_fits_changes_nothing(registry: Registry) -> None:
-    key = registry.key("shop/broken")
-    with registry.cluster() as cluster:
-        steps: list[str] = []
-        checked = check_deletion(
-            cluster, key, Acceptances(), expected=_expected(cluster, key), step=steps.append
-        )
-        assert checked == check_deletion(cluster, key, Acceptances())
-    # Whatever the plan is refused for without everything being looked at, is refused before that.
-    assert steps[steps.index("check: plan") + 1] == "check: release"
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,6 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
-    """Three members that stay as they are."""
     with etcd_members(tmp_path_factory.mktemp("etcd-members")) as started:
         started.server("member-0").put(KEY, VALUE)
         yield started
@@ -79,7 +78,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
 
 @pytest.fixture
 def broken_cluster(tmp_path: Path) -> Iterator[EtcdMembers]:
-    """Three members for one test."""
     with etcd_members(tmp_path) as started:
         started.server("member-0").put(KEY, VALUE)
         yield started
@@ -214,7 +212,6 @@ def test_nobody_answered_and_all_are_accepted() -> None:
 
 
 def answers_as(count: int, change: Callable[[Any], None]) -> Callable[[str, bytes], bytes]:
-    """Change so many answers to Range, then let them pass."""
     left = itertools.chain([True] * count, itertools.repeat(False))
 
     def rewrite(path: str, answer: bytes) -> bytes:
@@ -304,7 +301,6 @@ def test_a_key_that_is_being_written(
 
 
 def listed(client: EtcdClient, monkeypatch: pytest.MonkeyPatch, *more: ClusterMember) -> list[ClusterMember]:
-    """Let the client's member list have further members."""
     members = [*client.members(), *more]
     monkeypatch.setattr(client, "members", lambda: tuple(members))
     return members
@@ -421,7 +417,6 @@ def test_tls_is_not_left(
 
 
 def advertise_nothing(client: EtcdClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave only --endpoints to reach the members by."""
     members = [
         ClusterMember(member_id=found.member_id, name=found.name, client_urls=(), is_learner=False)
         for found in client.members()

@@ -11,7 +11,6 @@ from etcdfix.model import ClusterIdentity, KnownBy
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.same_object import in_backups, said_uids
 from etcdfix.sources.kine import KineSource
-from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.change_runs import BROKEN, Registry
 from tests.support.kine import KineWriter
 from tests.support.object_files import json_secret, saved
@@ -20,8 +19,6 @@ from tests.support.objects import KUBE_SYSTEM_UID, UID, aescbc, secret
 pytestmark = pytest.mark.etcd
 
 WHOLE = aescbc(secret("web"))
-OF_ANOTHER = aescbc(secret("web").replace(UID, b"99999999-2222-3333-4444-555555555555"))
-WITHOUT_UID = aescbc(unknown(b"v1", b"Secret", block(1, object_meta(b"web", b"shop", b""))))
 
 
 @pytest.fixture
@@ -33,7 +30,6 @@ def cluster(registry: Registry) -> Iterator[Cluster]:
 def uid_by_backups(
     registry: Registry, cluster: Cluster, *, uid: str = KUBE_SYSTEM_UID, cluster_id: str = ""
 ) -> str:
-    """Return what the newest listed backup says of the object that stands at the key, or stood there last."""
     key = registry.key("shop/web")
     reading = cluster.now.read_key(key)
     identity = ClusterIdentity(uid=uid, known_by=KnownBy.VALUE, cluster_id=cluster_id)

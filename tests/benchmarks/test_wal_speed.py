@@ -11,6 +11,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,9 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.wal.entries import WriteAheadLog
 from etcdfix.sources.wal.history import LogHistory
+from etcdfix.testing.servers import EtcdServer
 from tests.benchmarks.measure import machine
-from tests.integration.test_write_ahead_log import OBJECTS, Running, damage
+from tests.integration.test_write_ahead_log import OBJECTS, Logged, damage
 from tests.support.apiserver import EtcdStore
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.etcd]
@@ -38,16 +40,17 @@ def write(store: EtcdStore) -> None:
         held[key] = store.put(key, os.urandom(SIZE), mod_revision=held.get(key, 0)) or 0
 
 
-def test_a_large_log(tmp_path: Path) -> None:
-    etcd = Running(tmp_path, "--max-wals=0")
+def test_a_large_log(start_local_etcd: Callable[..., EtcdServer], tmp_path: Path) -> None:
+    server = start_local_etcd(flags=(f"--data-dir={tmp_path / 'data'}", "--max-wals=0"))
+    etcd = Logged(server, EtcdStore(server.endpoint), tmp_path / "data" / "member" / "wal")
     try:
         held = damage(etcd)
         write(etcd.store)
-        etcd.etcdctl("compact", "--physical", str(etcd.store.revision()))
+        server.etcdctl("compact", "--physical", str(etcd.store.revision()))
         size = sum(file.stat().st_size for file in etcd.wal.glob("*.wal"))
         begin = time.monotonic()
         with (
-            LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as live,
+            LiveSource(EtcdConnection(endpoints=(server.endpoint,))) as live,
             WriteAheadLog.open(etcd.wal) as log,
         ):
             opened = time.monotonic()
@@ -74,7 +77,7 @@ def test_a_large_log(tmp_path: Path) -> None:
             f"log:{etcd.wal}",
         ]
         at = time.monotonic()
-        subprocess.run([*command, "--endpoints", etcd.endpoint], check=False, capture_output=True)
+        subprocess.run([*command, "--endpoints", server.endpoint], check=False, capture_output=True)
         whole = time.monotonic() - at
         children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         print(
@@ -85,4 +88,4 @@ def test_a_large_log(tmp_path: Path) -> None:
             f"memory {peak:.0f} MB here, {children:.0f} MB of the largest child (etcd is one)"
         )
     finally:
-        etcd.end()
+        etcd.store.close()

@@ -27,16 +27,7 @@ from tests.support.change_runs import unfolded
 from tests.support.etcd_proxy import EtcdProxy, Refusal
 from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
 from tests.support.objects import IDENTITY
-from tests.support.remediation_ground import (
-    REASON,
-    Ground,
-    Recorded,
-    delete,
-    fix,
-    reached,
-    stands,
-    undo,
-)
+from tests.support.remediation_ground import REASON, Ground, Recorded, delete, fix, reached, stands, undo
 
 pytestmark = pytest.mark.etcd
 

@@ -64,10 +64,7 @@ def start(*arguments: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
     }
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
     process: subprocess.Popen[bytes] = subprocess.Popen(
-        [sys.executable, "-m", "etcdfix", *map(str, arguments)],
-        **options,
-        env=kept,
-        cwd=REPOSITORY,
+        [sys.executable, "-m", "etcdfix", *map(str, arguments)], **options, env=kept, cwd=REPOSITORY
     )
     return process
 
@@ -164,23 +161,6 @@ def test_a_time_out_before_anything_was_read(proxy: EtcdProxy) -> None:
         code, out, err = finish(start(*command, "--endpoints", proxy.endpoint, "--timeout", "1500ms"))
         assert (code, out) == (5, "")
         assert err.splitlines()[-1] == "etcdfix: ended by --timeout 1500ms; nothing was changed"
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("megabytes", [110, 130, 142, 148, 270, 300, 330])
-def test_no_room_for_threads(full: EtcdServer, megabytes: int) -> None:
-    """Where there is enough room after all, the scan works; it never hangs, and never ends with a traceback."""
-    room = megabytes << 20
-    scan = start(
-        "scan", "-o", "name", "--endpoints", full.endpoint,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (room, room)),
-    )  # fmt: skip
-    code, out, err = finish(scan, 40)
-    assert code in {0, 3, 5}
-    if code:
-        assert out == ""
-        assert err.startswith("etcdfix: the system gives this process ")
-        assert len(err.splitlines()) <= 2
 
 
 @pytest.mark.thorough

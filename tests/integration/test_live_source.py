@@ -181,10 +181,7 @@ def test_compaction_in_the_middle_of_a_scan(etcd: EtcdServer, prefix: bytes) -> 
         second_revision = etcd.compact()
 
     notices: list[str] = []
-    with (
-        before_page(etcd, 3, compact) as proxy,
-        live(proxy.endpoint, on_notice=notices.append) as source,
-    ):
+    with before_page(etcd, 3, compact) as proxy, live(proxy.endpoint, on_notice=notices.append) as source:
         found = values(source, prefix)
         description = source.describe()
         assert source.problems == []
@@ -208,10 +205,7 @@ def test_a_revision_asked_for_is_never_left(etcd: EtcdServer, prefix: bytes) -> 
     def compact() -> None:
         etcd.compact()
 
-    with (
-        before_page(etcd, 3, compact) as proxy,
-        live(proxy.endpoint, revision=asked) as source,
-    ):
+    with before_page(etcd, 3, compact) as proxy, live(proxy.endpoint, revision=asked) as source:
         found = values(source, prefix)
         (problem,) = source.problems
         assert source.describe().single_revision

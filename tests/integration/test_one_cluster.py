@@ -22,14 +22,7 @@ from etcdfix.wire.etcd import READ_METHODS
 from tests.support import objects
 from tests.support.cutting_proxy import CutPoint, CuttingProxy
 from tests.support.lossy_etcd import TXN, LossyProxy
-from tests.support.remediation_ground import (
-    Ground,
-    Recorded,
-    delete,
-    fix,
-    reached,
-    undo,
-)
+from tests.support.remediation_ground import Ground, Recorded, delete, fix, reached, undo
 
 pytestmark = pytest.mark.etcd
 

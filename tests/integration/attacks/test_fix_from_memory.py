@@ -359,9 +359,7 @@ def test_a_readable_value(cluster: LostKeyCluster) -> None:
     _refused(cluster, "one", rule="readable")
 
 
-def test_an_object_that_is_being_deleted(
-    lost: Lost,
-) -> None:
+def test_an_object_that_is_being_deleted(lost: Lost) -> None:
     with lost() as cluster:
         cluster.p1.reload(OLD)
         when = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/hold"]}
@@ -413,9 +411,7 @@ def test_nothing_names_the_cluster(cluster: LostKeyCluster) -> None:
     assert "--accept unknown-cluster" not in str(refusal["next_step"]), "nothing accepts it here"
 
 
-def test_nothing_is_healed_before_it_is_rescued(
-    lost: Lost,
-) -> None:
+def test_nothing_is_healed_before_it_is_rescued(lost: Lost) -> None:
     with lost("one", "two") as cluster:
         ran = cluster.fix("one")
         assert (ran.code, cluster.patches()) == (2, [])  # there is no index at all
@@ -429,9 +425,7 @@ def test_nothing_is_healed_before_it_is_rescued(
         assert cluster.fix("one").code == 0
 
 
-def test_another_object_of_the_kind_was_not_rescued(
-    lost: Lost,
-) -> None:
+def test_another_object_of_the_kind_was_not_rescued(lost: Lost) -> None:
     with lost("one", "two") as cluster:
         cluster.rescue("one")
         _refused(cluster, "one", rule="not-rescued", says="shop/two")
@@ -447,9 +441,7 @@ def test_another_object_of_the_kind_was_not_rescued(
     ],
 )
 def test_another_object_of_which_a_server_does_not_say_whether_it_has_it(
-    lost: Lost,
-    answer: Answer,
-    says: str,
+    lost: Lost, answer: Answer, says: str
 ) -> None:
     with lost("one", "two") as cluster:
         cluster.rescue("one")
@@ -892,9 +884,7 @@ def test_the_unreadable_bytes_never_come_back_over_what_was_patched(cluster: Los
     assert "cannot be undone" in ran.err
 
 
-def test_no_copy_says_the_uid(
-    lost: Lost,
-) -> None:
+def test_no_copy_says_the_uid(lost: Lost) -> None:
     with lost("one", "two") as cluster:
         cluster.rescue("two")
         cluster.p1.lose_cache("secrets")

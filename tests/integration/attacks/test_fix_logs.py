@@ -66,9 +66,7 @@ class Parted:
 
 @pytest.fixture
 def parted(
-    start_local_etcd: Callable[..., EtcdServer],
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    start_local_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> Parted:
     return Parted(start_local_etcd, tmp_path, capfd)
 

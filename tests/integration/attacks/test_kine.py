@@ -49,9 +49,7 @@ def test_what_answers_without_a_cluster_id_is_no_target(
     assert list(tmp_path.iterdir()) == [candidate]
 
 
-def test_an_etcd_is_not_taken_for_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_etcd_is_not_taken_for_one(capsys: pytest.CaptureFixture[str]) -> None:
     store = Store({KEY.encode(): b"broken"})
     with ScriptedEtcd(store) as etcd:
         code = run([*CHANGES[0], "--no-encryption", "--endpoints", etcd.endpoint, "--reason", "x", "--yes"])

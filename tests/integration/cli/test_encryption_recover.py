@@ -277,9 +277,7 @@ def test_a_token_in_the_place_of_its_file_is_not_repeated(k3s: K3s) -> None:
 
 
 def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
-    start_local_etcd: Callable[..., EtcdServer],
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    start_local_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     k3s = K3s(start_local_etcd(flags=(f"--data-dir={tmp_path / 'data'}",)), tmp_path, capfd)
     log = tmp_path / "data" / "member" / "wal"

@@ -94,16 +94,6 @@ def test_scan_of_a_resource_in_a_namespace(words: Words, word: str) -> None:
     assert report["summary"]["keys"] == (3 if "," in word else 2)
 
 
-def test_a_scan_is_of_every_namespace_where_none_is_named(words: Words) -> None:
-    for arguments in (["po"], ["po", "-A"]):
-        report = json.loads(words("scan", *arguments, "-o", "json").out)
-        assert report["summary"]["keys"] == 3
-    report = json.loads(words("scan", "pod/web", "-o", "json").out)
-    assert report["summary"]["keys"] == 2
-    assert report["scope"]["prefixes"] == ["/registry/pods/other/web", "/registry/pods/shop/web"]
-    assert report["scope"]["resources"] == report["scope"]["namespaces"] == []
-
-
 @pytest.mark.parametrize("option", [[], ["--history"], ["--impact"]])
 def test_one_object_by_its_name(words: Words, option: list[str]) -> None:
     by_key = words("explain", *option, "/registry/configmaps/shop/x", "-o", "json")

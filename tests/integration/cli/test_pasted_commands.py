@@ -50,12 +50,7 @@ CAUSES: Final = (
     ("inconsistent", "raw-json-invalid", ""),
 )
 # What a command says of what it found; a change, or its dry run, must go through.
-CODES: Final = {
-    "scan": {0, 1, 3},
-    "explain": {0, 1, 3},
-    "copies": {0, 1, 3},
-    "get": {0, 1},
-}
+CODES: Final = {"scan": {0, 1, 3}, "explain": {0, 1, 3}, "copies": {0, 1, 3}, "get": {0, 1}}
 CHANGES: Final = ("delete", "fix")
 
 
@@ -189,11 +184,7 @@ def test_these_are_all_causes(findings: dict[tuple[str, str], dict[str, Any]]) -
 
 @pytest.mark.parametrize(("outcome", "cause", "way"), CAUSES)
 def test_every_printed_command_goes_through(
-    outcome: str,
-    cause: str,
-    way: str,
-    shell: Shell,
-    findings: dict[tuple[str, str], dict[str, Any]],
+    outcome: str, cause: str, way: str, shell: Shell, findings: dict[tuple[str, str], dict[str, Any]]
 ) -> None:
     finding = findings[outcome, cause]
     key = finding["key"]

@@ -17,14 +17,7 @@ from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.impact_objects import Cluster
 from tests.support.kms_plugin import KMSPlugin
-from tests.support.objects import (
-    IDENTITY,
-    KEY_1,
-    KEY_2,
-    aescbc,
-    provider,
-    secret,
-)
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 

@@ -15,15 +15,7 @@ import pytest
 
 from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import REPOSITORY
-from tests.support.job_runs import (
-    JOBS,
-    Ended,
-    Ground,
-    adopting,
-    pairs,
-    without_loss,
-    without_times,
-)
+from tests.support.job_runs import JOBS, Ended, Ground, adopting, pairs, without_loss, without_times
 from tests.support.objects import KEY_1
 
 pytestmark = pytest.mark.etcd

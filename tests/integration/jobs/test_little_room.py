@@ -17,14 +17,7 @@ from typing import Final
 import pytest
 
 from etcdfix.testing.servers import EtcdServer
-from tests.support.job_runs import (
-    JOBS,
-    Ended,
-    Ground,
-    adopting,
-    without_loss,
-    without_times,
-)
+from tests.support.job_runs import JOBS, Ended, Ground, adopting, without_loss, without_times
 from tests.support.objects import KEY_2, aesgcm, namespace_object, secret
 from tests.support.thorough import some
 

@@ -34,11 +34,7 @@ from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
 from tests.support.change_runs import BROKEN, Agreeing, Registry
 from tests.support.etcd_proxy import Refusal
 from tests.support.lossy_etcd import TXN, LossyProxy
-from tests.support.objects import (
-    KUBE_SYSTEM_UID,
-    aescbc,
-    secret,
-)
+from tests.support.objects import KUBE_SYSTEM_UID, aescbc, secret
 
 pytestmark = pytest.mark.etcd
 
@@ -387,9 +383,7 @@ def test_signals_wait_for_the_outcome(registry: Registry, number: signal.Signals
     assert registry.events()[-1].annotations.outcome == "deleted"
 
 
-def test_time_that_is_over_while_a_change_is_made_cuts_nothing(
-    registry: Registry,
-) -> None:
+def test_time_that_is_over_while_a_change_is_made_cuts_nothing(registry: Registry) -> None:
     """From the intent on no --timeout counts, not even for what is said afterwards."""
     heard: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda number, _frame: heard.append(number))
@@ -429,21 +423,6 @@ def test_look_that_did_not_see_everything(registry: Registry, monkeypatch: pytes
         ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 5
     assert "not all of it could be read: lost after key /registry/secrets/shop/x" in ran.err
-
-
-@pytest.mark.parametrize("what", ["probe", "BackupPlan"])
-def test_rehearsal_in_a_place_that_would_take_no_backup(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise BackupNotDurable("no space", path=registry.backups)
-
-    monkeypatch.setattr(commit_module, what, fail)
-    with registry.untouched():
-        ran = registry.delete(registry.key("shop/broken"), "--dry-run")
-    assert (ran.code, ran.out) == (4, "")
-    assert "no space" in ran.err
-    assert registry.events() == []
 
 
 def _to_put(registry: Registry) -> Write:

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from etcdfix.errors import SourceDenied
-from etcdfix.remediation.landmarks import (
-    NEWEST,
-    Landmark,
-    Landmarks,
-    read_landmarks,
-    sight,
-)
+from etcdfix.remediation.landmarks import NEWEST, Landmark, Landmarks, read_landmarks, sight
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.paging import FIRST_LIMIT
 from etcdfix.storagekey import StorageLayout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -64,13 +63,3 @@ def test_kine_answers_as_the_dictionary(
     assert found == {entry.key: (entry.value, entry.mod_revision) for entry in memory.range(b"/")[0]}
     kine.close()
     shutil.rmtree(folder)
-
-
-def test_a_revision_that_was_never_used_is_no_event(tmp_path: Path) -> None:
-    kine = KineStore(tmp_path / "state.db")
-    feed = kine.feed()
-    kine.writer.fill_gap()
-    assert kine.revision() == 2
-    assert feed.take() == []
-    feed.close()
-    kine.close()

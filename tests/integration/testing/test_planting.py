@@ -172,11 +172,7 @@ def test_no_address_is_written_to(where: object) -> None:
 def test_no_variable_leads_elsewhere(
     etcd: EtcdServer, etcd_prefix: str, fresh_etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (
-        "ETCDCTL_ENDPOINTS",
-        "ETCDFIX_ENDPOINTS",
-        "ETCD_LISTEN_CLIENT_URLS",
-    ):
+    for name in ("ETCDCTL_ENDPOINTS", "ETCDFIX_ENDPOINTS", "ETCD_LISTEN_CLIENT_URLS"):
         monkeypatch.setenv(name, fresh_etcd.endpoint)
     monkeypatch.setenv("http_proxy", f"http://{fresh_etcd.endpoint}")
     key = f"{etcd_prefix}/configmaps/shop/a"

@@ -37,14 +37,7 @@ from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import READER, EtcdServer
 from etcdfix.wire.descriptors import ReadMethod
-from etcdfix.wire.etcd import (
-    ALARM,
-    AUTHENTICATE,
-    LEASE_TIME_TO_LIVE,
-    MEMBER_LIST,
-    alarm_query,
-    message,
-)
+from etcdfix.wire.etcd import ALARM, AUTHENTICATE, LEASE_TIME_TO_LIVE, MEMBER_LIST, alarm_query, message
 from tests.support.connections import connected
 from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_proxy import NO_LEADER, RANGE, Refusal

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
+from tests.support.change_runs import Registry
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import KUBE_SYSTEM_UID
 from tests.support.plan_runs import Planned
@@ -22,3 +23,15 @@ def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.Captu
 def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
     with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as server:
         yield server
+
+
+@pytest.fixture
+def logged(
+    start_local_etcd: Callable[..., EtcdServer],
+    prefix: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> Registry:
+    """A cluster whose etcd has its data beside the registry's folder, its log in data/member/wal."""
+    etcd = start_local_etcd(flags=(f"--data-dir={tmp_path / 'data'}",))
+    return Registry(etcd, prefix, tmp_path, capfd, furnished=False)

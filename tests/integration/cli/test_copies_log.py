@@ -21,53 +21,40 @@ pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 COUNT = 20
 
 
-class Logged(Registry):
-    wal: Path
-
-    def fill(self) -> dict[bytes, tuple[int, bytes]]:
-        store = EtcdStore(self.etcd.endpoint)
-        held: dict[bytes, tuple[int, bytes]] = {}
-        for number in range(COUNT):
-            key, value = self.key(f"shop/s-{number}"), aescbc(secret(f"s-{number}"))
-            first = store.put(key, value, mod_revision=0)
-            assert first is not None
-            second = store.put(key, value, mod_revision=first)
-            assert second is not None
-            held[key] = (second, value)
-        for number, (key, (revision, value)) in enumerate(held.items()):
-            if number % 2:
-                assert store.delete(key, mod_revision=revision) is not None
-            else:
-                assert store.put(key, value[:-5], mod_revision=revision) is not None
-        self.etcd.compact()
-        for name in ("a", "b", "c", "d"):
-            other, at = self.key(f"shop/{name}", "configmaps"), 0
-            for _ in range(50):
-                at = store.put(other, config_map(name), mod_revision=at) or 0
-        self.etcd.compact()
-        store.close()
-        return held
+def wal_of(logged: Registry) -> Path:
+    return logged.folder / "data" / "member" / "wal"
 
 
-@pytest.fixture
-def logged(
-    start_local_etcd: Callable[..., EtcdServer],
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-) -> Logged:
-    data = tmp_path / "data"
-    etcd = start_local_etcd(flags=(f"--data-dir={data}",))
-    registry = Logged(etcd, prefix, tmp_path, capfd, furnished=False)
-    registry.wal = data / "member" / "wal"
-    return registry
+def fill(logged: Registry) -> dict[bytes, tuple[int, bytes]]:
+    store = EtcdStore(logged.etcd.endpoint)
+    held: dict[bytes, tuple[int, bytes]] = {}
+    for number in range(COUNT):
+        key, value = logged.key(f"shop/s-{number}"), aescbc(secret(f"s-{number}"))
+        first = store.put(key, value, mod_revision=0)
+        assert first is not None
+        second = store.put(key, value, mod_revision=first)
+        assert second is not None
+        held[key] = (second, value)
+    for number, (key, (revision, value)) in enumerate(held.items()):
+        if number % 2:
+            assert store.delete(key, mod_revision=revision) is not None
+        else:
+            assert store.put(key, value[:-5], mod_revision=revision) is not None
+    logged.etcd.compact()
+    for name in ("a", "b", "c", "d"):
+        other, at = logged.key(f"shop/{name}", "configmaps"), 0
+        for _ in range(50):
+            at = store.put(other, config_map(name), mod_revision=at) or 0
+    logged.etcd.compact()
+    store.close()
+    return held
 
 
-def test_every_value_comes_back_at_its_revision(logged: Logged) -> None:
-    held = logged.fill()
+def test_every_value_comes_back_at_its_revision(logged: Registry) -> None:
+    held = fill(logged)
     without = copies(logged)
     assert without["with_good_copy"] == 0
-    told = copies(logged, "--in", f"log:{logged.wal}")
+    told = copies(logged, "--in", f"log:{wal_of(logged)}")
     assert told["complete"], told["incomplete_reasons"]
     assert (told["unreadable"], told["deleted"], told["with_good_copy"]) == (COUNT // 2, COUNT // 2, COUNT)
     for one in told["objects"]:
@@ -81,10 +68,10 @@ def test_every_value_comes_back_at_its_revision(logged: Logged) -> None:
 
 
 def test_a_log_of_another_cluster_is_never_offered(
-    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
+    logged: Registry, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
 ) -> None:
-    logged.fill()
-    shutil.copytree(logged.wal.parent, tmp_path / "copied")
+    fill(logged)
+    shutil.copytree(wal_of(logged).parent, tmp_path / "copied")
     logged.etcd.stop()
     logged.etcd = start_local_etcd()
     logged.endpoints = logged.etcd.endpoint
@@ -102,14 +89,14 @@ def test_a_log_of_another_cluster_is_never_offered(
 
 
 def part(
-    logged: Logged,
+    logged: Registry,
     start_local_etcd: Callable[..., EtcdServer],
     folder: Path,
     *,
     idle: bool = False,
     restored: str = "",
 ) -> int:
-    logged.fill()
+    fill(logged)
     parted = logged.etcd.revision()
     if restored:
         logged.etcd.etcdctl("snapshot", "save", folder / "snapshot.db")
@@ -140,7 +127,7 @@ def part(
 
 
 def test_the_log_of_a_clone_is_never_offered(
-    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
+    logged: Registry, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
 ) -> None:
     """It has the same kube-system uid, and its own snap/db agrees with it."""
     parted = part(logged, start_local_etcd, tmp_path)
@@ -165,7 +152,7 @@ def test_the_log_of_a_clone_is_never_offered(
 
 @pytest.mark.parametrize("beside", [True, False])
 def test_the_log_of_a_restored_clone_is_never_offered(
-    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path, beside: bool
+    logged: Registry, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path, beside: bool
 ) -> None:
     """A new cluster id, where the token is another one; its log begins with the snapshot."""
     part(logged, start_local_etcd, tmp_path, idle=True, restored="another-token")
@@ -185,7 +172,7 @@ def test_the_log_of_a_restored_clone_is_never_offered(
 
 
 def test_nothing_of_a_clone_is_likely_while_the_cluster_is_idle(
-    logged: Logged, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
+    logged: Registry, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
 ) -> None:
     """Its log alone: nothing contradicts it, but it made revisions to which this etcd has not come."""
     parted = part(logged, start_local_etcd, tmp_path, idle=True)
@@ -210,16 +197,16 @@ def test_nothing_of_a_clone_is_likely_while_the_cluster_is_idle(
     assert f"this etcd has come to {parted} only" in newest["doubt"]
     assert others[0]["deletes"]
     # Its own log, whose newest writes nothing later shows either: they are of this etcd all the same.
-    told = copies(logged, "--in", f"log:{logged.wal}")
+    told = copies(logged, "--in", f"log:{wal_of(logged)}")
     best = [one["copies"][0]["confidence"] for one in told["objects"]]
     assert best == ["certain"] * COUNT
 
 
 def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(
-    logged: Logged, tmp_path: Path
+    logged: Registry, tmp_path: Path
 ) -> None:
     """The file beside the log has other bytes at the same revision: those here are the damaged ones."""
-    logged.fill()
+    fill(logged)
     key, value = logged.put("shop/rotten", aescbc(secret("rotten"))), aescbc(secret("rotten"))
     for number in range(6):
         logged.put(f"shop/later-{number}", aescbc(secret(f"later-{number}")))
@@ -229,7 +216,7 @@ def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(
     content = whole.read_bytes()
     assert value in content  # also in pages that bbolt has freed
     rotten.write_bytes(content.replace(value, value[:-1] + bytes([value[-1] ^ 1])))
-    given = ("--snapshot", str(rotten), "--in", f"log:{logged.wal}", "-o", "json")
+    given = ("--snapshot", str(rotten), "--in", f"log:{wal_of(logged)}", "-o", "json")
     options = logged.common(places=False, reason=None)[2:]
     told = logged.run("copies", key.decode(), *given, *options, "--backup-dir", str(logged.backups))
     assert told.code == 1, told
@@ -243,7 +230,7 @@ def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(
     assert told.code == 1, told
 
 
-def test_no_log_there(logged: Logged, tmp_path: Path) -> None:
+def test_no_log_there(logged: Registry, tmp_path: Path) -> None:
     ran = logged.run("copies", *logged.common(reason=None), "--in", f"log:{tmp_path}/none")
     assert ran.code == 3
     assert "NOT LOOKED INTO" in ran.out

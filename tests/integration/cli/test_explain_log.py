@@ -3,70 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import jsonschema
 import pytest
 
 from etcdfix.report.explain import ExplainReport
 from etcdfix.report.schema import document_schema
-from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import Registry
-from tests.support.objects import aescbc, json_object, secret
+from tests.support.objects import aescbc, config_map, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
-class Logged(Registry):
-    wal: Path
-
-    def beat(self, store: EtcdStore, first: int, count: int) -> None:
-        for turn in range(first, first + count):
-            name = f"node-{turn % 2}"
-            key = self.key(f"kube-node-lease/{name}", "leases")
-            spec = {
-                "renewTime": f"2026-01-01T00:{turn // 60:02}:{turn % 60:02}.000000Z",
-                "holderIdentity": name,
-            }
-            lease = json_object("coordination.k8s.io/v1", "Lease", name, "kube-node-lease", spec=spec)
-            held = store.get(key)
-            store.put(key, lease, mod_revision=held.mod_revision if held is not None else 0)
+def beat(logged: Registry, store: EtcdStore, count: int) -> None:
+    for turn in range(count):
+        name = f"beat-{turn % 2}"
+        key = logged.key(f"shop/{name}", "configmaps")
+        held = store.get(key)
+        store.put(key, config_map(name), mod_revision=held.mod_revision if held is not None else 0)
 
 
-@pytest.fixture
-def logged(
-    start_local_etcd: Callable[..., EtcdServer],
-    prefix: bytes,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-) -> Logged:
-    data = tmp_path / "data"
-    registry = Logged(
-        start_local_etcd(flags=(f"--data-dir={data}",)), prefix, tmp_path, capfd, furnished=False
-    )
-    registry.wal = data / "member" / "wal"
-    return registry
-
-
-def test_what_is_not_kept_any_more_is_told(logged: Logged) -> None:
+def test_what_is_not_kept_any_more_is_told(logged: Registry) -> None:
     store = EtcdStore(logged.etcd.endpoint)
     key = logged.key("shop/web")
-    logged.beat(store, 0, 4)
+    beat(logged, store, 4)
     first = store.put(key, aescbc(secret("web")), mod_revision=0)
     assert first
-    logged.beat(store, 4, 4)
+    beat(logged, store, 4)
     second = store.put(key, b"k8s:enc:aescbc:v1:key1:", mod_revision=first)
     assert second
     third = store.delete(key, mod_revision=second)
-    logged.beat(store, 8, 20)
+    beat(logged, store, 20)
     logged.etcd.compact()
     store.close()
     common = logged.common(reason=None, places=False)
     ran = logged.run("explain", key.decode(), *common)
     assert ran.code == 5
-    named = ("explain", key.decode(), "--history", "--in", f"log:{logged.wal}", *common)
+    named = ("explain", key.decode(), "--history", "--in", f"log:{logged.folder}/data/member/wal", *common)
     report = json.loads(logged.run(*named, "-o", "json").out)
     jsonschema.validate(report, document_schema(ExplainReport))
     assert (report["exists"], report["kept"]) == (False, 0)
@@ -83,13 +57,15 @@ def test_what_is_not_kept_any_more_is_told(logged: Logged) -> None:
     assert report["next"]["command"] == copy["fix"]
 
 
-def test_what_is_kept_is_told_once(logged: Logged) -> None:
+def test_what_is_kept_is_told_once(logged: Registry) -> None:
     store = EtcdStore(logged.etcd.endpoint)
     key = logged.key("shop/web")
     store.put(key, aescbc(secret("web")), mod_revision=0)
-    logged.beat(store, 0, 30)
+    beat(logged, store, 30)
     store.close()
     common = logged.common(reason=None, places=False)
-    ran = logged.run("explain", key.decode(), "--history", *common, "--in", f"log:{logged.wal}")
+    ran = logged.run(
+        "explain", key.decode(), "--history", *common, "--in", f"log:{logged.folder}/data/member/wal"
+    )
     assert ran.code == 0
     assert "log entry" not in ran.out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import resource
 import subprocess
 import sys
@@ -88,26 +87,6 @@ def test_code_of_others_is_not_imported_by_workers(ground: Ground, tmp_path: Pat
     )
     check_whole(command.finish(), ground)
     assert not seen.exists()
-
-
-@pytest.mark.parametrize("how", ["no home", "no directory", "no input"])
-def test_where_it_is_started(ground: Ground, tmp_path: Path, how: str) -> None:
-    away = tmp_path / "away"
-    away.mkdir()
-    words = [
-        "-I",
-        "-c",
-        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from etcdfix.cli.root import main; main()",
-    ]
-    options: dict[str, Any] = {}
-    if how == "no directory":
-        words[2] = "import os; os.rmdir(os.getcwd()); " + words[2]
-        options["cwd"] = away
-    if how == "no input":
-        options |= {"stdin": None, "preexec_fn": lambda: os.close(0)}
-    if how == "no home":
-        words[2] = "import os; os.environ.pop('HOME', None); " + words[2]
-    check_whole(ground.scan(interpreter=(sys.executable, *words), options=options).finish(), ground)
 
 
 def test_the_reader_goes_early(ground: Ground) -> None:

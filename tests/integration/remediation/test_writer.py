@@ -761,8 +761,8 @@ def _contradict(found: Any, how: str) -> None:
             found.header.cluster_id = 7
         case "failed":
             found.succeeded = False
-            record = deleted.prev_kvs[0]
-            answer.response_range.kvs.append(record)
+            answer.response_range.kvs.append(deleted.prev_kvs[0])
+            answer.ClearField("response_delete_range")
 
 
 @pytest.mark.parametrize(

@@ -144,13 +144,14 @@ def test_an_object_that_is_too_new_for_the_memory_is_no_proof(ground: LostKeyClu
 
 
 def test_only_some_are_named_and_those_that_can_be_read_do_not_count(ground: LostKeyCluster) -> None:
-    value = ground.stored(ground.keys[0])
+    key = ground.keys[0]
+    value = ground.stored(key)
     assert value is not None
     ground.p1.behaviour.given_up_after = 60  # the server cannot read what is written here
     for number in range(3):
         ground.put(f"shop/more-{number}", value)
     ground.put("shop/plain", secret("plain"))
-    ran = refused_for_others(ground, ground.keys[0])
+    ran = refused_for_others(ground, key)
     assert "5 other values of secrets" in ran.err
     assert "shop/more-2, …)" in ran.err
 

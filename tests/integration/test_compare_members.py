@@ -85,13 +85,6 @@ def test_the_advice_keeps_a_member_with_the_readable_copy(
     assert "member-1" not in replaced
 
 
-def test_a_scope_without_it_is_equal(differing: EtcdMembers, capfd: pytest.CaptureFixture[str]) -> None:
-    code, report = compare(differing, capfd, "namespaces")
-    assert (code, report["keys"], report["differing"]) == (0, 1, 0)
-    code, report = compare(differing, capfd, EDITED)
-    assert (code, report["differing"]) == (1, 1)
-
-
 def test_a_snapshot_and_what_is_there_now(
     differing: EtcdMembers, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +21,6 @@ from etcdfix.model import Outcome
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
-from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA
 from tests.support.decoders import shared_decoder
 from tests.support.kms_plugin import KMSPlugin, load_keks
@@ -100,22 +99,3 @@ def test_kms_values_are_shown_when_their_plugins_answer(
     assert any(set(words.split()) <= set(line) for line in table)
     assert run(["get", "secrets", name, "-n", "infra", "-o", "json", *arguments]) == 0
     assert json.loads(capfd.readouterr().out) == items[name]
-
-
-@pytest.mark.etcd
-def test_an_older_revision(start_etcd: Callable[..., EtcdServer], capfd: pytest.CaptureFixture[str]) -> None:
-    server = start_etcd()
-    key = "/registry/configmaps/default/settings"
-    for number in ("1", "2"):
-        text = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "settings", "namespace": "default"},
-        }
-        server.put(key.encode(), json.dumps({**text, "data": {"n": number}}).encode())
-    found = {}
-    for revision in ("2", "3", "0"):
-        assert run(["get", key, "-o", "json", "--endpoints", server.endpoint, "--revision", revision]) == 0
-        document = json.loads(capfd.readouterr().out)
-        found[revision] = document["data"]["n"], document["metadata"]["resourceVersion"]
-    assert found == {"2": ("1", "2"), "3": ("2", "3"), "0": ("2", "3")}

@@ -263,18 +263,6 @@ def test_history_with_a_deletion(uncompacted: EtcdServer, prefix: bytes) -> None
         assert (newest.create_revision, newest.version) == (fourth, 1)
 
 
-def test_history_after_a_compaction(etcd: EtcdServer, prefix: bytes) -> None:
-    key = prefix + b"k"
-    etcd.put(key, b"1")
-    second = etcd.put(key, b"2")
-    etcd.compact()
-    etcd.delete(key)
-    third = etcd.revision()
-    fourth = etcd.put(key, b"4")
-    with live(etcd.endpoint) as source:
-        assert history_of(source, key) == [(second, b"2"), (third, None), (fourth, b"4")]
-
-
 @pytest.mark.usefixtures("pages_of_ten")
 def test_a_member_dies_in_the_middle_of_a_scan(tmp_path: Path, prefix: bytes) -> None:
     with etcd_members(tmp_path) as members:

@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.live import LiveSource
-from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import READER, ROOT_USER, EtcdServer
 from tests.support.collecting import ALPHA
@@ -58,12 +55,6 @@ def without_source(document: Any) -> Any:
 
 def with_configuration(name: str | None) -> list[str]:
     return ["--encryption-config", str(ALPHA / name)] if name is not None else []
-
-
-def test_every_stored_value_is_the_snapshots(alpha: EtcdServer) -> None:
-    with LiveSource(EtcdConnection(endpoints=(alpha.endpoint,))) as source, SnapshotSource(SNAPSHOT) as file:
-        assert list(source.current(b"")) == list(file.current(b""))
-        assert source.describe().revision == file.describe().revision
 
 
 @pytest.mark.parametrize(

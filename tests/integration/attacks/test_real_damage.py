@@ -56,14 +56,8 @@ def sealer(registry: Attacked, tmp_path: Path, kind: str) -> Iterator[Sealer]:
 
 
 def kms_provider(plugin: KMSPlugin) -> dict[str, object]:
-    return {
-        "kms": {
-            "apiVersion": plugin.api_version,
-            "name": "prov",
-            "endpoint": plugin.endpoint,
-            "timeout": "5s",
-        }
-    }
+    kms = {"apiVersion": plugin.api_version, "name": "prov", "endpoint": plugin.endpoint, "timeout": "5s"}
+    return {"kms": kms}
 
 
 def body_end(kind: str, value: bytes, plaintext: bytes) -> tuple[int, int]:

@@ -243,18 +243,6 @@ def test_the_end_of_waiting_takes_nothing_back(
     assert ran.err.endswith("Not waited any longer. The deletion is done.\n")
 
 
-def test_a_look_that_breaks_takes_nothing_back(
-    registry: Registry, api: KubernetesAPI, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_arguments: object, **_options: object) -> NoReturn:
-        raise MemoryError
-
-    monkeypatch.setattr(recovery, "run_within", fail)
-    ran = registry.delete(registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder)))
-    assert ran.code == 0
-    assert ran.err.endswith("API servers were not looked at again (MemoryError)\n")
-
-
 @pytest.mark.parametrize("verb", ["unsafe-delete-ignore-read-errors", "delete"])
 def test_denied(registry: Registry, api: KubernetesAPI, verb: str) -> None:
     api.denied = {verb}

@@ -190,13 +190,6 @@ def test_an_exception_is_no_death_and_its_text_appears_nowhere(capfd: Captured) 
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_the_workers_need_may_be_told_later() -> None:
-    with WorkerPool(2, TARGET, None) as pool:
-        pool.set_up(b"setup" * 10**6)
-        assert run_all(pool, numbered(20)) == reversed_all(numbered(20))
-        assert pool.lost == []
-
-
 def test_workers_that_end_before_they_are_told_anything() -> None:
     with WorkerPool(2, TARGET, None) as pool:
         for pid in process_ids(pool):

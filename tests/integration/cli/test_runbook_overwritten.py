@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,19 +25,16 @@ from tests.support.objects import (
     provider,
     secret,
 )
+from tests.support.runbooks import Shell, commands_of
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
-PAGE = Path(__file__).parents[3] / "docs" / "runbooks" / "value-overwritten.md"
 KEY = b"/registry/secrets/shop/db"
 WHOLE = aescbc(secret("db"))
 
 
 class Night:
-    """The cluster of the page, and a shell."""
-
     def __init__(self, etcd: EtcdServer, data: Path, folder: Path, kubeconfig: Path) -> None:
-        self.etcd, self._folder = etcd, folder
         self.store = EtcdStore(etcd.endpoint)
         for name in ("kube-system", "default", "kube-public", "shop"):
             self.store.put(b"/registry/namespaces/" + name.encode(), namespace_object(name), mod_revision=0)
@@ -51,16 +45,15 @@ class Night:
         etcd.put(KEY, BROKEN)
         self.go_on("first")
         (folder / "config.yaml").write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1)))
-        for name in ("bin", "backups"):
-            (folder / name).mkdir(mode=0o700)
-        (folder / "bin" / "etcdfix").symlink_to(Path(sys.executable).with_name("etcdfix"))
-        self._places = {
+        places = {
             "/var/lib/etcd/member": str(data / "member"),
             "/srv/etcd-member": str(folder / "copied"),
             "/etc/kubernetes/admin.conf": str(kubeconfig),
             "/etc/kubernetes/encryption-config.yaml": str(folder / "config.yaml"),
-            "db.json": str(saved(folder, json_secret("db", resource_version=self.good or 0))),
+            ":db.json": f":{saved(folder, json_secret('db', resource_version=self.good or 0))}",
+            "123400": str(self.good),
         }
+        self.run = Shell(folder, places, ETCDCTL_ENDPOINTS=etcd.endpoint).run
 
     def go_on(self, word: str) -> None:
         for number in range(6):
@@ -75,29 +68,6 @@ class Night:
         assert held is not None
         return held
 
-    def run(self, line: str, expected: int = 0, *, page: bool = True) -> str:
-        for place, here in self._places.items() if page else ():
-            line = line.replace(place, here)
-        if page:
-            line = line.replace("123456", str(self.there().mod_revision)).replace("123400", str(self.good))
-        if page and " fix " in line:
-            line += f" --backup-dir {self._folder / 'backups'} --audit-log {self._folder / 'audit.jsonl'}"
-        done = subprocess.run(
-            ["bash", "-c", line],
-            cwd=self._folder,
-            env={
-                "HOME": str(self._folder),
-                "PATH": f"{self._folder / 'bin'}:{os.environ['PATH']}",
-                "ETCDCTL_ENDPOINTS": self.etcd.endpoint,
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == expected, f"{line}\n{done.stdout}\n{done.stderr}"
-        assert "never-to-be-shown" not in done.stdout + done.stderr
-        return done.stdout + done.stderr
-
     def put_back(self, line: str, *, equal: bool = True) -> None:
         """Try it, do it, look at it, and undo it with what is printed."""
         assert "--dry-run" in line
@@ -107,12 +77,12 @@ class Night:
         assert self.there() == before
         told = self.run(line.replace("--dry-run", "--yes"))
         assert (self.there().value == WHOLE) == equal
-        commands = re.findall(r"^.*?(etcdfix (?:explain|get|undo) .*)$", told, re.MULTILINE)
+        commands = re.findall(r"^.*?(etcdfix (?:explain|get|scan|undo) .*)$", told, re.MULTILINE)
         (undo,) = [one for one in commands if one.startswith("etcdfix undo ")]
         for look in commands:
             if look != undo:
-                self.run(look, page=False)
-        self.run(f"{undo} --yes --backup-dir {self._folder / 'backups'}", page=False)
+                self.run(look)
+        self.run(f"{undo} --yes")
         assert self.there().value == BROKEN
         self.go_on(str(self.there().mod_revision))
 
@@ -122,9 +92,7 @@ def test_each_command_does_what_the_page_says(
 ) -> None:
     data = tmp_path / "data"
     etcd = start_local_etcd(flags=(f"--data-dir={data}",))
-    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    lines = [line.strip() for block in blocks for line in block.splitlines()]
-    explain, history, revision, copy, log, file, _undo = lines
+    explain, history, revision, copy, log, file, _undo = commands_of("value-overwritten.md")
     with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as api:
         night = Night(etcd, data, tmp_path, api.kubeconfig(tmp_path))
         assert "value-truncated" in night.run(explain, 1)
@@ -134,7 +102,6 @@ def test_each_command_does_what_the_page_says(
         etcd.compact()
         night.run(copy)
         night.put_back(log)
-        older = re.sub(r"--from log:\S+", "--from snapshot:older.db", log)
-        night.put_back(older)
+        night.put_back(re.sub(r"--from log:\S+", "--from snapshot:older.db", log))
         night.put_back(file, equal=False)
         night.store.close()

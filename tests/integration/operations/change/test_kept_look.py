@@ -67,7 +67,6 @@ def kept_look(registry: Attacked, *, no_encryption: bool = False) -> Iterator[tu
 
 
 def said(cluster: Cluster, surroundings: Surroundings, key: bytes) -> Any:
-    """Return all that is said of a value, in plain values whose lists are sorted; None where it reads or is gone."""
     reading = cluster.now.read_key(key)
     if reading.stored is None:
         return None
@@ -113,15 +112,12 @@ def quietly(_text: str) -> None:
 
 
 class World:
-    """Writes at random, within a small world in which everything refers to everything."""
-
     def __init__(self, registry: Attacked, seed: int) -> None:
         self.registry = registry
         self.random = random.Random(seed)
         self.salt = 0
 
     def step(self) -> None:
-        """Write one thing."""
         self.random.choice(
             [
                 self.secret,
@@ -292,20 +288,6 @@ def test_earlier_revisions_do_not_speak_for_other_values(registry: Attacked) -> 
             with opened(registry) as anew:
                 assert ours == said(anew, FRESH, key)
         assert ours["verdict"]["cause"] == "wrong-key"
-
-
-def test_who_refers_to_whom_is_told_to_those_who_ask(registry: Attacked) -> None:
-    (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
-    with kept_look(registry) as (cluster, look):
-        reading = cluster.now.read_key(key)
-        assert reading.stored is not None
-        found = cluster.examiner.apart().examine(reading.stored)
-        for surroundings in (look, FRESH):
-            for graph in (True, False):
-                around = surroundings.look(
-                    cluster, reading, found, no_progress, see=lambda _found: None, graph=graph
-                )
-                assert (around.graph is not None) == graph
 
 
 def test_a_value_that_was_written_since_it_was_read_is_not_met_again(registry: Attacked) -> None:

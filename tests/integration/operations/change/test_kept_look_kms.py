@@ -36,6 +36,8 @@ _COMPARED = ("outcome", "cause", "damage", "key_proven", "settled")
 
 
 class _KMSWorld(World):
+    """Secrets under data keys that come and go, of a plugin that answers and of one that lost its keys."""
+
     def __init__(self, registry: Attacked, seed: int, here: KMSPlugin, away: KMSPlugin) -> None:
         super().__init__(registry, seed)
         self._plugins = [here, here, away]

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
 def told(ran: Ran) -> dict[str, Any]:
+    """Return the document, which keeps to its schema."""
     document: dict[str, Any] = json.loads(ran.out)
     jsonschema.validate(document, json.loads(json.dumps(SCHEMAS["change"](), default=list)))
     assert document["exit_code"] == ran.code
@@ -84,10 +85,6 @@ def test_a_key_that_is_not_text(registry: Registry) -> None:
     ran = registry.delete(key, "-o", "json")
     assert base64.b64decode(told(ran)["key_base64"]) == key
     assert "\x1b" not in ran.out
-
-
-def fail(*_args: object, **_named: object) -> NoReturn:
-    raise UnicodeError
 
 
 ODD = "l\udcffg"

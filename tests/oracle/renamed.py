@@ -19,8 +19,8 @@ GONE: Final = tuple(
         "told.shows", "first_mod_revision", "last_mod_revision", "siblings[].keys", "newest_opened",
         "after_finalizers", "already_terminating", "propagation", "with_finalizers", "other_finalizers",
         "protection_finalizers", "last_transition", "deletion.waits", "number", "told.no_repair",
-        "owners[].removed", "stages[].resources", "users[].behind", "users[].behind_count", "users[].template",
-        "users[].in_pod_template", "users[].finished", "users[].consequence",
+        "removed", "behind", "behind_count", "template", "in_pod_template", "finished",
+        *(f"stages[{stage}].resources" for stage in ("unreadable", "pods", "rest", "namespace")),
         "told.apiVersion", "told.complete", "told.encryption_config", "told.finding", "told.kind",
         "told.source",
     )

@@ -26,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.foreground import wait_for_dependents
+from etcdfix.graph.foreground import ForegroundWaits
 from etcdfix.graph.index import ImpactIndex, Owner
 from etcdfix.graph.kinds import Served, crd_path
 from etcdfix.graph.model import Action, Collection, Decision, OwnerState, Propagation
@@ -260,7 +260,7 @@ class _Collector:
 
     def _foreground(self) -> None:
         """Keep what is deleted in the foreground as long as a dependent that blocks it is there."""
-        found = wait_for_dependents(self._index, self._fates, self._decisions, self._removed, self.decision)
+        found = ForegroundWaits(self._index, self._fates, self._decisions, self._removed, self.decision).run()
         for node, why in found.items():
             self._fates[node].stays = why
             if node in self._decisions:

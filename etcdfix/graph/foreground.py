@@ -12,7 +12,7 @@ Source: Kubernetes ``pkg/controller/garbagecollector`` (``blockingDependents``, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from etcdfix.graph.index import ImpactIndex
@@ -25,24 +25,15 @@ _RING: Final = "and so on in a ring of owner references that nobody opens"
 _ITSELF: Final = "itself: it is named as its own owner, and nobody takes that off"
 
 
-def wait_for_dependents(
-    index: ImpactIndex,
-    fates: Mapping[int, Fate],
-    decisions: Mapping[int, Decision],
-    removed: Iterable[int],
-    decide: Callable[[int], Decision],
-) -> dict[int, str]:
-    """Return which of the objects that are deleted in the foreground stay, and for what, in a clause."""
-    return _Waits(index, fates, decisions, frozenset(removed), decide).run()
+class ForegroundWaits:
+    """Finds which of the objects that are deleted in the foreground stay, and for what."""
 
-
-class _Waits:
     def __init__(
         self,
         index: ImpactIndex,
         fates: Mapping[int, Fate],
         decisions: Mapping[int, Decision],
-        removed: frozenset[int],
+        removed: Collection[int],
         decide: Callable[[int], Decision],
     ) -> None:
         self._index = index
@@ -56,6 +47,7 @@ class _Waits:
         self._left: dict[int, str] = {}
 
     def run(self) -> dict[int, str]:
+        """Return what each object waits for that stays, in a clause."""
         for node, fate in self._fates.items():
             if fate.propagation is Propagation.FOREGROUND and not fate.later:
                 self._waits_for[node] = list(self._blocking(node))

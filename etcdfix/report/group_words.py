@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from etcdfix.model import Outcome
-from etcdfix.report.model import FindingGroup
+from etcdfix.report.model import FindingGroup, Remedy
 from etcdfix.report.tally import OTHERS
 from etcdfix.storagekey import builtin_directories
 from etcdfix.text.words import fit
@@ -44,11 +44,15 @@ _SHORTER: Final[Mapping[str, str]] = {
     Cause.VALUE_MOVED: "copied here",
 }
 _VERBS: Final[Mapping[str, str]] = {
-    "fix": "fix: put a copy back",
+    "fix": "put a copy back",
     "save": "save a copy",
     "rescue": "rescue from memory",
     "copies": "look for copies",
     "delete": "delete it, last of all",
+}
+_FIXES: Final[Mapping[str, str]] = {
+    "Put the value right": "put it right",
+    "Have the API server": "fix it from memory",
 }
 _CURES: Final[Mapping[str, str]] = {
     Cause.NO_CONFIGURATION: "give the configuration",
@@ -111,17 +115,21 @@ def where(group: FindingGroup) -> str:
     return fit(f"{resource} in {place}" if place else resource, _WHERE, end=True)
 
 
+def verb_of(way: Remedy | None) -> str:
+    """Return what a way out does in a few words that groups share; "" for what its cause says better."""
+    if way is None:
+        return ""
+    special = (words for start, words in _FIXES.items() if way.action.startswith(start))
+    return next(special, _VERBS.get(way.verb or "", ""))
+
+
 def what_to_do(group: FindingGroup) -> str:
     """Return the way out of a group."""
     if group.way is None:
         return "etcdfix explain KEY"
     if group.way.action.startswith("Compare the encryption configurations"):
         return "compare configurations"
-    return (
-        _VERBS.get(group.way.verb or "")
-        or _CURES.get(group.cause or "")
-        or fit(group.way.action, _TO_DO, end=True)
-    )
+    return verb_of(group.way) or _CURES.get(group.cause or "") or fit(group.way.action, _TO_DO, end=True)
 
 
 def objects_by_kind(counts: Iterable[tuple[str, str, int]], most: int) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from etcdfix.model import Outcome
 from etcdfix.report.advice.whole import doubt_in
+from etcdfix.report.group_words import verb_of
 from etcdfix.report.key_loss import Lost
 from etcdfix.report.model import Finding, FindingGroup, Remedy, Summary
 from etcdfix.report.tally import OTHERS
@@ -138,7 +139,8 @@ class Groups:
 
     def group_of(self, finding: Finding, member: Member, *, lost: bool = False) -> Group:
         """Return the group of a finding; ``lost``: its encryption key is lost."""
-        kind = (member.first.verb or "") if member.first is not None else ""
+        first = member.first
+        kind = verb_of(first) or (first.verb or "" if first is not None else "")
         key: GroupKey | None = (
             finding.cause, finding.outcome, finding.rule or "", finding.transformer, finding.key_fingerprint or "",
             f"{kind} lost" if lost else kind,

@@ -244,7 +244,6 @@ _LOOKED_AT: Final = frozenset(
     }
 )
 _COMPACTS: Final = "API servers have it compacted away every 5 minutes."
-_RUN_LIVE: Final = "Run it where the live etcd is."
 _ACTIONS: Final = {
     Place.BIT: "Put the value right",
     Place.CANDIDATE: "Encrypt the value under today's key",
@@ -253,7 +252,8 @@ _ACTIONS: Final = {
 
 
 def _action(copy: Copy) -> str:
-    return _ACTIONS.get(copy.place) or f"Put back {copy.where}"
+    live = "On the live etcd, put back" if _in_a_file(copy) else "Put back"
+    return _ACTIONS.get(copy.place) or f"{live} {copy.where}"
 
 
 def _note(offer: Offer) -> str:
@@ -268,7 +268,7 @@ def _note(offer: Offer) -> str:
     lost = f"Only if {offer.declares} is gone for ever." if offer.declares else ""
     kept = ""
     if copy.place is Place.REVISION and offer.refusal is None:
-        kept = _RUN_LIVE if _in_a_file(copy) else _COMPACTS
+        kept = "" if _in_a_file(copy) else _COMPACTS
     return " ".join(filter(None, (where, doubt, proof, later, lost, needs, kept, offer.granted)))
 
 

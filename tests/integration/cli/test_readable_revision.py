@@ -163,7 +163,7 @@ def test_a_snapshot_shows_it(registry: Registry) -> None:
     (finding,) = json.loads(registry.run("scan", *given).out)["findings"]
     way = finding["remedies"][0]
     assert way["action"].startswith("Put back revision ")
-    assert "Run it where the live etcd is." in way["note"]
+    assert way["action"].startswith("On the live etcd, put back")
     told = json.loads(registry.run("explain", registry.key("shop/broken").decode(), *given).out)
     assert told["next"] == way
     put_back(registry, f"{way['command']} --endpoints {registry.endpoints}")

@@ -204,7 +204,7 @@ def test_from_a_snapshot_the_live_etcd_takes_the_newest_value_that_reads() -> No
     _, taken, left = offers([unread, newest, older], present(), OLD)
     shown = shown_of(taken)
     assert (shown.source, shown.refused) == ("snapshot:s.db", "")
-    assert remedy_of(taken).note.endswith("Run it where the live etcd is.")
+    assert remedy_of(taken).action.startswith("On the live etcd, put back")
     line = taken.command.line(OLD)
     assert "--from snapshot:s.db" in line
     assert "--snapshot" not in line

@@ -1,7 +1,7 @@
 """Say what differs between a commit and the working tree: ``python -m tests.oracle COMMIT [GROUP...]``.
 
-Verdicts, refusals, records and what is in etcd afterwards are compared, key by key; words and advice are not.
-Needs the golden data (``ETCDFIX_GOLDEN_DIR``) and an etcd.
+Verdicts and forecasts are compared, key by key; words and advice are not. Needs the golden data
+(``ETCDFIX_GOLDEN_DIR``).
 """
 
 from __future__ import annotations
@@ -10,17 +10,12 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from tests.oracle.attacking import attacks
-from tests.oracle.comparing import Group
 from tests.oracle.reading import GROUPS
 from tests.oracle.trees import Tree, unpack
 from tests.support.collecting import REPOSITORY
-
-ALL: dict[str, Callable[[tuple[Tree, Tree], Path, int], Group]] = {**GROUPS, "attacks": attacks}
 
 
 def main() -> int:
@@ -29,7 +24,7 @@ def main() -> int:
         prog="python -m tests.oracle", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("commit", help="what the working tree is compared with")
-    parser.add_argument("groups", nargs="*", help=f"of {', '.join(ALL)}; default: all")
+    parser.add_argument("groups", nargs="*", help=f"of {', '.join(GROUPS)}; default: all")
     parser.add_argument(
         "--against", metavar="COMMIT", help="compare with this commit instead of the working tree"
     )
@@ -47,11 +42,11 @@ def main() -> int:
             stack.enter_context(closing(Tree(new, folder / "home-new"))),
         )
         different = False
-        for name in given.groups or ALL:
+        for name in given.groups or GROUPS:
             begun = time.monotonic()
             place = folder / name
             place.mkdir()
-            group = ALL[name](trees, place, given.sample)
+            group = GROUPS[name](trees, place, given.sample)
             print(group.report(every=given.all), f"({time.monotonic() - begun:.0f} s)", flush=True)
             different |= bool(group.differences)
     return int(different)

@@ -25,6 +25,7 @@ from tests.support.kubernetes_api import (
     TOKEN,
     Answer,
     KubernetesAPI,
+    read_error,
     status_answer,
 )
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
@@ -369,3 +370,32 @@ def test_audit_log_broken(registry: Registry) -> None:
         with registry.untouched():
             ran = registry.delete(key, *dry_run)
         registry.refused(ran, f"audit log {registry.log}", hint="etcdfix audit verify shows all of it")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        status_answer(500, "etcdserver: request timed out"),
+        read_error("failed calling webhook: Post: unexpected EOF"),
+        read_error("no matching prefix found"),  # of another value than the one in etcd
+        Answer(500, b"<html>Internal Server Error</html>"),
+        Answer(404, b"404 page not found"),
+    ],
+)
+def test_what_is_no_read_error_of_this_value_is_no_answer(
+    registry: Registry, api: KubernetesAPI, answer: Answer
+) -> None:
+    broken = registry.key("shop/broken")
+    asked = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
+    api.instead["/api/v1/namespaces/shop/secrets/broken"] = answer
+    with registry.untouched():
+        registry.refused(
+            registry.delete(broken, *asked),
+            "no API server could say whether it reads",
+            hint="--accept no-api-server",
+        )
+    says = "the stored data was shorter than the required size"
+    for fails in (read_error(), read_error(says), read_error(says, reason=None)):
+        api.instead["/api/v1/namespaces/shop/secrets/broken"] = fails
+        ran = registry.delete(broken, *asked, "--dry-run")
+        assert ran.code == 0, ran.err

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -964,3 +965,52 @@ def test_stored_bytes_are_in_no_repr() -> None:
     assert "hush" not in repr(answer)
     assert "hush" not in repr(at(b"k", record))
     assert "hush" not in repr(TransactionAnomaly("x", answer=answer))
+
+
+def test_a_connection_closed_meanwhile(
+    proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes
+) -> None:
+    key = prefix + b"k"
+    etcd.put(key, VALUE)
+    proxy.held = {TXN}
+    with connected(proxy.endpoint, command_timeout_seconds=60.0) as through:
+        writer = Writer(through)
+
+        def close() -> None:
+            proxy.holding.wait()
+            writer.close()
+
+        thread = threading.Thread(target=close)
+        thread.start()
+        with pytest.raises(TransactionUnanswered, match="the connection was lost after") as caught:
+            writer.compare_and_delete(at(key, examined(through, key)))
+        thread.join()
+    assert caught.value.status == "CANCELLED"
+    assert stored(client, key) is None
+
+
+def test_a_certificate_for_another_host_that_is_not_checked(tmp_path: Path) -> None:
+    files = CertificateAuthority(tmp_path / "ca").issue("server", hosts=("etcd-0.internal",))
+    with EtcdProxy("127.0.0.1:9", certificate=files) as proxy:
+        proxy.before = lambda _path, _request: NO_LEADER
+        endpoint = parse_endpoint(f"https://{proxy.endpoint}", has_tls_material=True)
+        connection = EtcdConnection(insecure_skip_tls_verify=True)
+        channel = writer_module._TxnChannel(endpoint, TLSMaterial(), connection)
+        try:
+            with pytest.raises(RpcError, match="no leader"):
+                channel.start(RANGE_METHOD, message("RangeRequest")(key=b"k"), timeout_seconds=20).result()
+        finally:
+            channel.close()
+
+
+def test_a_password_that_was_changed_meanwhile(start_etcd: StartEtcd) -> None:
+    etcd = start_etcd()
+    etcd.put(b"/k", VALUE)
+    etcd.require_login(b"/")
+    with as_user(etcd, READER) as client:
+        expected = examined(client, b"/k")
+        etcd.etcdctl("user", "passwd", "--interactive=false", READER[0], input=b"another one")
+        with pytest.raises(TransactionRefused, match="invalid user ID or password") as caught:
+            delete(client, b"/k", expected)
+    assert not caught.value.sent
+    assert READER[1] not in str(caught.value)

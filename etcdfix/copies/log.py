@@ -133,7 +133,7 @@ class Log(Closing):
     def find(self, wanted: Wanted) -> Iterator[Copy]:
         """Yield the newest writes of a key, the newest first; or the one that was named.
 
-        Where a write reads that etcd perhaps never applied, those before it are doubtful: a person has to choose.
+        Those before a write that reads, and of which that is not certain, are doubtful: a person has to choose.
 
         Raises:
             SourceError: The log cannot be read any more.
@@ -150,9 +150,11 @@ class Log(Closing):
             copy = self._copy_of(write, stored, writes, wanted) if stored is not None else None
             if copy is not None and (every or copy.value_sha256 != wanted.value_sha256):
                 if perhaps:
-                    why = f"entry {perhaps} may be a later write, and nothing shows whether etcd applied that one"
+                    why = (
+                        f"entry {perhaps} may be a later write: it is not certain that etcd applied that one"
+                    )
                     copy = msgspec.structs.replace(copy, doubt="; ".join(filter(None, (copy.doubt, why))))
-                elif copy.reads and copy.sure is Confidence.POSSIBLE and copy.uid in {"", uid or copy.uid}:
+                elif copy.reads and copy.sure is not Confidence.CERTAIN and copy.uid in {"", uid or copy.uid}:
                     perhaps = write.entry_index
                 yield msgspec.structs.replace(copy, later_writes=later)
                 if self._entry:

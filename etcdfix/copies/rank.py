@@ -18,7 +18,6 @@ from etcdfix.model import Confidence
 _TWO_UIDS: Final = "two uids stand in this generation of the key, and an API server never changes one"
 _PLACES: Final = [*Place]
 _SAMENESS: Final = [*Sameness]
-_SURENESS: Final = [Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE]
 
 
 def ranked(copies: Iterable[Copy], wanted: Wanted) -> list[Copy]:
@@ -72,7 +71,7 @@ def _turn(copy: Copy) -> tuple[int, ...]:
         not copy.reads,
         _SAMENESS.index(copy.same_object),
         bool(copy.doubt),
-        _SURENESS.index(copy.sure),
+        copy.sure is Confidence.POSSIBLE,
         copy.place is Place.CANDIDATE,
         -copy.mod_revision,
         _PLACES.index(copy.place),
@@ -99,7 +98,7 @@ def _same_object(copy: Copy, wanted: Wanted) -> tuple[Sameness, str]:
         generation = copy.log.create_revision
         if wanted.found is None and copy.log.deleted_at:
             return Sameness.SAME, "the log shows its life to its end, and nothing was at the key since"
-    if generation and generation == life.create_revision:
+    if generation and generation == life.create_revision and (copy.uid or not life.uid):
         if copy.place is Place.SNAPSHOT:  # what the file says of revisions, it alone says
             return Sameness.UNKNOWN, "by the snapshot alone, it is of the same generation of the key"
         return Sameness.SAME, "it is of the same generation of the key"

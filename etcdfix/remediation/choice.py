@@ -175,15 +175,21 @@ def _named(wanted: Wanted, named: Named, found: Sequence[Offer], finders: Sequen
     copy, refusal = offer.copy, offer.refusal
     if refusal is not None:
         raise refuse(refusal.rule, f"{key}: {copy.where}: {refusal.why}", hint=refusal.hint or hint)
-    perhaps = [one.copy for one in found if one.refusal is None and one.copy.sure is Confidence.POSSIBLE]
-    perhaps = [one for one in perhaps if one.log and copy.log and one.log.entry >= copy.log.entry]
+    perhaps = [one.copy for one in found if one.refusal is None and _may_be_later(one.copy, copy)]
     if not named.entry and perhaps:
         raise refuse(
             Rule.LOGGED_ONLY,
-            f"nothing shows whether etcd applied {perhaps[0].where}, a write of {key} that reads: {perhaps[0].doubt}",
+            f"it is not certain that etcd applied {perhaps[0].where}, a write of {key} that reads: {perhaps[0].doubt}",
             hint=f"compare the writes of the log; then name one: --from {perhaps[0].source}, or --from {copy.source}",
         )
     return offer
+
+
+def _may_be_later(one: Copy, chosen: Copy) -> bool:
+    """Say whether a write that etcd did not certainly apply would come after the chosen one."""
+    if one.log is None or chosen.log is None or one.sure is Confidence.CERTAIN:
+        return False
+    return one.log.entry > chosen.log.entry or (one is chosen and one.sure is Confidence.POSSIBLE)
 
 
 def _nothing(wanted: Wanted, named: Named, finders: Sequence[Finder], hint: str) -> RefusedByRule:

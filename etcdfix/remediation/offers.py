@@ -28,7 +28,7 @@ from etcdfix.text import commands
 from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions
 from etcdfix.text.safetext import key_word
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import KMS_DOUBTS, LOST_KEY, Deletability, deletability_of
+from etcdfix.verdicts.deletability import LOST_KEY, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 
 _MOST_OFFERED: Final = 3
@@ -401,7 +401,7 @@ def _memory_is_current(copy: Copy, wanted: Wanted, run: RunOptions) -> Refusal |
     if run.of_the_past and not run.of_kine:
         return Refusal(rule=Rule.NOT_FROM_MEMORY, why="what the live etcd holds now was not looked at")
     cause = wanted.found.verdict.cause if wanted.found is not None else None
-    if cause not in LOST_KEY | KMS_DOUBTS:
+    if cause not in LOST_KEY:
         return Refusal(
             rule=Rule.NOT_FROM_MEMORY, why="its encryption key is not what is lost: save it at once"
         )

@@ -96,7 +96,7 @@ def test_the_log_of_what_was_before_a_restore(parted: Parted, how: str, tmp_path
     parted.go_on(0)
     with parted.registry.untouched():
         ran = parted.fix("--accept", "unknown-cluster", key=parted.broken, wal=wal)
-    parted.registry.refused(ran, "nothing", hint="--from log:")
+    parted.registry.refused(ran, "not certain that etcd applied", hint="--from log:")
 
 
 def test_an_entry_of_a_running_clone(parted: Parted) -> None:

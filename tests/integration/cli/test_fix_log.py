@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.testing import objects as stored_objects
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.objects import UID, aescbc, secret
@@ -16,6 +17,9 @@ pytestmark = pytest.mark.etcd
 
 UNKNOWN_UID = "--accept=unknown-uid"
 WHOLE = aescbc(secret("lost"))
+NEWER = aescbc(
+    stored_objects.secret("lost", "shop", {"password": b"the newer one"}, type="", uid=UID.decode())
+)
 OTHER_UID = b"99999999-2222-3333-4444-555555555555"
 
 
@@ -226,3 +230,23 @@ def test_a_log_without_its_database(registry: Registry, data: Path, tmp_path: Pa
     ran = registry.put_back(*given, "--accept", "unknown-cluster")
     assert ran.code == 0, ran.err
     assert registry.stored(key) == WHOLE
+
+
+@pytest.mark.parametrize("place", ["--from", "--in"])
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_newer_write_that_reads_is_not_passed_over(
+    registry: Registry, data: Path, place: str, after: int
+) -> None:
+    """How sure the log is of the newest write depends on what was written since; an older one never goes before it."""
+    key = registry.put("shop/lost", WHOLE)
+    write_on(registry)
+    registry.etcd.put(key, NEWER)
+    registry.etcd.put(key, BROKEN)
+    write_on(registry, after)
+    registry.etcd.compact()
+    log = f"log:{data / 'member' / 'wal'}"
+    if place == "--from":
+        from_wal(registry, data)
+    else:
+        registry.put_back(key, "", "--in", log, "--accept=unlisted-source")
+    assert registry.stored(key) in {NEWER, BROKEN}

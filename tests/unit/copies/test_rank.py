@@ -38,6 +38,8 @@ def _copy(place: Place = Place.REVISION, **fields: object) -> Copy:
         # Of a generation the uid is one, but only etcd's own history tells generations.
         (_copy(), Life(create_revision=10, mod_revision=50), Sameness.SAME),
         (_copy(create_revision=9), Life(create_revision=10, mod_revision=50), Sameness.UNKNOWN),
+        # Where the object's uid is known, a value without one needs a person's word.
+        (_copy(), _LIFE, Sameness.UNKNOWN),
         (_copy(Place.SNAPSHOT), Life(create_revision=10, mod_revision=50), Sameness.UNKNOWN),
         (_copy(Place.BACKUP, uid="u1"), Life(create_revision=10), Sameness.UNKNOWN),
         (_copy(Place.BIT, mod_revision=50), Life(mod_revision=50), Sameness.SAME),
@@ -79,11 +81,11 @@ def test_the_order() -> None:
     best_first = [
         _copy(Place.BIT, mod_revision=50, uid="u1"),
         _copy(Place.MEMORY, mod_revision=50, uid="u1"),
+        _copy(Place.LOG, uid="u1", sure=Confidence.LIKELY, mod_revision=45),
         _copy(uid="u1"),
         _copy(Place.SNAPSHOT, uid="u1"),
         _copy(uid="u1", mod_revision=39),
         _copy(Place.CANDIDATE, way=Way.SEAL, mod_revision=50, uid="u1"),
-        _copy(Place.LOG, uid="u1", sure=Confidence.LIKELY, mod_revision=45),
         _copy(uid="u1", doubt="something", mod_revision=45),
         _copy(Place.SNAPSHOT),
         _copy(uid="u2", mod_revision=49, create_revision=3),

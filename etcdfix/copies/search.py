@@ -113,7 +113,8 @@ def open_finders(
         finders += [ObjectFile(named.path, examiner) for named in places.of(Place.OBJECT)]
         if places.backups is not None and places.asks(Place.BACKUP):
             finders.append(Backups(places.backups, examiner, identity))
-        finders += [Rescued(saved, examiner, identity, places.recorded) for saved in places.rescued]
+        if not places.only:
+            finders += [Rescued(saved, examiner, identity, places.recorded) for saved in places.rescued]
         if places.api is not None and places.asks(Place.MEMORY):
             finders.append(stack.enter_context(Memory(places.api, identity)))
         yield finders

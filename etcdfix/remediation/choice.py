@@ -38,6 +38,7 @@ from etcdfix.text.commands import RunOptions, explain
 from etcdfix.verdicts.examination import Examination
 
 _OUTSIDE: Final = frozenset({Place.SNAPSHOT, Place.LOG, Place.OBJECT})
+_ONE_FILE: Final = frozenset({Place.SNAPSHOT, Place.BACKUP, Place.OBJECT, Place.CANDIDATE})
 _MOST_TOLD: Final = 3
 
 
@@ -99,7 +100,7 @@ def choose(
         places = request.places
         if named is not None:
             others = (request.other,) if named.place is Place.KEY else ()
-            places = msgspec.structs.replace(places, named=(named,), only=True, others=others)
+            places = msgspec.structs.replace(places, named=(named,), only=True, others=others, moved=None)
         else:
             places = with_records(places, request.record_paths, identity)
         finders = stack.enter_context(
@@ -169,6 +170,7 @@ def _of_backup(
 
 def _named(wanted: Wanted, named: Named, found: Sequence[Offer], finders: Sequence[Finder]) -> Offer:
     key, hint = display(wanted.key), "see every copy and every way out: etcdfix explain"
+    found = [one for one in found if _is_named(one.copy, named)]
     if not found:
         raise _nothing(wanted, named, finders, hint)
     offer = found[0]
@@ -190,6 +192,12 @@ def _may_be_later(one: Copy, chosen: Copy) -> bool:
     if one.log is None or chosen.log is None or one.sure is Confidence.CERTAIN:
         return False
     return one.log.entry > chosen.log.entry or (one is chosen and one.sure is Confidence.POSSIBLE)
+
+
+def _is_named(copy: Copy, named: Named) -> bool:
+    """Say whether a copy is of the place that is named; of a file, of that very one."""
+    of_the_file = copy.source == f"{named.place}:{named.path}" or named.place not in _ONE_FILE
+    return copy.place is named.place and of_the_file
 
 
 def _nothing(wanted: Wanted, named: Named, finders: Sequence[Finder], hint: str) -> RefusedByRule:
@@ -240,6 +248,9 @@ def best_choice(
             raise refuse(
                 missing, f"{key}: what can be put back needs your word: {MEANINGS[missing]}", hint=hint
             )
+        refusal = found[0].refusal if found and all(one.refusal for one in found) else None
+        if refusal is not None and refusal.rule is Rule.UNDETERMINED:
+            raise refuse(refusal.rule, f"{key}: {found[0].copy.where}: {refusal.why}", hint=refusal.hint)
         problems = f" ({'; '.join(problems_of(finders))})" if problems_of(finders) else ""
         why = "no copy is proven enough to be put back without --from" if found else "no copy was found"
         raise refuse(Rule.NOT_REPAIRABLE, f"{key}: {why}{problems}", hint=hint)

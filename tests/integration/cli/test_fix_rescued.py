@@ -75,3 +75,24 @@ def test_a_server_that_has_the_key_after_all(cluster: LostKeyCluster) -> None:
         for key, file in files(cluster).items():
             ran = from_file(cluster, key, file, *LOST)
             cluster.refused(ran, "reads secrets shop/", hint="--encryption-provider-config")
+
+
+@pytest.mark.parametrize("source", ["revision:1", "bit", "snapshot:none.db", "object"])
+def test_what_was_rescued_never_stands_in_for_what_is_named(cluster: LostKeyCluster, source: str) -> None:
+    (one, whole), (_, other) = files(cluster).items()
+    assert whole.exists()
+    cluster.p1.restart()
+    cluster.p1.create("v1", "Secret", "etcdfix-write-key", "shop")
+    named = f"object:{other}" if source == "object" else source
+    asked = (
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+        "--rescued",
+        str(cluster.saved),
+        "--accept",
+        "unknown-uid",
+    )
+    with cluster.untouched():
+        ran = cluster.put_back(one, named, *asked, *LOST)
+        assert ran.code != 0, ran.err
+    cluster.shows_nothing(ran)

@@ -282,7 +282,10 @@ def _fix(one: Situation, chosen: str) -> Iterator[Fact]:
         how = "no encryption" if one.sealed.transformer == IDENTITY else one.sealed.transformer
         yield "Written with", how
         proof = f"API servers write so too: {display(one.proof)} is stored under it" if one.proof else ""
-        yield "Write key", proof or "nothing shows that API servers hold that key, as accepted"
+        unproven = (
+            "" if one.cluster.no_encryption else "nothing shows that API servers hold that key, as accepted"
+        )
+        yield "Write key", proof or unproven
     yield from _surroundings(one)
 
 

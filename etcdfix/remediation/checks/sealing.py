@@ -19,7 +19,7 @@ from etcdfix.remediation.audit.search import own_writes
 from etcdfix.remediation.backup.write import name_of, unlisted_writes
 from etcdfix.remediation.checks.situation import Situation
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.noencryption import looks_enveloped
+from etcdfix.remediation.preflight.noencryption import check_no_encryption, looks_enveloped
 from etcdfix.remediation.preflight.target import require_write_key
 from etcdfix.report.masking import is_masked
 from etcdfix.rules import Rule, acceptance, refuse
@@ -64,7 +64,8 @@ def seal_contents(one: Situation) -> None:
             hint="look at what it holds, with etcdfix get",
         )
     if cluster.no_encryption:
-        return  # every value in this etcd is looked at, or was
+        check_no_encryption(cluster, stored)
+        return
     paths = request.record_paths
     one.proof = find_proof(
         cluster, found, one.identity, directories=paths.directories, audit_log=paths.log_path

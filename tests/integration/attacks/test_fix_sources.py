@@ -193,6 +193,23 @@ def test_without_encryption_over_what_was_encrypted(registry: Attacked) -> None:
     registry.refused(ran, "there is encryption at rest", hint="--encryption-config FILE")
 
 
+@pytest.mark.parametrize("resource", ["secrets", "configmaps"])
+def test_no_encryption_where_nothing_is_beside_what_is_encrypted(registry: Attacked, resource: str) -> None:
+    key = registry.key("shop/target", resource)
+    value = json_secret("target")
+    if resource == "configmaps":
+        value = {**value, "kind": "ConfigMap", "data": {}}
+        del value["type"]
+    registry.secrets("aesgcm", ["other"])
+    file = saved(registry.folder, value)
+    for more in ((), ("--dry-run",)):
+        with registry.nothing_changes():
+            ran = registry.put_back(
+                key, f"object:{file}", "--no-encryption", *EVERYTHING, *more, configured=False
+            )
+        registry.refused(ran, "there is encryption at rest", hint="--encryption-config FILE")
+
+
 def test_nobody_says_how_values_are_written(registry: Attacked) -> None:
     key = target(registry)
     file = saved(registry.folder, object_for(registry))

@@ -356,7 +356,10 @@ def _still_kept(copy: Copy, _wanted: Wanted, run: RunOptions) -> Refusal | None:
 
 
 def _present_may_go(copy: Copy, wanted: Wanted, _run: RunOptions) -> Refusal | None:
-    """What stands at the key must itself be deletable; what is made of it, it need not."""
+    """What stands at the key must itself be deletable; what is made of it, it need not.
+
+    Under a candidate's key only what today's configuration is proven not to read: a silent plugin may answer later.
+    """
     if wanted.found is None:
         return None
     verdict = wanted.found.verdict
@@ -366,6 +369,12 @@ def _present_may_go(copy: Copy, wanted: Wanted, _run: RunOptions) -> Refusal | N
             rule=rule, why=f"what stands there is {verdict.outcome}: what differs is changed through the API",
             hint="kubectl edit, or kubectl replace",
         )  # fmt: skip
+    if copy.place is Place.CANDIDATE and verdict.outcome is not Outcome.DECRYPT_FAILURE:
+        return Refusal(
+            rule=Rule.UNDETERMINED,
+            why=f"it is not proven that today's configuration cannot read the value: {verdict.message}",
+            hint="the plugin may answer later; see etcdfix scan",
+        )
     if copy.place in THE_VALUE or copy.way is Way.PATCH:
         return None
     match deletability_of(wanted.found):

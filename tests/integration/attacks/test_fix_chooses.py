@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from etcdfix.rules import Rule
+from tests.support.attacks import TRUE, Attacked
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import BROKEN, Registry, candidate_config
+from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -142,6 +145,30 @@ def test_a_candidate_that_is_the_configuration_of_today(registry: Registry) -> N
     ran = registry.put_back(key, "", "--in", f"candidate:{path}")
     assert ran.code == 0, ran.err
     assert ran.err.count("\n") < 30
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_candidate_while_the_plugin_of_today_is_silent(registry: Attacked, named: bool) -> None:
+    """An outage: today's configuration may read the value again tomorrow."""
+    with KMSPlugin("v2", f"@etcdfix-outage-{os.getpid()}-{named}", {"kek-1": b"1" * 32}) as plugin:
+        kms = {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere", "timeout": "1s"}
+        registry.rules(("secrets", (provider("aesgcm", key1=TRUE), {"kms": kms}, IDENTITY)))
+        key = registry.key("shop/target")
+        registry.etcd.put(key, plugin.stored_v2(secret("target"), key, key_id="kek-1"))
+        registry.secrets("aesgcm", ["good-0", "good-1"])
+        live = {"kms": {**kms, "endpoint": plugin.endpoint, "timeout": "5s"}}
+        candidate = f"candidate:{candidate_config(registry.folder, live)}"
+        how = (candidate,) if named else ("", "--in", candidate)
+        with registry.nothing_changes():
+            ran = registry.put_back(key, *how, "--accept", "no-api-server")
+        registry.refused(
+            ran, "it is not proven that today's configuration cannot read", hint="may answer later"
+        )
+        ran = registry.run(
+            "explain", key.decode(), "--in", candidate, *registry.common(places=False, reason=None)
+        )
+        assert "good, but it cannot be put back" in ran.out
+        assert "--from candidate" not in ran.out
 
 
 def test_a_bit_before_an_earlier_revision(registry: Registry) -> None:

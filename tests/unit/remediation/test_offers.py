@@ -79,6 +79,10 @@ GONE = Wanted.gone(KEY, StorageLayout())
         (copy(), present(None, outcome=Outcome.INCONSISTENT), LIVE, Rule.INCONSISTENT),
         (copy(), present(Cause.KEY_RENAMED), LIVE, Rule.CURABLE_BY_CONFIGURATION),
         (copy(), present(Cause.NO_CONFIGURATION, outcome=Outcome.UNDETERMINED), LIVE, Rule.UNDETERMINED),
+        (
+            copy(Place.CANDIDATE, way=Way.SEAL), present(Cause.KMS_UNREACHABLE, outcome=Outcome.UNDETERMINED),
+            LIVE, Rule.UNDETERMINED,
+        ),
         (copy(), present(Cause.DOUBLE_ENCRYPTED), LIVE, Rule.NEVER_DELETABLE),
         (copy(Place.KEY), None, LIVE, Rule.PRESENT),
         (memory(), None, LIVE, Rule.NOT_FROM_MEMORY),

@@ -100,6 +100,12 @@ def run_fix(
         require_there(cluster, key, reading.stored)
     if reading.stored is not None:
         check_expectations(reading.stored, request.accepted)
+    elif request.expected is not None:
+        raise refuse(
+            Rule.GONE,
+            f"{display(key)} was deleted after the plan was made; only a person brings back what somebody deleted",
+            hint="find out who deleted it; to bring it back all the same, fix it by itself",
+        )
     elif request.accepted.expect_mod_revision is not None or request.accepted.expect_value_sha256:
         raise refuse(
             Rule.GONE,
@@ -110,10 +116,10 @@ def run_fix(
     identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
     step("check: what stands there")
     present = _look_at(cluster, request, reading, progress)
-    if request.expected is not None and reading.stored is not None and present.alike is not None:
+    if request.expected is not None and reading.stored is not None:
         step("check: plan")
         request.expected.check_stored(reading.stored, identity)
-        if present.found is not None:
+        if present.alike is not None and present.found is not None:  # else who makes room for it looks around
             request.expected.check_verdict(present.found)
     step("check: copies")
     wanted, chosen, backup = choose(cluster, request, reading, present.found, identity, candidates or {})

@@ -47,6 +47,12 @@ class KeyLedger:
             of_key.undetermined += outcome is Outcome.UNDETERMINED
             self._unproven[name.transformer, name.key, found.verdict.key_proven] += unproven
 
+    def take_out(self, found: Examination) -> None:
+        """No longer ask a value that is gone which one failed last; it goes on counting among those that fail."""
+        if found.verdict.outcome in FAILED or found.verdict.outcome is Outcome.UNDETERMINED:
+            for name in found.encryption_keys:
+                self._of_key[name].unread.remove(found.stored.mod_revision)
+
     def of(self, name: KeyName, target: StoredValue, *, target_counts: bool) -> KeyCounts:
         """Return what the values under one key come to, for one of them that does not open."""
         of_key = self._of_key.get(name) or _OfKey()

@@ -8,10 +8,11 @@ at anew: another value that does not open, a key that opened nothing of late, a 
 read, what etcd compacted before it was told. Behind KMS plugins, whose answers no event tells, and for whoever may not
 read all of etcd, each look is a fresh one.
 
-That is never less safe than a fresh look. Who refers to whom is kept up to date with each event. What the values under
-an encryption key came to is a fact of the look: that one opened, or did not, under a configuration which is still the
-same, stays true when it is gone or replaced; so what failed goes on speaking against a change although this run has
-deleted it. Each target itself is examined anew, and all that was written since may speak against it.
+Who refers to whom is kept up to date with each event. What the values under an encryption key came to is a fact of the
+look: that one opened, or did not, under a configuration which is still the same, stays true when it is gone or
+replaced. So what failed goes on counting among what fails although this run has deleted it. But which value failed last
+before a target is asked of those that still stand, as in a fresh look: a deletion never speaks for the next one. Each
+target itself is examined anew, and all that was written since may speak against it.
 """
 
 from __future__ import annotations
@@ -207,7 +208,9 @@ class KeptLook:
             return
         self._touched = True
         self._builder.forget(key)
-        self._unread.pop(key, None)
+        before = self._unread.pop(key, None)
+        if before is not None:
+            self._ledger.take_out(before)
         if stored is None:
             return
         found = self._examiner.examine(stored)

@@ -94,6 +94,10 @@ def check_held(ground: Ground, request: ChangeRequest, key: bytes) -> Held:
             f"{ground.identity.describe()} a moment ago",
             hint="name the members of one cluster with --endpoints",
         )
+    if request.expected is not None:
+        step("check: plan")
+        request.expected.check_stored(target.stored, identity)
+        request.expected.check_verdict(found)
     saved, directory = ground.saved_of(found.stored), found.directory
     version = next((each.version for each in saved), directory.version)
     thing = APIObject(directory.group, version, directory.resource, found.namespace, found.name)

@@ -398,6 +398,23 @@ def test_another_etcd_with_the_same_cluster(planned: Planned, etcd_servers: Etcd
         other.stop()
 
 
+@pytest.mark.parametrize("now", [None, b"k8s:enc:aesgcm:v1:key1:shorter"])
+def test_what_changed_since_the_plan_is_not_put_back(planned: Planned, now: bytes | None) -> None:
+    """Only a person brings back what somebody deleted after the review."""
+    _flipped, earlier, _cut = mixed(planned)
+    planned.make_plan(all="leave", earlier="fix")
+    if now is None:
+        planned.etcd.delete(earlier)
+    else:
+        planned.etcd.put(earlier, now)
+    for more in ([], ["--dry-run"]):
+        ran = planned.work("--accept", "no-api-server", *more)
+        assert ran.code == 4, ran
+        assert ("was deleted after the plan was made" if now is None else "stands at mod_revision") in ran.err
+        assert planned.stored(earlier) == now
+    assert planned.outcomes()["earlier"] == ""
+
+
 @pytest.mark.parametrize("now", ["gone", "written again", "healthy"])
 def test_a_key_that_changed_since_the_plan(planned: Planned, now: str) -> None:
     keys = planned.to_delete("a", "b", "c")
@@ -441,6 +458,19 @@ def test_a_writer_that_has_the_lost_key(planned: Planned, monkeypatch: pytest.Mo
     assert ran.code == 4, ran
     assert planned.stored(late) is not None
     assert planned.there(keys) in ([False] * 3, [True] * 3)
+
+
+def test_what_the_run_deleted_is_no_longer_the_last_that_failed(planned: Planned) -> None:
+    """A value opens under the key, then two fail: once the first is gone, nothing failed before the one that opens."""
+    planned.furnish()
+    planned.etcd.put(planned.key("shop/opens"), aescbc(secret("opens"), KEY_1, "key2"))
+    keys = planned.furnish("a", "b")
+    planned.make_plan(all="delete")
+    ran = planned.work(*DECLARED)
+    assert ran.code == 4, ran
+    assert "opens under the same key" in ran.err
+    assert planned.there(keys) == [False, True]
+    assert planned.delete(keys[1], *DECLARED).code == 4  # by itself, likewise
 
 
 def test_values_that_begin_to_open_under_the_lost_key(

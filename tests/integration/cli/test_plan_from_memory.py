@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
 
+from etcdfix.commands.planning import run
+from etcdfix.remediation.preflight.expectation import Expectation, expectation_by
 from tests.support.change_runs import ACKNOWLEDGED, Ran
 from tests.support.healing import OLD, LoseKey, LostKeyCluster
 
@@ -72,6 +76,38 @@ def test_what_is_not_remembered_any_more_stops_the_run(cluster: LostKeyCluster) 
         ran = work(cluster)
     assert ran.code == 4, ran
     assert cluster.patches() == []
+
+
+@pytest.mark.parametrize("differs", ["mod_revision", "value_sha256", "cause"])
+def test_what_is_not_as_it_was_reviewed_is_not_written(
+    cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch, differs: str
+) -> None:
+    """The reviewer decided on another write, another value, or for another reason."""
+    decided(cluster, "--rescued", str(cluster.saved))
+    other = {"mod_revision": 7, "value_sha256": "sha256:" + "0" * 64, "cause": "authentication-failed"}[
+        differs
+    ]
+
+    def expected(*entry: Any) -> Expectation:
+        return msgspec.structs.replace(expectation_by(*entry), **{differs: other})
+
+    monkeypatch.setattr(run, "expectation_by", expected)
+    with cluster.unwritten():
+        ran = work(cluster)
+    assert ran.code == 4, ran
+    assert ("the plan has it as" if differs == "cause" else "; the plan has") in ran.err
+    assert cluster.patches() == []
+
+
+def test_what_was_written_since_it_was_reviewed_is_left(cluster: LostKeyCluster) -> None:
+    """By somebody else, who saved it again since: the reviewer saw another write."""
+    decided(cluster, "--rescued", str(cluster.saved))
+    key = cluster.key("shop/one")
+    cluster.place(key, cluster.stored_value(key).value)
+    with cluster.unwritten():
+        ran = work(cluster)
+    assert ran.code == 4, ran
+    assert "; the plan has" in ran.err
 
 
 def test_what_was_written_since_it_was_rescued_is_left(cluster: LostKeyCluster) -> None:

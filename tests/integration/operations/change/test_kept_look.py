@@ -228,6 +228,8 @@ def test_it_says_what_a_fresh_look_says(registry: Attacked, seed: int) -> None:
                 if ours is not None and not anew:
                     for name, counts in theirs["counts"].items():
                         assert ours["counts"][name]["failed"] >= counts["failed"]
+                        assert ours["counts"][name]["last_failing"] <= counts["last_failing"]
+                        assert ours["counts"][name]["last_opened"] >= counts["last_opened"]
                     assert ours["similar"]["failed"] >= theirs["similar"]["failed"]
                     for each in (ours, theirs):
                         for fact in ("verdict", "repair", "counts", "opens", "similar", "keys", "seen"):

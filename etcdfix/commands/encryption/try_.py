@@ -55,6 +55,7 @@ class _Finding(msgspec.Struct, frozen=True):
     stored: StoredValue
     place: KeyName
     damaged: bool
+    proven: bool
 
 
 def try_candidates(
@@ -141,7 +142,9 @@ class _Gathering:
         if outcome is Outcome.DECRYPT_FAILURE or (enveloped and (untold or outcome in FAILED)):
             self.undetermined += untold
             place = KeyName(found.rule, found.transformer, found.kms_key_id_sha256)
-            self._findings.append(_Finding(found.stored, place, found.verdict.is_damage))
+            self._findings.append(
+                _Finding(found.stored, place, found.verdict.is_damage, outcome is Outcome.DECRYPT_FAILURE)
+            )
 
     def take_plain(self, counts: Sequence[PlainCount]) -> None:
         self.objects += sum(plain.count for plain in counts)
@@ -200,9 +203,9 @@ class _Counting:
         self.opened += opened
         group.opened += opened
         self.untold += untold and not opened
-        if opened:
+        if opened and finding.proven:  # else fix refuses it: today's configuration may read it yet
             self._first_opened.setdefault(place, key)
-        else:
+        if not opened:
             keep_example(group.not_opened, key)
 
     def groups(self, request: TryRequest) -> list[FindingGroup]:
@@ -233,7 +236,7 @@ def _next_of(request: TryRequest, group: FindingGroup, example: bytes) -> Step |
     if request.configuration is None and not candidate.is_key:
         reading = ("--encryption-config", path, Part.RELEASE)
         return Step(f"Read with {path}: it {opens}", scan(reading=reading))
-    if candidate.is_key or request.run.of_kine:
+    if candidate.is_key or request.run.of_kine or not example:
         where = "the configuration of every API server, below the write key"
         return Step(f"Add the key of {path} to {where}: it {opens}")
     return Step(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -164,11 +165,14 @@ def test_a_candidate_while_the_plugin_of_today_is_silent(registry: Attacked, nam
         registry.refused(
             ran, "it is not proven that today's configuration cannot read", hint="may answer later"
         )
-        ran = registry.run(
-            "explain", key.decode(), "--in", candidate, *registry.common(places=False, reason=None)
-        )
+        reading = (*registry.common(places=False, reason=None), "--in", candidate)
+        ran = registry.run("explain", key.decode(), *reading)
         assert "good, but it cannot be put back" in ran.out
         assert "--from candidate" not in ran.out
+        (group,) = json.loads(registry.run("encryption", "try", key.decode(), *reading, "-o", "json").out)[
+            "groups"
+        ]
+        assert (group["opened"], "Add the key" in str(group["next"])) == (1, True), group
 
 
 def test_a_bit_before_an_earlier_revision(registry: Registry) -> None:

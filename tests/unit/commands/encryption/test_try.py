@@ -223,7 +223,10 @@ def test_memory_of_examples_and_windows_is_bounded(monkeypatch: pytest.MonkeyPat
     report = tried(sealed(*range(60)), WRONG, RIGHT)
     assert [len(c.opened) for c in report.candidates] == [0, 5]
     assert [len(c.not_opened) for c in report.candidates] == [5, 0]
-    findings = [module._Finding(stored(name(n), b"x" * 10), KeyName("", "", ""), False) for n in range(7)]
+    findings = [
+        module._Finding(stored(name(n), b"x" * 10), KeyName("", "", ""), damaged=False, proven=True)
+        for n in range(7)
+    ]
     assert [len(window) for window in module._windows(iter(findings), 3)] == [3, 3, 1]
     monkeypatch.setattr(module, "_WINDOW_BYTES", 20)
     assert [len(window) for window in module._windows(iter(findings), 3)] == [2, 2, 2, 1]

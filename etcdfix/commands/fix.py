@@ -64,6 +64,10 @@ SEAL_ANEW: Final[tuple[Check, ...]] = (of_this_object, writable)
 """Likewise, under a candidate key."""
 
 
+WHOLE: Final = "read back: it opens, and the object is whole"
+"""All is well: it is told after the change of one key, and no warning of a run."""
+
+
 def run_fix(
     cluster: Cluster,
     request: FixRequest,
@@ -285,6 +289,6 @@ def _read_back(one: Situation, outcome: ChangeOutcome) -> tuple[bool, str]:
     except EtcdfixError as exc:
         return True, f"not read back: {exc.message}"
     if now.value == one.value and found.verdict.outcome is Outcome.READABLE:
-        return False, "read back: it opens, and the object is whole"
+        return False, WHOLE
     told = f"READ BACK, AND IT IS NOT AS IT WAS WRITTEN ({found.verdict.outcome}): undo it, and look at etcd's members"
     return True, told

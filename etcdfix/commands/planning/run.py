@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
-from etcdfix.commands.fix import run_fix
+from etcdfix.commands.fix import WHOLE, run_fix
 from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.commands.planning.run_file import RunFile, RunLine
 from etcdfix.commands.planning.tasks import RunRequest, Task, Workload, workload_of
@@ -433,7 +433,7 @@ class _Work:
                     self._run.note(_line(ran))
                 if not ran.well:
                     return False
-                self._warn(ran.outcome.warnings)
+                self._warn(text for text in ran.outcome.warnings if text != WHOLE)
                 if look is not None and ran.outcome.result is not None and ran.outcome.revision:
                     look.note_change(ran.outcome.revision)
                 if ran.outcome.signals:

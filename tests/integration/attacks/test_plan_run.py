@@ -619,6 +619,7 @@ def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planne
             assert stored is not None
             assert cluster.examiner.examine(stored).verdict.outcome == "readable"
     assert planned.stored(cut) is None
+    assert "read back" not in ran.err  # all is well: no warning
     assert len(planned.kept()) == 3
     planned.work()
     assert {event.annotations.outcome for event in planned.events() if event.annotations.outcome} == {

@@ -128,7 +128,7 @@ def _speaks_for(one: Situation, request: UndoRequest, standing: Standing) -> str
         RefusedByRule: It is no true undo, and cannot be made by itself.
     """
     intent, present, backup = standing.intent, one.present, request.backup
-    other_way = fix(one.key, one.copy.source).line(request.run)
+    other_way = fix(one.key, one.copy.source, seals=True).line(request.run)
     if standing.other_past:
         raise refuse(
             Rule.OTHER_CLUSTER,
@@ -173,7 +173,7 @@ def _check_by_itself(one: Situation, request: UndoRequest) -> None:
         raise refuse(
             Rule.UNLISTED_SOURCE,
             f"nothing but its own file speaks for the {where}",
-            hint=f"{BY_ITSELF}; a value that reads: {fix(one.key, one.copy.source).line(request.run)}",
+            hint=f"{BY_ITSELF}; a value that reads: {fix(one.key, one.copy.source, seals=True).line(request.run)}",
         )
     if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
         raise refuse(

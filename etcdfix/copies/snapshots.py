@@ -44,7 +44,7 @@ class Snapshots(Closing):
         uid: str | None,
         progress: Progress = no_progress,
     ) -> None:
-        self._path, self._examiner = path, examiner.apart()
+        self._path, self._source, self._examiner = path, source, examiner.apart()
         self._snapshot: SnapshotSource | None = None
         self._history, detail, searched = Sameness.UNKNOWN, "", True
         self._theirs: str | None = None
@@ -86,7 +86,24 @@ class Snapshots(Closing):
             self.problems.append(f"{safe_text(str(self._path))}: {exc.message}")
         if not wanted.every:
             found = dict.fromkeys(filter(None, (newest, reading)))
-            yield from (copy for copy in found if copy.value_sha256 != wanted.value_sha256)
+            yield from (
+                msgspec.structs.replace(copy, history=Sameness.OTHER) if self._never_was_here(copy) else copy
+                for copy in found
+                if copy.value_sha256 != wanted.value_sha256
+            )
+
+    def _never_was_here(self, copy: Copy) -> bool:
+        """Say whether the datastore itself still keeps that the key did not hold this write at its revision.
+
+        A clone that goes its own way may write to nothing but this key.
+        """
+        kept_from = self._source.compacted_revision()
+        if self._history is not Sameness.SAME or kept_from is None or copy.mod_revision < max(kept_from, 1):
+            return False
+        here = self._source.before(copy.key, copy.mod_revision + 1)
+        if here is None:  # nothing stood there, unless that was compacted meanwhile
+            return copy.mod_revision >= (self._source.compacted_revision() or 0)
+        return here.mod_revision != copy.mod_revision
 
     def _copies_of(self, key: bytes) -> Iterator[Copy]:
         assert self._snapshot is not None  # else nothing is looked for

@@ -254,7 +254,7 @@ def look(verb: str, *words: Word) -> Command:
 
 def explain(key: bytes, *options: str) -> Command:
     """Return the command that says everything about one key; ``--history`` and ``--impact`` say more."""
-    return look("explain", key_word(key), *options)
+    return look("explain", key_word(key), *options, Part.SEARCH)
 
 
 def scan(

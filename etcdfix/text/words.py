@@ -6,8 +6,11 @@ from urllib.parse import unquote_to_bytes
 
 
 def counted(number: int, noun: str) -> str:
-    """Return ``1 key``, ``2 keys``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Return ``1 key``, ``2 keys``, ``2 copies``; what ends in a vowel and y keeps it."""
+    if number == 1:
+        return f"1 {noun}"
+    ies = noun.endswith("y") and noun[-2:-1] not in {"a", "e", "o", "u"}
+    return f"{number} {noun[:-1]}ies" if ies else f"{number} {noun}s"
 
 
 def transformer_words(transformer: str) -> str:

@@ -81,14 +81,13 @@ def test_every_command_names_the_places_that_it_has_options_for() -> None:
         assert command.line(run).count(change) == 1, command
         assert command.line(run).count("--audit-log") == 1
     assert commands.rescue(report).line(run).endswith(" --rescued DIR --audit-log L --audit-syslog /dev/log")
-    for command in (commands.copies("k"), commands.copies(*report)):
+    for command in (commands.copies("k"), commands.copies(*report), commands.explain(KEY, "--history")):
         assert "--backup-dir B --audit-log L" in command.line(run)
         assert "--audit-syslog" not in command.line(run)
     assert commands.recover(["T"], "--save-dir", "D").line(run).endswith("--audit-log L --save-dir D")
     assert "--audit-log L" in commands.get(KEY, "--reveal").line(run)
     for command in (
-        commands.get(KEY), commands.scan("k"), commands.explain(KEY), commands.explain(KEY, "--history"),
-        commands.plan("scan.json", "plan.json"),
+        commands.get(KEY), commands.scan("k"), commands.plan("scan.json", "plan.json"),
     ):  # fmt: skip
         assert not {"--backup-dir", "--audit-log", "--audit-syslog"} & set(command.line(run).split())
     settle = commands.Command(commands.after_change()).line(run)

@@ -250,6 +250,22 @@ class TestOlderSnapshots:
             [Rule.UNKNOWN_UID.value],
         )
 
+    def test_a_clone_that_wrote_to_this_key_alone(self, tmp_path: Path) -> None:
+        """No newest key contradicts it; what is still kept of this one does."""
+        settings = b"/registry/configmaps/shop/settings"
+        etcd = etcd_with(web("u-1"))
+        etcd.put(settings, config_map())
+        clone = etcd.clone()
+        clone.put(KEY, web("u-1", a="YQ=="))
+        other = clone.save(tmp_path / "clone.db")
+        for _ in range(2):
+            etcd.put(settings, config_map())
+        etcd.put(KEY, web("u-1"))
+        etcd.put(KEY, CUT)
+        graded = {copy.place: copy.grade for copy in only(look(etcd, snapshots=(other,))).copies}
+        assert graded[Place.REVISION] is Grade.GOOD
+        assert graded.get(Place.SNAPSHOT, Grade.UNUSABLE) is Grade.UNUSABLE
+
     def test_a_clone_that_went_its_own_way(self, tmp_path: Path) -> None:
         etcd = etcd_with(WHOLE)
         clone = etcd.clone()

@@ -149,6 +149,7 @@ def test_a_cluster_without_encryption(
     registry.etcd.delete(other)
     ran = registry.put_back(*given, configured=False)
     assert ran.code == 0, ran.err
+    assert "Write key" not in ran.err
     stored = registry.stored(key)
     assert stored is not None
     assert json.loads(stored) == value

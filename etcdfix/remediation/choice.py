@@ -25,7 +25,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.remediation.backup.file import read_backup
-from etcdfix.remediation.backup.rows import with_records
+from etcdfix.remediation.backup.rows import UNKNOWN_TO_THE_LOG, with_records
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.backup import Standing, standing_of
 from etcdfix.remediation.offers import Offer, best_of, offers
@@ -165,7 +165,10 @@ def _of_backup(
     examined = cluster.examiner.apart().examine(content.stored)
     copy = examined_copy(examined, Place.BACKUP, f"backup {backup.path}", f"backup:{path}")
     history = Sameness.UNKNOWN if standing.doubts else Sameness.SAME
-    return msgspec.structs.replace(copy, history=history, cluster=content.cluster.named), standing
+    doubt = "" if standing.intent is not None else UNKNOWN_TO_THE_LOG
+    return msgspec.structs.replace(
+        copy, history=history, cluster=content.cluster.named, doubt=doubt
+    ), standing
 
 
 def _named(wanted: Wanted, named: Named, found: Sequence[Offer], finders: Sequence[Finder]) -> Offer:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -38,6 +38,9 @@ def with_records(places: Places, records: RecordPaths, identity: ClusterIdentity
         except AuditLogUnreadable as exc:
             backups.problems.append(exc.message)
     return msgspec.structs.replace(places, backups=backups, recorded=recorded)
+
+
+UNKNOWN_TO_THE_LOG: Final = "the audit log does not know the backup, or not as it is: it may have been edited"
 
 
 class SavedBackups:
@@ -123,4 +126,4 @@ class SavedBackups:
             return "its marker stands beside the backup: nothing says that it was ever completed"
         if account is None:
             return "no audit log says that the backup is what was stored: name its log with --audit-log"
-        return "the audit log does not know the backup, or not as it is: it may have been edited"
+        return UNKNOWN_TO_THE_LOG

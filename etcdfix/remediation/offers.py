@@ -204,8 +204,9 @@ def saved_of(offer: Offer) -> Remedy:
     why = f"{refusal.why[0].upper()}{refusal.why[1:]}." if refusal is not None else ""
     action = "Keep it: it can be put right" if copy.place is Place.BIT else f"Save {copy.where}"
     words = " ".join((f"fix --from {copy.source}", *(f"--accept {rule}" for rule in offer.needs)))
-    then = f"Once you have looked at it: {words}." if refusal is None else ""
-    return Remedy(action, offer.save, " ".join(filter(None, (why, _note(offer), then))), WayKind.SAVE)
+    then = f"Then {words}." if refusal is None else ""
+    note = _note(msgspec.structs.replace(offer, needs=()) if then else offer)
+    return Remedy(action, offer.save, " ".join(filter(None, (why, note, then))), WayKind.SAVE)
 
 
 def shown_of(offer: Offer) -> ShownCopy:

@@ -1,6 +1,6 @@
 """What was saved from the memory of API servers: one JSON document a file, and an index beside them.
 
-The writer is :mod:`etcdfix.remediation.rescue.store`. Whoever reads here must not believe what stands in the index
+The writer is :mod:`etcdfix.remediation.saved_objects`. Whoever reads here must not believe what stands in the index
 without looking at the file: :func:`read_saved` compares its digest. Whether the digest is one that was recorded when
 the file was written, only the audit log can tell.
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -24,28 +22,18 @@ from etcdfix.apiserver.memory import Remembered
 from etcdfix.apiserver.objects import Answer, Said, look_for
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.commands.rescuing.targets import Target
-from etcdfix.commands.rescuing.told import (
-    next_steps,
-    reads_it,
-    reasons_of,
-    rescued_object,
-    servers_of,
-    without_any,
-)
+from etcdfix.commands.rescuing.told import next_steps, outcome_of, reads_it, without_any
 from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.places import RecordPaths, disk_warning, lasting_warnings
-from etcdfix.remediation.rescue.record import BATCH, RescueRecord
-from etcdfix.remediation.rescue.store import Origin, RescueStore
+from etcdfix.remediation.saved_objects import BATCH, RescueRecord, RescueStore
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_word, timestamp
-from etcdfix.report.rescue import Rescued, RescuedObject, RescueReport
+from etcdfix.report.rescue import Rescued, RescuedObject, RescueReport, RescueServer, lacking
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.rescued import SavedObject
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.words import counted
-
-_MOST_KINDS: Final = 3
 
 RescueProgress: TypeAlias = Callable[[Iterable[Target], int], Iterable[Target]]
 """Yields the items, so many, and shows how far it is."""
@@ -95,10 +83,7 @@ def run_rescue(
         SourceUnreachable: Not one server can be asked.
     """
     with RescueStore.open(request.directory) as store:
-        kept = {
-            "the saved objects": (store.path,),
-            "the audit log": (request.places.log_path.parent,),
-        }
+        kept = {"the saved objects": (store.path,), "the audit log": (request.places.log_path.parent,)}
         for warning in (*lasting_warnings(store.path, named=True), *disk_warning(kept)):
             say(f"warning: {warning}")
         with open_all_servers(request.api, request.cluster) as all_servers:
@@ -162,7 +147,7 @@ class _Rescue:
                 detail = (
                     f"{server.address} reads it: written anew meanwhile, at revision {said.resource_version}"
                 )
-                self.outcomes[target.key] = rescued_object(target, Rescued.READABLE, detail=detail)
+                self.outcomes[target.key] = outcome_of(target, Rescued.READABLE, detail=detail)
         if not found_at_all:
             self._warnings.append(
                 f"no API server finds {target.thing}: it was deleted meanwhile, or they read another etcd"
@@ -175,11 +160,10 @@ class _Rescue:
         again: only what a server gives is put on record, never what happens to lie in the directory.
         """
         counts = Counter(str(target.resource) for target in self._request.targets)
-        named = ", ".join(f"{count} {resource}" for resource, count in counts.most_common(_MOST_KINDS))
+        named = ", ".join(f"{count} {resource}" for resource, count in counts.items())
         report = self._request.report
         by = f", named by {shown_word(report.path)} ({report.sha256})" if report is not None else ""
-        more = " and more" if len(counts) > _MOST_KINDS else ""
-        self._on_record = self._record.announce(f"contents of {named}{more} asked of API servers{by}")
+        self._on_record = self._record.announce(f"contents of {named} asked of API servers{by}")
         targets = [target for target in self._request.targets if target.key not in self.outcomes]
         try:
             for target in progress(targets, len(targets)):
@@ -196,15 +180,11 @@ class _Rescue:
     def _rescue_one(self, target: Target) -> RescuedObject:
         before = self._store.has(target.key, target.mod_revision) if target.mod_revision else None
         if before is not None and before.sha256 in self._on_record:
-            return rescued_object(target, Rescued.SAVED, before)
+            return outcome_of(target, Rescued.SAVED, before)
         best: SavedObject | None = None
         said: list[tuple[str, Remembered]] = []
         for server in self._servers:
-            why_not = server.why_not(target.resource)
-            if why_not is not None:
-                said.append((server.address, why_not))
-                continue
-            found = server.ask(target.thing, target.kind)
+            found = server.why_not(target.resource) or server.ask(target.thing, target.kind)
             said.append((server.address, found))
             if found.identity is None:
                 continue
@@ -215,21 +195,23 @@ class _Rescue:
             if best.resource_version == str(target.mod_revision):
                 break
         if best is not None:
-            return rescued_object(target, Rescued.SAVED, best)
+            return outcome_of(target, Rescued.SAVED, best)
         if before is not None:
             self._unproven += 1
-            return rescued_object(target, Rescued.SAVED, before, "its digest is not on record")
+            return outcome_of(target, Rescued.SAVED, before, "its digest is not on record")
         return without_any(target, said)
 
     def _save(self, target: Target, found: Remembered, server: str) -> SavedObject:
         assert found.identity is not None  # it was given
-        origin = Origin(
+        saved = self._store.save(
+            target.key,
+            target.thing,
+            found.identity,
+            found.raw,
             server=server,
-            at=datetime.now(UTC),
             cluster_uid=self._all_servers.cluster.uid,
             mod_revision=target.mod_revision,
         )
-        saved = self._store.save(target.key, target.thing, found.identity, found.raw, origin)
         if saved.sha256 not in self._on_record:
             self._unrecorded[saved.sha256] = saved
             if len(self._unrecorded) >= BATCH:
@@ -250,14 +232,13 @@ class _Rescue:
 
     def report(self, ended: EndedEarly | None) -> RescueReport:
         """Return what it came to."""
-        request = self._request
+        request, absent = self._request, self._all_servers.absent
         by_key = {
-            target.key: self.outcomes.get(target.key) or rescued_object(target, Rescued.NOT_ASKED)
+            target.key: self.outcomes.get(target.key) or outcome_of(target, Rescued.NOT_ASKED)
             for target in request.targets
         }
-        absent = self._all_servers.absent
         reasons = [ended.reason] if ended is not None else []
-        reasons += [*self._problems, *reasons_of(by_key.values())]
+        reasons += [*self._problems, *lacking(by_key.values())]
         if reasons:
             reasons += [f"{one.server} could not be asked: {one.why}" for one in absent]
         if self._unproven:
@@ -266,9 +247,19 @@ class _Rescue:
                 "them any more: nothing shows that the files are unchanged"
             )
         report, uid = request.report, self._all_servers.cluster.uid
-        of_another = (
+        unnamed = (
             [] if request.cluster.is_known else ["nothing but these API servers says which cluster it is"]
         )
+        asked = [
+            RescueServer(
+                server=one.address,
+                asked=True,
+                requests=one.requests,
+                given=self._given[one.address],
+                detail=one.lost_words(),
+            )
+            for one in self._servers
+        ]
         return RescueReport(
             tool=TOOL,
             generated_at=self._began,
@@ -276,12 +267,15 @@ class _Rescue:
             kube_system_uid=uid or None,
             directory=shown_word(str(self._store.path)),
             audit_log=shown_word(str(self._record.log)),
-            servers=servers_of(self._servers, self._given, absent),
+            servers=[
+                *asked,
+                *(RescueServer(server=one.server, asked=False, detail=one.why) for one in absent),
+            ],
             objects=[*by_key.values()],
             next=[*next_steps(request.words, by_key, str(self._store.path), all_asked=not absent)],
             warnings=[
                 *(report.problems if report is not None else ()),
-                *of_another,
+                *unnamed,
                 *self._all_servers.warnings,
                 *self._warnings,
                 *self._record.warnings,
@@ -294,6 +288,5 @@ class _Rescue:
 
 def _later(said: Said, target: Target) -> bool:
     """Say whether what a server reads was written since; unknown revisions prove nothing."""
-    with suppress(ValueError):
-        return 0 < target.mod_revision < int(said.resource_version)
-    return False
+    version = said.resource_version
+    return version.isdecimal() and 0 < target.mod_revision < int(version)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ from etcdfix.remediation.audit.record import Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster
 from etcdfix.remediation.backup.write import record_intent
 from etcdfix.remediation.durable import open_directory
-from etcdfix.remediation.rescue.store import Origin, RescueStore
+from etcdfix.remediation.saved_objects import RescueStore
 from etcdfix.sources.base import Source
 from etcdfix.sources.kine import KineSource
 from etcdfix.testing.certificates import CertificateAuthority
@@ -114,13 +113,11 @@ class LostKeyCluster(Registry):
                 found = remember(all_servers.servers[0], thing)
                 assert found.word is Memory.HELD
                 assert found.identity is not None
-                origin = Origin(
-                    server=self.p1.url,
-                    at=datetime.now(UTC),
-                    cluster_uid=identity.uid,
+                store.save(
+                    key, thing, found.identity, found.raw,
+                    server=self.p1.url, cluster_uid=identity.uid,
                     mod_revision=int(found.identity.resource_version),
-                )
-                store.save(key, thing, found.identity, found.raw, origin)
+                )  # fmt: skip
 
     def written_twice(self, name: str, **metadata: Any) -> StoredValue:
         """Make a Secret of namespace shop under the new key, and write it anew under the old one.

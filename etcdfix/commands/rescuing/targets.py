@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -42,22 +40,14 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return GroupResource(self.thing.group, self.thing.resource)
 
 
-class _Unread(NamedTuple):
-    key: bytes
-    outcome: str
-    cause: str | None
-    mod_revision: int
-    fails: tuple[str, ...]
-
-
 def targets_of_keys(keys: Iterable[bytes], layout: StorageLayout) -> list[Target]:
     """Return the objects of etcd keys; of their values nothing is known.
 
     Raises:
         ConfigurationError: A key holds no object of the API.
     """
-    found = {}
-    for key in keys:
+    found = []
+    for key in sorted({*keys}):
         # Nothing is known of its value, so it is looked at by itself.
         target = _target(layout, key, alike=(display(key),))
         if target is None:
@@ -65,8 +55,8 @@ def targets_of_keys(keys: Iterable[bytes], layout: StorageLayout) -> list[Target
                 f"{display(key)} holds no object that a request to an API server can name",
                 hint="name the complete etcd key of one object; --etcd-prefix where it is not /registry",
             )
-        found[key] = target
-    return [found[key] for key in sorted(found)]
+        found.append(target)
+    return found
 
 
 def targets_in(source: Source, examiner: Examiner, scope: ScopeRequest) -> list[Target]:
@@ -76,17 +66,14 @@ def targets_in(source: Source, examiner: Examiner, scope: ScopeRequest) -> list[
         ConfigurationError: There is none, or the scope names something that does not exist.
         SourceError: The source cannot be read.
     """
-
-    def unread() -> Iterator[_Unread]:
-        for stored in values_in(source, resolved(scope, examiner, source).ranges, []):
-            found = examiner.examine(stored)
-            verdict = found.verdict
-            yield _Unread(
-                stored.key, verdict.outcome, verdict.cause, stored.mod_revision,
-                (verdict.outcome, found.transformer, found.rule or ""),
-            )  # fmt: skip
-
-    return _wanted(unread(), examiner.layout)
+    targets = []
+    for stored in values_in(source, resolved(scope, examiner, source).ranges, []):
+        found = examiner.examine(stored)
+        outcome = found.verdict.outcome
+        if _is_wanted(outcome, found.verdict.cause):
+            alike = (outcome, found.transformer, found.rule or "")
+            targets.append(_target(examiner.layout, stored.key, stored.mod_revision, alike))
+    return _some(targets)
 
 
 def targets_of_report(report: SavedReport) -> list[Target]:
@@ -95,31 +82,23 @@ def targets_of_report(report: SavedReport) -> list[Target]:
     Raises:
         ConfigurationError: It names none.
     """
-    unread = (
-        _Unread(
-            key, value.outcome, value.cause, value.mod_revision,
-            (value.outcome, value.transformer, value.rule or ""),
-        )
+    layout = StorageLayout(report.scope.etcd_prefix)
+    return _some(
+        _target(layout, key, value.mod_revision, (value.outcome, value.transformer, value.rule or ""))
         for key, value in report.findings.items()
-    )  # fmt: skip
-    return _wanted(unread, StorageLayout(report.scope.etcd_prefix))
+        if _is_wanted(value.outcome, value.cause)
+    )
 
 
-def _wanted(values: Iterable[_Unread], layout: StorageLayout) -> list[Target]:
-    found: dict[bytes, Target] = {}
-    others: Counter[str] = Counter()
-    for value in values:
-        target = None
-        if value.outcome in FAILED or value.cause in KMS_DOUBTS:
-            target = _target(layout, value.key, value.mod_revision, value.fails)
-        if target is None:
-            others[value.outcome] += 1
-        else:
-            found[value.key] = target
+def _is_wanted(outcome: str, cause: str | None) -> bool:
+    return outcome in FAILED or cause in KMS_DOUBTS
+
+
+def _some(targets: Iterable[Target | None]) -> list[Target]:
+    found = {target.key: target for target in targets if target is not None}
     if not found:
-        named = ", ".join(f"{count} {outcome}" for outcome, count in sorted(others.items()))
         raise ConfigurationError(
-            f"no object is unreadable that API servers could be asked for ({named or 'nothing is there'})",
+            "no object is unreadable that API servers could be asked for",
             hint="a rescue is for decrypt-failure and decode-failure; --encryption-config FILE tells what opens",
         )
     return [found[key] for key in sorted(found)]
@@ -128,6 +107,7 @@ def _wanted(values: Iterable[_Unread], layout: StorageLayout) -> list[Target]:
 def _target(
     layout: StorageLayout, key: bytes, mod_revision: int = 0, alike: Sequence[str] = ()
 ) -> Target | None:
+    """Return the object of an etcd key; None where no request can name one."""
     directory, shared = layout.locate(key)
     where = layout.split(key, directory, shared, namespaced=directory.namespaced)
     thing = APIObject(directory.group, directory.version, directory.resource, where.namespace, where.name)

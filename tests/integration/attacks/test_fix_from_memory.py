@@ -22,7 +22,7 @@ from etcdfix.apiserver.client import NoReply, RefusalReason
 from etcdfix.model import GroupResource
 from etcdfix.remediation import patcher
 from etcdfix.remediation.memory import patch as patch_module
-from etcdfix.remediation.rescue.store import RescueStore
+from etcdfix.remediation.saved_objects import RescueStore
 from etcdfix.rescued import digest_of, file_name
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import Answer, Request, StandIn

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from etcdfix.remediation.rescue.store import RescueStore
+from etcdfix.remediation.saved_objects import RescueStore
 from tests.support.change_runs import Ran
 from tests.support.healing import DATA, NEW, OLD, LoseKey, LostKeyCluster
 

@@ -22,7 +22,7 @@ from etcdfix.commands import rescue as rescue_module
 from etcdfix.errors import AuditError
 from etcdfix.remediation.audit.search import saved_digests, trouble_with
 from etcdfix.remediation.audit.verify import read_records
-from etcdfix.remediation.rescue.record import RescueRecord
+from etcdfix.remediation.saved_objects import RescueRecord
 from etcdfix.rescued import INDEX_NAME, digest_of, file_name, read_index, read_saved
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import TOKEN, Answer, MemoryStore, Request, StandIn

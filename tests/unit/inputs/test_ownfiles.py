@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.cli.root import run
 from etcdfix.inputs.ownfiles import OwnFile, own_file
-from etcdfix.remediation.rescue.store import Origin, RescueStore
+from etcdfix.remediation.saved_objects import RescueStore
 from etcdfix.rescued import INDEX_NAME
 from tests.support.audit_logs import delete_with, own_directory, write_log
 from tests.support.collecting import ALPHA
@@ -232,9 +231,12 @@ def test_what_was_saved_from_api_servers_is_never_written_over(tmp_path: Path) -
         identity = Identity(
             version="v1", kind="Secret", namespace="a", name="b", uid="u", resource_version="7"
         )
-        origin = Origin(server="https://one", at=datetime(2026, 11, 23, tzinfo=UTC))
         saved = store.save(
-            b"/registry/secrets/a/b", APIObject("", "v1", "secrets", "a", "b"), identity, b"{}", origin
+            b"/registry/secrets/a/b",
+            APIObject("", "v1", "secrets", "a", "b"),
+            identity,
+            b"{}",
+            server="https://one",
         )
     assert kind(tmp_path / "saved" / INDEX_NAME) is OwnFile.RESCUE_INDEX
     path = tmp_path / "saved" / saved.file

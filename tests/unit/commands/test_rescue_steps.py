@@ -88,7 +88,7 @@ def test_what_no_server_holds_may_be_elsewhere() -> None:
         assert of_words[0] == "copies"
         assert {*OF_KEYS} <= {*of_words}
     assert [words[0] for words in commands(OF_REPORT, Rescued.SAVED, Rescued.NOT_HELD, all_asked=False)] == [
-        "plan", "rescue", "copies",
+        "rescue", "plan", "copies",
     ]  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,8 +14,8 @@ from etcdfix import rescued
 from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.errors import ConfigurationError, NotDurable, UnsafePlace
-from etcdfix.remediation.rescue import store as store_module
-from etcdfix.remediation.rescue.store import Origin, RescueStore
+from etcdfix.remediation import saved_objects
+from etcdfix.remediation.saved_objects import RescueStore
 from etcdfix.rescued import INDEX_NAME, RescueIndex, SavedObject, read_index, read_saved
 from tests.unit.test_rescued import body_of
 
@@ -24,12 +23,7 @@ KEY = b"/registry/secrets/shop/db"
 THING = APIObject("", "v1", "secrets", "shop", "db")
 BODY = body_of()
 NEWER = body_of(resourceVersion="18")
-ORIGIN = Origin(
-    server="https://10.0.0.1:6443",
-    at=datetime(2026, 11, 23, 10, tzinfo=UTC),
-    cluster_uid="c",
-    mod_revision=17,
-)
+ORIGIN = {"server": "https://10.0.0.1:6443", "cluster_uid": "c"}
 
 
 def identity(resource_version: str = "17") -> Identity:
@@ -40,7 +34,7 @@ def identity(resource_version: str = "17") -> Identity:
 
 
 def save(store: RescueStore, body: bytes = BODY, resource_version: str = "17") -> SavedObject:
-    return store.save(KEY, THING, identity(resource_version), body, ORIGIN)
+    return store.save(KEY, THING, identity(resource_version), body, **ORIGIN, mod_revision=17)
 
 
 @pytest.fixture
@@ -71,7 +65,6 @@ def test_what_is_saved_is_named_by_the_index_and_is_ours_alone(folder: Path) -> 
     assert read_index(folder).objects == (saved,)
     assert read_saved(folder, saved) == BODY
     assert (saved.uid, saved.generation, saved.deleting, saved.mod_revision) == ("u-1", 3, True, 17)
-    assert saved.saved_at == "2026-11-23T10:00:00Z"
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
 
@@ -215,6 +208,6 @@ def test_an_index_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPa
     def fail(_stream: BinaryIO, _directory: Path) -> RescueIndex:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(store_module, "parse_index", fail)
+    monkeypatch.setattr(saved_objects, "parse_index", fail)
     with pytest.raises(NotDurable, match="Input/output error"):
         RescueStore.open(folder)

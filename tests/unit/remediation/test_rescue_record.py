@@ -11,7 +11,7 @@ from etcdfix.remediation.audit.record_line import parse_list
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.audit.verify import read_records, verify
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.remediation.rescue.record import BATCH, RescueRecord
+from etcdfix.remediation.saved_objects import BATCH, RescueRecord
 from tests.support.audit_logs import own_directory
 from tests.unit.test_rescued import saved_object
 

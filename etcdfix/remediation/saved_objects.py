@@ -1,12 +1,15 @@
 """Keeps objects that API servers had in memory: one file each, never overwritten, and an index that only grows.
 
 A file is on disk before its line in the index is. What a crash leaves between the two is a file that no line names;
-the next run finds that it holds the same bytes, and adds the line.
+the next run finds that it holds the same bytes, and adds the line. The audit log gets a record before contents are
+asked for, and then the digest of each file, a hundred at a time so that the log is never held for long: an object whose
+digest is on record is what an API server gave.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +21,9 @@ from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.closing import Closing
 from etcdfix.errors import NotDurable, why
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
+from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.durable import (
     SafeDirectory,
     Step,
@@ -26,6 +32,7 @@ from etcdfix.remediation.durable import (
     open_directory,
     write_fully,
 )
+from etcdfix.remediation.places import RecordPaths, lasting_warnings
 from etcdfix.rescued import (
     FORMAT,
     INDEX_NAME,
@@ -36,24 +43,13 @@ from etcdfix.rescued import (
     is_whole,
     parse_index,
 )
+from etcdfix.text.words import counted
 
+BATCH: Final = 100
+"""So many digests stand in one record."""
+_MOST_RESOURCES: Final = 20
 _WHAT: Final = "saved object"
 _INDEX: Final = "index of saved objects"
-
-
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an object came from.
-
-    Attributes:
-        server: Address of the API server, as it may be shown.
-        cluster_uid: uid of its kube-system, "" where it did not say.
-        mod_revision: Of the etcd key, by the report; 0 where none says it.
-    """
-
-    server: str
-    at: datetime
-    cluster_uid: str = ""
-    mod_revision: int = 0
 
 
 class RescueStore(Closing):
@@ -61,9 +57,8 @@ class RescueStore(Closing):
 
     def __init__(self, directory: SafeDirectory, descriptor: int, step: Step) -> None:
         self.path = directory.path
-        self._directory = directory
-        self._descriptor = descriptor
-        self._step = step
+        self._directory, self._descriptor, self._step = directory, descriptor, step
+        self._index_path = self.path / INDEX_NAME
         self._size = 0
         self._by_key: dict[bytes, list[SavedObject]] = {}
 
@@ -107,9 +102,19 @@ class RescueStore(Closing):
         return None
 
     def save(
-        self, key: bytes, thing: APIObject, identity: Identity, raw: bytes, origin: Origin
+        self,
+        key: bytes,
+        thing: APIObject,
+        identity: Identity,
+        raw: bytes,
+        *,
+        server: str,
+        cluster_uid: str = "",
+        mod_revision: int = 0,
     ) -> SavedObject:
         """Keep an object, unless these very bytes are kept already; return its line.
+
+        ``mod_revision`` is that of the etcd key, 0 where nothing says it.
 
         Raises:
             NotDurable: It cannot be kept; nothing that was kept before is lost.
@@ -128,19 +133,19 @@ class RescueStore(Closing):
             resource_version=identity.resource_version,
             generation=identity.generation,
             deleting=identity.deleting,
-            mod_revision=origin.mod_revision,
+            mod_revision=mod_revision,
             sha256=sha256,
             size=len(raw),
             file=file_name(key, identity.resource_version, sha256),
-            server=origin.server,
-            saved_at=origin.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            cluster_uid=origin.cluster_uid,
+            server=server,
+            saved_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            cluster_uid=cluster_uid,
         )
-        known = next((each for each in self._by_key.get(key, ()) if each.file == saved.file), None)
         if not self._stands(saved, raw):
             self._directory.create(saved.file, raw, what=_WHAT, step=self._step)
-        if known is not None:
-            return known
+        for known in self._by_key.get(key, ()):
+            if known.file == saved.file:
+                return known
         self._append(saved)
         return saved
 
@@ -162,19 +167,16 @@ class RescueStore(Closing):
         return True
 
     def _begin(self) -> None:
-        path = self.path / INDEX_NAME
         try:
             with open(self._descriptor, "rb", closefd=False) as stream:
                 index = parse_index(stream, self.path)
         except OSError as exc:
-            raise NotDurable(f"{_INDEX} {path}: {why(exc)}", path=path) from exc
-        self._by_key = index.by_key()
-        self._size = index.size
+            raise self._not_durable(exc) from exc
+        self._by_key, self._size = index.by_key(), index.size
         if index.torn:
-            self._cut(path)
+            self._cut()
 
     def _append(self, saved: SavedObject) -> None:
-        path = self.path / INDEX_NAME
         line = msgspec.json.encode(saved) + b"\n"
         try:
             with announced(self._step, _INDEX, "append"):
@@ -183,15 +185,75 @@ class RescueStore(Closing):
                 os.fsync(self._descriptor)
         except OSError as exc:
             with suppress(NotDurable):
-                self._cut(path)
-            raise NotDurable(f"{_INDEX} {path}: {why(exc)}", path=path) from exc
+                self._cut()
+            raise self._not_durable(exc) from exc
         self._size += len(line)
         self._by_key.setdefault(saved.key, []).append(saved)
 
-    def _cut(self, path: Path) -> None:
+    def _cut(self) -> None:
         try:
             with announced(self._step, _INDEX, "truncate"):
                 os.ftruncate(self._descriptor, self._size)
                 os.fsync(self._descriptor)
         except OSError as exc:
-            raise NotDurable(f"{_INDEX} {path}: {why(exc)}", path=path) from exc
+            raise self._not_durable(exc) from exc
+
+    def _not_durable(self, error: OSError) -> NotDurable:
+        return NotDurable(f"{_INDEX} {self._index_path}: {why(error)}", path=self._index_path)
+
+
+class RescueRecord:
+    """Writes what the audit log holds of one rescue; ``warnings`` are of where the log is."""
+
+    def __init__(
+        self, places: RecordPaths, directory: Path, *, cluster_uid: str, resources: Sequence[str]
+    ) -> None:
+        self.log = places.log_path
+        self.warnings: list[str] = []
+        self._places, self._directory, self._cluster_uid = places, directory, cluster_uid
+        shown = [*resources[:_MOST_RESOURCES], *(["…"] if len(resources) > _MOST_RESOURCES else [])]
+        self._subject = Subject(
+            key=b"", group="", api_version="", resource=",".join(shown), namespace="", name=""
+        )
+
+    def announce(self, detail: str) -> frozenset[str]:
+        """Return the digests on record, once it is recorded that contents are about to be asked for.
+
+        Raises:
+            UnsafePlace: The log, or its directory, is not safe.
+            AuditError: The record could not be made durable.
+        """
+        self._append(RecordType.REVEAL, f"{detail}, to be saved in {self._directory}")
+        self.warnings += lasting_warnings(self.log.parent, named=self._places.audit_log is not None)
+        return saved_digests(self.log, self._cluster_uid)
+
+    def saved(self, objects: Sequence[SavedObject]) -> None:
+        """Record the digests of objects that are saved.
+
+        Raises:
+            AuditError: They could not be put on record; see :meth:`announce`.
+        """
+        for start in range(0, len(objects), BATCH):
+            batch = objects[start : start + BATCH]
+            detail = f"{counted(len(batch), 'object')} saved in {self._directory}"
+            self._append(RecordType.RESCUED, detail, tuple(saved.sha256 for saved in batch))
+
+    def _append(self, kind: RecordType, detail: str, digests: tuple[str, ...] = ()) -> None:
+        operator = Operator.of_this_process()
+        with AuditLog.open(
+            self.log,
+            operator=operator,
+            create_directory=self._places.audit_log is None,
+            syslog=self._places.syslog,
+        ) as log:
+            log.append(
+                Entry(
+                    type=kind,
+                    verb=Verb.RESCUE,
+                    operator=operator,
+                    subject=self._subject,
+                    cluster_uid=self._cluster_uid,
+                    detail=detail,
+                    saved=digests,
+                )
+            )

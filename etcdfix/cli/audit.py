@@ -25,8 +25,8 @@ from etcdfix.cli.options import (
 from etcdfix.cli.output import require_output, say, show_change
 from etcdfix.cli.places import syslog_option
 from etcdfix.cli.report_place import report_place
+from etcdfix.commands.opening import connect_for_intents
 from etcdfix.operations.look.audit import newest_records, verify_log
-from etcdfix.operations.opening import connect_for_intents
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.report.audit import EventList

@@ -32,10 +32,10 @@ from etcdfix.cli.safety import (
     expectation_options,
     require_reason,
 )
+from etcdfix.commands.opening import Candidates, Inputs, open_candidates, open_cluster, without_candidates
 from etcdfix.errors import EtcdfixError
 from etcdfix.examine_all import Progress
 from etcdfix.operations.change.report import follow_ups, outcome_report, refusal_report
-from etcdfix.operations.opening import Candidates, Inputs, open_candidates, open_cluster, without_candidates
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster

@@ -14,8 +14,8 @@ from etcdfix.cli.look import open_look
 from etcdfix.cli.options import FILE, look_options, what_to_read
 from etcdfix.cli.places import record_paths, where_else_options, where_to_look
 from etcdfix.commands.copies import CopiesRequest, find_copies
+from etcdfix.commands.opening import open_candidates, without_candidates
 from etcdfix.copies.model import Place
-from etcdfix.operations.opening import open_candidates, without_candidates
 from etcdfix.report.saved_report import load_report
 
 _CODES = reader_codes(

@@ -16,7 +16,7 @@ from etcdfix.cli.places import record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
 from etcdfix.commands.doctor import Doctor
-from etcdfix.operations.opening import open_plugins
+from etcdfix.commands.opening import open_plugins
 from etcdfix.report.render import CASE_FORMS
 
 _CODES = reader_codes(

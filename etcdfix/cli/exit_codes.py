@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from enum import IntEnum
 from typing import TypeVar
 
+from etcdfix.commands.scan import ScanResult
+from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.errors import EndedEarly
 from etcdfix.model import Outcome
-from etcdfix.operations.look.gathering import FAILING
-from etcdfix.operations.look.scan import ScanResult
 from etcdfix.report.document import State
 from etcdfix.report.render import Report
 

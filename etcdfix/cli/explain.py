@@ -15,12 +15,11 @@ from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.cli.places import record_paths, where_else_options, where_to_look
 from etcdfix.cli.report_place import report_place
 from etcdfix.commands.explain import Explained, ExplainRequest, explain_key
+from etcdfix.commands.explaining.cause import cause_list, cause_page, named_cause
 from etcdfix.commands.explaining.impact import POLICIES
+from etcdfix.commands.opening import open_candidates, without_candidates
 from etcdfix.copies.model import Place
-from etcdfix.operations.look.explain_cause import cause_list, cause_page, named_cause
-from etcdfix.operations.look.in_scope import key_of
-from etcdfix.operations.look.missing import why_missing
-from etcdfix.operations.opening import open_candidates, without_candidates
+from etcdfix.in_scope import key_of, why_missing
 from etcdfix.report.explain import Shows
 from etcdfix.resource_words import builtin_word
 from etcdfix.scope import ObjectWord

@@ -31,8 +31,8 @@ from etcdfix.commands.get import (
 )
 from etcdfix.commands.getting.lines import Lines
 from etcdfix.commands.getting.output import Documents, Listing, Output
+from etcdfix.commands.opening import open_plugins, open_source
 from etcdfix.errors import ConfigurationError
-from etcdfix.operations.opening import open_plugins, open_source
 from etcdfix.report.origin import shown_word
 from etcdfix.scope import check_namespace, parse_object, split_words
 from etcdfix.sources.base import Source

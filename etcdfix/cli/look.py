@@ -14,9 +14,10 @@ from etcdfix.cli.exit_codes import ExitCode, report_exit_code
 from etcdfix.cli.output import say, say_incomplete, say_other_prefixes
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import ReportPlace, report_place
+from etcdfix.commands.opening import Inputs, open_plugins, open_source
+from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.errors import EndedEarly
 from etcdfix.examine_jobs import Jobs
-from etcdfix.operations.opening import Inputs, open_plugins, open_source
 from etcdfix.report.render import Report
 from etcdfix.text.commands import RunOptions
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from etcdfix.commands.encryption.whole import Looked
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
-    from etcdfix.operations.look.index_cluster import ClusterIndex, Keep
+    from etcdfix.graph.cluster import ClusterIndex, Keep
     from etcdfix.sources.base import Source
 
 T = TypeVar("T")
@@ -65,9 +66,11 @@ class Look(msgspec.Struct, kw_only=True):
         Raises:
             SourceError: Nothing could be read.
         """
-        from etcdfix.operations.look.index_cluster import index_cluster  # noqa: PLC0415 - few need it
+        from etcdfix.graph.cluster import index_cluster  # noqa: PLC0415 - few need it
 
-        found = index_cluster(self.source, self.inputs.reading(self.configuration), keep=keep, **self.means)
+        request = self.inputs.reading(self.configuration)
+        request = msgspec.structs.replace(request, run=with_what_it_keeps(request.run, self.source))
+        found = index_cluster(self.source, request, keep=keep, **self.means)
         if not found.below_prefix:
             self.nothing_examined(found.index.problems, found.ended, found.suggested_prefixes)
         try:

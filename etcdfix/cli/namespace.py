@@ -14,7 +14,7 @@ from etcdfix.cli.options import look_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.commands.namespace import concerns_namespace, has_findings, namespace_report, terminating_names
 from etcdfix.errors import ConfigurationError
-from etcdfix.operations.look.index_cluster import ClusterIndex
+from etcdfix.graph.cluster import ClusterIndex
 from etcdfix.storagekey import StorageLayout
 
 _CODES = reader_codes(

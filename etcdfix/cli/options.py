@@ -19,10 +19,10 @@ from etcdfix.cli.ending import end_after
 from etcdfix.cli.on_this_machine import with_what_is_found
 from etcdfix.cli.origins import origin_of, origins_of
 from etcdfix.cli.output import say
+from etcdfix.commands.opening import Inputs, load_encryption
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
 from etcdfix.inputs.releases import parse_kubernetes_version
-from etcdfix.operations.opening import Inputs, load_encryption
 from etcdfix.report.origin import shown_word
 from etcdfix.report.render import FORMS
 from etcdfix.scope import ScopeRequest

@@ -10,7 +10,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import reader_codes
 from etcdfix.cli.look import open_look
 from etcdfix.cli.options import look_options, what_to_read
-from etcdfix.operations.look.orphans import orphans_report
+from etcdfix.commands.orphans import orphans_report
 
 
 @click.command(

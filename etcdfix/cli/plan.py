@@ -24,11 +24,11 @@ from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.plan_run import command as run_command
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
+from etcdfix.commands.opening import open_examiner, open_source
 from etcdfix.commands.plan import PlanRequest, build_plan
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT
-from etcdfix.operations.opening import open_examiner, open_source
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.planfile import decided_digest
 from etcdfix.report.saved_report import MOST_OF_A_PLAN, load_report

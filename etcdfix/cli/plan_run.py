@@ -33,12 +33,12 @@ from etcdfix.cli.safety import (
     reason_options,
     require_reason,
 )
+from etcdfix.commands.opening import open_cluster
 from etcdfix.commands.planning.run import Ran, RunPreview, run_plan
 from etcdfix.commands.planning.run_file import RunFile
 from etcdfix.commands.planning.run_report import RunAccount, ran_lines, run_preview, run_report
 from etcdfix.commands.planning.tasks import RunRequest, Task
 from etcdfix.errors import EndedEarly, EtcdfixError
-from etcdfix.operations.opening import open_cluster
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.report.planfile import plan_key
 from etcdfix.rules import Rule

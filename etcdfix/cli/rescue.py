@@ -25,11 +25,11 @@ from etcdfix.cli.output import require_output, say, say_incomplete
 from etcdfix.cli.places import api_access, record_paths, server_options, syslog_option
 from etcdfix.cli.progress import with_progress
 from etcdfix.cli.report_place import report_place
+from etcdfix.commands.opening import open_examiner, open_source
+from etcdfix.commands.render_report import run_of
 from etcdfix.commands.rescue import RescueRequest, run_rescue
 from etcdfix.commands.rescuing.targets import Target, targets_in, targets_of_keys, targets_of_report
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.look.render import run_of
-from etcdfix.operations.opening import open_examiner, open_source
 from etcdfix.report.saved_report import SavedReport, load_report
 from etcdfix.scope import ScopeRequest, builtin_key, parse_object, split_words
 from etcdfix.storagekey import StorageLayout

@@ -15,10 +15,10 @@ from etcdfix.cli.look import open_look
 from etcdfix.cli.options import FILE, look_options, what_to_read
 from etcdfix.cli.output import say, say_incomplete, say_other_prefixes
 from etcdfix.cli.report_place import ReportPlace
+from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
-from etcdfix.operations.look.gathering import FAILING
-from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.report.advice.whole import plugin_troubles
 from etcdfix.report.baseline import load_baseline
 from etcdfix.report.render import SCAN_FORMS, Writer

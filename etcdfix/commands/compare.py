@@ -15,12 +15,12 @@ from etcdfix.commands.comparing.differences import Differences, Side, Walk
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
+from etcdfix.in_scope import resolved, resolved_among, values_in
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.in_scope import resolved, resolved_among, shown_scope, values_in
 from etcdfix.remediation.preflight.members import AlarmKind, CopyState, read_alarms, survey_members
 from etcdfix.report.compare import ComparedCopy, ComparisonReport
 from etcdfix.report.model import Remedy
-from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
+from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_word, timestamp
 from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.sources.live import LiveSource
@@ -239,7 +239,7 @@ class _Comparison:
             tool=TOOL,
             generated_at=timestamp(),
             encryption_config=shown_configuration(request.configuration),
-            scope=shown_scope(request.scope, request, limited_to=limited_to),
+            scope=shown_scope(request.scope, request.layout, request.kubernetes_minor, limited_to=limited_to),
             mode="sources" if self._in_time else "members",
             copies=told,
             keys=walk.keys if walk is not None else 0,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from etcdfix.commands.copying.wanted_objects import WantedObjects
 from etcdfix.copies.candidate import Candidate
 from etcdfix.copies.finder import Finder, LookedInto
 from etcdfix.copies.log import Log
@@ -24,9 +25,8 @@ from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.examine_jobs import Jobs
+from etcdfix.in_scope import resolved
 from etcdfix.model import Outcome
-from etcdfix.operations.look.in_scope import resolved, shown_scope
-from etcdfix.operations.look.wanted_objects import WantedObjects
 from etcdfix.readable_revision import Keeps
 from etcdfix.remediation.backup.rows import with_records
 from etcdfix.remediation.identify import identify
@@ -36,7 +36,7 @@ from etcdfix.report.advice.change import Beside
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.copies import CopiesReport, ObjectCopies, ObjectState
 from etcdfix.report.model import Remedy
-from etcdfix.report.origin import report_origin
+from etcdfix.report.origin import report_origin, shown_scope
 from etcdfix.report.rows import Rows
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.report.shown_copy import Grade
@@ -259,7 +259,9 @@ def _report(
         reasons.append(f"undetermined: {counted(undetermined, 'object')}")
     return CopiesReport(
         **report_origin(source.describe(), request.configuration, uid),
-        scope=shown_scope(request.scope, request, limited_to=source.describe().limited_to),
+        scope=shown_scope(
+            request.scope, request.layout, request.kubernetes_minor, limited_to=source.describe().limited_to
+        ),
         places=found.places(),
         count=states.total(),
         unreadable=states[ObjectState.UNREADABLE],

@@ -36,6 +36,7 @@ from etcdfix.commands.doctoring.members import (
     check_versions,
 )
 from etcdfix.commands.doctoring.places import check_audit_log, check_backup_directories
+from etcdfix.commands.opening import Inputs, open_source
 from etcdfix.errors import (
     ClusterMismatch,
     ConfigurationError,
@@ -49,7 +50,6 @@ from etcdfix.examine_all import Progress, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.inputs.releases import LAST_MINOR
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.opening import Inputs, open_source
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.doctor import Check, DoctorReport, State

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Final
 
 from etcdfix.commands.namespacing.plan import NamespacePlan
+from etcdfix.graph.cluster import ClusterIndex, Keep
 from etcdfix.graph.model import Stays
 from etcdfix.graph.namespaces import (
     NamespaceState,
@@ -15,8 +16,8 @@ from etcdfix.graph.namespaces import (
     terminating_namespaces,
 )
 from etcdfix.model import Outcome
-from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, same_fields
 from etcdfix.report.namespace import MissingAPI, NamespaceReport
+from etcdfix.report.origin import report_origin, same_fields
 from etcdfix.report.tally import Stakes
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.examination import Examination
@@ -53,7 +54,7 @@ def concerns_namespace(layout: StorageLayout, name: str) -> Keep:
 def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None:
     """Return what keeps a namespace, and a plan; None where neither its object nor anything in it was seen."""
     index = cluster.index
-    origin = cluster.origin()
+    origin = report_origin(cluster.source.describe(), cluster.request.configuration, cluster.kube_system_uid)
     state = namespace_state(index, name, aggregated=cluster.aggregated, now=origin["generated_at"])
     if state is None:
         return None

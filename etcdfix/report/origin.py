@@ -7,9 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from etcdfix import __version__
-from etcdfix.report.model import ReportConfiguration, ReportSource, Tool
-from etcdfix.storagekey import display
+from etcdfix.report.model import ReportConfiguration, ReportSource, Scope, Tool
+from etcdfix.scope import ScopeRequest
+from etcdfix.storagekey import StorageLayout, display
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration
@@ -71,4 +74,30 @@ def report_origin(
         "generated_at": timestamp(),
         "source": shown_source(description, kube_system_uid),
         "encryption_config": shown_configuration(configuration),
+    }
+
+
+def shown_scope(scope: ScopeRequest, layout: StorageLayout, minor: int | None, *, limited_to: str) -> Scope:
+    """Return a scope as reports have it.
+
+    Args:
+        scope: What was asked for.
+        layout: Below which prefix.
+        minor: Of the release that was named; None for none.
+        limited_to: All that may be read, where that is not everything; else "".
+    """
+    return Scope(
+        etcd_prefix=layout.prefix.rstrip("/") or "/",
+        prefixes=[*map(shown_word, scope.prefixes), *map(display, scope.keys)]
+        or ([limited_to] if scope.everything and limited_to else []),
+        resources=scope.resources,
+        namespaces=[*map(shown_word, scope.namespaces)],
+        kubernetes_version=f"1.{minor}" if minor is not None else None,
+    )
+
+
+def same_fields(found: msgspec.Struct, published: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return what a struct has under the names of a published one's fields."""
+    return {
+        name: getattr(found, name) for name in found.__struct_fields__ if name in published.__struct_fields__
     }

@@ -7,10 +7,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from etcdfix.commands.opening import Inputs, load_encryption, open_plugins, open_source
+from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.inputs.releases import parse_kubernetes_version
-from etcdfix.operations.look.gathering import FAILING
-from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.operations.opening import Inputs, load_encryption, open_plugins, open_source
 from etcdfix.report.baseline import load_baseline
 from etcdfix.report.model import Finding, Summary
 from etcdfix.report.render.text import text_lines

@@ -17,7 +17,7 @@ from textwrap import wrap
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.operations.look.explain_cause import cause_summary
+from etcdfix.commands.explaining.cause import cause_summary
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.server_messages import SERVER_MESSAGES
 from tests.exam.kinds_of_damage import DAMAGES

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 import pytest
 
+from etcdfix.commands.orphans import orphans_report
 from etcdfix.commands.plan import PlanRequest, build_plan
+from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import load_configuration
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.operations.look.index_cluster import index_cluster
-from etcdfix.operations.look.orphans import orphans_report
-from etcdfix.operations.look.scan import ScanRequest, run_scan
+from etcdfix.graph.cluster import index_cluster
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.render import SCAN_FORMS, write
 from etcdfix.report.saved_report import load_report

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import load_configuration
 from etcdfix.examine_all import no_progress
-from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.sources import mvcc
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection

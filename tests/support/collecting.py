@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.examine_jobs import Jobs
-from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.report.model import Finding, Header
 from etcdfix.report.scan import ScanReport
 from etcdfix.sources.base import Source

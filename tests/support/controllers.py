@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.examine import Reading
-from etcdfix.operations.look.index_cluster import ClusterIndex, Keep, index_cluster
+from etcdfix.graph.cluster import ClusterIndex, Keep, index_cluster
 from etcdfix.storagekey import StorageLayout
 from tests.support.golden import golden_folder
 from tests.support.memory_source import MemorySource

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from etcdfix.commands.plan import PlanRequest
+from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.model import KeptRevision, Revision, StoredValue
-from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import load_report
 from etcdfix.sources.base import Source, SourceDescription

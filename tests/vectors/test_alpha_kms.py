@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
+from etcdfix.commands.scan import ScanResult
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.operations.look.scan import ScanResult
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.alpha_oracle import (
     CONFIGURATIONS,

@@ -24,11 +24,11 @@ from etcdfix.cli.places import in_option, record_paths
 from etcdfix.cli.progress import progress_of
 from etcdfix.cli.report_place import report_place
 from etcdfix.commands.encryption.recover import RecoverRequest, recover_configurations
+from etcdfix.commands.opening import open_plugins, open_source
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.server_token import EMPTY_TOKEN, load_token
 from etcdfix.errors import ConfigurationError
-from etcdfix.operations.opening import open_plugins, open_source
 
 _CODES = reader_codes(
     "recovered, and together they open everything that was tried",

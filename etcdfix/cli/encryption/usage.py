@@ -15,9 +15,9 @@ from etcdfix.cli.options import backup_dirs_option, look_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.places import in_option
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
+from etcdfix.commands.opening import Inputs, open_source
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
-from etcdfix.operations.opening import Inputs, open_source
 
 _CODES = reader_codes(
     "everything was seen and decided", incomplete="something is undetermined, or could not be read"

@@ -11,7 +11,7 @@ from etcdfix.cli.exit_codes import ExitCode, reader_codes
 from etcdfix.cli.options import FILE, report_options
 from etcdfix.cli.output import say_incomplete
 from etcdfix.cli.report_place import report_place
-from etcdfix.operations.look.render import open_saved
+from etcdfix.commands.render_report import open_saved
 from etcdfix.report.document import CAP
 from etcdfix.report.render import SCAN_FORMS
 

@@ -20,8 +20,8 @@ from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
+from etcdfix.in_scope import pages_in, resolved
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.in_scope import pages_in, resolved
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import key_fields
 from etcdfix.report.encryption_try import CandidateOnGroup, CandidateResult, EncryptionTryReport, FindingGroup

@@ -8,15 +8,16 @@ from typing import Final, NamedTuple
 
 from etcdfix.errors import SourceError
 from etcdfix.graph.assess import assess
+from etcdfix.graph.cluster import ClusterIndex
 from etcdfix.graph.deletion import forecast, not_forecast, refusal, usual_policy
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Collection, DeletionResult, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.model import Outcome
-from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
 from etcdfix.report.impact import Dependents, Identity, Impact
 from etcdfix.report.model import Remedy
+from etcdfix.report.origin import same_fields
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.commands import NO_COMMAND, Command, kubectl, look
 from etcdfix.text.words import counted

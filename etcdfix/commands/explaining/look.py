@@ -22,8 +22,8 @@ from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress
 from etcdfix.examine_jobs import Jobs
+from etcdfix.graph.cluster import ClusterIndex, index_cluster
 from etcdfix.model import Outcome
-from etcdfix.operations.look.index_cluster import ClusterIndex, index_cluster
 from etcdfix.remediation.backup.rows import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from etcdfix.commands.get import DEFAULT_NAMESPACE, GetRequest, GetResult
 from etcdfix.commands.getting.output import WRONG
+from etcdfix.in_scope import why_missing
 from etcdfix.model import Outcome, ReadableRevision
-from etcdfix.operations.look.missing import why_missing
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.objects import Form, Shown, message_of

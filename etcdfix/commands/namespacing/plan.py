@@ -16,12 +16,12 @@ from typing import Final
 import msgspec
 
 from etcdfix.commands.namespacing.apis import api_steps, definition_steps, webhook_steps
+from etcdfix.graph.cluster import ClusterIndex
 from etcdfix.graph.collector import collect
 from etcdfix.graph.grades import reasons_for
 from etcdfix.graph.model import Action, Blocker, Collection, CyclicWait, DeletionStage, ObjectRef, Risk
 from etcdfix.graph.namespaces import NamespaceState
 from etcdfix.graph.uses import Role
-from etcdfix.operations.look.index_cluster import ClusterIndex
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.change import unsafe_deletion

@@ -9,8 +9,8 @@ import msgspec
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
+from etcdfix.in_scope import resolved, values_in
 from etcdfix.model import GroupResource
-from etcdfix.operations.look.in_scope import resolved, values_in
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source

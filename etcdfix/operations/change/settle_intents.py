@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from etcdfix.commands.opening import Inputs, load_encryption, open_examiner, open_source
 from etcdfix.errors import RemediationRefused
 from etcdfix.model import ClusterIdentity, StoredValue
-from etcdfix.operations.opening import Inputs, load_encryption, open_examiner, open_source
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
 from etcdfix.remediation.audit.syslog import Syslog

@@ -255,7 +255,7 @@ def test_what_cannot_be(
 
 
 def test_it_is_no_target_either(both: Both) -> None:
-    from etcdfix.operations.opening import Inputs, open_cluster
+    from etcdfix.commands.opening import Inputs, open_cluster
 
     inputs = Inputs(
         snapshot=None, kine=both.state, connection={}, etcd_prefix=StorageLayout().prefix, revision=0,

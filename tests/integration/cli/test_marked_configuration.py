@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from etcdfix.cli.root import run
+from etcdfix.commands.opening import Inputs, load_encryption, open_cluster
 from etcdfix.errors import RefusedByRule
-from etcdfix.operations.opening import Inputs, load_encryption, open_cluster
 from etcdfix.rules import Rule
 from tests.support.change_runs import Ran, Registry
 from tests.support.objects import IDENTITY, KEY_2, aescbc, configuration_yaml, provider, secret

@@ -13,10 +13,10 @@ from typing import Any, Final
 import pytest
 
 from etcdfix import examine_jobs
+from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.kms import transformer
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.sources import pages
 from etcdfix.storagekey import StorageLayout

@@ -9,9 +9,9 @@ import pytest
 
 from etcdfix import errors
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
+from etcdfix.commands.scan import ScanResult
+from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.model import Outcome
-from etcdfix.operations.look.gathering import FAILING
-from etcdfix.operations.look.scan import ScanResult
 from etcdfix.report.model import Summary
 
 BAD = {Outcome.DECRYPT_FAILURE: 1, Outcome.INCONSISTENT: 0}

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.operations.look import explain_cause
+from etcdfix.commands.explaining import cause as explain_cause
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 

@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.cli.options import gather_inputs
 from etcdfix.cli.root import run
-from etcdfix.operations.opening import Inputs
+from etcdfix.commands.opening import Inputs
 from tests.support.distributions import DISTRIBUTIONS, k3s, k3s_sqlite, kubeadm, pod, rke2, write
 from tests.unit.cli.test_variables import CHANGING, COMMANDS, NEEDED, context_of
 

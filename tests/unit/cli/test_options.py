@@ -16,8 +16,8 @@ from etcdfix.cli.options import (
     reading_options,
     source_options,
 )
+from etcdfix.commands.opening import Inputs, open_source
 from etcdfix.errors import ConfigurationError
-from etcdfix.operations.opening import Inputs, open_source
 from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import RunOptions, scan
 

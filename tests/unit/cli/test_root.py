@@ -127,7 +127,7 @@ def test_help_imports_no_command() -> None:
     code = (
         "import sys; from etcdfix.cli.root import run; run(['--help']);"
         "print(sorted(m for m in sys.modules if m in "
-        "{'grpc', 'yaml', 'cryptography', 'etcdfix.operations.look.scan', 'google.protobuf'}))"
+        "{'grpc', 'yaml', 'cryptography', 'etcdfix.commands.scan', 'google.protobuf'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from etcdfix.commands.copying.kept_values import KeptValues
 from etcdfix.copies.finder import TO_LOOK_IN, Finder, LookedInto, parse_named
 from etcdfix.copies.model import Copy, Place, Wanted
 from etcdfix.copies.revisions import life_of
@@ -16,7 +17,6 @@ from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import no_progress
 from etcdfix.model import ClusterIdentity, StoredValue
-from etcdfix.operations.look.kept_values import KeptValues
 from etcdfix.scope import InRanges, KeyRange
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout

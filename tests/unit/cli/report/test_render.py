@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.operations.look.render import open_saved
+from etcdfix.commands.render_report import open_saved
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.render.machine import JSONLinesWriter
 from etcdfix.report.schema import KINDS

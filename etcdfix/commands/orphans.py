@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from etcdfix.graph.cluster import ClusterIndex
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.orphans import find_orphans
 from etcdfix.graph.tables import UNDETERMINED
-from etcdfix.operations.look.index_cluster import ClusterIndex, same_fields
+from etcdfix.report.origin import report_origin, same_fields
 from etcdfix.report.orphans import OrphansReport
 from etcdfix.storagekey import StorageCodec
 
@@ -19,7 +20,7 @@ def orphans_report(cluster: ClusterIndex) -> OrphansReport:
     if limited_to:
         reasons.append(f"permission denied: keys outside {limited_to} were not looked at")
     return OrphansReport(
-        **cluster.origin(),
+        **report_origin(cluster.source.describe(), cluster.request.configuration, cluster.kube_system_uid),
         **same_fields(found, OrphansReport),
         undetermined=undetermined,
         complete=not reasons,

@@ -14,10 +14,10 @@ import pytest
 
 from etcdfix.commands.explaining.impact import impact_of
 from etcdfix.commands.namespace import concerns_namespace, namespace_report
+from etcdfix.commands.orphans import orphans_report
 from etcdfix.errors import SourceError
 from etcdfix.examine import Reading
-from etcdfix.operations.look.index_cluster import ClusterIndex, index_cluster
-from etcdfix.operations.look.orphans import orphans_report
+from etcdfix.graph.cluster import ClusterIndex, index_cluster
 from etcdfix.sources.pages import Page
 from etcdfix.storagekey import StorageLayout
 from tests.support.breaking_in import Heard, heard

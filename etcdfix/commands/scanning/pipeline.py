@@ -40,7 +40,7 @@ from etcdfix.verdicts.kinds import MOST_KINDS
 from etcdfix.verdicts.severity import stake_of
 
 if TYPE_CHECKING:
-    from etcdfix.operations.look.scan import ScanRequest
+    from etcdfix.commands.scan import ScanRequest
 
 FAILING: Final = tuple(map(Outcome, COUNTED))
 """Outcomes that make the exit code of a scan, if nobody chose among them."""

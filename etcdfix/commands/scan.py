@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from etcdfix.commands.scanning.pipeline import SAMPLE, FindingPipeline
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs, started_early
+from etcdfix.in_scope import beside, pages_in, resolved, searched_for
 from etcdfix.interruptions import interruptions_held
 from etcdfix.model import Outcome
-from etcdfix.operations.look.gathering import SAMPLE, FindingPipeline
-from etcdfix.operations.look.in_scope import beside, pages_in, resolved, searched_for, shown_scope
 from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem
 from etcdfix.report.baseline import Baseline
 from etcdfix.report.counts import KMSPluginSummary
 from etcdfix.report.model import Header
-from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
+from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_source, shown_word, timestamp
 from etcdfix.report.render import Writer
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import CAP
@@ -264,6 +264,8 @@ def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header
         generated_at=timestamp(),
         source=shown_source(description, cluster),
         encryption_config=shown_configuration(request.configuration),
-        scope=shown_scope(request.scope, request, limited_to=description.limited_to),
+        scope=shown_scope(
+            request.scope, request.layout, request.kubernetes_minor, limited_to=description.limited_to
+        ),
         baseline=request.baseline.report if request.baseline is not None else None,
     )

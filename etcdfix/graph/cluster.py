@@ -1,14 +1,13 @@
-"""The pass over everything that each of these reports begins with."""
+"""One pass over everything in a source: who refers to whom, and what else reports ask of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
@@ -18,7 +17,6 @@ from etcdfix.graph.extraction import GRAPH_EXTRACTION, ObjectExtract
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.interruptions import whole_calls
-from etcdfix.report.origin import report_origin
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.words import counted
@@ -68,10 +66,6 @@ class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):
         """Say whether so much under the encryption key of a value fails that it is the key, not the object."""
         return found.transformer != IDENTITY and bool(self.keys.doubts_about(found) & THE_KEY)
 
-    def origin(self) -> dict[str, Any]:
-        """Return the fields with which every report begins."""
-        return report_origin(self.source.describe(), self.request.configuration, self.kube_system_uid)
-
     def incomplete_reasons(self, undetermined: int) -> list[str]:
         """Return why a report is not everything.
 
@@ -118,7 +112,6 @@ def index_cluster(
     """
     examiner = examiner or Examiner.of_cluster(source, request, plugins)
     cluster = examiner.kube_system_uid(source)
-    request = msgspec.structs.replace(request, run=with_what_it_keeps(request.run, source))
     builder = IndexBuilder(examiner, source)
     kept = _Kept()
     keys = KeyCounter()
@@ -178,10 +171,3 @@ class _Kept:
 
     def by_key(self) -> dict[bytes, Examination]:
         return {key: found for members in self._by_weight.values() for key, found in members.items()}
-
-
-def same_fields(found: msgspec.Struct, published: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return what a struct has under the names of a published one's fields."""
-    return {
-        name: getattr(found, name) for name in found.__struct_fields__ if name in published.__struct_fields__
-    }

@@ -9,8 +9,8 @@ import pytest
 
 from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.commands.explain import ExplainRequest, explain_key
+from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.copies import CopiesReport
 from etcdfix.report.explain import ExplainReport

@@ -11,7 +11,7 @@ import pytest
 
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
 from etcdfix.cli.root import run
-from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
+from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import CollectingReporter
@@ -29,7 +29,7 @@ from tests.support.objects import (
     secret,
 )
 
-CASES = Path(__file__).parents[4] / "fixtures/cases"
+CASES = Path(__file__).parents[3] / "fixtures/cases"
 ROUTE_KEY = "/openshift.io/routes/shop/r1"
 TOKEN_KEY = "/openshift.io/oauth/accesstokens/sha256~abc"
 ROUTE = json_object("route.openshift.io/v1", "Route", "r1", namespace="shop")

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from etcdfix import spool
+from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.report.baseline import Baseline, load_baseline
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.scope import ScopeRequest
@@ -167,7 +167,7 @@ def test_findings_behind_a_lost_key_stay_in_order_and_keep_their_remedies() -> N
 
 
 def test_without_room_to_wait_each_finding_keeps_its_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
-    from etcdfix.operations.look import gathering as module
+    from etcdfix.commands.scanning import pipeline as module
 
     class Full(module.Spool):  # type: ignore[name-defined,misc]
         def append(self, value: Any) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from etcdfix.errors import ConfigurationError, EtcdfixError, ObjectNotFound
 from etcdfix.examine import Reading
+from etcdfix.in_scope import key_of
 from etcdfix.model import StoredValue
-from etcdfix.operations.look.in_scope import key_of
 from etcdfix.scope import ObjectWord
 from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource

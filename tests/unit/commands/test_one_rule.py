@@ -16,7 +16,7 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Reading
 from etcdfix.examine_all import no_progress
-from etcdfix.operations.look.index_cluster import index_cluster
+from etcdfix.graph.cluster import index_cluster
 from etcdfix.remediation.preflight.proof import check_proof
 from etcdfix.remediation.preflight.similar_values import look_at_all
 from etcdfix.report.advice.whole import doubt_in

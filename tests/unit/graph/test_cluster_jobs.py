@@ -15,7 +15,7 @@ from etcdfix import examine_jobs
 from etcdfix.commands.plan import PlanRequest, build_plan
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_frames import decode_answer
-from etcdfix.operations.look.index_cluster import ClusterIndex, index_cluster
+from etcdfix.graph.cluster import ClusterIndex, index_cluster
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source

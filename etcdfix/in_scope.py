@@ -1,4 +1,4 @@
-"""What is in the scope that a person named: the values of a source, and the scope as a report says it."""
+"""What is in the scope that a person named: etcd keys, and the values of a source."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Beyond
 from etcdfix.model import StoredValue
 from etcdfix.readers import Plugins
-from etcdfix.report.model import Scope
-from etcdfix.report.origin import shown_word
 from etcdfix.scope import (
     InRanges,
     KeyRange,
@@ -24,7 +22,7 @@ from etcdfix.scope import (
     not_found,
     resolve_scope,
 )
-from etcdfix.sources.base import Source
+from etcdfix.sources.base import Source, has_keys
 from etcdfix.sources.pages import Page, ValuesPage, paged, values_of
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
 from etcdfix.text.safetext import key_word, quote_command
@@ -149,20 +147,17 @@ def beside(source: Source, layout: StorageLayout, ranges: Sequence[KeyRange]) ->
     return Beyond(paged(values()), lambda key: key not in scope)
 
 
-def shown_scope(scope: ScopeRequest, reading: Reading, *, limited_to: str) -> Scope:
-    """Return a scope as reports have it.
+def why_missing(source: Source, layout: StorageLayout, key: bytes | None) -> str:
+    """Return what to try where nothing is stored, under a key that was named; "" where nothing suggests itself.
 
-    Args:
-        scope: What was asked for.
-        reading: How values are read.
-        limited_to: All that may be read, where that is not everything; else "".
+    Raises:
+        SourceError: The source cannot be read.
     """
-    minor = reading.kubernetes_minor
-    return Scope(
-        etcd_prefix=reading.layout.prefix.rstrip("/") or "/",
-        prefixes=[*map(shown_word, scope.prefixes), *map(display, scope.keys)]
-        or ([limited_to] if scope.everything and limited_to else []),
-        resources=scope.resources,
-        namespaces=[*map(shown_word, scope.namespaces)],
-        kubernetes_version=f"1.{minor}" if minor is not None else None,
-    )
+    below = next(iter(source.current(key.rstrip(b"/") + b"/")), None) if key is not None else None
+    if below is not None:
+        return f"it is a prefix of keys like {display(below.key)}; name one of them"
+    if not has_keys(source, layout):
+        return (
+            f"no key at all starts with {layout.prefix}: check --etcd-prefix, and that this is the right etcd"
+        )
+    return ""

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
+from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.report.baseline import load_baseline
 from etcdfix.report.counts import NewFindings
 from etcdfix.report.head import found_line

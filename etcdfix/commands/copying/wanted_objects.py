@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from etcdfix.commands.copying.kept_values import KeptValues
 from etcdfix.copies.model import Wanted
 from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Ending, Progress, View, examine_all
 from etcdfix.examine_jobs import Helpers, Jobs
+from etcdfix.in_scope import beside, searched_for, values_in
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.operations.look.in_scope import beside, searched_for, values_in
-from etcdfix.operations.look.kept_values import KeptValues
 from etcdfix.report.sorted_rows import SortedRows, turn_of
 from etcdfix.report.tally import Stakes
 from etcdfix.scope import InRanges, KeyRange

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.explain import ExplainRequest, explain_key
+from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import parse_configuration
-from etcdfix.operations.look.scan import ScanRequest, run_scan
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.collecting import CollectingReporter
 
-CASES = Path(__file__).parents[4] / "fixtures" / "cases"
+CASES = Path(__file__).parents[3] / "fixtures" / "cases"
 SNAPSHOT = CASES / "05-two-servers-two-keys.db"
 FAILING = {"a": 4, "b": 14}
 

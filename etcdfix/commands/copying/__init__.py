@@ -1,0 +1,1 @@
+"""What ``copies`` looks for, and what the datastore keeps of it."""

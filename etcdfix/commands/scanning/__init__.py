@@ -1,0 +1,1 @@
+"""From what a scan examines to what it reports."""

@@ -28,8 +28,7 @@ from etcdfix.report.diff import (
 )
 from etcdfix.report.model import Header, Scope
 from etcdfix.report.origin import TOOL, shown_word, timestamp
-from etcdfix.report.report_file import ReportFile, open_report, problems_of
-from etcdfix.report.saved_report import ReportedFinding, in_order
+from etcdfix.report.saved_report import ReportedFinding, ReportFile, in_order, open_report, problems_of
 from etcdfix.report.sorted_rows import SortedRows, turn_of
 from etcdfix.text.safetext import safe_text
 
@@ -61,8 +60,8 @@ def diff_reports(earlier: Path, later: Path) -> ReportDiff:
     """
     with open_report(earlier) as first, open_report(later) as second:
         before, after = _checked(earlier, first), _checked(later, second)
-        _refuse_unlike_scopes((before, first.header().scope), (after, second.header().scope))
-        there, here = _circumstances(first.header()), _circumstances(second.header())
+        _refuse_unlike_scopes((before, first.header.scope), (after, second.header.scope))
+        there, here = _circumstances(first.header), _circumstances(second.header)
         unlike = [Unlike(what, was, here[what]) for what, was in there.items() if here[what] != was]
         reasons = [
             reason.replace("the report", f"the {name} report", 1)
@@ -94,9 +93,9 @@ def diff_reports(earlier: Path, later: Path) -> ReportDiff:
 
 def _checked(path: Path, report: ReportFile) -> DiffedReport:
     """Read all of a report once: its findings stand in the order of their keys."""
-    head = report.header()
+    head = report.header
     outcomes: Counter[str] = Counter()
-    for _at, _size, row in in_order(report, _decode):
+    for row in in_order(report, _decode):
         outcomes[row.outcome] += 1
     reasons = problems_of(report, outcomes)
     return DiffedReport(
@@ -113,7 +112,7 @@ def _checked(path: Path, report: ReportFile) -> DiffedReport:
 
 
 def _findings(report: ReportFile, *, is_later: bool) -> Iterator[tuple[bytes, bool, _Finding]]:
-    rows = (_decode(raw) for _at, raw in report.findings())
+    rows = (_decode(raw) for raw in report.findings)
     return ((row.etcd_key, is_later, row) for row in rows if row.outcome not in _NOT_COMPARED)
 
 

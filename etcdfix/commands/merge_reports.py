@@ -9,13 +9,18 @@ from pathlib import Path
 import msgspec
 
 from etcdfix.inputs.inputfile import NO_ROOM
-from etcdfix.inputs.jsonparts import CUT, DocumentCut
 from etcdfix.report.counts import COUNTED, Counts
 from etcdfix.report.head import lost_midway
 from etcdfix.report.merge import LeftOutReport, MergedReport, ReportMerge
 from etcdfix.report.origin import TOOL, shown_word, timestamp
-from etcdfix.report.report_file import NoReport, ReportFile, contradictions, open_report
-from etcdfix.report.saved_report import ReportedFinding
+from etcdfix.report.saved_report import (
+    CUT,
+    NoReport,
+    ReportedFinding,
+    ReportFile,
+    contradictions,
+    open_report,
+)
 
 _NOTHING_WRONG, _FINDINGS, _INCOMPLETE, _NO_REPORT = 0, 1, 3, 5
 
@@ -43,10 +48,10 @@ def merge_reports(paths: Iterable[Path]) -> ReportMerge:
 
 def _row(report: ReportFile, name: str) -> MergedReport:
     decode = msgspec.json.Decoder(ReportedFinding).decode
-    found = Counter(decode(raw).outcome for _at, raw in report.findings())
-    head, end = report.header(), report.ending()
+    found = Counter(decode(raw).outcome for raw in report.findings)
+    head, end = report.header, report.ending()
     if end is None:
-        raise DocumentCut(CUT)
+        raise msgspec.DecodeError(CUT)
     source, summary = end.source, end.summary
     reasons = [*end.incomplete_reasons, *contradictions(found, summary)]
     unexplained = not (end.complete or reasons)

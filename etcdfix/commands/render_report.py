@@ -14,10 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.inputs.inputfile import Readable
-from etcdfix.inputs.jsonparts import CUT, DocumentCut, beginning
 from etcdfix.report.model import API_VERSION, Finding, Status, other_version, read_command
 from etcdfix.report.render import CASE_FORMS, FORMS, SCAN_FORMS, Report, Writer
-from etcdfix.report.report_file import ReportFile, kind_of, reading
+from etcdfix.report.saved_report import CUT, ReportFile, kind_of, reading
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.schema import KINDS
 from etcdfix.storagekey import DEFAULT_PREFIX
@@ -64,8 +63,7 @@ class SavedDocument:
             return _write_scan(ReportFile(self._raw), make)
         if len(self._raw) > _MOST_BYTES:
             raise msgspec.ValidationError(f"it is larger than {_MOST_BYTES} bytes")
-        raw = bytes(self._raw[beginning(self._raw) :])
-        report: Any = msgspec.json.decode(raw, type=self.struct, dec_hook=read_command)
+        report: Any = msgspec.json.decode(self._raw, type=self.struct, dec_hook=read_command)
         checked = _checked(report)
         make(run_of(report)).end(checked)
         return checked
@@ -91,19 +89,19 @@ def _checked(report: Report) -> Report:
 
 def _write_scan(file: ReportFile, make: MakeWriter) -> ScanReport:
     decode = msgspec.json.Decoder(Finding, dec_hook=read_command).decode
-    for _at, raw in file.findings():  # nothing is written of a file that is not whole
+    for raw in file.findings:  # nothing is written of a file that is not whole
         decode(raw)
-    head, end = file.header(), file.ending()
+    head, end = file.header, file.ending()
     if end is None:
-        raise DocumentCut(CUT)
-    statuses = [msgspec.json.decode(raw, type=Status) for raw in file.statuses()]
+        raise msgspec.DecodeError(CUT)
+    statuses = [msgspec.json.decode(raw, type=Status) for raw in file.statuses]
     fields = {name: getattr(end, name) for name in end.__struct_fields__}
     fields |= {name: getattr(head, name) for name in ("tool", "generated_at", "encryption_config", "scope")}
     report = ScanReport(baseline=head.baseline or msgspec.UNSET, findings=[], statuses=statuses, **fields)
     _checked(report)
     writer = make(run_of(report))
     writer.begin(head)
-    for _at, raw in file.findings():
+    for raw in file.findings:
         writer.row(decode(raw))
     writer.end(report)
     return report

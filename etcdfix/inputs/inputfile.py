@@ -50,9 +50,38 @@ Check = Callable[[os.stat_result], None]
 """Told the status of the file before anything is read of it; raises where it is not to be read."""
 
 
+_OTHER_FORMS: Final = {
+    b"\x1f\x8b": ("compressed (gzip), expected JSON", "unpack it first: gunzip FILE.gz"),
+    b"\xff\xfe": ("UTF-16, expected UTF-8", "convert it first: iconv -f UTF-16 -t UTF-8 FILE > NEW"),
+    b"\xfe\xff": ("UTF-16, expected UTF-8", "convert it first: iconv -f UTF-16 -t UTF-8 FILE > NEW"),
+    b"\xef\xbb": ("UTF-8 with a mark before it", "take the mark off first: tail -c +4 FILE > NEW"),
+}
+"""How files begin that would have to be turned into JSON of UTF-8 first, and how that is done."""
+
+
+class OtherFormError(msgspec.DecodeError):
+    """Raised for a file that is JSON only once it is converted; ``hint`` says how."""
+
+    def __init__(self, first: bytes) -> None:
+        what, self.hint = _OTHER_FORMS[first]
+        super().__init__(f"it begins with {first.hex(' ')}: it is {what}")
+
+
+def require_json(raw: Readable) -> None:
+    """Refuse what is compressed, or in another encoding.
+
+    Raises:
+        OtherFormError: It is.
+    """
+    if bytes(raw[:2]) in _OTHER_FORMS:
+        raise OtherFormError(bytes(raw[:2]))
+
+
 def spoiled(exc: Exception) -> str:
     """Return what is wrong with the contents of a file, as half a sentence."""
-    return "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
+    if isinstance(exc, RecursionError):
+        return "it is nested too deeply"
+    return "it is cut: its end is missing" if str(exc) == "Input data was truncated" else str(exc)
 
 
 def any_status(_status: os.stat_result) -> None:

@@ -14,8 +14,7 @@ import msgspec
 from etcdfix.model import Outcome
 from etcdfix.report.model import ReportBaseline
 from etcdfix.report.origin import shown_word
-from etcdfix.report.report_file import open_report
-from etcdfix.report.saved_report import ReportedFinding
+from etcdfix.report.saved_report import ReportedFinding, open_report
 from etcdfix.verdicts.examination import Examination
 
 
@@ -49,9 +48,9 @@ def load_baseline(path: Path) -> Baseline:
     """
     with open_report(path, "--baseline") as report:
         decode = msgspec.json.Decoder(ReportedFinding).decode
-        found = (decode(finding) for _at, finding in report.findings())
+        found = (decode(finding) for finding in report.findings)
         known = {_digest(one.etcd_key, one.outcome, one.value_sha256) for one in found}
-        named = ReportBaseline(shown_word(str(path)), report.sha256, report.header().generated_at)
+        named = ReportBaseline(shown_word(str(path)), report.sha256, report.header.generated_at)
         return Baseline(known, named)
 
 

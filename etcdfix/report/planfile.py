@@ -20,18 +20,24 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.inputfile import MAX_PLAN_BYTES, Readable, mapped_input
-from etcdfix.inputs.jsonparts import OtherFormError, Span, items, members, piece
+from etcdfix.inputs.inputfile import (
+    MAX_PLAN_BYTES,
+    OtherFormError,
+    Readable,
+    mapped_input,
+    require_json,
+    spoiled,
+)
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.report.model import API_VERSION, other_version
 from etcdfix.report.plan import NOT_SEALED, DeletionPlan
 from etcdfix.report.plan_entry import LeftOut, PlanDecision, PlanEntry
 from etcdfix.report.rows import Rows
+from etcdfix.report.saved_report import Kind
 
 Row = PlanEntry | LeftOut | PlanDecision
 R = TypeVar("R", bound=Row)
 
-_ROWS: Final = (b"left_out", b"entries", b"decisions")
 _AGAIN: Final = "make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE"
 
 
@@ -97,7 +103,7 @@ def load_plan(path: Path) -> DeletionPlan:
         raise ConfigurationError(f"{where}: {reason}", hint=_AGAIN) from exc
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as exc:
         hint = exc.hint if isinstance(exc, OtherFormError) else _AGAIN
-        raise ConfigurationError(f"{where} is not a plan of etcdfix: {exc}", hint=hint) from exc
+        raise ConfigurationError(f"{where} is not a plan of etcdfix: {spoiled(exc)}", hint=hint) from exc
     if plan.content_sha256 != digest:
         raise ConfigurationError(f"{where} is not what was written: its digest does not fit", hint=_AGAIN)
     if time_of(plan.generated_at) is None:
@@ -105,24 +111,33 @@ def load_plan(path: Path) -> DeletionPlan:
     return plan
 
 
+class _Document(msgspec.Struct):
+    left_out: list[msgspec.Raw]
+    entries: list[msgspec.Raw]
+    decisions: list[msgspec.Raw]
+
+
 def _read(raw: Readable, where: str) -> DeletionPlan:
     """Return a plan whose rows are still to be decoded, but for its decisions."""
-    spans = members(raw)
-    document = {
-        name.decode(): [] if name in _ROWS else msgspec.json.decode(piece(raw, span))
-        for name, span in spans.items()
-    }
-    if document.get("kind") != PLAN_KIND:
+    require_json(raw)
+    found = msgspec.json.decode(raw, type=Kind)
+    if found.kind != PLAN_KIND:
         raise ConfigurationError(
-            f"{where}: its kind is {document.get('kind') or 'missing'}, expected {PLAN_KIND}", hint=_AGAIN
+            f"{where}: its kind is {found.kind or 'missing'}, expected {PLAN_KIND}", hint=_AGAIN
         )
-    if document.get("apiVersion") != API_VERSION:
-        raise ConfigurationError(f"{where}: {other_version(document.get('apiVersion'))}", hint=_AGAIN)
+    if found.api_version != API_VERSION:
+        raise ConfigurationError(f"{where}: {other_version(found.api_version)}", hint=_AGAIN)
+    rows = msgspec.json.decode(raw, type=_Document)
+    fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    document = {
+        name: [] if name in _Document.__struct_fields__ else msgspec.json.decode(value)
+        for name, value in fields.items()
+    }
     plan = msgspec.structs.replace(
         msgspec.convert(document, DeletionPlan),
-        left_out=_FileRows(raw, spans[b"left_out"], LeftOut, where),
-        entries=_FileRows(raw, spans[b"entries"], PlanEntry, where),
-        decisions=_FileRows(raw, spans[b"decisions"], PlanDecision, where),
+        left_out=_FileRows(rows.left_out, LeftOut, where),
+        entries=_FileRows(rows.entries, PlanEntry, where),
+        decisions=_FileRows(rows.decisions, PlanDecision, where),
     )
     for _ in plan.decisions:  # no digest looks at them
         pass
@@ -130,22 +145,22 @@ def _read(raw: Readable, where: str) -> DeletionPlan:
 
 
 class _FileRows(Rows[R]):
-    """Rows of a plan, where they stand in its file.
+    """Rows of a plan, decoded each time they are asked for.
 
     Reading them raises :class:`ConfigurationError` where the key of one is none, and a msgspec error where one is no
     row of its kind.
     """
 
-    def __init__(self, raw: Readable, span: Span, kind: type[R], where: str) -> None:
+    def __init__(self, rows: Sequence[msgspec.Raw], kind: type[R], where: str) -> None:
         decode = msgspec.json.Decoder(kind).decode
 
         def read() -> Iterator[R]:
-            for each in items(raw, span, "rows"):
-                row = decode(piece(raw, each))
+            for raw in rows:
+                row = decode(raw)
                 _check_key(row, where)
                 yield row
 
-        super().__init__(sum(1 for _ in items(raw, span, "rows")), read)
+        super().__init__(len(rows), read)
 
 
 def _check_key(entry: Row, where: str) -> None:

@@ -1,25 +1,230 @@
-"""A saved report of a scan, as far as the commands that go on from it need it."""
+"""A saved report, read again: of a scan one finding at a time, however many it has.
+
+Nothing of the file is believed. It is mapped from a copy that nobody else can change; of each finding there is only its
+place in memory until it is decoded.
+"""
 
 from __future__ import annotations
 
-from array import array
+import errno
+import hashlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.inputfile import (
+    MAX_REPORT_BYTES,
+    SPOILED,
+    OtherFormError,
+    Readable,
+    mapped_input,
+    require_json,
+    spoiled,
+)
 from etcdfix.model import Outcome
-from etcdfix.report.model import ReportConfiguration, ReportSource, Scope
-from etcdfix.report.report_file import ReportFile, open_report, problems_of
+from etcdfix.report.counts import COUNTED
+from etcdfix.report.model import (
+    API_VERSION,
+    Ending,
+    Header,
+    ReportConfiguration,
+    ReportSource,
+    Scope,
+    Summary,
+    other_version,
+    read_command,
+)
+from etcdfix.temporary import temporary_directory
+from etcdfix.text.safetext import safe_text
+
+T = TypeVar("T")
 
 MOST_FINDINGS: Final = 100_000
 """Most findings for a command that keeps something of each in memory."""
 MOST_OF_A_PLAN: Final = 2_000_000
 """Most findings for a command that keeps only the place of each."""
+
+CUT: Final = "it is cut: its end is missing"
+_MOST_REASONS: Final = 10
+_SAME_SOURCE: Final = ("type", "path", "endpoints", "kube_system_uid", "sha256", "file_modified_at")
+_lines: Final = msgspec.json.Decoder(msgspec.Raw).decode_lines
+
+
+class Kind(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    """What a document says that it is."""
+
+    kind: str = ""
+    api_version: str = ""
+
+
+class _Lists(msgspec.Struct):
+    findings: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
+    statuses: list[msgspec.Raw] = []
+
+
+def kind_of(raw: Readable) -> Kind:
+    """Return what a file says that it is: its first line where that is JSON by itself, else the whole document.
+
+    Raises:
+        msgspec.MsgspecError: It is no JSON object.
+    """
+    require_json(raw)
+    try:
+        return msgspec.json.decode(_first_line(raw), type=Kind)
+    except (msgspec.DecodeError, RecursionError):
+        return msgspec.json.decode(raw, type=Kind)
+
+
+def _first_line(raw: Readable) -> bytes:
+    end = raw.find(b"\n")
+    return raw[: end if end >= 0 else len(raw)]
+
+
+class ReportFile:
+    """A report of ``-o json`` or ``-o jsonl``.
+
+    Attributes:
+        sha256: Of the file, ``sha256:<hex>``.
+
+    Raises:
+        msgspec.MsgspecError: It is no report of a scan, or of another version; as with everything that is read here.
+    """
+
+    def __init__(self, raw: Readable) -> None:
+        self.sha256 = f"sha256:{hashlib.sha256(raw).hexdigest()}"
+        found = kind_of(raw)
+        self._document = raw if found.kind == "ScanReport" else None
+        if self._document is None and found.kind != "ScanHeader":
+            raise msgspec.ValidationError(f"its kind is {found.kind or 'missing'}, expected ScanReport")
+        if found.api_version != API_VERSION:
+            raise msgspec.ValidationError(other_version(found.api_version))
+        self._head = raw if self._document is not None else _first_line(raw)
+        self._lists, self._last = self._read(raw)
+
+    def _read(self, raw: Readable) -> tuple[_Lists, msgspec.Raw | Readable | None]:
+        """Return the findings and statuses, and what holds the end; None where it is cut before that."""
+        if self._document is not None:
+            lists = msgspec.json.decode(raw, type=_Lists)
+            if lists.findings is msgspec.UNSET:
+                raise msgspec.ValidationError("it has no findings, not even an empty list of them")
+            return lists, raw
+        lines = _whole_lines(raw)[1:]
+        kinds = [msgspec.json.decode(line, type=Kind).kind for line in lines]
+        if "ScanHeader" in kinds:
+            raise msgspec.ValidationError("another report begins in it")
+        if "ScanSummary" in kinds[:-1]:
+            raise msgspec.ValidationError("there is something after its ScanSummary")
+        by_kind: dict[str, list[msgspec.Raw]] = {"Finding": [], "Status": []}
+        for kind, line in zip(kinds, lines, strict=True):
+            by_kind.setdefault(kind, []).append(line)
+        last = by_kind.get("ScanSummary", [None])[0]
+        return _Lists(by_kind["Finding"], by_kind["Status"]), last
+
+    @cached_property
+    def header(self) -> Header:
+        """What stands before the findings."""
+        return msgspec.json.decode(self._head, type=Header, dec_hook=read_command)
+
+    @property
+    def findings(self) -> list[msgspec.Raw]:
+        """Each finding, encoded; of a cut ``jsonl`` what was written."""
+        return self._lists.findings or []
+
+    @property
+    def statuses(self) -> list[msgspec.Raw]:
+        """Each Status, encoded."""
+        return self._lists.statuses
+
+    def ending(self) -> Ending | None:
+        """Return what stands after the findings; None where a ``jsonl`` was cut before its end."""
+        if self._last is None:
+            return None
+        end = msgspec.json.decode(self._last, type=Ending, dec_hook=read_command)
+        began, ended = self.header.source, end.source
+        # After a compaction, a live scan goes on at a newer revision.
+        newer = ended.type == "etcd" and ended.revision > began.revision
+        same = all(getattr(began, name) == getattr(ended, name) for name in _SAME_SOURCE)
+        if not same or (ended.revision != began.revision and not newer):
+            raise msgspec.ValidationError("its end is of another scan than its head")
+        return end
+
+
+def _whole_lines(raw: Readable) -> list[msgspec.Raw]:
+    """Return the lines of a file, without a last one that whatever ended the scan has torn."""
+    try:
+        return _lines(raw)
+    except msgspec.DecodeError:
+        return _lines(memoryview(raw)[: raw.rfind(b"\n") + 1])
+
+
+class NoReport(ConfigurationError):
+    """Raised when a file is no report that can be used.
+
+    Attributes:
+        reason: Why, as half a sentence.
+    """
+
+    def __init__(self, name: str, error: Exception) -> None:
+        self.reason = error.strerror or "" if isinstance(error, OSError) else safe_text(spoiled(error))
+        hint = "write one with: etcdfix scan -o json --output-file FILE"
+        message = f"{name} cannot be used as a report: {self.reason}"
+        if isinstance(error, OtherFormError):
+            hint = error.hint
+        elif isinstance(error, OSError):
+            message = f"{name}: {self.reason}"
+            hint = "scan a part of the cluster only" if error.errno == errno.EFBIG else ""
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                hint = f"point TMPDIR at a directory with more room than {temporary_directory()}"
+        super().__init__(message, hint=hint)
+
+
+@contextmanager
+def reading(path: Path, name: str, make: Callable[[Readable], T]) -> Iterator[T]:
+    """Yield what is made of a saved file; it is a copy that nobody else can change.
+
+    Raises:
+        NoReport: It cannot be read, or what is read of it is not as it has to be.
+    """
+    with ExitStack() as stack:
+        try:
+            made = make(stack.enter_context(mapped_input(path, most_bytes=MAX_REPORT_BYTES)))
+        except (OSError, *SPOILED) as exc:
+            raise NoReport(name, exc) from exc
+        try:
+            yield made
+        except SPOILED as exc:
+            raise NoReport(name, exc) from exc
+
+
+def open_report(path: Path, option: str = "") -> AbstractContextManager[ReportFile]:
+    """Open a report of a scan, see :func:`reading`."""
+    return reading(path, f"{option} {path}".lstrip(), ReportFile)
+
+
+def contradictions(found: Mapping[str, int], summary: Summary) -> Iterator[str]:
+    """Say where the findings are not those that the summary counts: the file was edited, or a part of it is lost."""
+    for outcome, field in COUNTED.items():
+        told = getattr(summary, field)
+        if found.get(outcome, 0) != told:
+            number = found.get(outcome, 0)
+            yield f"the report contradicts itself: it has {number} findings of {outcome}, and counts {told}"
+
+
+def problems_of(report: ReportFile, found: Mapping[str, int]) -> list[str]:
+    """Return why a report is not of everything."""
+    end = report.ending()
+    if end is None:
+        return ["the report is cut: its last line is missing"]
+    told = end.incomplete_reasons[:_MOST_REASONS] or ["it does not say why"]
+    reasons = [] if end.complete else [f"the report is incomplete: {reason}" for reason in told]
+    return [*reasons, *contradictions(found, end.summary)]
 
 
 class ReportedFinding(msgspec.Struct, frozen=True, gc=False):
@@ -41,13 +246,28 @@ class ReportedFinding(msgspec.Struct, frozen=True, gc=False):
 
 
 F = TypeVar("F", bound=ReportedFinding)
+_decode: Final = msgspec.json.Decoder(ReportedFinding).decode
+
+
+def in_order(report: ReportFile, decode: Callable[[msgspec.Raw], F]) -> Iterator[F]:
+    """Yield the findings of a report.
+
+    Raises:
+        msgspec.MsgspecError: One is not as it has to be, or they do not stand in the order of their etcd keys.
+    """
+    before = b""
+    for raw in report.findings:
+        finding = decode(raw)
+        if finding.etcd_key <= before:
+            raise msgspec.ValidationError("its findings are not in the order of their etcd keys")
+        before = finding.etcd_key
+        yield finding
 
 
 class SavedFindings(Mapping[bytes, ReportedFinding]):
     """What is not readable according to a report, by etcd key, in the order of the keys.
 
-    In memory is where each finding stands, in 12 bytes; it is read again whenever it is asked for. Each has a number,
-    from 0.
+    Each has a number, from 0, and is decoded whenever it is asked for.
 
     Args:
         report: All of its findings are read once.
@@ -58,39 +278,33 @@ class SavedFindings(Mapping[bytes, ReportedFinding]):
 
     Raises:
         ConfigurationError: There are too many.
-        msgspec.MsgspecError: One is not as it has to be, or does not stand in the order of the keys.
+        msgspec.MsgspecError: As of :func:`in_order`.
     """
 
     def __init__(self, report: ReportFile, most: int) -> None:
-        self._report = report
-        self._decode = msgspec.json.Decoder(ReportedFinding).decode
-        self._starts, self._sizes = array("Q"), array("I")
         self.counts: Counter[str] = Counter()
-        for start, size, finding in in_order(report, self._decode):
+        self._rows: list[msgspec.Raw] = []
+        for raw, finding in zip(report.findings, in_order(report, _decode), strict=True):
             self.counts[finding.outcome] += 1
             if finding.outcome != Outcome.READABLE:
-                self._starts.append(start)
-                self._sizes.append(size)
-            if len(self._starts) > most:
-                raise ConfigurationError(
-                    f"the report has more than {most} findings, which is all that can be taken",
-                    hint="scan one resource or one namespace, and go on with that report",
-                )
+                self._rows.append(raw)
+        if len(self._rows) > most:
+            raise ConfigurationError(
+                f"the report has more than {most} findings, which is all that can be taken",
+                hint="scan one resource or one namespace, and go on with that report",
+            )
 
     def find(self, key: bytes) -> tuple[int, ReportedFinding] | None:
         """Return the number of a key's finding and what it says; None where the report has none."""
         number = bisect_left(range(len(self)), key, key=self.key)
         if number == len(self):
             return None
-        finding = self._finding(number)
+        finding = _decode(self._rows[number])
         return (number, finding) if finding.etcd_key == key else None
 
     def key(self, number: int) -> bytes:
         """Return the etcd key of a finding."""
-        return self._finding(number).etcd_key
-
-    def _finding(self, number: int) -> ReportedFinding:
-        return self._decode(self._report.at(self._starts[number], self._sizes[number]))
+        return _decode(self._rows[number]).etcd_key
 
     def __getitem__(self, key: bytes) -> ReportedFinding:
         """Return what the report says of a key."""
@@ -105,22 +319,7 @@ class SavedFindings(Mapping[bytes, ReportedFinding]):
 
     def __len__(self) -> int:
         """Return how many findings there are."""
-        return len(self._starts)
-
-
-def in_order(report: ReportFile, decode: Callable[[bytes], F]) -> Iterator[tuple[int, int, F]]:
-    """Yield where each finding of a report begins, its size, and the finding.
-
-    Raises:
-        msgspec.MsgspecError: One is not as it has to be, or they do not stand in the order of their etcd keys.
-    """
-    before = b""
-    for start, raw in report.findings():
-        finding = decode(raw)
-        if finding.etcd_key <= before:
-            raise msgspec.ValidationError("its findings are not in the order of their etcd keys")
-        before = finding.etcd_key
-        yield start, len(raw), finding
+        return len(self._rows)
 
 
 class SavedReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +353,7 @@ def load_report(path: Path, *, most_findings: int = MOST_FINDINGS) -> SavedRepor
         ConfigurationError: The file cannot be read, is too large, or is no scan report.
     """
     with open_report(path, "--from-report") as report:
-        header, findings = report.header(), SavedFindings(report, most_findings)
+        header, findings = report.header, SavedFindings(report, most_findings)
         return SavedReport(
             path=str(path),
             sha256=report.sha256,

@@ -11,10 +11,8 @@ import msgspec
 import pytest
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs import jsonparts
 from etcdfix.report.model import Ending, Header
-from etcdfix.report.report_file import NoReport, open_report
-from etcdfix.report.saved_report import load_report
+from etcdfix.report.saved_report import NoReport, load_report, open_report
 from tests.support.saved_scans import findings, write_report
 
 Parts = tuple[Header, list[Any], Ending | None, str]
@@ -22,8 +20,8 @@ Parts = tuple[Header, list[Any], Ending | None, str]
 
 def taken_apart(path: Path) -> Parts:
     with open_report(path) as report:
-        found = [msgspec.json.decode(finding) for _at, finding in report.findings()]
-        return report.header(), found, report.ending(), report.sha256
+        found = [msgspec.json.decode(finding) for finding in report.findings]
+        return report.header, found, report.ending(), report.sha256
 
 
 def taken_from(tmp_path: Path, text: bytes | str) -> Parts:
@@ -83,28 +81,21 @@ def test_a_report_that_ends_anywhere_before_its_end_is_cut(tmp_path: Path, form:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it is empty"),
-        ("\n", "it is cut"),
-        ("words", "no JSON at byte 0"),
-        ("[]", "it is JSON, but a list"),
+        ("", "it is cut"),
+        ("words", "JSON is malformed"),
+        ("[]", "Expected `object`, got `array`"),
         ("{}", "its kind is missing"),
-        ("{} {}", "no JSON at byte 3"),
+        ("{} {}", "JSON is malformed"),
         ('{"kind": "DeletionPlan"}', "its kind is DeletionPlan"),
         ('{"kind": 3}', "Expected `str`"),
         ('{"kind": "ScanReport"}', "its apiVersion is missing"),
         ('{"kind": "ScanReport", "apiVersion": "etcdfix/v1alpha1"}', "its apiVersion is etcdfix/v1alpha1, and"),
         ('{"kind": "ScanHeader", "apiVersion": "etcdfix/v2"}', "its apiVersion is etcdfix/v2, and"),
-        ('{"kind": "ScanReport", "kind": "ScanReport"}', 'has "kind" twice'),
-        ('{"kind": }', "no JSON at byte 9"),
-        ('{"kind": "ScanReport" "x": 1}', "no JSON at byte 22"),
-        ('{"kind"  "ScanReport"}', "no JSON at byte 9"),
-        ("{kind: 1}", "no JSON at byte 1"),
-        ('{"a": ' + "[" * 100_000, "it is cut"),
+        ('{"kind": }', "JSON is malformed"),
+        ('{"a": ' + "[" * 100_000, "nested too deeply"),
         ('{"a": "' + "\\n" * 100_000, "it is cut"),
-        ("{" + ",".join(f'"m{n}": 1' for n in range(200)) + "}", "no JSON at byte"),
-        ('{"' + "n" * 200 + '": 1}', "no JSON at byte 1"),
     ],
-    ids=range(20),
+    ids=range(13),
 )  # fmt: skip
 def test_what_is_no_report_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(NoReport) as refused:
@@ -113,23 +104,15 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str, said: str) -> N
     assert len(refused.value.reason) < 200
 
 
-@pytest.mark.parametrize("form", ["json", "jsonl"])
-def test_a_mark_of_utf_8_changes_nothing_of_a_report(tmp_path: Path, form: str) -> None:
-    """PowerShell's ``Out-File -Encoding utf8`` puts it there, and ends lines with two characters."""
-    raw = write_report(tmp_path / f"r.{form}", findings(3)).read_bytes()
-    as_written = taken_from(tmp_path, raw)
-    assert as_written[1]
-    for again in (b"\xef\xbb\xbf" + raw, b"\xef\xbb\xbf" + raw.replace(b"\n", b"\r\n")):
-        assert taken_from(tmp_path, again)[:3] == as_written[:3]
-        assert taken_from(tmp_path, again)[3] == f"sha256:{hashlib.sha256(again).hexdigest()}"
-
-
 def _utf_16(raw: bytes) -> bytes:
     return raw.decode().encode("utf-16")
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
-@pytest.mark.parametrize(("pack", "hint"), [(gzip.compress, "gunzip"), (_utf_16, "iconv")])
+@pytest.mark.parametrize(
+    ("pack", "hint"),
+    [(gzip.compress, "gunzip"), (_utf_16, "iconv"), (lambda raw: b"\xef\xbb\xbf" + raw, "tail -c +4")],
+)
 def test_a_report_in_another_form_is_refused_with_what_to_do(
     tmp_path: Path, form: str, pack: Callable[[bytes], bytes], hint: str
 ) -> None:
@@ -148,18 +131,16 @@ START = '{"apiVersion": "etcdfix/v1", "kind": "ScanReport", "generated_at": "", 
 @pytest.mark.parametrize(
     ("rest", "said"),
     [
-        ("}", "it has no findings"),
-        (', "findings": {}}', "its findings are no list"),
-        (', "findings": [{} {}]}', "no JSON at byte"),
-        (', "findings": [{}], "summary": {}}', "missing required field"),
-        (', "findings": [}', "it is cut"),
-        (', "findings":[\n    {"a": 1},\n    words\n  ]}', "JSON is malformed"),
-        (', "findings":[\n    {"a": 1}\n    {"a": 1}\n  ]}', "no JSON at byte"),
+        ("", "it has no findings"),
+        (', "findings": {}', "Expected `array`"),
+        (', "findings": [{} {}]', "JSON is malformed"),
+        (', "findings": [', "JSON is malformed"),
+        (', "findings":[\n    {"a": 1},\n    words\n  ]', "JSON is malformed"),
     ],
 )  # fmt: skip
 def test_findings_that_are_none_are_refused(tmp_path: Path, rest: str, said: str) -> None:
     with pytest.raises(NoReport, match=said):
-        taken_from(tmp_path, START + rest)
+        taken_from(tmp_path, START + rest + "}")
 
 
 @pytest.mark.parametrize(
@@ -204,14 +185,3 @@ def test_a_live_scan_may_end_at_a_newer_revision(tmp_path: Path) -> None:
     older = head.replace(b'"revision":1000', b'"revision":900')
     assert older != head
     assert taken_from(tmp_path, b"".join([older, *rest]))[1]
-
-
-@pytest.mark.parametrize("form", ["json", "jsonl"])
-def test_a_piece_that_is_too_large_is_refused(
-    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jsonparts, "MOST_PIECE_BYTES", 5_000)
-    large = msgspec.structs.replace(findings(1)[0], message="x" * 6_000)
-    path = write_report(tmp_path / f"r.{form}", [large])
-    with pytest.raises(NoReport, match="one piece, which is larger than 5000 bytes"):
-        taken_apart(path)

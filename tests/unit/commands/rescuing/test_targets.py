@@ -8,8 +8,7 @@ import pytest
 from etcdfix.commands.rescuing.targets import targets_of_keys, targets_of_report
 from etcdfix.errors import ConfigurationError
 from etcdfix.report.model import Scope
-from etcdfix.report.report_file import ReportFile
-from etcdfix.report.saved_report import ReportedFinding, SavedFindings, SavedReport
+from etcdfix.report.saved_report import ReportedFinding, ReportFile, SavedFindings, SavedReport
 from etcdfix.storagekey import StorageLayout
 from tests.support.reports import source
 

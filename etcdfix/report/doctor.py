@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -26,7 +27,7 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-_WORST_FIRST: Final = (State.FAIL, State.UNKNOWN, State.WARN, State.OK)
+WORST_FIRST: Final = (State.FAIL, State.UNKNOWN, State.WARN, State.OK)
 _MOST_STEPS: Final = 2
 """Steps of further failures in the text form."""
 _STATES: Final = {State.FAIL: DocumentState.FINDINGS, State.UNKNOWN: DocumentState.INCOMPLETE}
@@ -47,6 +48,10 @@ class Check(msgspec.Struct, frozen=True):
     what: str
     next_step: str = ""
     command: Command = msgspec.field(default_factory=Command)
+
+
+ok, warn, fail, unknown = (partial(Check, "", state) for state in State)
+"""Each makes a check in one state, which gets its name from the list of checks; all but ``ok`` say what to do next."""
 
 
 class DoctorReport(SourcedReport, frozen=True, kw_only=True):
@@ -70,12 +75,12 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
         told += f"be told, {counted(counts[State.WARN], 'warning')}, {counts[State.OK]} ok"
         if self.ended is not None:
             told += f" ({self.ended} before the end)"
-        checks = sorted(self.checks, key=lambda check: _WORST_FIRST.index(check.state))
+        checks = sorted(self.checks, key=lambda check: WORST_FIRST.index(check.state))
         worst = checks[0].state
         rows = [
             (check.state.upper(), check.name, check.what, check.next_step, check.command) for check in checks
         ]
-        steps = {_step(check, self.do_not_restart): check.state for check in checks}
+        steps = {Step(f"{check.name}: {check.next_step}", check.command): check.state for check in checks}
         first, *others = steps
         also = [step for step in others if steps[step] is State.FAIL]
         return Document(
@@ -116,8 +121,3 @@ _COLUMNS: Final = (
     Column("WHAT TO DO", folds=True, wide=True),
     Column("COMMAND", kind=Kind.COMMAND, wide=True),
 )
-
-
-def _step(check: Check, told: str) -> Step:
-    """Return what to do about a check, without what is said above already."""
-    return Step(f"{check.name}: {check.next_step.removeprefix(told).lstrip()}", check.command)

@@ -10,13 +10,13 @@ from etcdfix.sources.etcd.client import MemberStatus
 from tests.support.objects import json_object
 
 
-def states(checks: Iterable[Check]) -> list[tuple[str, str]]:
-    """Return name and state of each check; what is not ok says what to do."""
+def states(checks: Iterable[Check]) -> list[str]:
+    """Return the state of each check; what is not ok says what to do."""
     found = list(checks)
     for check in found:
         assert check.what
         assert bool(check.next_step) is (check.state is not State.OK), check
-    return [(check.name, check.state.value) for check in found]
+    return [check.state.value for check in found]
 
 
 def member(endpoint: str = "one:2379", member_id: int = 1, **changes: object) -> MemberStatus:

@@ -1,1 +1,1 @@
-"""The checks of ``etcdfix doctor``: one small function each, which yields what it found."""
+"""The checks of ``etcdfix doctor`` that need more than a few lines: etcd itself, encryption keys, places, the API."""

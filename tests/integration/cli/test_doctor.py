@@ -84,20 +84,17 @@ def limited(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
 def test_what_users_may_do(
     limited: EtcdServer, doctor: Callable[..., tuple[int, Found]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for (name, password), expected in ((ROOT_USER, ["ok"]), (READER, ["ok", "warn"])):
+    for (name, password), expected in ((ROOT_USER, ["ok"]), (READER, ["warn"])):
         monkeypatch.setenv("ETCDCTL_PASSWORD", password)
         code, found = doctor("--endpoints", limited.endpoint, "--user", name)
         assert states(found["etcd-user"]) == expected
         assert code == (0 if name == ROOT_USER[0] else 3), found
-    assert (
-        found["etcd-user"][0]["what"]
-        == f"user {name} may read what starts with /registry/, and not everything"
-    )
+    assert "etcd may deny changes" in found["etcd-user"][0]["what"]
     assert states(found["revision"]) == ["unknown"]
     assert "never compacted: every revision is kept" in found["revision"][0]["what"]
     monkeypatch.setenv("ETCDCTL_PASSWORD", "wrong")
     code, found = doctor("--endpoints", limited.endpoint, "--user", READER[0])
-    assert (code, states(found["reach"]), states(found["etcd-user"])) == (1, ["fail"], ["unknown"])
+    assert (code, states(found["reach"])) == (1, ["fail"])
     monkeypatch.delenv("ETCDCTL_PASSWORD")
     code, found = doctor("--endpoints", limited.endpoint)
     assert (code, states(found["cluster"])) == (1, ["fail"])
@@ -113,16 +110,16 @@ def test_members(members: EtcdMembers, doctor: Callable[..., tuple[int, Found]])
     names = tuple(members.names)
     fill(members.server(names[0]))
     code, found = doctor("--endpoints", ",".join(members.endpoints()))
-    assert (code, states(found["members"]), states(found["learner"])) == (0, ["ok"], ["ok"])
+    assert (code, states(found["members"])) == (0, ["ok"])
     code, found = doctor("--endpoints", members.endpoint(names[0]))
     assert (code, states(found["members"])) == (0, ["warn", "warn"])
     told = " ".join(check["next_step"] for check in found["members"])
     assert all(members.endpoint(name).removeprefix("http://") in told for name in names[1:])
     members.add_learner("learner")
     code, found = doctor("--endpoints", ",".join(map(members.endpoint, names)))
-    assert (code, states(found["members"]), states(found["learner"])) == (0, ["ok"], ["warn"])
+    assert (code, states(found["members"])) == (0, ["warn", "ok"])
     members.stop(names[1])
     members.stop(names[2])
     code, found = doctor("--endpoints", members.endpoint(names[0]), "--command-timeout", "1s")
     assert code == 1
-    assert states(found["members"])[0] == "fail" or states(found["reach"])[-1] == "fail"
+    assert "fail" in states([*found["reach"], *found.get("members", [])])

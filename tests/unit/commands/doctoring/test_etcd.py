@@ -1,0 +1,333 @@
+"""The members, as they say of themselves, the way to them, and what their users may do; a real etcd stands in
+tests/integration/cli/test_doctor.py.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etcdfix.commands.doctoring.etcd import (
+    ask_endpoints,
+    check_alarms,
+    check_etcd_user,
+    check_leader,
+    check_members,
+    check_reach,
+    check_space,
+    check_tls,
+    check_versions,
+)
+from etcdfix.report.doctor import Check
+from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.failures import CallFailed
+from etcdfix.testing.certificates import CertificateAuthority, CertificateFiles
+from etcdfix.text.commands import RunOptions
+from etcdfix.wire.etcd import ALARM, MEMBER_LIST, ROLE_GET, STATUS, USER_GET, message
+from tests.support.cluster_index_runs import HOSTILE
+from tests.support.doctoring import member, states
+from tests.support.etcd_proxy import Refusal
+from tests.support.scripted_etcd import NO_LEADER, PERMISSION_DENIED, Call, Script, ScriptedEtcd
+
+RUN = RunOptions(source=("--endpoints", "one:1,two:2", "--revision", "5"))
+GIB = 1 << 30
+
+
+@pytest.fixture
+def etcd() -> Iterator[ScriptedEtcd]:
+    with ScriptedEtcd() as server:
+        yield server
+
+
+@pytest.fixture
+def client(etcd: ScriptedEtcd) -> Iterator[EtcdClient]:
+    connection = EtcdConnection(
+        endpoints=(etcd.endpoint,), dial_timeout_seconds=2, command_timeout_seconds=0.5
+    )
+    opened = EtcdClient(connection, on_notice=lambda _: None)
+    yield opened
+    opened.close()
+
+
+def answering(path: str, answer: object) -> Script:
+    return lambda call: answer if call.path == path else None
+
+
+def reached(*endpoints: str, **options: Any) -> list[Check]:
+    connection = EtcdConnection(endpoints=endpoints, **options)
+    return [*map(check_reach, endpoints, ask_endpoints(connection))]
+
+
+# Reach
+
+
+def test_each_endpoint_is_asked_by_itself(etcd: ScriptedEtcd) -> None:
+    dead, alive = reached("127.0.0.1:1", etcd.endpoint, dial_timeout_seconds=1)
+    assert states([dead, alive]) == ["fail", "ok"]
+    assert dead.what == "127.0.0.1:1: nobody listens there (connection refused)"
+    assert alive.what == f"{etcd.endpoint}: member 1 answers"
+
+
+def test_a_member_that_never_answers_is_not_waited_for(etcd: ScriptedEtcd) -> None:
+    stop = threading.Event()
+    etcd.script = lambda call: stop.wait(20) and None if call.path == STATUS.path else None
+    try:
+        (check,) = reached(etcd.endpoint, dial_timeout_seconds=0.2)
+    finally:
+        stop.set()
+    assert (check.state, check.what) == ("fail", f"{etcd.endpoint}: no answer within 0.2 s")
+
+
+def test_a_member_that_says_nothing_of_itself_and_a_wrong_password(etcd: ScriptedEtcd) -> None:
+    etcd.script = answering(STATUS.path, Refusal("PERMISSION_DENIED", "etcdserver: permission denied"))
+    assert states(reached(etcd.endpoint)) == ["unknown"]
+    etcd.users = {"ada": "right"}
+    (check,) = reached(etcd.endpoint, user="ada", password="not-to-be-shown")
+    assert (check.state, check.next_step) == ("fail", "check --user and the password")
+    assert "not-to-be-shown" not in check.what
+
+
+# What members say
+
+
+@pytest.mark.parametrize(
+    ("versions", "state"),
+    [
+        (["3.6.8"], "ok"), (["3.4.22", "3.4.22"], "ok"), (["3.5.6", "3.6.8"], "warn"),
+        (["3.5.5"], "warn"), (["3.4.21"], "warn"), (["3.3.27"], "fail"), (["3.3.27", "3.6.8"], "fail"),
+        (["2.3.8"], "fail"), (["3.10.0"], "ok"), (["4.0"], "ok"), ([], "unknown"), ([""], "unknown"),
+        (["3"], "unknown"), (["9" * 5000 + ".1"], "unknown"), ([HOSTILE], "unknown"), (["3.6.0-rc.1"], "ok"),
+    ],
+)  # fmt: skip
+def test_versions(versions: list[str], state: str) -> None:
+    assert states(check_versions([member(version=version) for version in versions])) == [state]
+
+
+@pytest.mark.parametrize(
+    ("size", "quota", "state", "words"),
+    [
+        (GIB, 0, "ok", "etcd's default quota"), (2 * GIB, 0, "warn", "etcd's default quota"),
+        (2 * GIB, 8 * GIB, "ok", "its quota of 8192.0 MiB"), (7 * GIB, 8 * GIB, "warn", "its quota of 8192.0 MiB"),
+        (GIB, -1, "ok", "default quota"),
+    ],
+)  # fmt: skip
+def test_space(size: int, quota: int, state: str, words: str) -> None:
+    full = member(db_size_bytes=size, db_size_in_use_bytes=GIB // 2, db_size_quota_bytes=quota)
+    check = check_space(full)
+    assert states([check]) == [state]
+    assert words in check.what
+
+
+def test_a_member_that_votes_and_is_not_asked_is_named_with_its_address(
+    etcd: ScriptedEtcd, client: EtcdClient
+) -> None:
+    found = [
+        message("Member")(ID=number, name=name, clientURLs=["https://b:2379"], isLearner=learner)
+        for number, name, learner in ((1, "a", False), (2, "b", False), (3, "c", True))
+    ]
+    header = message("ResponseHeader")(cluster_id=0xC1, member_id=1, revision=1)
+    etcd.script = answering(MEMBER_LIST.path, message("MemberListResponse")(header=header, members=found))
+    away, learner = check_members(client, [member()])
+    assert states([away, learner]) == ["warn", "warn"]
+    assert "member b (2)" in away.what
+    assert "https://b:2379" in away.next_step
+    assert learner.command.line(RUN) == "etcdctl --endpoints one:1,two:2 member promote 3"
+
+
+def test_no_leader_is_a_failure_and_the_member_list_may_be_missing(
+    etcd: ScriptedEtcd, client: EtcdClient
+) -> None:
+    etcd.script = answering(MEMBER_LIST.path, NO_LEADER)
+    assert states(check_leader([member(leader=0)])) == ["fail"]
+    assert states(check_leader([member()])) == []
+    with pytest.raises(CallFailed, match="no leader"):
+        list(check_members(client, [member(leader=0)]))
+
+
+def test_alarms(etcd: ScriptedEtcd, client: EtcdClient) -> None:
+    def alarms(*kinds: int) -> object:
+        header = message("ResponseHeader")(cluster_id=0xC1, member_id=1, revision=1)
+        raised = [message("AlarmMember")(memberID=7, alarm=kind) for kind in kinds]
+        return message("AlarmResponse")(header=header, alarms=raised)
+
+    etcd.script = answering(ALARM.path, alarms())
+    assert states(check_alarms(client)) == ["ok"]
+    etcd.script = answering(ALARM.path, alarms(1, 2, 9))
+    found = list(check_alarms(client))
+    assert states(found) == ["fail", "fail", "warn"]
+    corrupt, space, _ = found
+    assert "etcdfix fix would fail" in space.what
+    assert "members-disagree.md" in corrupt.next_step
+    assert [check.command.line(RUN) for check in found] == [
+        "etcdctl --endpoints one:1,two:2 endpoint hashkv --cluster",
+        "etcdctl --endpoints one:1 snapshot save FILE",
+        "etcdctl --endpoints one:1,two:2 alarm list",
+    ]
+
+
+# What the etcd user may do
+
+READ, WRITE, BOTH = 0, 1, 2
+Permission = tuple[int, bytes, bytes]
+Ask = Callable[..., Check]
+
+
+@pytest.fixture
+def ask(etcd: ScriptedEtcd) -> Ask:
+    """Ask what a user with some roles may do."""
+    etcd.users = {"ada": "p"}
+
+    def found(roles: list[str], *permissions: Permission, script: object = None) -> Check:
+        header = message("ResponseHeader")(cluster_id=0xC1)
+
+        def answer(call: Call) -> object:
+            if call.path == USER_GET.path:
+                assert call.request.name == "ada"
+                return script or message("AuthUserGetResponse")(header=header, roles=roles)
+            if call.path == ROLE_GET.path:
+                assert call.request.role in roles
+                granted = [
+                    message("Permission")(permType=kind, key=key, range_end=end)
+                    for kind, key, end in permissions
+                ]
+                return message("AuthRoleGetResponse")(header=header, perm=granted)
+            return None
+
+        etcd.script = answer
+        return asked(etcd)
+
+    return found
+
+
+def asked(etcd: ScriptedEtcd) -> Check:
+    connection = EtcdConnection(endpoints=(etcd.endpoint,), user="ada", password="p")
+    with closing(EtcdClient(connection, on_notice=lambda _: None)) as client:
+        check = check_etcd_user(client, b"/registry/")
+    states([check])
+    return check
+
+
+@pytest.mark.parametrize(
+    ("roles", "granted", "state"),
+    [
+        (["other", "root"], [], "ok"),
+        (["r"], [(BOTH, b"\0", b"\0")], "ok"),
+        (["r"], [(WRITE, b"/r", b"\0")], "ok"),
+        (["r"], [(WRITE, b"/registry/", b"/registry0")], "ok"),
+        (["r"], [(WRITE, b"/a", b"/b"), (BOTH, b"/", b"0")], "ok"),
+        (["r"], [(READ, b"\0", b"\0")], "warn"),
+        (["r"], [(WRITE, b"/registry/", b"")], "warn"),
+        (["r"], [(WRITE, b"/registry/m", b"\0")], "warn"),
+        (["r"], [(WRITE, b"/registry/pods/", b"/registry/pods0")], "warn"),
+        ([], [], "warn"),
+    ],
+)
+def test_who_may_write(ask: Ask, roles: list[str], granted: list[Permission], state: str) -> None:
+    assert ask(roles, *granted).state == state
+
+
+def test_who_may_not_write_is_told_how_it_is_granted(ask: Ask, etcd: ScriptedEtcd) -> None:
+    check = ask(["below"], (READ, b"/registry/", b"/registry0"))
+    granted = "etcdctl role grant-permission --prefix=true -- below readwrite /registry/"
+    assert check.command.line(RunOptions()) == granted
+    assert ask([], script=PERMISSION_DENIED).state == "unknown"
+    etcd.users = {}
+    assert asked(etcd).state == "warn"
+
+
+# Certificates: what the authority signs is good for ten days, itself for thirty.
+
+NOW = datetime.now(UTC)
+
+
+@contextmanager
+def speaking(files: CertificateFiles) -> Iterator[str]:
+    """A server that shakes hands, and no more."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.cert, files.key)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    plain, _ = listening.accept()
+                except OSError:
+                    return
+                try:
+                    context.wrap_socket(plain, server_side=True).close()
+                except (OSError, ValueError):
+                    plain.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"https://127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def looked_at(now: datetime = NOW, **options: Any) -> list[Check]:
+    found = list(check_tls(EtcdConnection(**{"dial_timeout_seconds": 5, **options}), now))
+    states(found)
+    assert "not-to-be-shown" not in str(found)
+    assert "PRIVATE" not in str(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("away", "state", "words"),
+    [
+        (timedelta(hours=1), "warn", "9 days from now"), (timedelta(days=40), "fail", "has expired on"),
+        (timedelta(days=-25), "fail", "is not valid before"),
+    ],
+)  # fmt: skip
+def test_every_certificate_is_told(
+    authority: CertificateAuthority, away: timedelta, state: str, words: str
+) -> None:
+    client = authority.issue("doctor-client")
+    files = {"cacert": str(authority.cert), "cert": str(client.cert), "key": str(client.key)}
+    with speaking(authority.issue("doctor-server")) as endpoint:
+        found = looked_at(NOW + away, endpoints=(endpoint,), **files)
+    named = (
+        f"--cacert {authority.cert}",
+        f"--cert {client.cert}",
+        f"certificate of the server at {endpoint}",
+    )
+    assert [check.what.startswith(name) for check, name in zip(found, named, strict=True)] == [True] * 3
+    assert [(check.state, words in check.what) for check in found[1:]] == [(state, True)] * 2
+
+
+def test_an_expired_server(authority: CertificateAuthority) -> None:
+    with speaking(authority.issue("doctor-expired", expired=True)) as endpoint:
+        (check,) = looked_at(endpoints=(endpoint,))
+    assert (check.state, "kubeadm certs renew etcd-server" in check.next_step) == ("fail", True)
+
+
+def test_a_bundle_is_as_good_as_what_is_valid_in_it(authority: CertificateAuthority, tmp_path: Path) -> None:
+    old = authority.issue("doctor-old", expired=True)
+    bundle = tmp_path / "bundle.crt"
+    for first, state in (("# vérifié\n".encode() + authority.cert.read_bytes(), "warn"), (b"", "fail")):
+        bundle.write_bytes(first + old.cert.read_bytes())
+        (check, _) = looked_at(cacert=str(bundle), endpoints=("https://127.0.0.1:1",))
+        assert (check.state, "has expired" in check.what) == (state, state == "fail")
+
+
+def test_what_is_less_than_safe_is_warned_of(authority: CertificateAuthority) -> None:
+    assert states(looked_at(user="ada", password="not-to-be-shown")) == ["warn", "ok"]
+    with speaking(authority.issue("doctor-server")) as endpoint:
+        found = looked_at(endpoints=(endpoint,), insecure_skip_tls_verify=True)
+    assert states(found) == ["warn", "warn"]
+    assert "not checked" in found[0].what
+
+
+def test_who_does_not_speak_tls_and_who_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        found = looked_at(endpoints=(endpoint, "https://127.0.0.1:1"), dial_timeout_seconds=0.2)
+    assert states(found) == ["unknown", "unknown"]

@@ -8,10 +8,12 @@ pipeline catches them, in one place, and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 
+@dataclass(eq=False, repr=False)
 class EtcdfixError(Exception):
     """Base of everything raised on purpose; facts are attributes, never only text.
 
@@ -24,10 +26,8 @@ class EtcdfixError(Exception):
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 2
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+    message: str
+    hint: str = field(default="", kw_only=True)
 
     def __str__(self) -> str:
         return self.message
@@ -128,6 +128,7 @@ class NotAKineFile(SourceError):
     code = "not-a-kine-file"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SnapshotTruncated(SourceError):
     """Raised when a file ends before the pages that it says it has.
 
@@ -137,13 +138,11 @@ class SnapshotTruncated(SourceError):
     """
 
     code = "snapshot-truncated"
-
-    def __init__(self, message: str, *, size: int, expected_size: int, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.size = size
-        self.expected_size = expected_size
+    size: int
+    expected_size: int
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PageCorrupt(SourceError):
     """Raised when a bbolt page contradicts itself or the file around it.
 
@@ -153,13 +152,11 @@ class PageCorrupt(SourceError):
     """
 
     code = "page-corrupt"
-
-    def __init__(self, message: str, *, page_id: int, file_offset: int, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.page_id = page_id
-        self.file_offset = file_offset
+    page_id: int
+    file_offset: int
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RevisionCompacted(SourceError):
     """Raised when the revision asked for was compacted, or does not exist yet.
 
@@ -170,16 +167,12 @@ class RevisionCompacted(SourceError):
     """
 
     code = "revision-compacted"
-
-    def __init__(
-        self, message: str, *, revision: int, compacted: int = 0, current: int = 0, hint: str = ""
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.revision = revision
-        self.compacted = compacted
-        self.current = current
+    revision: int
+    compacted: int = 0
+    current: int = 0
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ClusterMismatch(SourceError):
     """Raised when the endpoints answer for more than one cluster.
 
@@ -188,10 +181,7 @@ class ClusterMismatch(SourceError):
     """
 
     code = "cluster-mismatch"
-
-    def __init__(self, message: str, *, cluster_ids: dict[str, str], hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.cluster_ids = cluster_ids
+    cluster_ids: dict[str, str]
 
 
 class NotALog(SourceError):
@@ -212,6 +202,7 @@ class OtherHistory(SourceError):
     code = "other-history"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BackupUnreadable(SourceError):
     """Raised when a backup file cannot be opened or read.
 
@@ -220,10 +211,7 @@ class BackupUnreadable(SourceError):
     """
 
     code = "backup-unreadable"
-
-    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.path = path
+    path: Path
 
 
 class NotABackup(BackupUnreadable):
@@ -278,6 +266,7 @@ class KMSUnreachable(KMSError):
     code = "kms-unreachable"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KMSRefused(KMSError):
     """Raised when the plugin answered, and the answer was no.
 
@@ -286,12 +275,10 @@ class KMSRefused(KMSError):
     """
 
     code = "kms-refused"
-
-    def __init__(self, message: str, *, status: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
+    status: str
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DecodeError(EtcdfixError):
     """Raised when plaintext does not become an object.
 
@@ -305,13 +292,8 @@ class DecodeError(EtcdfixError):
 
     code = "decode-failed"
     exit_code = 1
-
-    def __init__(
-        self, message: str, *, offset: int | None = None, field_path: str = "", hint: str = ""
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.offset = offset
-        self.field_path = field_path
+    offset: int | None = None
+    field_path: str = ""
 
 
 class UnknownEncoding(DecodeError):
@@ -341,6 +323,7 @@ class CBORMalformed(DecodeError):
     code = "cbor-malformed"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KindUnknown(DecodeError):
     """Raised when the value's kind is missing, not registered, or does not convert to the key's kind.
 
@@ -352,24 +335,13 @@ class KindUnknown(DecodeError):
     """
 
     code = "kind-unknown"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        group_version: str,
-        kind: str,
-        reason: str,
-        readable_until: str = "",
-        hint: str = "",
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.group_version = group_version
-        self.kind = kind
-        self.reason = reason
-        self.readable_until = readable_until
+    group_version: str
+    kind: str
+    reason: str
+    readable_until: str = ""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConversionFailed(DecodeError):
     """Raised when a well-formed object does not convert to the type that the server works with.
 
@@ -379,13 +351,8 @@ class ConversionFailed(DecodeError):
     """
 
     code = "conversion-failed"
-
-    def __init__(
-        self, message: str, *, field_path: str = "", group_version: str = "", kind: str = "", hint: str = ""
-    ) -> None:
-        super().__init__(message, field_path=field_path, hint=hint)
-        self.group_version = group_version
-        self.kind = kind
+    group_version: str = ""
+    kind: str = ""
 
 
 class RemediationRefused(EtcdfixError):
@@ -401,6 +368,7 @@ class MemberListUnusable(RemediationRefused):
     code = "member-list-unusable"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AuthorizationRefused(RemediationRefused):
     """Raised when the API server did not clearly say yes.
 
@@ -410,13 +378,11 @@ class AuthorizationRefused(RemediationRefused):
     """
 
     code = "authorization-refused"
-
-    def __init__(self, message: str, *, reason: str, hint: str = "", detail: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.reason = reason
-        self.detail = detail
+    reason: str
+    detail: str = ""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RefusedByRule(RemediationRefused):
     """Raised when a safety rule forbids the change.
 
@@ -425,12 +391,10 @@ class RefusedByRule(RemediationRefused):
     """
 
     code = "refused-by-rule"
-
-    def __init__(self, message: str, *, rule: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.rule = rule
+    rule: str
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NotDurable(RemediationRefused):
     """Raised when a file could not be made durable, or did not read back as written.
 
@@ -439,10 +403,7 @@ class NotDurable(RemediationRefused):
     """
 
     code = "not-durable"
-
-    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.path = path
+    path: Path
 
 
 class UnsafePlace(NotDurable):
@@ -457,6 +418,7 @@ class BackupNotDurable(NotDurable):
     code = "backup-not-durable"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AuditError(EtcdfixError):
     """Raised when a record cannot be made durable; so nothing is done.
 
@@ -466,12 +428,10 @@ class AuditError(EtcdfixError):
 
     code = "audit-not-durable"
     exit_code = 4
-
-    def __init__(self, message: str, *, path: Path, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.path = path
+    path: Path
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AuditLogBroken(AuditError):
     """Raised when the chain of a log is broken, so that nothing may be added to it.
 
@@ -480,10 +440,7 @@ class AuditLogBroken(AuditError):
     """
 
     code = "audit-log-broken"
-
-    def __init__(self, message: str, *, path: Path, findings: tuple[Any, ...] = (), hint: str = "") -> None:
-        super().__init__(message, path=path, hint=hint)
-        self.findings = findings
+    findings: tuple[Any, ...] = ()
 
 
 class AuditLogLocked(AuditError):
@@ -513,6 +470,7 @@ class TransactionNotSent(TransactionError):
     exit_code = 5
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TransactionRefused(TransactionError):
     """Raised when etcd itself said no before writing anything; nothing has changed.
 
@@ -523,13 +481,11 @@ class TransactionRefused(TransactionError):
 
     code = "transaction-refused"
     exit_code = 4
-
-    def __init__(self, message: str, *, endpoint: str, sent: bool, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.endpoint = endpoint
-        self.sent = sent
+    endpoint: str
+    sent: bool
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TransactionUnanswered(TransactionError):
     """Raised when the transaction was sent and no answer came: it may have been carried out, or may still be.
 
@@ -541,24 +497,13 @@ class TransactionUnanswered(TransactionError):
     """
 
     code = "transaction-unanswered"
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        endpoint: str,
-        status: str,
-        read_revision: int,
-        ended: bool = False,
-        hint: str = "",
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.endpoint = endpoint
-        self.status = status
-        self.read_revision = read_revision
-        self.ended = ended
+    endpoint: str
+    status: str
+    read_revision: int
+    ended: bool = False
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TransactionAnomaly(TransactionError):
     """Raised when the answer contradicts the request: what was done is not what was asked.
 
@@ -568,10 +513,7 @@ class TransactionAnomaly(TransactionError):
     """
 
     code = "transaction-anomaly"
-
-    def __init__(self, message: str, *, answer: Any, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.answer = answer
+    answer: Any
 
 
 def why(exc: OSError) -> str:

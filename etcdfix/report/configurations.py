@@ -67,27 +67,25 @@ class EncryptionCheckReport(PublishedReport, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """Return how many findings there are, what to do about the worst, and all of them."""
-        findings = self.findings
-        names = [str(number) for number in range(1, len(self.files) + 1)]
         rows = [
             (
                 one.level.upper(),
                 one.check,
-                ", ".join(names[at] for at in one.files) + (f" line {one.line}" if one.line else ""),
+                ", ".join(str(at + 1) for at in one.files) + (f" line {one.line}" if one.line else ""),
                 ", ".join(one.resources) or one.place,
                 one.message,
                 one.next_step,
             )
-            for one in findings
+            for one in self.findings
         ]
-        bad = any(one.level != "advice" for one in findings)
+        bad = any(one.level != "advice" for one in self.findings)
         return Document(
             status=Status(State.FINDINGS if bad else State.OK, self._headline()),
             about=about(self.tool, self.generated_at),
-            next=Step(findings[0].next_step) if findings else None,
+            next=Step(self.findings[0].next_step) if self.findings else None,
             sections=[
                 Table(columns=_FINDING, rows=rows, noun="finding", brief=4),
-                files_table(self.files, names, wide=len(self.files) == 1),
+                _files_table(self.files, wide=len(self.files) == 1),
             ],
         )
 
@@ -132,11 +130,11 @@ _FINDING: Final = (
 )
 
 
-def files_table(files: Sequence[ReportConfiguration], names: Sequence[str], *, wide: bool) -> Table:
-    """Return the files of a report, by the names that its other tables use."""
+def _files_table(files: Sequence[ReportConfiguration], *, wide: bool) -> Table:
+    """Return the files of a report, by the numbers that its other tables use."""
     return Table(
         columns=(Column("FILE"), Column("PATH", folds=True), Column("SHA256", wide=True)),
-        rows=[(name, file.path, file.sha256) for name, file in zip(names, files, strict=True)],
+        rows=[(str(number), file.path, file.sha256) for number, file in enumerate(files, start=1)],
         noun="file",
         brief=6,
         wide=wide,
@@ -186,21 +184,12 @@ class EncryptionMergeReport(PublishedReport, frozen=True, kw_only=True):
     def document(self) -> Document:
         """Return where the file is, what had to be decided, and what comes first for each resource."""
         record = self.audit_record
-        names = [str(number) for number in range(1, len(self.files) + 1)]
+        recorded = f"record {record.sequence} ({record.hash}) in {record.path}" if record else ""
+        number = len(self.files)
+        headline = f"WRITTEN: {self.output.path} reads everything that the {number} files read"
         return Document(
-            status=Status(
-                State.DONE,
-                f"WRITTEN: {self.output.path} reads everything that the {len(self.files)} files read",
-            ),
-            about=Facts(
-                facts=[
-                    ("digest", self.output.sha256),
-                    (
-                        "record",
-                        f"record {record.sequence} ({record.hash}) in {record.path}" if record else "",
-                    ),
-                ]
-            ),
+            status=Status(State.DONE, headline),
+            about=Facts(facts=[("digest", self.output.sha256), ("record", recorded)]),
             stakes=[MARKED, *not_recorded(self.no_record)],
             sections=[
                 Table(
@@ -217,6 +206,6 @@ class EncryptionMergeReport(PublishedReport, frozen=True, kw_only=True):
                     noun="rule",
                     brief=3,
                 ),
-                files_table(self.files, names, wide=True),
+                _files_table(self.files, wide=True),
             ],
         )

@@ -6,15 +6,27 @@ Nothing here holds key material or contents of objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
-from etcdfix.model import GroupResource, KeyOfRule
+from etcdfix.model import KeyOfRule
 from etcdfix.report.cases import Case, CaseState, whole_case
-from etcdfix.report.document import Column, Document, Kind, State, Status, Step, Table, stakes, wide_table
+from etcdfix.report.document import (
+    Column,
+    Document,
+    Kind,
+    Section,
+    State,
+    Status,
+    Step,
+    Steps,
+    Table,
+    stakes,
+    wide_table,
+)
 from etcdfix.report.model import ReportConfiguration, SourcedReport
 from etcdfix.text.words import counted, transformer_words
 from etcdfix.verdicts.examination import KeyName
@@ -39,8 +51,10 @@ class EncryptionKey(msgspec.Struct, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What the key is called."""
-        return key_label(self.transformer, self.key_fingerprint or self.kms_key_id_sha256)
+        """Its transformer, and its fingerprint or the start of a digest."""
+        digest = f"{self.kms_key_id_sha256[:_DIGITS]}…" if self.kms_key_id_sha256 else ""
+        shown = self.key_fingerprint or digest
+        return f"{transformer_words(self.transformer) or '(unknown)'} {shown}".rstrip()
 
     @property
     def rule(self) -> str:
@@ -58,10 +72,34 @@ def key_fields(name: KeyName) -> dict[str, Any]:
     }
 
 
-def key_label(transformer: str, key: str | None) -> str:
-    """Return what an encryption key is called: its transformer, and a fingerprint or the start of a digest."""
-    shown = f"{key[:_DIGITS]}…" if key is not None and key.startswith("sha256:") else key or ""
-    return f"{transformer_words(transformer) or '(unknown)'} {shown}".rstrip()
+class LookReport(SourcedReport, frozen=True, kw_only=True):
+    """What reports on encryption keys have alike."""
+
+    next: Step | None = None
+    complete: bool
+    incomplete_reasons: list[str]
+
+    def show(
+        self, state: State, headline: str, notes: Sequence[str], sections: Sequence[Section]
+    ) -> Document:
+        """Return the document of a report that comes to this state."""
+        lines, more = stakes(self.incomplete_reasons, notes)
+        return Document(
+            status=Status(state, headline),
+            about=self.about(),
+            stakes=lines,
+            next=self.next,
+            sections=[*sections, *more],
+        )
+
+
+def _numbers(*names: str, wide: bool = False) -> tuple[Column, ...]:
+    return tuple(Column(name, kind=Kind.NUMBER, wide=wide) for name in names)
+
+
+_KEY: Final = (Column("KEY"), Column("RULE", folds=True))
+
+# ------------------------------------------------------------------------------------------------------------ usage
 
 
 class KeyUsage(EncryptionKey, kw_only=True):
@@ -70,9 +108,7 @@ class KeyUsage(EncryptionKey, kw_only=True):
     Attributes:
         objects: How many values are stored under it now. One that does not open counts under each key of its name.
         stale: Of these: readable, and to be written again with the write key.
-        first_mod_revision: Lowest of all these; null for none.
-        kept_revisions: Earlier values under it that etcd still keeps, until it compacts them; null where that
-            is not known.
+        kept_revisions: Earlier values under it that etcd still keeps, until it compacts them.
         backups: Values under it in the backups that were named.
         snapshots: Values under it in the other snapshots that were named, earlier values included.
         safe_to_remove: Nothing that was looked at needs it, and everything was looked at that could be.
@@ -85,16 +121,14 @@ class KeyUsage(EncryptionKey, kw_only=True):
     stale: int = 0
     failing: int = 0
     undetermined: int = 0
-    first_mod_revision: int | None = None
-    last_mod_revision: int | None = None
-    kept_revisions: int | None = 0
+    kept_revisions: int = 0
     backups: int = 0
     snapshots: int = 0
     safe_to_remove: bool = False
     reasons: list[str] = []
 
 
-class EncryptionUsageReport(SourcedReport, frozen=True, kw_only=True):
+class EncryptionUsageReport(LookReport, frozen=True, kw_only=True):
     """Which encryption key is needed by how many objects.
 
     Attributes:
@@ -106,9 +140,6 @@ class EncryptionUsageReport(SourcedReport, frozen=True, kw_only=True):
     backup_directories: list[str]
     other_snapshots: list[str]
     notes: list[str]
-    next: Step | None
-    complete: bool
-    incomplete_reasons: list[str]
 
     @property
     def safe_to_remove(self) -> int:
@@ -117,58 +148,33 @@ class EncryptionUsageReport(SourcedReport, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """Return how many keys are safe to remove, and for each what needs it."""
-        if self.encryption_config is None:
-            told = f"{counted(len(self.keys), 'encryption key')} in use; without a configuration none is safe to remove"
-        else:
+        told = f"{counted(len(self.keys), 'encryption key')} in use; without a configuration none is safe to remove"
+        if self.encryption_config is not None:
             configured = counted(sum(key.configured for key in self.keys), "configured encryption key")
             told = f"{self.safe_to_remove} of {configured} can be removed, at revision {self.source.revision}"
-        lines, more = stakes(self.incomplete_reasons, self.notes)
-        rows = [
-            (
-                key.label,
-                key.rule,
-                "yes" if key.safe_to_remove else "no",
-                key.objects,
-                _first(key.reasons),
-                key.stale,
-                key.failing,
-                key.undetermined,
-                f"{key.first_mod_revision} to {key.last_mod_revision}" if key.objects else None,
-                "?" if key.kept_revisions is None else key.kept_revisions,
-                key.backups,
-                key.snapshots,
-            )
-            for key in self.keys
-        ]
+        rows = []
+        for key in self.keys:
+            more = f" (+{len(key.reasons) - 1})" if key.reasons[1:] else ""
+            why_not = f"{key.reasons[0]}{more}" if key.reasons else ""
+            head = (key.label, key.rule, "yes" if key.safe_to_remove else "no", key.objects, why_not)
+            elsewhere = (key.kept_revisions, key.backups, key.snapshots)
+            rows.append((*head, key.stale, key.failing, key.undetermined, *elsewhere))
         reasons = [(key.label, key.rule, reason) for key in self.keys for reason in key.reasons]
-        return Document(
-            status=Status(State.OK if self.complete else State.INCOMPLETE, told),
-            about=self.about(),
-            stakes=lines,
-            next=self.next,
-            sections=[
-                Table(columns=_USAGE, rows=rows, noun="encryption key", brief=6),
-                wide_table("Why a key cannot be removed", ("KEY", "RULE", "REASON"), reasons),
-                *more,
-            ],
-        )
+        why = wide_table("Why a key cannot be removed", ("KEY", "RULE", "REASON"), reasons)
+        keys = Table(columns=_USAGE, rows=rows, noun="encryption key", brief=6)
+        state = State.OK if self.complete else State.INCOMPLETE
+        return self.show(state, told, self.notes, [keys, why])
 
 
-def _first(reasons: list[str]) -> str:
-    more = f" (+{len(reasons) - 1})" if reasons[1:] else ""
-    return f"{reasons[0]}{more}" if reasons else ""
-
-
-_KEY: Final = (Column("KEY"), Column("RULE", folds=True))
 _USAGE: Final = (
     *_KEY,
     Column("REMOVE"),
-    Column("OBJECTS", kind=Kind.NUMBER),
+    *_numbers("OBJECTS"),
     Column("WHY NOT", folds=True),
-    *(Column(name, kind=Kind.NUMBER, wide=True) for name in ("STALE", "UNREADABLE", "UNDETERMINED")),
-    Column("MOD REVISIONS", wide=True),
-    *(Column(name, kind=Kind.NUMBER, wide=True) for name in ("KEPT", "BACKUPS", "SNAPSHOTS")),
+    *_numbers("STALE", "UNREADABLE", "UNDETERMINED", "KEPT", "BACKUPS", "SNAPSHOTS", wide=True),
 )
+
+# ---------------------------------------------------------------------------------------------------------- what-if
 
 
 class ConfigurationChange(StrEnum):
@@ -190,40 +196,29 @@ class ValueChange(EncryptionKey, kw_only=True):
     """What would happen to the values of one resource under the encryption key that opens them, or that they name.
 
     Attributes:
+        resource: With its group: ``deployments.apps``.
         cause: Of the verdict under the new configuration; null where they would be readable.
         examples: The first etcd keys, at most five.
     """
 
     change: ConfigurationChange
-    group: str
     resource: str
     cause: str | None
     count: int = 0
     examples: list[str] = []
 
-    @property
-    def where(self) -> str:
-        """The resource."""
-        return str(GroupResource(self.group, self.resource))
-
 
 class WriteKeyChange(msgspec.Struct, frozen=True, kw_only=True):
     """A resource that API servers would write with another encryption key."""
 
-    group: str
     resource: str
     today: KeyOfRule
     new: KeyOfRule
     today_reads_new: bool
     new_reads_today: bool
 
-    @property
-    def where(self) -> str:
-        """The resource."""
-        return str(GroupResource(self.group, self.resource))
 
-
-class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
+class WhatIfReport(LookReport, frozen=True, kw_only=True):
     """What another configuration would do to everything that is stored.
 
     Attributes:
@@ -240,9 +235,6 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
     changes: list[ValueChange]
     write_keys: list[WriteKeyChange]
     warnings: list[str]
-    next: Step | None
-    complete: bool
-    incomplete_reasons: list[str]
 
     @property
     def loses(self) -> bool:
@@ -259,31 +251,18 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
         also = [f"{number} {name}" for number, name in zip(others, _ALSO, strict=True) if number]
         of = f"With {self.new_config.path}, of {counted(self.values, 'value')}"
         changed = f"{of}: {', '.join(also) or 'nothing else changes'}"
-        lines, more = stakes(self.incomplete_reasons, [changed, *self.warnings])
-        state = State.FINDINGS if self.loses else State.OK if self.complete else State.INCOMPLETE
         rows = [
-            (one.change, one.where, one.label, one.count, one.cause, one.examples[0]) for one in self.changes
+            (one.change, one.resource, one.label, one.count, one.cause, one.examples[0])
+            for one in self.changes
         ]
-        writes = [(one.where, str(one.today), str(one.new)) for one in self.write_keys]
-        return Document(
-            status=Status(state, " and ".join(told) or "No value becomes unreadable"),
-            about=self.about(),
-            stakes=lines,
-            next=self.next,
-            sections=[
-                Table(
-                    columns=_CHANGES,
-                    rows=rows,
-                    noun="row",
-                    brief=6,
-                    counted=3,
-                    sum=sum(row[3] for row in rows),
-                    counts="value",
-                ),
-                Table(columns=_WRITES, rows=writes, noun="resource", brief=3),
-                *more,
-            ],
-        )
+        writes = [(one.resource, str(one.today), str(one.new)) for one in self.write_keys]
+        total = sum(row[3] for row in rows)
+        changes = Table(columns=_CHANGES, rows=rows, brief=6, counted=3, sum=total, counts="value")
+        sections = [changes, Table(columns=_WRITES, rows=writes, noun="resource", brief=3)]
+        # A loss that is known wins over what is not.
+        state = State.FINDINGS if self.loses else State.OK if self.complete else State.INCOMPLETE
+        headline = " and ".join(told) or "No value becomes unreadable"
+        return self.show(state, headline, [changed, *self.warnings], sections)
 
     def cases(self) -> Iterator[Case]:
         """Yield a test case for each change of the values of one resource under one encryption key."""
@@ -291,13 +270,14 @@ class WhatIfReport(SourcedReport, frozen=True, kw_only=True):
         yield whole_case(whole, self.incomplete_reasons, complete=self.complete)
         for row in self.changes:
             what = f"{row.label}: {row.change}{f', {row.cause}' if row.cause else ''}"
+            values = counted(row.count, "value")
             yield Case(
                 name=what,
-                group=row.where,
+                group=row.resource,
                 state=_CASES.get(row.change, CaseState.PASSED),
                 type=row.cause or row.change,
-                message=f"{counted(row.count, 'value')} under {what}",
-                detail=[f"{counted(row.count, 'value')}, such as:", *row.examples],
+                message=f"{values} under {what}",
+                detail=[f"{values}, such as:", *row.examples],
             )
 
 
@@ -307,14 +287,154 @@ _CASES: Final = {
     ConfigurationChange.UNDETERMINED: CaseState.ERROR,
     ConfigurationChange.STAYS_UNREADABLE: CaseState.SKIPPED,
 }
-"""All other changes pass."""
 _ALSO: Final = ("undetermined", "stay unreadable", "become readable", "become stale", "no longer stale")
 _WRITES: Final = (Column("RESOURCE"), Column("WRITE KEY TODAY"), Column("WRITE KEY THEN"))
 _CHANGES: Final = (
     Column("CHANGE"),
     Column("RESOURCE"),
     Column("KEY"),
-    Column("VALUES", kind=Kind.NUMBER),
+    *_numbers("VALUES"),
     Column("CAUSE THEN"),
     Column("EXAMPLE", kind=Kind.KEY, wide=True),
 )
+
+# -------------------------------------------------------------------------------------------------------------- try
+
+
+class Opened(msgspec.Struct, kw_only=True):
+    """What one candidate does for some values.
+
+    Attributes:
+        opens: So many open, decode, and fit their etcd key.
+        right_key: So many more were written with a key of it, and do not open as they are: damaged, moved, or under
+            another name of the key.
+        undetermined: Could not be told: a KMS plugin did not answer, or refused.
+    """
+
+    opens: int = 0
+    right_key: int = 0
+    undetermined: int = 0
+
+
+class CandidateOnGroup(Opened, kw_only=True):
+    """What one candidate does for the values under one encryption key.
+
+    Attributes:
+        named: The name by which the values call its key, where it has another one here; "" otherwise.
+    """
+
+    candidate: str
+    named: str = ""
+
+
+class FindingGroup(EncryptionKey, kw_only=True):
+    """Unreadable values under one encryption key of one rule of today.
+
+    Attributes:
+        opened: So many are opened by at least one candidate.
+        damaged: Of so many it is proven that they are damaged, with today's configuration: no other key opens these.
+        candidates: What each does for them; those that do nothing are left out.
+        not_opened: The first etcd keys that none opens, at most five.
+        next: What to do first; null where no candidate opens any.
+    """
+
+    findings: int = 0
+    opened: int = 0
+    damaged: int = 0
+    candidates: list[CandidateOnGroup]
+    not_opened: list[str] = msgspec.field(default_factory=list)
+    next: Step | None = None
+
+
+class CandidateResult(Opened, kw_only=True):
+    """What one candidate opens.
+
+    Attributes:
+        name: Its file; of a single key its name and file.
+        kind: ``configuration`` or ``key``.
+        key_fingerprints: Of a single key: what its file may mean; empty for a configuration.
+        opened: The first etcd keys that it opens, at most five.
+        not_opened: The first that it does not, at most five.
+    """
+
+    name: str
+    kind: str
+    key_fingerprints: list[str]
+    opened: list[str] = []
+    not_opened: list[str] = []
+
+
+class EncryptionTryReport(LookReport, frozen=True, kw_only=True):
+    """Which candidate opens which of the values that cannot be read.
+
+    Attributes:
+        findings: How many values were tried: all that do not open today, within the scope.
+        opened: So many are opened by at least one candidate.
+        undetermined_today: Of so many it could not be told whether they open today, or no configuration was given.
+    """
+
+    kind: str = "EncryptionTryReport"
+    findings: int
+    opened: int
+    undetermined_today: int
+    candidates: list[CandidateResult]
+    groups: list[FindingGroup]
+
+    def document(self) -> Document:
+        """Return how many values the candidates open, then each candidate, then the values by encryption key."""
+        values = counted(self.findings, "value")
+        told = f"The candidates open {self.opened} of {values} that do not open today"
+        unsure = self.undetermined_today if self.encryption_config is not None else 0
+        notes = (
+            [f"{counted(unsure, 'value')} may open today: that could not be determined."] if unsure else []
+        )
+        rows = []
+        for one in self.candidates:
+            examples = (keys[0] if keys else None for keys in (one.not_opened, one.opened))
+            marks = " ".join(one.key_fingerprints)
+            rows.append((one.name, one.opens, one.right_key, one.undetermined, marks, *examples))
+        candidates = Table(columns=_CANDIDATE, rows=rows, noun="candidate", brief=5)
+        left = State.FINDINGS if self.opened < self.findings else State.OK
+        state = left if self.complete else State.INCOMPLETE
+        headline = told if self.findings else "Every value in scope opens today"
+        return self.show(state, headline, notes, [candidates, *group_tables(self.groups)])
+
+
+_CANDIDATE: Final = (
+    Column("CANDIDATE", folds=True),
+    *_numbers("OPENS", "RIGHT KEY ONLY", "UNDETERMINED"),
+    Column("FINGERPRINTS", wide=True),
+    Column("FIRST NOT OPENED", kind=Kind.KEY, wide=True),
+    Column("FIRST OPENED", kind=Kind.KEY, wide=True),
+)
+_GROUP: Final = (
+    *_KEY,
+    *_numbers("VALUES", "OPENED", "DAMAGED"),
+    Column("OPENED BY", folds=True),
+    Column("FIRST NOT OPENED", kind=Kind.KEY, wide=True),
+)
+
+
+def group_tables(groups: Sequence[FindingGroup], *, wide: bool = False) -> list[Section]:
+    """Return what the candidates do for the values under each encryption key."""
+    rows, steps = [], []
+    for group in groups:
+        opened_by = ", ".join(one.candidate for one in group.candidates if one.opens) or None
+        example = group.not_opened[0] if group.not_opened else None
+        numbers = (group.findings, group.opened, group.damaged)
+        rows.append((group.label, group.rule, *numbers, opened_by, example))
+        if group.next is not None:
+            steps.append(Step(f"{group.label}: {group.next.action}", group.next.command, group.next.note))
+    return [
+        Table(
+            columns=_GROUP,
+            rows=rows,
+            noun="encryption key",
+            brief=6,
+            counted=2,
+            sum=sum(group.findings for group in groups),
+            counts="value",
+            wide=wide,
+        ),
+        Steps(steps=steps, wide=True),
+    ]

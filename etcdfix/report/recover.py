@@ -6,28 +6,16 @@ No token, no place that one was made of, no key material and no contents of obje
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from etcdfix.report.configurations import MARKED, FileRecord, RuleKeys, not_recorded
-from etcdfix.report.document import Column, Document, Kind, State, Status, Step, Table, stakes
-from etcdfix.report.encryption_try import FindingGroup, Opened, group_tables
-from etcdfix.report.model import ReportConfiguration, SourcedReport
+from etcdfix.report.document import Column, Document, Kind, State, Step, Table
+from etcdfix.report.encryption import FindingGroup, LookReport, Opened, group_tables
+from etcdfix.report.model import ReportConfiguration
 from etcdfix.text.commands import Part, encryption_merge, recover, scan
 from etcdfix.text.words import counted
-
-
-class NamedByNodes(StrEnum):
-    """Whether the Nodes say that their servers run with a configuration."""
-
-    ALL = "all"
-    SOME = "some"
-    NONE = "none"
-    """They name another one."""
-    UNKNOWN = "unknown"
-    """No Node that can be read names any."""
 
 
 class BootstrapValues(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +65,7 @@ class RecoveredConfiguration(Opened, kw_only=True):
         doubt: Why it is not certain, a clause; "" where it is.
         first_mod_revision: Of the oldest value that holds it; null where that is not known.
         stage: In which stage of a rotation the server was, by its own words; "" where it says nothing of this file.
-        named_by_nodes: Whether the Nodes say that their servers run with it: see :class:`NamedByNodes`.
+        nodes: The Nodes that say that their servers run with it.
     """
 
     name: str
@@ -89,13 +77,12 @@ class RecoveredConfiguration(Opened, kw_only=True):
     first_mod_revision: int | None
     last_mod_revision: int | None
     stage: str
-    named_by_nodes: NamedByNodes
     nodes: list[str]
     rules: list[RuleKeys]
     file: ReportConfiguration | None
 
 
-class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
+class EncryptionRecoverReport(LookReport, frozen=True, kw_only=True):
     """Which EncryptionConfigurations a datastore of k3s or RKE2 still holds, and what each of them opens.
 
     Attributes:
@@ -120,57 +107,50 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
     opened: int
     groups: list[FindingGroup]
     notes: list[str] = msgspec.field(default_factory=list)
-    next: Step | None = None
     audit_records: list[FileRecord]
     no_record: str
-    complete: bool
-    incomplete_reasons: list[str]
 
     def document(self) -> Document:
         """Return what was recovered and what it opens; where nothing was, what is there instead."""
+        files = [(one.name, one.file) for one in self.configurations if one.file is not None]
+        notes = [*([MARKED] if files else []), *not_recorded(self.no_record), *self.notes]
         usable = sum(one.usable for one in self.configurations)
-        written = [
-            (one.name, one.file.path, one.file.sha256) for one in self.configurations if one.file is not None
-        ]
-        notes = [*([MARKED] if written else []), *not_recorded(self.no_record), *self.notes]
-        lines, more = stakes(self.incomplete_reasons, notes)
         state = State.OK if usable and self.opened == self.tried else State.FINDINGS
-        rows = [*map(self._row, self.configurations)]
         values = [
             (one.number, ": ".join(filter(None, (_STATES[one.state], one.reason)))) for one in self.values
         ]
-        return Document(
-            status=Status(state if self.complete else State.INCOMPLETE, self._headline(usable)),
-            about=self.about(),
-            stakes=lines,
-            next=self.next,
-            sections=[
-                Table(columns=_CONFIGURATION, rows=rows, noun="configuration", brief=4),
-                Table(columns=_FILE, rows=written, noun="file", brief=4),
-                *group_tables(self.groups, wide=True),
-                Table(
-                    title="What the values under /bootstrap/ are",
-                    columns=_VALUE,
-                    rows=values,
-                    brief=8,
-                    wide=bool(usable),
-                ),
-                *more,
-            ],
-        )
+        configurations = [*map(self._row, self.configurations)]
+        sections = [
+            Table(columns=_CONFIGURATION, rows=configurations, noun="configuration", brief=4),
+            Table(
+                columns=_FILE,
+                rows=[(name, file.path, file.sha256) for name, file in files],
+                noun="file",
+                brief=4,
+            ),
+            *group_tables(self.groups, wide=True),
+            Table(
+                title="What the values under /bootstrap/ are",
+                columns=_VALUE,
+                rows=values,
+                brief=8,
+                wide=bool(usable),
+            ),
+        ]
+        state = state if self.complete else State.INCOMPLETE
+        return self.show(state, self._headline(usable), notes, sections)
 
     def what_to_know(self) -> Iterator[str]:
         """Yield what else to know of the recovery, one or two sentences each."""
-        naming = [node for node in self.nodes if node.names_a_file]
-        named = {node.sha256 for node in naming}
+        named = {node.sha256 for node in self.nodes if node.names_a_file}
         missing = sorted(named - {one.sha256 for one in self.configurations})
         if missing and self.configurations:
             yield f"The Nodes name a configuration that was not found ({', '.join(missing[:3])}). {_ELSEWHERE}"
-        if not naming and self.configurations:
+        if not named and self.configurations:
             yield "No Node names the configuration of its server, so nothing shows which one is today's."
         if len(named) > 1:
             yield "The Nodes name different configurations: a rotation was under way, or not every server restarted."
-        if any(one.named_by_nodes is NamedByNodes.ALL for one in self.configurations):
+        elif named and not missing:
             yield "All Nodes name one configuration. That is a hint and no proof: a Node writes its own annotation."
         for one in self.configurations:
             if one.current and one.stage not in {"start", "reencrypt_finished", ""}:
@@ -189,26 +169,23 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
     def next_step(self, merging: Step | None) -> Step | None:
         """Return the one thing to do next; ``merging`` is what else to do with the files that were written."""
         places = [word for place in self.looked_in for word in ("--in", place)]
-        usable = [one for one in self.configurations if one.usable]
-        if usable:
-            written = [(one, one.file.path) for one in usable if one.file is not None and one.opens]
-            if not any(one.file is not None for one in usable):
-                return Step(
-                    "Write them to files, with which you can read",
-                    recover(self.token_files, *places, "--save-dir", "DIR"),
-                )
-            if self.encryption_config is None:
-                for one, path in written:
-                    if one.opens == self.opened:
-                        opens = f"it opens {one.opens} of {counted(self.tried or 0, 'value')}"
-                        reading = ("--encryption-config", path, Part.RELEASE)
-                        return Step(f"Read with {one.name}: {opens}", scan(reading=reading))
-                if written:
-                    return Step(
-                        "Merge the files that open something, in this order, and read with the new file",
-                        encryption_merge([path for _, path in written]),
-                    )
-            return merging
+        if any(one.usable for one in self.configurations):
+            files = {one.name: one.file.path for one in self.configurations if one.file is not None}
+            if not files:
+                saving = recover(self.token_files, *places, "--save-dir", "DIR")
+                return Step("Write them to files, with which you can read", saving)
+            opening = [one for one in self.configurations if one.name in files and one.opens]
+            if self.encryption_config is not None or not opening:
+                return merging
+            for one in opening:
+                if one.opens == self.opened:
+                    opens = f"it opens {one.opens} of {counted(self.tried or 0, 'value')}"
+                    reading = ("--encryption-config", files[one.name], Part.RELEASE)
+                    return Step(f"Read with {one.name}: {opens}", scan(reading=reading))
+            merged = encryption_merge([files[one.name] for one in opening])
+            return Step(
+                "Merge the files that open something, in this order, and read with the new file", merged
+            )
         states = {value.state for value in self.values}
         if "other-token" in states:
             return Step(
@@ -216,20 +193,18 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
                 "rotated",
                 recover([*self.token_files, "FILE"], *places),
             )
-        if not states:
-            return Step(
-                "Look for the file of --encryption-provider-config on every control-plane node and in backups. Only "
-                "k3s and RKE2 keep it in the datastore too, kubeadm does not"
-            )
-        return Step("Look into an older snapshot: no value here holds a configuration")
+        if states:
+            return Step("Look into an older snapshot: no value here holds a configuration")
+        return Step(
+            "Look for the file of --encryption-provider-config on every control-plane node and in backups. Only "
+            "k3s and RKE2 keep it in the datastore too, kubeadm does not"
+        )
 
     def _headline(self, usable: int) -> str:
         if not usable:
             values = counted(sum(one.number for one in self.values), "value")
-            there = (
-                f"{counted(self.bootstrap_keys, 'key')} under /bootstrap/, {values}, "
-                f"{counted(len(self.configurations), 'refused configuration')}"
-            )
+            refused = counted(len(self.configurations), "refused configuration")
+            there = f"{counted(self.bootstrap_keys, 'key')} under /bootstrap/, {values}, {refused}"
             return f"NOTHING RECOVERED: {there if self.values else 'no value is under /bootstrap/'}"
         what = "not known to open today" if self.encryption_config is not None else "that are encrypted"
         opened = f"opening {self.opened} of {counted(self.tried or 0, 'value')} {what}"
@@ -243,7 +218,7 @@ class EncryptionRecoverReport(SourcedReport, frozen=True, kw_only=True):
         return (
             one.name,
             opens if one.usable else "refused by API servers",
-            one.named_by_nodes,
+            f"{len(one.nodes)} of {sum(node.names_a_file for node in self.nodes)}",
             f"{one.confidence}{', current' if one.current else ''}",
             one.right_key,
             one.last_mod_revision if same else f"{one.first_mod_revision} to {one.last_mod_revision}",

@@ -18,8 +18,7 @@ from etcdfix.report.configurations import EncryptionCheckReport, EncryptionMerge
 from etcdfix.report.copies import CopiesReport
 from etcdfix.report.diff import ReportDiff
 from etcdfix.report.doctor import DoctorReport
-from etcdfix.report.encryption import EncryptionUsageReport, WhatIfReport
-from etcdfix.report.encryption_try import EncryptionTryReport
+from etcdfix.report.encryption import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.report.explain import ExplainReport
 from etcdfix.report.merge import ReportMerge
 from etcdfix.report.model import API_VERSION, Finding

@@ -11,7 +11,7 @@ from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
 from etcdfix.encryption.candidate_key import NamedCandidate
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.report.encryption_try import EncryptionTryReport
+from etcdfix.report.encryption import EncryptionTryReport
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout

@@ -40,7 +40,6 @@ def command(*, backup_dirs: tuple[Path, ...], places: tuple[Named, ...], **optio
     request = UsageRequest(
         **inputs.reading_fields(configuration),
         overrides={} if inputs.each_from_its_own else inputs.overrides or {},
-        overrides_known=inputs.overrides is not None,
         main_not_read=inputs.file is None and bool(inputs.main_endpoints),
         backup_directories=backup_dirs,
         snapshots=snapshots,

@@ -48,7 +48,6 @@ def command(*, new_config: Path, **options: Any) -> int:
     request = WhatIfRequest(
         **inputs.reading_fields(configuration),
         overrides={} if inputs.each_from_its_own else inputs.overrides or {},
-        overrides_known=inputs.overrides is not None,
         main_not_read=inputs.file is None and bool(inputs.main_endpoints),
         new=new,
         no_encryption=inputs.no_encryption,

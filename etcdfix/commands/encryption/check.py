@@ -1,40 +1,38 @@
-"""What is wrong with EncryptionConfigurations, and what several of them do otherwise, as a report."""
+"""What is wrong with EncryptionConfigurations, and what several of them do otherwise, as a report.
+
+Several files are those of control-plane nodes, or one before and after a change. They are compared by what they do, not
+by their text: for each resource that any of them names, which encryption key writes and which ones read. Encryption
+keys are compared by name and fingerprint, KMS providers by version and name.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from etcdfix.encryption.config import decode_rules, parse_configuration, read_configuration
-from etcdfix.encryption.config_diff import Difference, DifferenceKind, compare_configurations
-from etcdfix.encryption.config_lint import LintFinding, LintLevel, lint
-from etcdfix.encryption.transformer import IDENTITY
+from etcdfix.encryption.config import (
+    EncryptionConfiguration,
+    ProviderType,
+    decode_rules,
+    parse_configuration,
+    read_configuration,
+)
+from etcdfix.encryption.config_lint import LintLevel, lint
+from etcdfix.encryption.config_rules import parse_group_resource, rule_name
+from etcdfix.encryption.envelope import transformer_name
+from etcdfix.encryption.transformer import IDENTITY, Transformers
+from etcdfix.model import KeyOfRule
 from etcdfix.report.configurations import LEVELS, CheckFinding, EncryptionCheckReport
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_file, timestamp
 
+_Lists = tuple[tuple[KeyOfRule, ...], ...]
+"""What each file tries for a resource, in order; the first key writes."""
 _ADD: Final = "Add this key to the files that lack it, below their write key"
-_NEXT: Final[Mapping[DifferenceKind, str]] = {
-    DifferenceKind.WRITTEN_NOT_READ: f"{_ADD}, before another object is written: "
-    "docs/runbooks/control-plane-nodes-disagree.md.",
-    DifferenceKind.OTHER_BYTES: "Find out which bytes wrote the values: etcdfix encryption try. Keep both keys until "
-    "then: etcdfix encryption merge.",
-    DifferenceKind.RENAMED: "Give every file both names, since a value names its key: etcdfix encryption merge.",
-    DifferenceKind.MISSING: f"{_ADD}.",
-    DifferenceKind.WRITE_KEY: "Finish the key rotation. Every file reads what the others write.",
-    DifferenceKind.KMS_ENDPOINT: "Check that all endpoints lead to one KMS and one key.",
-    DifferenceKind.ORDER: "Put the keys into one order, so that you notice the next difference.",
-}
-_LEVELS: Final[Mapping[DifferenceKind, LintLevel]] = {
-    DifferenceKind.WRITTEN_NOT_READ: LintLevel.ERROR,
-    DifferenceKind.KMS_ENDPOINT: LintLevel.ADVICE,
-    DifferenceKind.ORDER: LintLevel.ADVICE,
-}
-"""Of the differences that are no warning."""
 
 
 def check_files(paths: Sequence[Path]) -> EncryptionCheckReport:
@@ -46,59 +44,116 @@ def check_files(paths: Sequence[Path]) -> EncryptionCheckReport:
         ConfigurationError: One cannot be read, or cannot be decoded.
     """
     files: list[ReportConfiguration] = []
-    found: dict[LintFinding, list[int]] = {}
+    found: dict[object, CheckFinding] = {}
     raws = []
     for number, path in enumerate(paths):
         modes: list[os.stat_result] = []
         raws.append(raw := read_configuration(path, modes.append))
         files.append(shown_file(path, raw))
         for one in lint(raw, decode_rules(raw, path=str(path)), mode=modes[0].st_mode):
-            found.setdefault(one, []).append(number)
-    findings = [CheckFinding(files=at, **msgspec.structs.asdict(one)) for one, at in found.items()]
-    compared = len(paths) > 1 and all(one.level is not LintLevel.ERROR for one in found)
+            finding = found.setdefault(one, CheckFinding(files=[], **msgspec.structs.asdict(one)))
+            finding.files.append(number)
+    findings = list(found.values())
+    compared = len(paths) > 1 and all(one.level != LintLevel.ERROR for one in findings)
     if compared:
-        names = short_names([file.path for file in files])
-        configurations = [
-            parse_configuration(raw, path=file.path) for raw, file in zip(raws, files, strict=True)
-        ]
-        findings += [_finding(one, names) for one in compare_configurations(configurations)]
+        configurations = [parse_configuration(raw, path=f.path) for raw, f in zip(raws, files, strict=True)]
+        findings += _differences(configurations, short_names([file.path for file in files]))
     findings.sort(key=lambda one: (LEVELS.index(one.level), not one.lacks))
     return EncryptionCheckReport(
         tool=TOOL, generated_at=timestamp(), files=files, compared=compared, findings=findings
     )
 
 
-def _finding(difference: Difference, names: Sequence[str]) -> CheckFinding:
-    return CheckFinding(
-        check=difference.kind,
-        level=_LEVELS.get(difference.kind, LintLevel.WARNING),
-        files=list(difference.has),
-        resources=list(difference.resources),
-        key=difference.key,
-        lacks=list(difference.lacks),
-        message=_message(difference, names),
-        next_step=_NEXT[difference.kind],
+def _differences(
+    configurations: Sequence[EncryptionConfiguration], names: Sequence[str]
+) -> Iterator[CheckFinding]:
+    transformers = [Transformers.from_configuration(configuration) for configuration in configurations]
+    entries = (entry for one in configurations for rule in one.rules for entry in rule.resources)
+    alike: dict[_Lists, list[str]] = {}
+    for name in dict.fromkeys(parse_group_resource(entry) for entry in entries if entry):
+        lists = tuple(tuple(key.named for key in one.for_resource(name).keys) for one in transformers)
+        alike.setdefault(lists, []).append(rule_name(name))
+    for lists, resources in alike.items():
+        yield from _of_resources(lists, resources, names)
+    used: dict[KeyOfRule, dict[str, list[int]]] = {}
+    for at, configuration in enumerate(configurations):
+        for provider in configuration.kms_providers:
+            name_of = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
+            used.setdefault(KeyOfRule(name_of, ""), {}).setdefault(provider.endpoint, []).append(at)
+    for key, endpoints in used.items():
+        first, *others = endpoints.values()
+        lacks = list(dict.fromkeys(at for files in others for at in files))
+        if lacks:
+            yield CheckFinding(
+                check="kms-endpoint-differs",
+                level=LintLevel.ADVICE,
+                files=first,
+                key=key,
+                lacks=lacks,
+                message=f"{key} has another endpoint in {_said(lacks, names)} than in {_said(first, names)}",
+                next_step="Check that all endpoints lead to one KMS and one key.",
+            )
+
+
+def _of_resources(lists: _Lists, resources: list[str], names: Sequence[str]) -> Iterator[CheckFinding]:
+    """Yield which keys some files lack, the write keys first; where none lacks one, that they write with others."""
+    writers = [keys[0] for keys in lists]
+    what = ", ".join(resources)
+    all_read = True
+    for key in dict.fromkeys([*writers, *(key for keys in lists for key in keys)]):
+        lacks = [at for at, keys in enumerate(lists) if key not in keys]
+        if not lacks:
+            continue
+        writes = [at for at, writer in enumerate(writers) if writer == key]
+        has = writes or [at for at in range(len(lists)) if at not in lacks]
+        holder, without = _said(has, names), _said(lacks, names)
+        message = f"{what}: {key} is in {holder} and not in {without}"
+        if writes:
+            all_read = False
+            how = "unencrypted" if key.transformer == IDENTITY else f"with {key}"
+            message = f"{without} cannot read the {what} that {holder} writes {how}"
+        instead = dict.fromkeys(
+            str(other) for at in lacks for other in lists[at] if _is_in_place_of(other, key)
+        )
+        yield CheckFinding(
+            check="written-not-read" if writes else "key-missing",
+            level=LintLevel.ERROR if writes else LintLevel.WARNING,
+            files=has,
+            resources=resources,
+            key=key,
+            lacks=lacks,
+            message=f"{message}. It has {', '.join(instead)} instead" if instead else message,
+            next_step=f"{_ADD}, before another object is written: docs/runbooks/control-plane-nodes-disagree.md."
+            if writes
+            else f"{_ADD}.",
+        )
+    if all_read and len(set(writers)) > 1:
+        has = [at for at, writer in enumerate(writers) if writer == writers[0]]
+        others = ", ".join(f"{names[at]} with {key}" for at, key in enumerate(writers) if at not in has)
+        yield CheckFinding(
+            check="write-key-differs",
+            level=LintLevel.WARNING,
+            files=has,
+            resources=resources,
+            key=writers[0],
+            lacks=[at for at in range(len(lists)) if at not in has],
+            message=f"{_said(has, names)} writes {what} with {writers[0]}, {others}",
+            next_step="Finish the key rotation. Every file reads what the others write.",
+        )
+
+
+def _is_in_place_of(other: KeyOfRule, key: KeyOfRule) -> bool:
+    """Say whether a key has the name of another one, or its bytes under the same provider."""
+    if not key.key_fingerprint:
+        return False
+    same_provider = other.transformer.partition("/")[0] == key.transformer.partition("/")[0]
+    return other.transformer == key.transformer or (
+        same_provider and other.key_fingerprint == key.key_fingerprint
     )
 
 
-def _message(difference: Difference, names: Sequence[str]) -> str:
-    def files(numbers: Sequence[int]) -> str:
-        return " and ".join(names[number] for number in numbers)
-
-    key, has, lacks = difference.key, files(difference.has), files(difference.lacks)
-    others = "; ".join(f"{other} in {files(numbers)}" for other, numbers in difference.others)
-    resources = ", ".join(difference.resources)
-    how = "unencrypted" if str(key) == IDENTITY else f"with {key}"
-    instead = f". It has {others} instead" if others else ""
-    return {
-        DifferenceKind.WRITTEN_NOT_READ: f"{lacks} cannot read the {resources} that {has} writes {how}{instead}",
-        DifferenceKind.WRITE_KEY: f"{has} writes {resources} with {key}, others write with another key: {others}",
-        DifferenceKind.OTHER_BYTES: f"{resources}: {key} in {has} has other bytes elsewhere: {others}",
-        DifferenceKind.RENAMED: f"{resources}: {key} in {has} has another name elsewhere: {others}",
-        DifferenceKind.MISSING: f"{resources}: {key} is in {has} and not in {lacks}",
-        DifferenceKind.ORDER: f"{resources}: {has} have the same keys in another order",
-        DifferenceKind.KMS_ENDPOINT: f"{key} has another endpoint in {lacks} than in {has}",
-    }[difference.kind]
+def _said(files: Sequence[int], names: Sequence[str]) -> str:
+    return " and ".join(names[number] for number in files)
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

@@ -34,13 +34,12 @@ from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.key_files import KeyFile, save_key_files
 from etcdfix.report.configurations import FileRecord
-from etcdfix.report.encryption_try import Opened
+from etcdfix.report.encryption import EncryptionTryReport, Opened
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import report_origin, shown_file, shown_word
 from etcdfix.report.recover import (
     BootstrapValues,
     EncryptionRecoverReport,
-    NamedByNodes,
     NodeConfiguration,
     RecoveredConfiguration,
 )
@@ -122,39 +121,17 @@ def recover_configurations(
         for at, found in enumerate(values.configurations, start=1)
     ]
     records, no_record = _save(source, request, recovered, uid)
-    usable = {one.name: one.usable for one in recovered if one.usable is not None}
-    tried, ended = None, None
-    if usable:
-        candidates = tuple(NamedCandidate(*candidate) for candidate in usable.items())
-        trying = msgspec.structs.replace(request, candidates=candidates)
-        try:
-            with open_plugins(*usable.values()) as plugins:
-                looked = try_candidates(source, trying, plugins=plugins, progress=progress)
-        except SourceError as problem:  # what was recovered, and written, is told all the same
-            problems.append(f"which values they open could not be read: {problem.message}")
-        else:
-            tried, ended = looked.report, looked.whole.ended
-            if not looked.whole.below_prefix:
-                problems.append(
-                    f"no key starts with {request.layout.prefix}: nothing was there to try them on"
-                )
-            if request.save_dir is None:
-                for group in tried.groups:
-                    group.next = None  # it names files
-    problems += tried.incomplete_reasons if tried is not None else source.problems
+    tried, ended = _tried(source, request, recovered, open_plugins, progress, problems)
     results = {one.name: one for one in tried.candidates} if tried is not None else {}
+    configurations = [_published(one, results.get(one.name, Opened()), nodes) for one in recovered]
+    states = Counter((kept.opened.state.value, kept.opened.reason) for kept in values.values)
     report = EncryptionRecoverReport(
         **report_origin(source.describe(), request.configuration, uid),
         token_files=[*map(shown_word, request.token_files)],
         looked_in=[shown_word(str(named)) for named in request.places],
         bootstrap_keys=values.keys,
-        values=[
-            BootstrapValues(state=state, reason=reason, number=number)
-            for (state, reason), number in Counter(
-                (kept.opened.state.value, kept.opened.reason) for kept in values.values
-            ).items()
-        ],
-        configurations=[_published(one, results.get(one.name, Opened()), nodes) for one in recovered],
+        values=[BootstrapValues(state=state, reason=why, number=n) for (state, why), n in states.items()],
+        configurations=configurations,
         nodes=nodes,
         unread_nodes=unread,
         tried=tried.findings if tried is not None else None,
@@ -168,6 +145,36 @@ def recover_configurations(
     advised = tried.next if tried is not None and request.save_dir is not None else None
     report = msgspec.structs.replace(report, notes=[*report.what_to_know(), *notes])
     return msgspec.structs.replace(report, next=report.next_step(advised)), ended
+
+
+def _tried(
+    source: Source,
+    request: RecoverRequest,
+    recovered: Iterable[_Recovered],
+    open_plugins: OpenPlugins,
+    progress: Progress,
+    problems: list[str],
+) -> tuple[EncryptionTryReport | None, EndedEarly | None]:
+    """Try what was recovered on what does not open today; add why that is not everything."""
+    usable = {one.name: one.usable for one in recovered if one.usable is not None}
+    if not usable:
+        problems += source.problems
+        return None, None
+    candidates = tuple(NamedCandidate(*candidate) for candidate in usable.items())
+    trying = msgspec.structs.replace(request, candidates=candidates)
+    try:
+        with open_plugins(*usable.values()) as plugins:
+            looked = try_candidates(source, trying, plugins=plugins, progress=progress)
+    except SourceError as problem:  # what was recovered, and written, is told all the same
+        problems.append(f"which values they open could not be read: {problem.message}")
+        problems += source.problems
+        return None, None
+    if not looked.whole.below_prefix:
+        problems.append(f"no key starts with {request.layout.prefix}: nothing was there to try them on")
+    for group in looked.report.groups if request.save_dir is None else ():
+        group.next = None  # it names files
+    problems += looked.report.incomplete_reasons
+    return looked.report, looked.whole.ended
 
 
 def _notes_on(finders: Iterable[Finder]) -> Iterator[str]:
@@ -251,11 +258,6 @@ def _published(one: _Recovered, opened: Opened, nodes: Iterable[NodeConfiguratio
     revisions = [kept.mod_revision for kept in held if kept.mod_revision]
     # The newest word on it: one file goes through several stages.
     stages = [kept.opened.file.stage for kept in reversed(held) if kept.opened.file is not None]
-    naming = [node for node in nodes if node.names_a_file]
-    here = [node.node for node in naming if node.sha256 == sha256]
-    named = NamedByNodes.ALL if len(here) == len(naming) else NamedByNodes.SOME
-    if not here:
-        named = NamedByNodes.NONE if naming else NamedByNodes.UNKNOWN
     return RecoveredConfiguration(
         name=one.name,
         sha256=sha256,
@@ -266,8 +268,7 @@ def _published(one: _Recovered, opened: Opened, nodes: Iterable[NodeConfiguratio
         first_mod_revision=min(revisions, default=None),
         last_mod_revision=max(revisions, default=None),
         stage=next((stage.name for stage in stages if stage is not None and stage.is_of(sha256)), ""),
-        named_by_nodes=named,
-        nodes=here,
+        nodes=[node.node for node in nodes if node.names_a_file and node.sha256 == sha256],
         rules=rules_of(one.usable) if one.usable is not None else [],
         opens=opened.opens,
         right_key=opened.right_key,

@@ -7,24 +7,27 @@ an unlinked temporary file, as they are stored.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from etcdfix.commands.encryption.whole import Looked, Whole, keep_example
 from etcdfix.encryption.candidate_key import NamedCandidate
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
-from etcdfix.encryption.kms.envelopes import KMSPending
-from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.in_scope import pages_in, resolved
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.report.document import Step
-from etcdfix.report.encryption import key_fields
-from etcdfix.report.encryption_try import CandidateOnGroup, CandidateResult, EncryptionTryReport, FindingGroup
+from etcdfix.report.encryption import (
+    CandidateOnGroup,
+    CandidateResult,
+    EncryptionTryReport,
+    FindingGroup,
+    key_fields,
+)
 from etcdfix.report.origin import report_origin, shown_word
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.scope import ScopeRequest
@@ -40,9 +43,6 @@ from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-_WINDOW: Final = 512
-_WINDOW_BYTES: Final = 8 << 20
-
 
 class TryRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is tried."""
@@ -52,6 +52,8 @@ class TryRequest(Reading, frozen=True, kw_only=True):
 
 
 class _Finding(msgspec.Struct, frozen=True):
+    """A value that does not open today; ``proven``: today's configuration is shown not to open it."""
+
     stored: StoredValue
     place: KeyName
     damaged: bool
@@ -73,17 +75,7 @@ def try_candidates(
         SourceError: Nothing could be read.
     """
     today = Examiner.of_cluster(source, request, plugins)
-    examiners = []
-    for candidate in request.candidates:
-        reading = msgspec.structs.replace(request, configuration=candidate.configuration)
-        if today.readers.unreadable_crds and not candidate.is_key:
-            examiner = Examiner.of_cluster(source, reading, plugins)
-        else:  # today's configuration reads every CRD: nobody reads them again
-            examiner = Examiner.of(reading, plugins)
-            examiner.know_as(today)
-        assert examiner.transformers is not None  # each has a configuration
-        today.know_names(examiner.transformers.names)
-        examiners.append(examiner)
+    examiners = [_examiner_of(candidate, source, request, today) for candidate in request.candidates]
     cluster = today.kube_system_uid(source)
     with contextlib.closing(Spool(_Finding)) as findings:
         gathering = _Gathering(findings)
@@ -98,25 +90,24 @@ def try_candidates(
             progress=progress,
         )
         whole = Whole.of(source, ending, gathering.objects, everything=scope.everything)
-        counting = _Counting(request.candidates, examiners)
+        trying = _Trying(request)
         total = findings.count
         if whole.ended is None:
             try:
-                counting.run(progress(findings.drain(), "unreadable values", total), plugins)
+                for finding in progress(findings.drain(), "unreadable values", total):
+                    trying.take(finding, [one.examine(finding.stored) for one in examiners])
             except KeyboardInterrupt as exc:
-                ended = EndedEarly.of(exc)
-                problem = f"{ended.reason} after {counting.tried} of {counted(total, 'value')} were tried"
-                whole = msgspec.structs.replace(whole, ended=ended, problems=(*whole.problems, problem))
-    groups = counting.groups(request)
+                whole = whole.ended_by(exc, f"after {trying.tried} of {counted(total, 'value')} were tried")
     reasons = [*whole.problems, *(f"lost {display(key)}: permission denied" for key in gathering.denied)]
-    if counting.untold:
-        reasons.append(f"undetermined under some candidate: {counted(counting.untold, 'value')}")
+    if trying.untold:
+        reasons.append(f"undetermined under some candidate: {counted(trying.untold, 'value')}")
+    groups = trying.groups()
     report = EncryptionTryReport(
         **report_origin(source.describe(), request.configuration, cluster),
-        findings=counting.tried,
-        opened=counting.opened,
+        findings=trying.tried,
+        opened=trying.opened,
         undetermined_today=gathering.undetermined,
-        candidates=counting.candidates,
+        candidates=trying.candidates,
         groups=groups,
         next=_next(request, groups),
         complete=not reasons,
@@ -125,7 +116,21 @@ def try_candidates(
     return Looked(report, whole)
 
 
+def _examiner_of(candidate: NamedCandidate, source: Source, request: TryRequest, today: Examiner) -> Examiner:
+    reading = msgspec.structs.replace(request, configuration=candidate.configuration)
+    if today.readers.unreadable_crds and not candidate.is_key:
+        examiner = Examiner.of_cluster(source, reading, today.plugins)
+    else:  # today's configuration reads every CRD: nobody reads them again
+        examiner = Examiner.of(reading, today.plugins)
+        examiner.know_as(today)
+    if examiner.transformers is not None:
+        today.know_names(examiner.transformers.names)
+    return examiner
+
+
 class _Gathering:
+    """Keeps what does not open today."""
+
     def __init__(self, findings: Spool[_Finding]) -> None:
         self._findings = findings
         self.denied: list[bytes] = []
@@ -133,28 +138,25 @@ class _Gathering:
         self.undetermined = 0
 
     def take(self, found: Examination, _view: View) -> None:
-        outcome = found.verdict.outcome
+        outcome, stored = found.verdict.outcome, found.stored
         if outcome is Outcome.NOT_AN_OBJECT:
             return
         self.objects += 1
-        enveloped = found.stored.value.startswith(ENCRYPTED_PREFIX)
-        untold = outcome is Outcome.UNDETERMINED
-        if outcome is Outcome.DECRYPT_FAILURE or (enveloped and (untold or outcome in FAILED)):
+        proven, untold = outcome is Outcome.DECRYPT_FAILURE, outcome is Outcome.UNDETERMINED
+        if proven or (stored.value.startswith(ENCRYPTED_PREFIX) and (untold or outcome in FAILED)):
             self.undetermined += untold
             place = KeyName(found.rule, found.transformer, found.kms_key_id_sha256)
-            self._findings.append(
-                _Finding(found.stored, place, found.verdict.is_damage, outcome is Outcome.DECRYPT_FAILURE)
-            )
+            self._findings.append(_Finding(stored, place, found.verdict.is_damage, proven))
 
     def take_plain(self, counts: Sequence[PlainCount]) -> None:
         self.objects += sum(plain.count for plain in counts)
 
 
-class _Counting:
-    """Tries every candidate on every value; where plugins are asked, some values at a time."""
+class _Trying:
+    """Counts what every candidate makes of every value."""
 
-    def __init__(self, candidates: Sequence[NamedCandidate], examiners: Sequence[Examiner]) -> None:
-        self._examiners = examiners
+    def __init__(self, request: TryRequest) -> None:
+        self._request = request
         self._groups: dict[KeyName, FindingGroup] = {}
         self._first_opened: dict[KeyName, bytes] = {}
         self.candidates = [
@@ -163,31 +165,20 @@ class _Counting:
                 kind="key" if one.is_key else "configuration",
                 key_fingerprints=one.fingerprints,
             )
-            for one in candidates
+            for one in request.candidates
         ]
         self.tried = self.opened = self.untold = 0
 
-    def run(self, findings: Iterator[_Finding], plugins: KMSPlugins | None) -> None:
-        for window in _windows(findings, _WINDOW if plugins is not None else 1):
-            rows = [
-                [_unless_pending(e, finding.stored, plugins) for e in self._examiners] for finding in window
-            ]
-            for finding, row in zip(window, rows, strict=True):
-                each = zip(row, self._examiners, strict=True)
-                self._count(finding, [found or examiner.examine(finding.stored) for found, examiner in each])
-
-    def _count(self, finding: _Finding, found: Iterable[Examination]) -> None:
+    def take(self, finding: _Finding, found: Sequence[Examination]) -> None:
         self.tried += 1
-        place = finding.place
-        if place not in self._groups and len(self._groups) >= MAX_NAMES:
-            place = KeyName("", OTHERS, "")
-        group = self._groups.get(place)
-        if group is None:
+        place, key = finding.place, finding.stored.key
+        if place not in self._groups:
+            place = place if len(self._groups) < MAX_NAMES else KeyName("", OTHERS, "")
             here = [CandidateOnGroup(candidate=one.name) for one in self.candidates]
-            group = self._groups[place] = FindingGroup(**key_fields(place), candidates=here)
+            self._groups.setdefault(place, FindingGroup(**key_fields(place), candidates=here))
+        group = self._groups[place]
         group.findings += 1
         group.damaged += finding.damaged
-        key = finding.stored.key
         opened = untold = False
         for result, on_group, examination in zip(self.candidates, group.candidates, found, strict=True):
             opens, right = _opens(examination), _is_right_key(examination)
@@ -203,75 +194,20 @@ class _Counting:
         self.opened += opened
         group.opened += opened
         self.untold += untold and not opened
-        if opened and finding.proven:  # else fix refuses it: today's configuration may read it yet
-            self._first_opened.setdefault(place, key)
         if not opened:
             keep_example(group.not_opened, key)
+        elif finding.proven:  # else fix refuses it: today's configuration may read it yet
+            self._first_opened.setdefault(place, key)
 
-    def groups(self, request: TryRequest) -> list[FindingGroup]:
+    def groups(self) -> list[FindingGroup]:
         """Return the groups, most findings first, with what to do about each."""
         found = sorted(self._groups.items(), key=lambda item: (-item[1].findings, item[0]))
         for place, group in found:
             group.candidates = [
                 one for one in group.candidates if one.opens or one.right_key or one.undetermined
             ]
-            group.next = _next_of(request, group, self._first_opened.get(place, b""))
+            group.next = _next_of(self._request, group, self._first_opened.get(place))
         return [group for _, group in found]
-
-
-def _best(request: TryRequest, group: FindingGroup) -> tuple[NamedCandidate, int] | None:
-    """Return the candidate that opens most, configurations before single keys, the first among equals."""
-    opens = {one.candidate: one.opens for one in group.candidates}
-    best = max(request.candidates, key=lambda one: (opens.get(one.name, 0), not one.is_key))
-    return (best, opens[best.name]) if opens.get(best.name) else None
-
-
-def _next_of(request: TryRequest, group: FindingGroup, example: bytes) -> Step | None:
-    best = _best(request, group)
-    if best is None:
-        return None
-    candidate, count = best
-    opens = f"opens {count} of {group.findings}"
-    path = candidate.name if candidate.is_key else shown_word(candidate.configuration.path)
-    if request.configuration is None and not candidate.is_key:
-        reading = ("--encryption-config", path, Part.RELEASE)
-        return Step(f"Read with {path}: it {opens}", scan(reading=reading))
-    if candidate.is_key or request.run.of_kine or not example:
-        where = "the configuration of every API server, below the write key"
-        return Step(f"Add the key of {path} to {where}: it {opens}")
-    return Step(
-        f"{path} {opens}. You can write one object again under today's write key",
-        fix(example, f"candidate:{path}", seals=True),
-        "For all of them, add its key to the configuration of every API server, below the write key.",
-    )
-
-
-def _windows(findings: Iterator[_Finding], most: int) -> Iterator[list[_Finding]]:
-    window: list[_Finding] = []
-    size = 0
-    for finding in findings:
-        window.append(finding)
-        size += len(finding.stored.value)
-        if len(window) >= most or size >= _WINDOW_BYTES:
-            yield window
-            window, size = [], 0
-    if window:
-        yield window
-
-
-def _unless_pending(
-    examiner: Examiner, stored: StoredValue, plugins: KMSPlugins | None
-) -> Examination | None:
-    """Let the data keys of a whole window be asked for before the first of them is waited for."""
-    if plugins is None:
-        return examiner.examine(stored)
-    plugins.deferring = True
-    try:
-        return examiner.examine(stored)
-    except KMSPending:
-        return None
-    finally:
-        plugins.deferring = False
 
 
 def _opens(found: Examination) -> bool:
@@ -286,6 +222,33 @@ def _is_right_key(found: Examination) -> bool:
     """Say whether a value was written with a key of the candidate, whether or not it opens as it is."""
     verdict = found.verdict
     return verdict.key_proven or bool(verdict.fitting_key) or verdict.outcome is Outcome.INCONSISTENT
+
+
+def _best(request: TryRequest, group: FindingGroup) -> tuple[NamedCandidate, int] | None:
+    """Return the candidate that opens most, configurations before single keys, the first among equals."""
+    opens = {one.candidate: one.opens for one in group.candidates}
+    best = max(request.candidates, key=lambda one: (opens.get(one.name, 0), not one.is_key))
+    return (best, opens[best.name]) if opens.get(best.name) else None
+
+
+def _next_of(request: TryRequest, group: FindingGroup, example: bytes | None) -> Step | None:
+    best = _best(request, group)
+    if best is None:
+        return None
+    candidate, count = best
+    opens = f"opens {count} of {group.findings}"
+    path = candidate.name if candidate.is_key else shown_word(candidate.configuration.path)
+    if request.configuration is None and not candidate.is_key:
+        reading = ("--encryption-config", path, Part.RELEASE)
+        return Step(f"Read with {path}: it {opens}", scan(reading=reading))
+    where = "the configuration of every API server, below the write key"
+    if candidate.is_key or request.run.of_kine or example is None:
+        return Step(f"Add the key of {path} to {where}: it {opens}")
+    return Step(
+        f"{path} {opens}. You can write one object again under today's write key",
+        fix(example, f"candidate:{path}", seals=True),
+        f"For all of them, add its key to {where}.",
+    )
 
 
 def _next(request: TryRequest, groups: Sequence[FindingGroup]) -> Step | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.commands.encryption.value_change import Seen, State, change_of, seen_of
 from etcdfix.commands.encryption.whole import (
     MAIN_NOT_READ,
     DeploymentRequest,
@@ -23,7 +23,7 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import ConfigurationError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_each, no_progress
-from etcdfix.model import GroupResource, KeyOfRule, Outcome
+from etcdfix.model import GroupResource, KeyOfRule, Outcome, ServerBehaviour
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import (
     ConfigurationChange,
@@ -38,14 +38,15 @@ from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import explain
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import IDENTITY
+from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.verdicts.deletability import FAILED, IDENTITY, LOST_KEY
 from etcdfix.verdicts.examination import Examination, KeyName
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
 _TODAY, _NEW = 0, 1
+_UNENCRYPTED: Final = Transformers({}, frozenset())
 
 
 class WhatIfRequest(DeploymentRequest, frozen=True, kw_only=True):
@@ -53,9 +54,6 @@ class WhatIfRequest(DeploymentRequest, frozen=True, kw_only=True):
 
     new: EncryptionConfiguration
     no_encryption: bool = False
-
-
-_Group = tuple[ConfigurationChange, GroupResource, KeyName, str | None]
 
 
 def what_if(
@@ -78,43 +76,108 @@ def what_if(
         )
     today = Examiner.of_cluster(source, request, plugins)
     new = Examiner.of_cluster(source, msgspec.structs.replace(request, configuration=request.new), plugins)
-    assert new.transformers is not None  # it has a configuration
-    today.know_names(new.transformers.names)
-    if today.transformers is not None:
-        new.know_names(today.transformers.names)
+    before, after = today.transformers or _UNENCRYPTED, new.transformers or _UNENCRYPTED
+    today.know_names(after.names)
+    new.know_names(before.names)
     comparing = _Comparing()
     cluster = today.kube_system_uid(source)
     ending = examine_each((today, new), source.current(b""), comparing.take, progress=progress)
     whole = Whole.of(source, ending, comparing.objects)
-    counts = comparing.counts
-    changes = sorted(comparing.groups.values(), key=_order)
-    write_keys = list(_write_keys(request, today.transformers, new.transformers, comparing.resources))
-    reasons = whole.incomplete_reasons(0, [MAIN_NOT_READ] if request.main_not_read else [])
+    order = list(ConfigurationChange)
+    changes = sorted(
+        comparing.groups.values(),
+        key=lambda one: (order.index(one.change), -one.count, one.resource, one.label),
+    )
+    write_keys = list(_write_keys(request, before, after, comparing.resources))
+    reasons = [*whole.problems, *([MAIN_NOT_READ] if request.main_not_read else [])]
     reasons += (
-        said
-        for resource, said in request.unread_etcds
-        if _keys_of(today.transformers, resource) != _keys_of(new.transformers, resource)
+        said for resource, said in request.unread_etcds if _keys(before, resource) != _keys(after, resource)
     )
     if comparing.enveloped_elsewhere:
+        values = counted(comparing.enveloped_elsewhere, "encrypted value")
         reasons.append(
-            f"not compared: {counted(comparing.enveloped_elsewhere, 'encrypted value')} outside the storage prefix "
-            f"{request.layout.prefix} (--etcd-prefix)"
+            f"not compared: {values} outside the storage prefix {request.layout.prefix} (--etcd-prefix)"
         )
-    if untold := counts[ConfigurationChange.UNDETERMINED]:
+    if untold := comparing.counts[ConfigurationChange.UNDETERMINED]:
         reasons.append(f"undetermined under one of the configurations: {counted(untold, 'value')}")
     report = WhatIfReport(
         **report_origin(source.describe(), request.configuration, cluster),
         new_config=ReportConfiguration(shown_word(request.new.path), request.new.sha256),
         values=comparing.objects,
-        counts=counts,
+        counts=comparing.counts,
         changes=changes,
         write_keys=write_keys,
-        warnings=list(_warnings(request.new, comparing.not_judged_today, changes, write_keys)),
+        warnings=list(_warnings(comparing.not_judged_today, write_keys)),
         next=_next(changes, write_keys, comparing),
         complete=not reasons,
         incomplete_reasons=reasons,
     )
     return Looked(report, whole)
+
+
+class _State(Enum):
+    """What API servers do with a value."""
+
+    READS = 1
+    CORRUPT = 2
+    UNKNOWN = 3
+
+
+class _Seen(NamedTuple):
+    """A few words on one value under one configuration; ``name`` is the key that it counts under."""
+
+    state: _State
+    stale: bool
+    opened: bool
+    resource: GroupResource
+    name: KeyName
+    cause: Cause | None
+    repairable: bool
+
+    @classmethod
+    def of(cls, found: Examination) -> _Seen:
+        verdict, keys = found.verdict, found.encryption_keys
+        state = _State.READS
+        if verdict.outcome is Outcome.UNDETERMINED:
+            state = _State.UNKNOWN
+        elif verdict.outcome in FAILED and verdict.apiserver is not ServerBehaviour.SERVES_EMPTY:
+            state = _State.CORRUPT
+        name = KeyName(found.rule, found.transformer, keys[0].key if len(keys) == 1 else "")
+        resource, repairable = found.directory.group_resource, found.repair is not None
+        return cls(state, found.stale, found.opened, resource, name, verdict.cause, repairable)
+
+
+def _change(before: _Seen, after: _Seen) -> ConfigurationChange | None:
+    """Return what another configuration does to a value; None for nothing."""
+    states = before.state, after.state
+    if _State.UNKNOWN in states:
+        if before.opened and after.opened and before.name[1:] == after.name[1:]:
+            return None  # what comes out is the same, whatever it is
+        if states == (_State.UNKNOWN, _State.READS):
+            return ConfigurationChange.BECOMES_READABLE
+        if states == (_State.UNKNOWN, _State.CORRUPT) and after.cause in CURABLE_BY_CONFIGURATION:
+            # Its plugin may open it today; the new configuration has nothing that could.
+            return ConfigurationChange.BECOMES_UNREADABLE
+        return ConfigurationChange.UNDETERMINED
+    if before.state is not after.state:
+        reads = after.state is _State.READS
+        return ConfigurationChange.BECOMES_READABLE if reads else ConfigurationChange.BECOMES_UNREADABLE
+    if before.state is _State.CORRUPT:
+        lost = _loses_its_way_back(before, after)
+        return ConfigurationChange.LOSES_ITS_WAY_BACK if lost else ConfigurationChange.STAYS_UNREADABLE
+    if before.stale == after.stale:
+        return None
+    return ConfigurationChange.BECOMES_STALE if after.stale else ConfigurationChange.NO_LONGER_STALE
+
+
+def _loses_its_way_back(before: _Seen, after: _Seen) -> bool:
+    """Say of a value that is unreadable under both whether a key goes with which something can be done about it."""
+    if before.cause is Cause.KEY_RENAMED:
+        return after.cause is not Cause.KEY_RENAMED
+    maybe_right_key = before.cause not in LOST_KEY or before.cause is Cause.AUTHENTICATION_FAILED
+    return (before.repairable and not after.repairable) or (
+        maybe_right_key and after.cause in LOST_KEY and after.cause is not before.cause
+    )
 
 
 class _Comparing:
@@ -125,16 +188,16 @@ class _Comparing:
         self.enveloped_elsewhere = 0
         self.not_judged_today = 0
         self.losing = b""  # the first etcd key whose value loses its way back
-        self.groups: dict[_Group, ValueChange] = {}
+        self.groups: dict[object, ValueChange] = {}
         self.counts: dict[str, int] = dict.fromkeys(ConfigurationChange, 0)
         self.resources: dict[GroupResource, None] = {}
-        self._waiting: dict[bytes, tuple[int, Seen]] = {}
+        self._waiting: dict[bytes, tuple[int, _Seen]] = {}
 
     def take(self, number: int, found: Examination, _view: View) -> None:
         if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
             self.enveloped_elsewhere += number == _TODAY and may_be_enveloped(found.stored.value)
             return
-        key, seen = found.stored.key, seen_of(found)
+        key, seen = found.stored.key, _Seen.of(found)
         other = self._waiting.pop(key, None)
         if other is None:
             self._waiting[key] = number, seen
@@ -143,125 +206,87 @@ class _Comparing:
         if len(self.resources) < MAX_NAMES:
             self.resources[seen.resource] = None
         before, after = (other[1], seen) if number == _NEW else (seen, other[1])
-        change = change_of(before, after)
-        if change is None:
-            return
+        change = _change(before, after)
+        if change is not None:
+            self._count(key, change, before, after.cause)
+
+    def _count(self, key: bytes, change: ConfigurationChange, before: _Seen, cause: Cause | None) -> None:
         self.counts[change] += 1
-        if change is ConfigurationChange.BECOMES_UNREADABLE and before.state is State.UNKNOWN:
+        if change is ConfigurationChange.BECOMES_UNREADABLE and before.state is _State.UNKNOWN:
             self.not_judged_today += 1
         if change is ConfigurationChange.LOSES_ITS_WAY_BACK:
             self.losing = min(self.losing or key, key)
-        place = (change, before.resource, before.name, after.cause.value if after.cause else None)
-        if place not in self.groups and len(self.groups) >= MAX_NAMES:
-            place = (change, GroupResource("", OTHERS), KeyName("", "", ""), None)
-        group = self.groups.get(place)
-        if group is None:
-            _, resource, name, cause = place
-            group = self.groups[place] = ValueChange(
-                **key_fields(name),
-                change=change,
-                group=resource.group,
-                resource=resource.resource,
-                cause=cause,
+        resource, name = str(before.resource), before.name
+        if (change, resource, name, cause) not in self.groups and len(self.groups) >= MAX_NAMES:
+            resource, name, cause = OTHERS, KeyName("", "", ""), None
+        place = change, resource, name, cause
+        if place not in self.groups:
+            self.groups[place] = ValueChange(
+                **key_fields(name), change=change, resource=resource, cause=cause.value if cause else None
             )
-        group.count += 1
-        keep_example(group.examples, key)
-
-
-def _order(one: ValueChange) -> tuple[int, int, str, str]:
-    return list(ConfigurationChange).index(one.change), -one.count, one.where, one.label
+        self.groups[place].count += 1
+        keep_example(self.groups[place].examples, key)
 
 
 def _write_keys(
-    request: WhatIfRequest, today: Transformers | None, new: Transformers, seen: Iterable[GroupResource]
+    request: WhatIfRequest, today: Transformers, new: Transformers, seen: Iterable[GroupResource]
 ) -> Iterator[WriteKeyChange]:
     rules = [rule for config in (request.configuration, request.new) if config for rule in config.rules]
     named = [parse_group_resource(entry) for rule in rules for entry in rule.resources if "*" not in entry]
-    for resource in sorted(dict.fromkeys([*seen, *named])):
-        keys_today, keys_new = _keys_of(today, resource), _keys_of(new, resource)
-        if not resource.resource or keys_today[0] == keys_new[0]:
-            continue
-        yield WriteKeyChange(
-            group=resource.group,
-            resource=resource.resource,
-            today=keys_today[0],
-            new=keys_new[0],
-            today_reads_new=keys_new[0] in keys_today,
-            new_reads_today=keys_today[0] in keys_new,
-        )
+    for resource in sorted({*seen, *named}):
+        keys_today, keys_new = _keys(today, resource), _keys(new, resource)
+        if resource.resource and keys_today[0] != keys_new[0]:
+            yield WriteKeyChange(
+                resource=str(resource),
+                today=keys_today[0],
+                new=keys_new[0],
+                today_reads_new=keys_new[0] in keys_today,
+                new_reads_today=keys_today[0] in keys_new,
+            )
 
 
-_UNENCRYPTED: Final = Transformers({}, frozenset()).for_resource(GroupResource("", "")).keys
+def _keys(transformers: Transformers, resource: GroupResource) -> list[KeyOfRule]:
+    return [key.named for key in transformers.for_resource(resource).keys]
 
 
-def _keys_of(transformers: Transformers | None, resource: GroupResource) -> list[KeyOfRule]:
-    keys = transformers.for_resource(resource).keys if transformers is not None else _UNENCRYPTED
-    return [key.named for key in keys]
-
-
-def _warnings(
-    new: EncryptionConfiguration,
-    not_judged: int,
-    changes: Iterable[ValueChange],
-    write_keys: Iterable[WriteKeyChange],
-) -> Iterator[str]:
-    if new.made_by:
-        yield (
-            f"etcdfix encryption {new.made_by} made the new configuration for reading. Before you deploy it, check "
-            "which provider comes first for each resource and remove the mark."
-        )
+def _warnings(not_judged: int, write_keys: Iterable[WriteKeyChange]) -> Iterator[str]:
     if not_judged:
         yield (
             f"A KMS plugin may open {counted(not_judged, 'value')} today, but it was not asked or did not answer. The "
             "new configuration has nothing that opens them."
         )
-    plain = sum(
-        change.count
-        for change in changes
-        if change.change is ConfigurationChange.BECOMES_UNREADABLE
-        and change.cause == Cause.PLAINTEXT_NOT_ALLOWED
-    )
-    if plain:
-        verb = "is" if plain == 1 else "are"
-        yield (
-            f"{counted(plain, 'value')} {verb} stored unencrypted. Keep the identity provider as the last one until an "
-            "API server has written them again."
-        )
     for key in write_keys:
-        where = key.where
         if not key.today_reads_new:
             yield (
-                f"{where}: API servers with today's configuration cannot read what {key.new} writes. Deploy it "
+                f"{key.resource}: API servers with today's configuration cannot read what {key.new} writes. Deploy it "
                 "on all of them below the write key first. Make it the first key after that."
             )
         if not key.new_reads_today:
             yield (
-                f"{where}: API servers with today's configuration write with {key.today}, which the new configuration "
-                "does not read."
+                f"{key.resource}: API servers with today's configuration write with {key.today}, which the new "
+                "configuration does not read."
             )
         if key.new.transformer == IDENTITY:
-            yield f"{where}: new values will be stored unencrypted."
+            yield f"{key.resource}: new values will be stored unencrypted."
 
 
 def _next(
-    changes: Iterable[ValueChange],
-    write_keys: Iterable[WriteKeyChange],
-    comparing: _Comparing,
+    changes: Iterable[ValueChange], write_keys: Iterable[WriteKeyChange], comparing: _Comparing
 ) -> Step | None:
-    unread = {key.where for key in write_keys if not key.new_reads_today}
-    lost = [one for one in changes if one.change is ConfigurationChange.BECOMES_UNREADABLE]
-    stale = [one for one in changes if one.change is ConfigurationChange.BECOMES_STALE]
-    if lost:
+    def found(change: ConfigurationChange) -> tuple[str, bool]:
+        """Return the resources of a change, as kubectl takes several; and whether all their keys are known."""
+        rows = [one for one in changes if one.change is change]
+        names = dict.fromkeys(one.resource for one in rows if one.resource != OTHERS)
+        return ",".join(names), all(one.transformer for one in rows)
+
+    lost, named = found(ConfigurationChange.BECOMES_UNREADABLE)
+    if comparing.counts[ConfigurationChange.BECOMES_UNREADABLE]:
         what = "Do not deploy this configuration. Keep the listed keys below the write key"
-        if comparing.not_judged_today or any(
-            one.where in unread or one.transformer in {"", OTHERS} for one in lost
-        ):
+        unread = any(not key.new_reads_today and key.resource in lost.split(",") for key in write_keys)
+        if comparing.not_judged_today or unread or not named:
             return Step(what)
-        resources = _resources(lost)
-        return Step(
-            f"{what}; or have an API server write {resources} again with today's write key, and run this again",
-            write_again(resources),
-        )
+        again = f"or have an API server write {lost} again with today's write key, and run this again"
+        return Step(f"{what}; {again}", write_again(lost))
     if comparing.losing:
         return Step(
             "Do not deploy this configuration. Repair the unreadable values that need today's key, or keep it",
@@ -269,16 +294,8 @@ def _next(
         )
     if comparing.counts[ConfigurationChange.UNDETERMINED]:
         return Step("Do not deploy this configuration until no value is undetermined")
+    stale, _ = found(ConfigurationChange.BECOMES_STALE)
     if stale:
-        resources = _resources(stale)
-        return Step(
-            f"When every API server runs with the new configuration, have one write {resources} again. Keep every key "
-            "until then",
-            write_again(resources),
-        )
+        told = f"When every API server runs with the new configuration, have one write {stale} again"
+        return Step(f"{told}. Keep every key until then", write_again(stale))
     return None
-
-
-def _resources(changes: Iterable[ValueChange]) -> str:
-    """Return all resources of some changes, as kubectl takes several."""
-    return ",".join(dict.fromkeys(one.where for one in changes if one.resource != OTHERS))

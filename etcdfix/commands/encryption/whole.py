@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
@@ -19,11 +19,13 @@ from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes
 from etcdfix.text.commands import NO_COMMAND, Command
-from etcdfix.text.words import counted
 from etcdfix.verdicts.plaintext import bits_off
 
-_SAMPLE = 200
-MOST_EXAMPLES = 5
+MAIN_NOT_READ: Final = "the main etcd was not read, but another one"
+_SAMPLE: Final = 200
+MOST_EXAMPLES: Final = 5
+_FEW_BITS: Final = 4
+R = TypeVar("R")
 
 
 class DeploymentRequest(Reading, frozen=True, kw_only=True):
@@ -31,12 +33,10 @@ class DeploymentRequest(Reading, frozen=True, kw_only=True):
 
     Attributes:
         overrides: Resources that have an etcd of their own, which is not read here, to its endpoints.
-        overrides_known: A manifest said which there are.
         main_not_read: Not the main etcd is read, but another one.
     """
 
     overrides: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    overrides_known: bool = False
     main_not_read: bool = False
 
     @property
@@ -47,8 +47,46 @@ class DeploymentRequest(Reading, frozen=True, kw_only=True):
             yield parse_group_resource(resource), said
 
 
-MAIN_NOT_READ: Final = "the main etcd was not read, but another one"
-_FEW_BITS: Final = 4
+class Whole(msgspec.Struct, frozen=True):
+    """How one look at everything went.
+
+    Attributes:
+        below_prefix: Whether any object's key was seen below the storage prefix.
+        problems: Why not everything was seen; empty where it was.
+        ended: What ended the look early; None where nothing did.
+        suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
+    """
+
+    below_prefix: bool
+    problems: tuple[str, ...]
+    ended: EndedEarly | None
+    suggested_prefixes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: Source, ending: Ending, objects: int, *, everything: bool = True) -> Whole:
+        """Return how a pass went that examined so many objects: of everything, or of a scope that may hold none."""
+        problems = [*source.problems, *ending.problems, *ending.lost]
+        if ending.ended is not None:
+            problems.append(f"{ending.ended.reason} before the end")
+        limited = source.describe().limited_to if everything else ""
+        if limited:
+            problems.append(f"permission denied: keys outside {limited} were not looked at")
+        # What could not be read is not absent.
+        sample = () if objects or problems or not everything else islice(source.current(b""), _SAMPLE)
+        prefixes = tuple(likely_prefixes(stored.key for stored in sample))
+        return cls(objects > 0 or not everything, tuple(problems), ending.ended, prefixes)
+
+    def ended_by(self, exc: KeyboardInterrupt, when: str = "before the end") -> Whole:
+        """Return the same for a look that was ended early once this pass was done."""
+        ended = EndedEarly.of(exc)
+        return msgspec.structs.replace(self, ended=ended, problems=(*self.problems, f"{ended.reason} {when}"))
+
+
+class Looked(msgspec.Struct, Generic[R], frozen=True):
+    """A report, and how the look at everything went."""
+
+    report: R
+    whole: Whole
 
 
 def may_be_enveloped(value: bytes) -> bool:
@@ -58,74 +96,11 @@ def may_be_enveloped(value: bytes) -> bool:
 
 def keep_example(examples: list[str], key: bytes) -> None:
     """Keep an etcd key among the first few."""
-    shown = display(key)
-    if len(examples) < MOST_EXAMPLES or shown < examples[-1]:
-        insort(examples, shown)
-        del examples[MOST_EXAMPLES:]
+    insort(examples, display(key))
+    del examples[MOST_EXAMPLES:]
 
 
 def write_again(resources: str) -> Command:
     """Return the command that has an API server write all objects of some resources again; none for ""."""
     words = ("kubectl", "get", resources, "-A", "-o", "json")
     return Command(words, feeds=("kubectl", "replace", "-f", "-")) if resources else NO_COMMAND
-
-
-class Whole(msgspec.Struct, frozen=True, kw_only=True):
-    """How one look at everything went.
-
-    Attributes:
-        below_prefix: Whether any object's key was seen below the storage prefix.
-        problems: Why not everything was seen; empty where it was.
-        ended: What ended the look early; None where nothing did.
-        suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
-        limited_to: All that the etcd user may read, where everything was asked for; "" otherwise.
-    """
-
-    below_prefix: bool
-    problems: tuple[str, ...]
-    ended: EndedEarly | None
-    suggested_prefixes: tuple[str, ...]
-    limited_to: str = ""
-
-    @classmethod
-    def of(cls, source: Source, ending: Ending, objects: int, *, everything: bool = True) -> Whole:
-        """Return how a pass went that examined so many objects: of everything, or of a scope that may hold none."""
-        problems = [*source.problems, *ending.problems, *ending.lost]
-        if ending.ended is not None:
-            problems.append(_before_the_end(ending.ended))
-        # What could not be read is not absent.
-        sample = () if objects or problems or not everything else islice(source.current(b""), _SAMPLE)
-        return cls(
-            below_prefix=objects > 0 or not everything,
-            problems=tuple(problems),
-            ended=ending.ended,
-            suggested_prefixes=tuple(likely_prefixes(stored.key for stored in sample)),
-            limited_to=source.describe().limited_to if everything else "",
-        )
-
-    def ended_by(self, ended: EndedEarly) -> Whole:
-        """Return the same for a look that was ended early once this pass was done."""
-        return msgspec.structs.replace(self, ended=ended, problems=(*self.problems, _before_the_end(ended)))
-
-    def incomplete_reasons(self, undetermined: int, others: Iterable[str] = ()) -> list[str]:
-        """Return why a report is not everything."""
-        reasons = [*self.problems, *others]
-        if self.limited_to:
-            reasons.append(f"permission denied: keys outside {self.limited_to} were not looked at")
-        if undetermined:
-            reasons.append(f"undetermined: {counted(undetermined, 'key')}")
-        return reasons
-
-
-def _before_the_end(ended: EndedEarly) -> str:
-    return f"{ended.reason} before the end"
-
-
-R = TypeVar("R")
-
-
-class Looked(msgspec.Struct, Generic[R], frozen=True):
-    """A report, and how the look at everything went."""
-
-    report: R
-    whole: Whole

@@ -59,12 +59,7 @@ def test_a_snapshot_and_the_token_give_the_keys_back(k3s: K3s) -> None:
         code, report = k3s.report(live=live)
         assert (code, report["complete"], report["tried"], report["opened"]) == (0, True, 3, 3)
         (one,) = report["configurations"]
-        assert (one["name"], one["opens"], one["named_by_nodes"], one["nodes"]) == (
-            "recovered-1",
-            3,
-            "all",
-            ["server-1"],
-        )
+        assert (one["name"], one["opens"], one["nodes"]) == ("recovered-1", 3, ["server-1"])
         assert (one["current"], one["stage"], one["usable"]) == (True, "start", True)
         assert [key["transformer"] for key in one["rules"][0]["keys"]] == ["aescbc/v1/aescbckey", "identity"]
         assert one["file"] is None
@@ -81,11 +76,11 @@ def test_a_rotation_keeps_both_configurations_until_it_is_compacted(k3s: K3s) ->
     code, report = k3s.report(live=True)
     assert (code, report["tried"], report["opened"]) == (0, 2, 2)
     newest, oldest = report["configurations"]
-    assert (newest["last_mod_revision"], newest["current"], newest["opens"], newest["named_by_nodes"]) == (
-        second, True, 1, "all",
+    assert (newest["last_mod_revision"], newest["current"], newest["opens"], newest["nodes"]) == (
+        second, True, 1, ["server-1"],
     )  # fmt: skip
-    assert (oldest["last_mod_revision"], oldest["current"], oldest["opens"], oldest["named_by_nodes"]) == (
-        first, False, 1, "none",
+    assert (oldest["last_mod_revision"], oldest["current"], oldest["opens"], oldest["nodes"]) == (
+        first, False, 1, [],
     )  # fmt: skip
     k3s.server.compact()
     code, report = k3s.report()
@@ -99,7 +94,7 @@ def test_a_snapshot_in_the_middle_of_a_rotation_lacks_the_new_key_and_says_so(k3
     k3s.secret("new", NEW_KEY, NEW_NAME)
     k3s.node("server-1", NEW, "rotate")
     code, report = k3s.report()
-    assert (code, report["configurations"][0]["named_by_nodes"]) == (1, "none")
+    assert (code, report["configurations"][0]["nodes"]) == (1, [])
     assert "The Nodes name a configuration that was not found" in report["notes"][0]
     assert "lacks the new key" in report["notes"][0]
 
@@ -314,8 +309,8 @@ def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
     out = capfd.readouterr().out
     report = json.loads(out)
     assert (code, report["opened"], report["source"]["type"]) == (0, 1, "kine")
-    assert [(one["current"], one["named_by_nodes"]) for one in report["configurations"]] == [
-        (True, "all"), (False, "none"),
+    assert [(one["current"], one["nodes"]) for one in report["configurations"]] == [
+        (True, ["server-1"]), (False, []),
     ]  # fmt: skip
     assert path() not in out
     where = ["--kine", str(kine.path), "--in", f"log:{tmp_path}", "--token-file", str(token)]

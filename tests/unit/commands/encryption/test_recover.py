@@ -87,7 +87,7 @@ def test_one_file_in_several_stages_is_one_configuration() -> None:
 def test_nodes_that_say_nothing(value: bytes) -> None:
     found = report(MemorySource({**KUBE_SYSTEM, path(): bootstrap(OLD), "/registry/minions/n": value}))
     assert found.nodes == []
-    assert found.configurations[0].named_by_nodes == "unknown"
+    assert found.configurations[0].nodes == []
     assert found.unread_nodes == (value == b"no node")
     assert found.complete == (value != b"no node")
 
@@ -146,10 +146,7 @@ def test_nodes_that_disagree_are_said_and_a_request_names_nothing() -> None:
         "/registry/minions/c": node("c", stage_line(NEW, "reencrypt_request")),
     }
     found = report(Kept(bootstrap(NEW), {5: bootstrap(OLD)}, **nodes))
-    assert [(one.named_by_nodes, one.nodes) for one in found.configurations] == [
-        ("some", ["b"]),
-        ("some", ["a"]),
-    ]
+    assert [one.nodes for one in found.configurations] == [["b"], ["a"]]
     assert "name different configurations" in " ".join(found.notes)
     assert len([*text_lines(found.document(), RunOptions(), 100)]) <= 24
 

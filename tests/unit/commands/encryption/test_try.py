@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-from etcdfix.commands.encryption import try_ as module
 from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
 from etcdfix.encryption.candidate_key import NamedCandidate, load_candidate_key
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly
-from etcdfix.report.encryption_try import EncryptionTryReport, FindingGroup
+from etcdfix.report.encryption import EncryptionTryReport, FindingGroup
 from etcdfix.report.render.text import text_lines
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.examination import KeyName
-from tests.support.memory_source import MemorySource, stored
+from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -219,17 +217,10 @@ def test_custom_resources_whose_definition_only_the_candidate_reads() -> None:
     assert (report.findings, report.opened) == (2, 2)
 
 
-def test_memory_of_examples_and_windows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_examples_is_bounded() -> None:
     report = tried(sealed(*range(60)), WRONG, RIGHT)
     assert [len(c.opened) for c in report.candidates] == [0, 5]
     assert [len(c.not_opened) for c in report.candidates] == [5, 0]
-    findings = [
-        module._Finding(stored(name(n), b"x" * 10), KeyName("", "", ""), damaged=False, proven=True)
-        for n in range(7)
-    ]
-    assert [len(window) for window in module._windows(iter(findings), 3)] == [3, 3, 1]
-    monkeypatch.setattr(module, "_WINDOW_BYTES", 20)
-    assert [len(window) for window in module._windows(iter(findings), 3)] == [2, 2, 2, 1]
 
 
 def test_an_interruption_gives_what_was_tried() -> None:

@@ -68,7 +68,7 @@ def test_a_key_that_is_taken_out_too_early() -> None:
     report = compared({**sealed(1, 2, 3), **plain(4)}, ONE, new).report
     assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 3, "key-name-missing")]
     change = report.changes[0]
-    assert (change.group, change.resource, change.examples) == ("", "secrets", [name(1), name(2), name(3)])
+    assert (change.resource, change.examples) == ("secrets", [name(1), name(2), name(3)])
     assert change.key_fingerprint is not None
     assert (report.values, report.counts["becomes-unreadable"], report.complete) == (5, 3, True)
     assert report.next is not None

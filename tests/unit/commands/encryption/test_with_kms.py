@@ -14,8 +14,7 @@ from etcdfix.encryption.candidate_key import NamedCandidate
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.model import key_id_digest
-from etcdfix.report.encryption import EncryptionUsageReport, WhatIfReport
-from etcdfix.report.encryption_try import EncryptionTryReport
+from etcdfix.report.encryption import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
 from tests.support.kms_plugin import KMSPlugin

@@ -16,9 +16,10 @@ import msgspec
 
 from etcdfix.commands.copying.wanted_objects import WantedObjects
 from etcdfix.copies.candidate import Candidate
+from etcdfix.copies.elsewhere import home_of
 from etcdfix.copies.finder import Finder, LookedInto
 from etcdfix.copies.log import Log
-from etcdfix.copies.model import Copy, Wanted
+from etcdfix.copies.model import Copy, Home, Wanted
 from etcdfix.copies.revisions import life_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
@@ -146,7 +147,7 @@ def _resolved(request: CopiesRequest, examiner: Examiner, source: Source, uid: s
 class _Row(msgspec.Struct, frozen=True):
     wanted: Wanted
     copies: list[Copy] = []
-    home_taken: bool = False
+    home: Home = Home.FREE
 
 
 class _Found:
@@ -192,18 +193,17 @@ class _Found:
 
     def _look_at(self, wanted: Wanted) -> _Row:
         found = wanted.found
-        home = found.verdict.belongs_to if found is not None else b""
-        asked, taken = wanted, False
+        asked, home = wanted, Home.FREE
         try:
             present = found.stored if found is not None else None
             life = life_of(self._source, self._examiner, wanted.key, present, kept=self._kept)
             wanted = msgspec.structs.replace(wanted, life=life)
-            taken = bool(home) and self._source.get(home) is not None
+            home = home_of(self._source, self._examiner, found) if found is not None else home
             asked = self._with_bytes(wanted)
         except SourceError as exc:
             self.problems.append(f"what stands at a key, or is kept of it, could not be read: {exc.message}")
         copies = copies_of(asked, self._finders)
-        return _Row(wanted, [copy.for_listing() for copy in copies], taken)
+        return _Row(wanted, [copy.for_listing() for copy in copies], home)
 
     def _with_bytes(self, wanted: Wanted) -> Wanted:
         """Return it with its bytes again, where something can be made of them."""
@@ -220,7 +220,7 @@ class _Found:
     def _object(self, row: _Row) -> ObjectCopies:
         wanted, run, saved = row.wanted, self._request.run, self._request.places.rescued
         found = offers(row.copies, wanted, run, rescued=str(saved[0]) if saved else "DIR")
-        ways = ways_of(wanted, found, run, beside=Beside(home_taken=row.home_taken))
+        ways = ways_of(wanted, found, run, beside=Beside(home=row.home))
         present = wanted.found
         outcome = present.verdict.outcome if present is not None else None
         cause = present.verdict.cause if present is not None else None

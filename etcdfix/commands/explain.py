@@ -7,28 +7,41 @@ everything, for what a deletion would set off.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.commands.explaining.impact import ways_without_finding
-from etcdfix.commands.explaining.look import ExplainRequest, KeyLook
-from etcdfix.commands.explaining.value import attempts_on, layout_of
+from etcdfix.commands.explaining.history import history_of
+from etcdfix.commands.explaining.impact import impact_of, ways_without_finding
+from etcdfix.commands.explaining.value import Beside, of_the_value
+from etcdfix.copies.bit import Bit
 from etcdfix.copies.bootstrap import with_what_it_keeps
-from etcdfix.copies.model import THE_VALUE, Way
+from etcdfix.copies.elsewhere import home_of
+from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.log import Log
+from etcdfix.copies.model import THE_VALUE, Copy, Home, Life, Wanted, Way
+from etcdfix.copies.revisions import life_of
+from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
 from etcdfix.errors import EndedEarly, SourceError
-from etcdfix.examine import Examiner
+from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.examine_jobs import Jobs
+from etcdfix.graph.cluster import ClusterIndex, index_cluster
 from etcdfix.graph.model import Risk
 from etcdfix.model import Outcome
+from etcdfix.remediation.backup.rows import with_records
+from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import Offer, Refusal, offers, shown_of, ways_of
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.advice.change import Beside as Surroundings
+from etcdfix.report.advice.finding import may_be_deleted
 from etcdfix.report.advice.ways import WayKind, first_way
-from etcdfix.report.explain import ExplainReport, NotTheCause, Shows
-from etcdfix.report.finding import finding_from
+from etcdfix.report.explain import ExplainReport, Shows
+from etcdfix.report.history import History
+from etcdfix.report.impact import Impact
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin
 from etcdfix.report.tally import Stakes
@@ -37,31 +50,35 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import NO_COMMAND
 from etcdfix.text.safetext import key_base64
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import THE_KEY
-from etcdfix.verdicts.ruled_out import ruled_out
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-__all__ = ["ExplainRequest", "Explained", "explain_key"]
+_PLAIN_ENOUGH: Final = frozenset({Outcome.READABLE, Outcome.NOT_AN_OBJECT})
+"""Of these nothing beside them tells more."""
 
-_WHOLE: Final = frozenset(
-    {Cause.VALUE_MOVED, Cause.STORAGE_PREFIX_CHANGED, Cause.ASSOCIATED_DATA_UNKNOWN, Cause.KEY_RENAMED}
-)
-"""The bytes of these are whole: nothing is wrong with them that could be put right."""
+
+class ExplainRequest(Reading, frozen=True, kw_only=True):
+    """Everything that decides what is told of a complete etcd key.
+
+    Attributes:
+        places: Where else to look for copies.
+        assess: Everything that may depend on the object is in this etcd, and may be looked at.
+        shows: What stands on the first screen.
+        policy: How the object would be deleted through the API; None as it is under way, else as kubectl does.
+    """
+
+    key: bytes
+    places: Places = Places()
+    records: RecordPaths = RecordPaths()
+    assess: bool = True
+    shows: Shows = Shows.ALL
+    policy: str | None = None
 
 
 class Explained(NamedTuple):
-    """What a look at one key came to.
-
-    Attributes:
-        report: None where nothing is stored under the key, and nothing is kept of it.
-        problems: Why not everything could be read.
-        ended: What ended the look early; None where nothing did.
-    """
+    """What a look at one key came to; no ``report`` where nothing is stored under it, and nothing is kept of it."""
 
     report: ExplainReport | None
     problems: list[str]
@@ -83,123 +100,196 @@ def explain_key(
         SourceError: Nothing could be read.
     """
     request = msgspec.structs.replace(request, run=with_what_it_keeps(request.run, source))
-    look = KeyLook(source, request, plugins, progress)
+    look = _Look(source, request, plugins, progress)
     look.examine(jobs)
-    look.go_on(candidates)
+    try:
+        look.assess()
+        if look.ended is None:  # who ended the look does not want to wait for more
+            look.look_for_copies(candidates or {})
+    except KeyboardInterrupt as exc:
+        look.end(EndedEarly.of(exc))
     problems = [*dict.fromkeys([*source.problems, *look.problems])]
     history = look.history
     known = look.copies or (history is not None and (history.count or history.writes))
     if look.found is None and look.impact is None and not known:
         return Explained(None, problems, look.ended)
-    return Explained(_report(source, request, look, problems), problems, look.ended)
+    return Explained(look.report(problems), problems, look.ended)
 
 
-def _report(source: Source, request: ExplainRequest, look: KeyLook, problems: list[str]) -> ExplainReport:
-    found, impact, history = look.found, look.impact, look.history
-    withheld = _against_deletion(look)
-    told = _offers(request, look, withheld)
-    ways = _ways_out(source, request, look, told, withheld)
-    stakes = Stakes([found] if found is not None else [], past=request.run.of_the_past)
-    reasons = list(problems)
-    if request.shows is Shows.IMPACT and impact is not None:
-        reasons += impact.incomplete_reasons
-    if found is not None and found.verdict.outcome is Outcome.UNDETERMINED:
-        reasons.append(f"undetermined: {found.verdict.message}")
-    return ExplainReport(
-        **_of_the_value(look, found) if found is not None else {},
-        **report_origin(source.describe(), request.configuration, look.uid),
-        key=display(request.key),
-        key_base64=key_base64(request.key),
-        shows=request.shows,
-        exists=found is not None,
-        deleted_at=history.deleted_at if history is not None else None,
-        kept=history.count if history is not None else 0,
-        next=first_way(ways),
-        remedies=ways,
-        places=look.places,
-        copies=[shown_of(one) for one in told],
-        impact=impact,
-        history=history if request.shows is Shows.HISTORY else None,
-        deletion_withheld=withheld,
-        at_stake=stakes.at_stake,
-        do_not_restart=stakes.do_not_restart,
-        complete=not reasons,
-        incomplete_reasons=[*dict.fromkeys(reasons)],
-    )
+class _Look:
+    """One look at one key, step by step: what stands there, what lies beside it, its copies, what was written to it."""
 
+    def __init__(
+        self, source: Source, request: ExplainRequest, plugins: KMSPlugins | None, progress: Progress
+    ) -> None:
+        self._source, self._request, self._plugins, self._progress = source, request, plugins, progress
+        self._stored = source.get(request.key)
+        self._examiner = Examiner.of_cluster(source, request, plugins)
+        self._uid = self._examiner.kube_system_uid(source)
+        self.found = self._examiner.examine(self._stored) if self._stored is not None else None
+        self._home = self._home_of(self.found)
+        self._beside = Beside(self._examiner, self.found) if self.found is not None else None
+        self._cluster: ClusterIndex | None = None
+        self.impact: Impact | None = None
+        self.copies: list[Copy] = []
+        self._places: list[LookedInto] = []
+        self.history: History | None = None
+        self._life, self._no_repair = Life(), ""
+        self.problems: list[str] = []
+        self.ended: EndedEarly | None = None
 
-def _of_the_value(look: KeyLook, found: Examination) -> dict[str, Any]:
-    """Return the fields that only a stored value has."""
-    beside, examiner = look.beside, look.examiner
-    seen = beside.seen if beside is not None else None
-    if seen is None:
-        examiner.examine(found.stored)
-        seen = examiner.observation(found)
-    searched = beside is not None and beside.found is not None
-    others = ruled_out(seen, found.verdict, searched=searched) if seen is not None else ()
-    return {
-        "finding": finding_from(found, ()),
-        "layout": layout_of(examiner, found),
-        "attempts": attempts_on(examiner, found, seen),
-        "ruled_out": [NotTheCause(one.cause.value, one.confidence, one.why) for one in others],
-        "no_repair": look.no_repair if found.verdict.cause not in _WHOLE else "",
-        "siblings": list(beside.siblings()) if beside is not None and searched else [],
-    }
+    def _home_of(self, found: Examination | None) -> Home:
+        return home_of(self._source, self._examiner, found) if found is not None else Home.FREE
 
+    @property
+    def _wanted(self) -> Wanted:
+        if self.found is not None:
+            return Wanted.of(self.found, self._life)
+        return Wanted.gone(self._request.key, self._request.layout, self._life)
 
-def _against_deletion(look: KeyLook) -> str:
-    """Say why the values beside a value speak against deleting it; "" where they do not."""
-    found, beside = look.found, look.beside
-    if found is None or beside is None or beside.found is None:
-        return ""
-    doubtful = beside.counter.doubts_about(found) & THE_KEY
-    if deletability_of(found) is not Deletability.DELETABLE or not doubtful:
-        return ""
-    counts = [beside.counter.of(name) for name in found.encryption_keys]
-    failed, opened = (max(each) for each in zip(*((c.failed, c.opened) for c in counts), strict=True))
-    return (
-        f"{failed} of {failed + opened} values of the resource under its encryption key cannot be read: that points at "
-        "the key or the configuration, and a deletion would be refused"
-    )
+    def end(self, ended: EndedEarly) -> None:
+        """Take note that the look ends early; what was looked at is still assessed."""
+        self.ended = ended
+        self.problems.append(f"{ended.reason} before the end")
+        if self._cluster is not None and self.impact is None:
+            self._cluster = msgspec.structs.replace(self._cluster, ended=ended)
+            self.assess()
 
+    def examine(self, jobs: Jobs) -> None:
+        """Examine what lies beside the value; everything, where it could be deleted or its impact is asked for.
 
-def _offers(request: ExplainRequest, look: KeyLook, withheld: str) -> list[Offer]:
-    saved = str(request.places.rescued[0]) if request.places.rescued else "DIR"
-    found = offers(look.copies, look.wanted, request.run, breaking=_breaking(look), rescued=saved)
-    return [_withheld(one, withheld) for one in found] if withheld else found
+        Raises:
+            SourceError: Its impact is asked for, and nothing could be read.
+        """
+        found, beside, request = self.found, self._beside, self._request
+        may_go = found is not None and may_be_deleted(found, self._home)
+        if request.shows is Shows.IMPACT:
+            self._examine_everything(jobs)
+        elif may_go and request.assess and request.shows is Shows.ALL:
+            with suppress(SourceError):  # who may not read everything may read what lies beside it
+                self._examine_everything(jobs)
+        if found is None or beside is None or found.verdict.outcome in _PLAIN_ENOUGH:
+            return
+        if self._cluster is None:
+            ended, self.problems = beside.look(self._source, self._progress)
+            if ended is not None:
+                self.end(ended)
+        if beside.found is None and self.ended is None:
+            lost = self.problems or (self._cluster is not None and self._cluster.index.problems)
+            self.problems += [] if lost else ["the key went while the others were read: those may be newer"]
+            beside.look_at_itself()
+        self.found = beside.found or found
+        self._home = self._home_of(self.found)
 
+    def _examine_everything(self, jobs: Jobs) -> None:
+        self._cluster = index_cluster(
+            self._source,
+            self._request,
+            keep=self._beside.add if self._beside is not None else lambda _found: None,
+            plugins=self._plugins,
+            progress=self._progress,
+            jobs=jobs,
+            examiner=self._examiner,
+            targets=(self._request.key,),
+        )
+        self.ended = self._cluster.ended
 
-def _withheld(offer: Offer, why: str) -> Offer:
-    """Return an offer as what it is where the present value may not be written over."""
-    copy = offer.copy
-    if offer.refusal is not None or copy.place in THE_VALUE or copy.way is Way.PATCH:
-        return offer
-    return msgspec.structs.replace(offer, refusal=Refusal(rule=Rule.PATTERN, why=why), command=NO_COMMAND)
+    def assess(self) -> None:
+        """Find out what its loss would set off, where everything was looked at."""
+        if self._cluster is not None:
+            self.impact = impact_of(self._cluster, self._request.key, self.found, policy=self._request.policy)
+            self.problems += self._cluster.index.problems
 
+    def look_for_copies(self, candidates: Mapping[Path, Examiner]) -> None:
+        """Look into every place for its copies, and at what was written to it."""
+        source, request, examiner = self._source, self._request, self._examiner
+        with source.aside(), self._plugins.aside() if self._plugins is not None else nullcontext():
+            try:
+                self._life = life_of(source, examiner, request.key, self._stored)
+            except SourceError as exc:
+                self.problems.append(f"what is kept of the key could not be read: {exc.message}")
+            identity = identify(source, examiner.apart(), request.records.directories)
+            named = msgspec.structs.replace(request.places, progress=self._progress)
+            places = with_records(named, request.records, identity)
+            with open_finders(
+                source, examiner, places, uid=self._uid, identity=identity, candidates=candidates
+            ) as finders:
+                self.copies = copies_of(self._wanted, finders)
+                self._no_repair = next((one.why_not for one in finders if isinstance(one, Bit)), "")
+                self.history = history_of(
+                    source,
+                    examiner,
+                    request.key,
+                    [one for one in finders if isinstance(one, Log)],
+                    self.problems,
+                    self._progress,
+                    whole=request.shows is Shows.HISTORY,
+                )
+                self._places = looked_into(finders)
+                self.problems += problems_of(finders)
 
-def _breaking(look: KeyLook) -> bool:
-    return look.impact is not None and look.impact.risk is Risk.CLUSTER_BREAKING
+    def report(self, problems: list[str]) -> ExplainReport:
+        """Return all that was seen."""
+        found, impact, history, request = self.found, self.impact, self.history, self._request
+        may_go = found is not None and self._beside is not None and may_be_deleted(found, self._home)
+        withheld = self._beside.against_a_change() if may_go and self._beside is not None else ""
+        told = self._offers(withheld)
+        ways = self._ways_out(told, withheld)
+        stakes = Stakes([found] if found is not None else [], past=request.run.of_the_past)
+        reasons = list(problems)
+        if request.shows is Shows.IMPACT and impact is not None:
+            reasons += impact.incomplete_reasons
+        if found is not None and found.verdict.outcome is Outcome.UNDETERMINED:
+            reasons.append(f"undetermined: {found.verdict.message}")
+        return ExplainReport(
+            **of_the_value(self._examiner, found, self._beside, self._no_repair) if found is not None else {},
+            **report_origin(self._source.describe(), request.configuration, self._uid),
+            key=display(request.key),
+            key_base64=key_base64(request.key),
+            shows=request.shows,
+            exists=found is not None,
+            deleted_at=history.deleted_at if history is not None else None,
+            kept=history.count if history is not None else 0,
+            next=first_way(ways),
+            remedies=ways,
+            places=self._places,
+            copies=[shown_of(one) for one in told],
+            impact=impact,
+            history=history if request.shows is Shows.HISTORY else None,
+            deletion_withheld=withheld,
+            at_stake=stakes.at_stake,
+            do_not_restart=stakes.do_not_restart,
+            complete=not reasons,
+            incomplete_reasons=[*dict.fromkeys(reasons)],
+        )
 
+    def _breaking(self) -> bool:
+        return self.impact is not None and self.impact.risk is Risk.CLUSTER_BREAKING
 
-def _ways_out(
-    source: Source, request: ExplainRequest, look: KeyLook, told: Sequence[Offer], withheld: str
-) -> list[Remedy]:
-    """Return every way out in one order: copies by their offers, the rest by the advice on the value."""
-    found, beside = look.found, look.beside
-    readable = found is not None and found.verdict.outcome is Outcome.READABLE
-    if readable or (found is None and not told):
-        cluster, impact = look.cluster, look.impact
-        return ways_without_finding(cluster, request.key, impact) if cluster and impact else []
-    home = found.verdict.belongs_to if found is not None else b""
-    around = Surroundings(
-        beside is not None and beside.others_lost, home_taken=bool(home) and _is_there(source, home)
-    )
-    ways = ways_of(look.wanted, told, request.run, breaking=_breaking(look), beside=around)
-    return [way for way in ways if way.verb != WayKind.DELETE] if withheld else ways
+    def _offers(self, withheld: str) -> list[Offer]:
+        """Return what may be put back; nothing over the value, where the values beside it speak against that."""
+        request, saved = self._request, self._request.places.rescued
+        found = offers(
+            self.copies, self._wanted, request.run, breaking=self._breaking(),
+            rescued=str(saved[0]) if saved else "DIR",
+        )  # fmt: skip
+        if not withheld:
+            return found
+        refused = Refusal(rule=Rule.PATTERN, why=withheld)
+        return [
+            one
+            if one.refusal is not None or one.copy.place in THE_VALUE or one.copy.way is Way.PATCH
+            else msgspec.structs.replace(one, refusal=refused, command=NO_COMMAND)
+            for one in found
+        ]
 
-
-def _is_there(source: Source, key: bytes) -> bool:
-    try:
-        return source.get(key) is not None
-    except SourceError:  # nobody knows: what is printed says when it holds
-        return False
+    def _ways_out(self, told: list[Offer], withheld: str) -> list[Remedy]:
+        """Return every way out in one order: copies by their offers, the rest by the advice on the value."""
+        found, beside, request = self.found, self._beside, self._request
+        readable = found is not None and found.verdict.outcome is Outcome.READABLE
+        if readable or (found is None and not told):
+            cluster, impact = self._cluster, self.impact
+            return ways_without_finding(cluster, request.key, impact) if cluster and impact else []
+        around = Surroundings(beside is not None and beside.others_lost, self._home)
+        ways = ways_of(self._wanted, told, request.run, breaking=self._breaking(), beside=around)
+        return [way for way in ways if way.verb != WayKind.DELETE] if withheld else ways

@@ -119,7 +119,7 @@ def run_scan(
                 examiner,
                 pages_in(source, ranges, denied),
                 pipeline.take,
-                plain=tally.add_plain,
+                plain=pipeline.take_plain,
                 helpers=Helpers(examiner, request, source, jobs, early=early) if jobs != 1 else None,
                 targets=searched_for(ranges),
                 progress=partial(progress, failed=lambda: pipeline.failed),

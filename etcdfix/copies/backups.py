@@ -21,12 +21,14 @@ class BackupRow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         stored: What it holds.
         cluster: Which one it says that it is of.
+        revision: To which its etcd had come.
         doubt: Why it may not be what was stored; "" where the audit log knows it.
     """
 
     path: Path
     stored: StoredValue
     cluster: ClusterIdentity
+    revision: int = 0
     doubt: str = ""
 
 
@@ -48,12 +50,13 @@ class Backups:
         rows: Reads them.
         examiner: Of the source; what it sees here speaks for no other value.
         identity: Of the cluster whose object is wanted.
+        now: Revision of its live etcd; 0 where a file is read, which may be older than a backup.
     """
 
     name = "backups"
 
-    def __init__(self, rows: BackupRows, examiner: Examiner, identity: ClusterIdentity) -> None:
-        self._rows, self._examiner, self._identity = rows, examiner.apart(), identity
+    def __init__(self, rows: BackupRows, examiner: Examiner, identity: ClusterIdentity, now: int = 0) -> None:
+        self._rows, self._examiner, self._identity, self._now = rows, examiner.apart(), identity, now
         self.looked, self.problems = rows.looked, rows.problems
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
@@ -67,8 +70,15 @@ class Backups:
             )
             if copy.value_sha256 == wanted.value_sha256:
                 continue
-            history = self._history_of(row.cluster)
-            yield msgspec.structs.replace(copy, history=history, cluster=row.cluster, doubt=row.doubt)
+            history, doubt = self._history_of(row.cluster), row.doubt
+            if 0 < self._now < row.revision and history is Sameness.SAME:
+                history = Sameness.UNKNOWN
+                doubt = (
+                    doubt or f"its etcd had come to revision {row.revision}, and this one is at {self._now}"
+                )
+            yield msgspec.structs.replace(
+                copy, history=history, cluster=row.cluster, doubt=doubt, listed=not row.doubt
+            )
 
     def _history_of(self, cluster: ClusterIdentity) -> Sameness:
         same = self._identity.is_same(cluster)

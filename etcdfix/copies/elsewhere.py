@@ -1,19 +1,22 @@
-"""The value of another etcd key, where a tag shows that it was written for this one."""
+"""The value of another etcd key, where a tag shows that it was written for this one; and what stands at its own key."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 
 import msgspec
 
 from etcdfix.copies.finder import LookedInto
-from etcdfix.copies.model import Copy, Place, Wanted, examined_copy
+from etcdfix.copies.model import Copy, Home, Place, Wanted, examined_copy
+from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_word
 from etcdfix.verdicts.deletability import IDENTITY
+from etcdfix.verdicts.examination import Examination
 
 
 class Elsewhere:
@@ -72,3 +75,30 @@ class Elsewhere:
             return False
         plain = transformers.from_storage(stored.value, stored.key)
         return plain.authenticated and plain.transformer != IDENTITY
+
+
+def home_of(source: Source, examiner: Examiner, found: Examination) -> Home:
+    """Say what stands at the etcd key that a value belongs to; what cannot be read counts as nothing."""
+    home, apart = found.verdict.belongs_to, examiner.apart()
+    if not home:
+        return Home.FREE
+    try:
+        with source.aside(), apart.plugins.aside() if apart.plugins is not None else nullcontext():
+            there = source.get(home)
+            return home_holds(apart, found.stored, home, there)
+    except SourceError:  # the command that is printed says when it holds
+        return Home.FREE
+
+
+def home_holds(examiner: Examiner, stored: StoredValue, home: bytes, there: StoredValue | None) -> Home:
+    """Compare a moved value with what stands at the etcd key that it belongs to."""
+    if there is None:
+        return Home.FREE
+    moved, standing = examiner.examine(msgspec.structs.replace(stored, key=home)), examiner.examine(there)
+    if standing.verdict.outcome is not Outcome.READABLE:
+        return Home.TAKEN
+    contents = examiner.plaintext(moved)
+    if contents is not None and contents == examiner.plaintext(standing):
+        return Home.SAME
+    later = there.mod_revision > stored.mod_revision
+    return Home.LATER if later and moved.uid and moved.uid == standing.uid else Home.TAKEN

@@ -70,6 +70,19 @@ class Freshness(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Home(StrEnum):
+    """What stands at the etcd key that a moved value belongs to."""
+
+    FREE = "free"
+    """Nothing, as far as it could be read: the value can be put back there."""
+    TAKEN = "taken"
+    """What may be another object, so that the moved value may be the only copy."""
+    LATER = "later"
+    """The same object, as it was written later."""
+    SAME = "same"
+    """The same contents."""
+
+
 class Life(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the object that stands at an etcd key, or stood there last.
 
@@ -170,6 +183,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
         kept_at: The newest revision at which its place reads it, where it may not read it at its own; 0 for its newest.
         sure: How sure it is that the key held it, at that revision.
         doubt: What else is not certain about it; "" for nothing.
+        listed: The audit log knows it, where it is a backup.
         outcome: What it is; None where only the API server can tell.
         message: Why it does not read; "" where it does.
         uid: That it says, "" for none.
@@ -196,6 +210,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     kept_at: int = 0
     sure: Confidence = Confidence.CERTAIN
     doubt: str = ""
+    listed: bool = True
     outcome: Outcome | None = None
     cause: str | None = None
     message: str = ""

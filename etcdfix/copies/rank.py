@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Place, Sameness, Wanted
+from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Life, Place, Sameness, Wanted
 from etcdfix.model import Confidence
 
 _TWO_UIDS: Final = "two uids stand in this generation of the key, and an API server never changes one"
@@ -27,7 +27,8 @@ def ranked(copies: Iterable[Copy], wanted: Wanted) -> list[Copy]:
     older; of equally new ones the value put right comes before a copy of it.
     """
     copies = [*copies]
-    life = wanted.life
+    life = _by_backups(copies, wanted.life)
+    wanted = msgspec.structs.replace(wanted, life=life)
     told = {
         copy.uid
         for copy in copies
@@ -42,6 +43,19 @@ def ranked(copies: Iterable[Copy], wanted: Wanted) -> list[Copy]:
             for copy in found
         ]
     return sorted(found, key=_turn)
+
+
+def _by_backups(copies: Iterable[Copy], life: Life) -> Life:
+    """Return a life with the uid that the newest listed backup of the generation says, where etcd tells none."""
+    said = [
+        copy for copy in copies
+        if copy.place is Place.BACKUP and copy.listed and copy.history is Sameness.SAME and copy.reads and copy.uid
+        and copy.create_revision == life.create_revision
+    ]  # fmt: skip
+    if life.uid_from or not life.create_revision or not said:
+        return life
+    newest = max(said, key=lambda copy: copy.mod_revision)
+    return msgspec.structs.replace(life, uid=newest.uid, uid_from=newest.where)
 
 
 def judged(copy: Copy, wanted: Wanted) -> Copy:

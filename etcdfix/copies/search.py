@@ -111,8 +111,10 @@ def open_finders(
             )
             finders.append(stack.enter_context(log))
         finders += [ObjectFile(named.path, examiner) for named in places.of(Place.OBJECT)]
+        read = source.describe()
+        now = read.revision if read.type == "etcd" else 0
         if places.backups is not None and places.asks(Place.BACKUP):
-            finders.append(Backups(places.backups, examiner, identity))
+            finders.append(Backups(places.backups, examiner, identity, now))
         if not places.only:
             finders += [Rescued(saved, examiner, identity, places.recorded) for saved in places.rescued]
         if places.api is not None and places.asks(Place.MEMORY):

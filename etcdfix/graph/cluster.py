@@ -27,8 +27,8 @@ from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-Keep = Callable[[Examination], int]
-"""Says how much an examination matters to a report, 0 for not at all: of too many, those that matter most are kept."""
+Keep = Callable[[Examination], int | None]
+"""Says how much an examination matters to a report, nothing for not at all: of too many, the weightiest are kept."""
 
 _MOST_KEPT = 1000
 _SAMPLE = 200

@@ -167,7 +167,7 @@ def _of_backup(
     history = Sameness.UNKNOWN if standing.doubts else Sameness.SAME
     doubt = "" if standing.intent is not None else UNKNOWN_TO_THE_LOG
     return msgspec.structs.replace(
-        copy, history=history, cluster=content.cluster.named, doubt=doubt
+        copy, history=history, cluster=content.cluster.named, doubt=doubt, listed=not doubt
     ), standing
 
 

@@ -447,8 +447,15 @@ def _needs(copy: Copy, wanted: Wanted, *, breaking: bool) -> tuple[Rule, ...]:
     needs = list(risks_to_accept(found, breaking=breaking)) if found is not None else []
     if found is None and copy.place is Place.OBJECT and wanted.protected:
         needs.append(Rule.CLUSTER_BREAKING)
-    if copy.place is Place.BACKUP and copy.doubt:
+    if not copy.listed:
         needs.append(Rule.UNLISTED_SOURCE)
+    if (
+        copy.place is Place.BACKUP
+        and copy.history is Sameness.UNKNOWN
+        and copy.cluster
+        and copy.cluster.is_known
+    ):
+        needs.append(Rule.OTHER_CLUSTER_ID)
     if copy.same_object is Sameness.UNKNOWN:
         needs.append(Rule.UNKNOWN_UID)
     if copy.cluster is not None and not copy.cluster.is_known:

@@ -5,20 +5,18 @@ They are counted while findings pass. Memory is bounded: what finds no group of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
 from etcdfix.model import Outcome
-from etcdfix.report.advice.whole import doubt_in
 from etcdfix.report.group_words import verb_of
 from etcdfix.report.key_loss import Lost
-from etcdfix.report.model import Finding, FindingGroup, Remedy, Summary
+from etcdfix.report.model import Finding, FindingGroup, Remedy
 from etcdfix.report.tally import OTHERS
 from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION
-from etcdfix.verdicts.deletability import IDENTITY
-from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
+from etcdfix.verdicts.key_loss import KeyCounter
 from etcdfix.verdicts.severity import Rank
 
 MOST_GROUPS: Final = 10_000
@@ -82,14 +80,14 @@ class Group:
         rank = self.member.rank or _LEAST_URGENT
         return rank, self.known == self.count, not first, -self.count, self.example.key
 
-    def way(self, summary: Summary) -> Remedy | None:
-        """Return the way out by the numbers of the whole scan."""
-        member = self.member
-        return member.first_of_many if _is_one_of_many(self.example, summary) else member.first
+    def way(self, doubtful: Collection[tuple[str, str]]) -> Remedy | None:
+        """Return the way out; ``doubtful`` are rules and transformers of keys that may be to blame."""
+        of_many = (self.example.rule or "", self.example.transformer) in doubtful
+        return self.member.first_of_many if of_many else self.member.first
 
-    def published(self, summary: Summary) -> FindingGroup:
+    def published(self, doubtful: Collection[tuple[str, str]]) -> FindingGroup:
         """Return it as a report has it."""
-        example, way = self.example, self.way(summary)
+        example, way = self.example, self.way(doubtful)
         by_size = sorted(self.by_resource.items(), key=lambda one: (-one[1], one[0]))
         return FindingGroup(
             cause=OTHERS if self.rest else example.cause,
@@ -152,33 +150,18 @@ class Groups:
             group = self._groups[key] = Group(self, finding, lost=lost, rest=key is None)
         return group
 
-    def summed(self, summary: Summary) -> tuple[list[FindingGroup], Remedy | None]:
-        """Return all groups, the most urgent first, and what to do first about what is proven wrong."""
+    def summed(self, keys: KeyCounter) -> tuple[list[FindingGroup], Remedy | None]:
+        """Return all groups, the most urgent first, and what to do first about what is proven wrong.
+
+        Args:
+            keys: What the values under each encryption key came to: so many may fail that no value is written over.
+        """
         groups = sorted(self._groups.values(), key=lambda group: group.urgency)
-        ways: Iterable[Remedy | None] = (
-            group.way(summary) for group in groups if group.member.rank is not None
-        )
-        return [group.published(summary) for group in groups], next((way for way in ways if way), None)
+        doubtful = {(name.rule, name.transformer) for name in keys.names if keys.doubts_in(name)}
+        ways = (group.way(doubtful) for group in groups if group.member.rank is not None)
+        return [group.published(doubtful) for group in groups], next((way for way in ways if way), None)
 
 
 def member_of_lost_key(lost: Lost) -> Member:
     """Return what every finding of a lost key means for its group."""
     return Member(lost.worst.rank, lost.first, lost.first)
-
-
-def _is_one_of_many(finding: Finding, summary: Summary) -> bool:
-    """Say whether the numbers speak against single damage, so that a change of one value may be refused."""
-    if finding.transformer not in {IDENTITY, ""}:
-        return any(
-            doubt_in(entry) is not KeyDoubt.NONE
-            for entry in summary.by_transformer
-            if entry.transformer == finding.transformer and (finding.rule or "") == ",".join(entry.resources)
-        )
-    plain = next((entry for entry in summary.by_transformer if entry.transformer == IDENTITY), None)
-    proven = plain is not None and plain.damaged == plain.failures
-    for counts in summary.by_resource:
-        if (counts.group, counts.resource) == (finding.group, finding.resource):
-            failed = counts.decrypt_failures + counts.decode_failures
-            doubt = doubt_by_numbers(opened=counts.readable, failed=failed, damaged=failed if proven else 0)
-            return doubt is not KeyDoubt.NONE
-    return False

@@ -233,6 +233,12 @@ class KeyCounter:
             counts, last_failing=last, unexplained=unexplained, unfitting=unfitting
         )
 
+    def doubts_in(self, name: KeyName) -> bool:
+        """Say whether the numbers alone speak against single damage under a key."""
+        counts = self.of(name)
+        doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
+        return doubt is not KeyDoubt.NONE
+
     def doubts_about(self, found: Examination) -> frozenset[KeyDoubt]:
         """Return what the values under each encryption key of one that fails say, see :func:`doubt_about`."""
         return frozenset(doubt_about(self.of(name), found.verdict) for name in found.encryption_keys)

@@ -19,6 +19,7 @@ from etcdfix.sources.base import Segment
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.key_loss import KeyCounter
 from etcdfix.verdicts.severity import stake_of
 from tests.support.examinations import LAYOUT
 
@@ -111,16 +112,17 @@ def write_form(
     stream: Any = io.BytesIO()
     writer = SCAN_FORMS[form](stream, RunOptions(), max_causes) if isinstance(form, str) else form
     stream = stream if isinstance(form, str) else getattr(form, "_stream")  # noqa: B009
-    tally, groups = new_tally(max_causes=max_causes), Groups()
+    tally, groups, keys = new_tally(max_causes=max_causes), Groups(), KeyCounter()
     writer.begin(head or header())
     for one in found:
         count(tally, one)
+        keys.add(one)
         if is_finding(one):
             finding, stake = finding_from(one), stake_of(one)
             groups.add(finding, Member(stake.rank if stake is not None else None))
             writer.row(finding)
     summary = tally.summary()
-    summary.groups, summary.warnings = groups.summed(summary)[0], groups.warnings
+    summary.groups, summary.warnings = groups.summed(keys)[0], groups.warnings
     ending = conclusion(**{"summary": summary, "statuses": tally.statuses()} | end)  # type: ignore[arg-type]
     writer.end(scan_report(head, ending))
     written: bytes = stream.getvalue()

@@ -23,8 +23,9 @@ from etcdfix.report.render import FORMS
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RunOptions
 from tests.support.alpha_oracle import ORACLE
-from tests.support.collecting import ALPHA
+from tests.support.collecting import ALPHA, scan
 from tests.support.kms_plugin import KMSPlugin, load_keks
 from tests.support.rendering import rendered
 from tests.vectors.test_alpha_causes import all_keys, expected
@@ -162,3 +163,22 @@ def test_the_answer_is_the_same_for_any_number_of_processes(key: str) -> None:
         assert report.impact is not None  # everything was looked at
         reports.append(msgspec.structs.replace(report, generated_at=""))
     assert reports[0] == reports[1]
+
+
+def test_a_scan_says_of_one_value_what_explain_says(alpha: Alpha) -> None:
+    config = ALPHA / "config-lost.yaml"
+    run = RunOptions(
+        source=("--snapshot", "alpha.db"), reading=("--encryption-config", str(config), "--no-kms")
+    )
+    report = scan(alpha.source, config, run=run)[1].report
+    alone = [group for group in report.summary.groups if group.count == 1 and group.outcome != "undetermined"]
+    assert {"cache-plain-8", "web-plain-7"} <= {group.example.rpartition("/")[2] for group in alone}
+    for group in alone:
+        request = ExplainRequest(
+            layout=LAYOUT, configuration=parse_configuration(LOST, path=str(config)), run=run,
+            key=group.example.encode(),
+        )  # fmt: skip
+        told = explain_key(alpha.source, request).report
+        assert told is not None
+        assert told.next is not None
+        assert group.way == told.next, group.example

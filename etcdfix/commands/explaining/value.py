@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 from etcdfix.decoding.layout import plaintext_layout
 from etcdfix.encryption.layout import envelope_layout
@@ -10,20 +11,23 @@ from etcdfix.encryption.transformer import ConfiguredKey
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Examining, Progress, examine_all
-from etcdfix.model import Attempt, FailureReason, Part, StoredValue
-from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, Siblings, Where
+from etcdfix.model import Attempt, FailureReason, Part
+from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, NotTheCause, Siblings, Where
+from etcdfix.report.finding import finding_from
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
 from etcdfix.storagekey import StorageCodec
+from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED, IDENTITY, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt
+from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
 from etcdfix.verdicts.observation import Observation
+from etcdfix.verdicts.ruled_out import ruled_out
 
 _ENCRYPTED = b"k8s:enc:"
 
 
-def layout_of(examiner: Examiner, found: Examination) -> list[LayoutPart]:
+def _layout_of(examiner: Examiner, found: Examination) -> list[LayoutPart]:
     """Return the parts of a stored value, then those of what it decrypts to; of other programs' keys the size alone."""
     value = found.stored.value
     if found.directory.codec is StorageCodec.NOT_AN_OBJECT:
@@ -40,7 +44,7 @@ def _told(where: Where, parts: Iterable[Part]) -> list[LayoutPart]:
     return [LayoutPart(where, *part) for part in parts]
 
 
-def attempts_on(examiner: Examiner, found: Examination, seen: Observation | None) -> list[KeyAttempt]:
+def _attempts_on(examiner: Examiner, found: Examination, seen: Observation | None) -> list[KeyAttempt]:
     """Return what became of every encryption key of the rule that holds for a value, in the API server's order."""
     transformers = examiner.readers.reader_for(found.stored.key).transformers
     if transformers is None:
@@ -84,34 +88,92 @@ def _result(
     return AttemptResult.OPENED if found.opened and its else AttemptResult.FAILED, ""
 
 
+_WHOLE: Final = frozenset(
+    {Cause.VALUE_MOVED, Cause.STORAGE_PREFIX_CHANGED, Cause.ASSOCIATED_DATA_UNKNOWN, Cause.KEY_RENAMED}
+)
+"""The bytes of these are whole: nothing is wrong with them that could be put right."""
+
+
+def of_the_value(
+    examiner: Examiner, found: Examination, beside: Beside | None, no_repair: str
+) -> dict[str, Any]:
+    """Return the fields of a report that only a stored value has."""
+    seen = beside.seen if beside is not None else None
+    if seen is None:
+        examiner.examine(found.stored)
+        seen = examiner.observation(found)
+    siblings = list(beside.siblings()) if beside is not None and beside.found is not None else []
+    others = ruled_out(seen, found.verdict, searched=bool(siblings)) if seen is not None else ()
+    return {
+        "finding": finding_from(found, ()),
+        "layout": _layout_of(examiner, found),
+        "attempts": _attempts_on(examiner, found, seen),
+        "ruled_out": [NotTheCause(one.cause.value, one.confidence, one.why) for one in others],
+        "no_repair": no_repair if found.verdict.cause not in _WHOLE else "",
+        "siblings": siblings,
+    }
+
+
 class Beside:
-    """Takes the values of a resource as they pass: the one in question, and what is under its encryption keys."""
+    """Takes the values of a resource as they pass: the one in question, and what is under its encryption keys.
+
+    Attributes:
+        found: The value in question, judged by all that was seen; None until it passed.
+        seen: What was observed of it.
+        others_lost: Others of its kind have lost their encryption key.
+    """
 
     def __init__(self, examiner: Examiner, first: Examination) -> None:
-        self._examiner = examiner
-        self._names = first.encryption_keys
-        self._stored = first.stored
-        self._resource = first.directory.path
-        self.counter = KeyCounter(first.stored, self._names)
+        self._examiner, self._first = examiner, first
+        self._counter = KeyCounter(first.stored, first.encryption_keys)
         self.found: Examination | None = None
         self.seen: Observation | None = None
-        self.others_lost = False  # of its kind, their encryption key
+        self.others_lost = False
 
-    def add(self, found: Examination) -> int:
-        """Take one value; return 0: nobody else has to keep it."""
-        if found.directory.path != self._resource:
-            return 0
-        if found.stored.key == self._stored.key:
+    def add(self, found: Examination, _view: object = None) -> None:
+        """Take one value."""
+        if found.directory.path != self._first.directory.path:
+            return
+        if found.stored.key == self._first.stored.key:
             self.found, self.seen = found, self._examiner.observation(found)
         elif deletability_of(found) is Deletability.DECLARABLE:
             self.others_lost = True
-        self.counter.add(found)
-        return 0
+        self._counter.add(found)
+
+    def look(self, source: Source, progress: Progress) -> tuple[EndedEarly | None, list[str]]:
+        """Examine every value of the resource; return what ended that early, and why not all could be read."""
+        stored = self._first.stored
+        _, shared = self._examiner.layout.locate(stored.key)
+        try:
+            pages = [ValuesPage([stored])] if shared == stored.key else source.pages(shared)
+            ending = examine_all(self._examiner, pages, self.add, targets=(stored.key,), progress=progress)
+        except SourceError as exc:
+            return None, [f"the values beside it could not be read: {exc.message}"]
+        return ending.ended, [*ending.problems]
+
+    def look_at_itself(self) -> None:
+        """Examine the value in question where it is not among those that were read any more."""
+        stored = self._first.stored
+        with Examining(self._examiner, targets=(stored.key,)) as run:
+            for found in (*run.first([stored]), *run.drain()):
+                self.add(found)
+
+    def against_a_change(self) -> str:
+        """Say why the values beside the value speak against deleting it; "" where they do not."""
+        found = self.found
+        if found is None or not self._counter.doubts_about(found) & THE_KEY:
+            return ""
+        counts = [self._counter.of(name) for name in found.encryption_keys]
+        failed, opened = max(one.failed for one in counts), max(one.opened for one in counts)
+        return (
+            f"{failed} of {failed + opened} values of the resource under its encryption key cannot be read: that "
+            "points at the key or the configuration, and a deletion would be refused"
+        )
 
     def siblings(self) -> Iterator[Siblings]:
         """Yield what the values under each of its encryption keys came to; once all were taken."""
-        for name in self._names:
-            counts = self.counter.of(name)
+        for name in self._first.encryption_keys:
+            counts = self._counter.of(name)
             digest = name.key if name.key.startswith("sha256:") else None
             yield Siblings(
                 rule=name.rule,
@@ -129,29 +191,4 @@ class Beside:
         found = self.found
         if found is None or name.transformer == IDENTITY or found.verdict.outcome not in FAILED:
             return KeyDoubt.NONE
-        return min(self.counter.doubts_about(found), default=KeyDoubt.NONE)
-
-
-def look_beside(
-    source: Source, examiner: Examiner, beside: Beside, stored: StoredValue, progress: Progress
-) -> tuple[EndedEarly | None, list[str]]:
-    """Examine every value of the resource; return what ended that early, and why not all could be read."""
-    _, shared = examiner.layout.locate(stored.key)
-
-    def take(found: Examination, _view: object = None) -> None:
-        beside.add(found)
-
-    try:
-        pages = [ValuesPage([stored])] if shared == stored.key else source.pages(shared)
-        ending = examine_all(examiner, pages, take, targets=(stored.key,), progress=progress)
-    except SourceError as exc:
-        return None, [f"the values beside it could not be read: {exc.message}"]
-    early = [f"{ending.ended.reason} before the end"] if ending.ended is not None else []
-    return ending.ended, [*ending.problems, *early]
-
-
-def examine_alone(examiner: Examiner, beside: Beside, stored: StoredValue) -> None:
-    """Examine the value in question where it is not among those that were read any more."""
-    with Examining(examiner, targets=(stored.key,)) as run:
-        for found in (*run.first([stored]), *run.drain()):
-            beside.add(found)
+        return min(self._counter.doubts_about(found), default=KeyDoubt.NONE)

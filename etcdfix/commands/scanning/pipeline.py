@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
-from etcdfix.copies.model import THE_VALUE
+from etcdfix.copies.elsewhere import home_of
+from etcdfix.copies.model import THE_VALUE, Home
 from etcdfix.errors import SourceError
 from etcdfix.examine import PLAIN, Examiner
 from etcdfix.examine_all import View
@@ -34,8 +35,9 @@ from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, display
 from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination, KeyName
+from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.verdicts.judge import Verdict
+from etcdfix.verdicts.key_loss import KeyCounter
 from etcdfix.verdicts.kinds import MOST_KINDS
 from etcdfix.verdicts.severity import stake_of
 
@@ -57,7 +59,7 @@ _NAME_IN_DOUBT = frozenset(
     }
 )
 # Each is a question to etcd; of many keys in one state, these tell enough.
-_MOST_PREDECESSORS = 1000
+_MOST_PREDECESSORS = _MOST_HOMES = 1000
 _MOST_SEARCHED = 16
 """So many values of one encryption key are searched for a bit that no tag proves; one can take a second."""
 _MOST_SEARCHED_SIZE = 4 << 10
@@ -114,13 +116,18 @@ class FindingPipeline:
         self._deciding = True
         self._compact = CompactFindings()
         self._with_told: dict[tuple[Verdict, Evidence], Verdict] = {}
-        self._groups = Groups()
+        self._groups, self._keys = Groups(), KeyCounter()
         self._doubtful_names: DoubtfulNames | None = None
 
     def close(self) -> None:
         """Forget what waits."""
         self._held.close()
         self._undecided.close()
+
+    def take_plain(self, counts: Sequence[PlainCount]) -> None:
+        """Count values that are plain."""
+        self.tally.add_plain(counts)
+        self._keys.add_plain(counts)
 
     @property
     def failed(self) -> int:
@@ -205,7 +212,7 @@ class FindingPipeline:
         lost = self._losses.lost(summary.by_transformer)
         self._decide(lost)
         summary.key_loss = [key.entry for key in lost.values()]
-        summary.groups, way = self._groups.summed(summary)
+        summary.groups, way = self._groups.summed(self._keys)
         summary.warnings, summary.doubtful_names = self._groups.warnings, self._doubtful_names
         return summary, way
 
@@ -214,6 +221,7 @@ class FindingPipeline:
 
         A finding is held back while others, with earlier keys, are still open.
         """
+        self._keys.add(found)
         if found.verdict is PLAIN:  # it waited for a plugin
             self.tally.add(found)
             return
@@ -291,7 +299,7 @@ class FindingPipeline:
         return saved_of(at_hand(bare, self._request.run, readable)[0])
 
     def _held_of(self, found: Examination, readable: ReadableRevision | None, *, baseline: bool) -> _Held:
-        beside = Beside(home_taken=self._is_taken(found.verdict.belongs_to))
+        beside = Beside(home=self._home_of(found))
         offered = at_hand(found, self._request.run, readable)
         offers = [remedy_of(offer) for offer in offered]
         ways = ways_out(found, self._request.run, offers=offers, beside=beside)
@@ -309,16 +317,13 @@ class FindingPipeline:
             Member(stake.rank if stake is not None else None, first_way(ways), first_way(of_many)),
         )
 
-    def _is_taken(self, home: bytes) -> bool:
-        """Say whether the etcd key that a value belongs to holds one; then nothing can be put back there."""
-        if not home or self._request.run.of_a_file:
-            return False
+    def _home_of(self, found: Examination) -> Home:
+        if not found.verdict.belongs_to:
+            return Home.FREE
         self._homes_asked += 1
-        try:
-            with self._source.aside():  # pages further on may have been read already
-                return self._homes_asked > _MOST_PREDECESSORS or self._source.get(home) is not None
-        except SourceError:  # nobody knows: the command itself refuses
-            return False
+        return (
+            home_of(self._source, self._examiner, found) if self._homes_asked <= _MOST_HOMES else Home.TAKEN
+        )
 
     def _put_right(self, found: Examination) -> Examination:
         """Add the repair of a value that no tag protects: each bit is tried, so of few values, and none large."""

@@ -93,6 +93,7 @@ class SavedBackups:
                 path=path,
                 stored=content.stored,
                 cluster=content.cluster.named,
+                revision=max(content.cluster.header_revision, content.mod_revision),
                 doubt=self._doubt_about(backup, marked=marked),
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from etcdfix.copies.model import Home
 from etcdfix.model import GroupResource, Repair, RepairKind
 from etcdfix.report.advice.ways import WayKind, risks_to_accept
 from etcdfix.report.model import Remedy
@@ -26,11 +27,11 @@ class Beside(NamedTuple):
 
     Attributes:
         others_lost: Others of its kind have lost their encryption key; None where nobody looked.
-        home_taken: The etcd key that the value belongs to holds a value.
+        home: What stands at the etcd key that the value belongs to.
     """
 
     others_lost: bool | None = None
-    home_taken: bool = False
+    home: Home = Home.FREE
 
 
 NOT_TO_KINE: Final = "etcdfix does not write to kine; an API server has to make the change."
@@ -78,7 +79,8 @@ _LOST = "The deletion skips finalizers and graceful termination. The garbage col
 
 def deletions(found: Examination, run: RunOptions, beside: Beside, *, breaking: bool) -> list[Remedy]:
     """Return the ways to delete what cannot be read: ours, and, where damage is proven, the API server's own."""
-    risks = risks_to_accept(found, breaking=breaking)
+    only_here = [Rule.ONLY_COPY] if beside.home is Home.LATER else []
+    risks = [*risks_to_accept(found, breaking=breaking), *only_here]
     needs = "".join(f"Needs {acceptance(risk)}. " for risk in risks)
     if beside.others_lost:
         needs += "First save the objects whose encryption key is lost: etcdfix rescue writes DIR. "

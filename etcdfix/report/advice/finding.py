@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from etcdfix.copies.model import Place
+from etcdfix.copies.model import Home, Place
 from etcdfix.model import Outcome, ServerBehaviour
 from etcdfix.report.advice.change import (
     Beside,
@@ -82,10 +82,17 @@ def ways_out(
     if cause is Cause.ALLOCATOR_DAMAGED:
         return ways
     ways.append(other_copies(key_word(found.stored.key)))
-    if cause is not Cause.ENVELOPE_DAMAGED and deletability_of(found) is Deletability.DELETABLE:
+    if cause is not Cause.ENVELOPE_DAMAGED and may_be_deleted(found, beside.home):
         served = verdict.apiserver is ServerBehaviour.SERVES_EMPTY
         ways += [ordinary_deletion(found)] if served else deletions(found, run, beside, breaking=breaking)
     return ways
+
+
+def may_be_deleted(found: Examination, home: Home) -> bool:
+    """Say whether nothing in a value, or at the etcd key that it belongs to, speaks against its deletion."""
+    deletability = deletability_of(found)
+    elsewhere = deletability is Deletability.MOVED and home in {Home.SAME, Home.LATER}
+    return elsewhere or deletability is Deletability.DELETABLE
 
 
 def _cures(found: Examination, cause: Cause, run: RunOptions, beside: Beside) -> Iterator[Remedy]:
@@ -100,7 +107,9 @@ def _cures(found: Examination, cause: Cause, run: RunOptions, beside: Beside) ->
     yield from configuration_ways([cause], found.transformer, [word])
     match cause:
         case Cause.VALUE_MOVED:
-            yield from _moved(key, found.verdict.belongs_to, taken=run.of_a_file or beside.home_taken)
+            yield from _moved(
+                key, found.verdict.belongs_to, taken=run.of_a_file or beside.home is not Home.FREE
+            )
         case Cause.VERSION_REMOVED:
             until = found.verdict.readable_until or "an earlier release"
             yield _advice(

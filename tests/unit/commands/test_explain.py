@@ -32,6 +32,7 @@ from tests.unit.test_readable_revision import KEY as KEPT
 from tests.unit.test_readable_revision import Remembering
 
 KEY = "/registry/secrets/shop/web"
+A = "/registry/secrets/shop/a"
 SYSTEM = "/registry/namespaces/kube-system"
 GCM = configuration(provider("aesgcm", key1=KEY_1, key2=KEY_2), IDENTITY)
 
@@ -101,6 +102,23 @@ def test_a_lost_key_is_not_the_value() -> None:
     assert report.no_repair == (
         "no single bit or known change makes it readable under the encryption keys of this configuration"
     )
+
+
+@pytest.mark.parametrize(
+    ("home", "goes"),
+    [
+        (sealed("a"), True), (flipped(sealed("a")), False), (aesgcm(secret("a", "other"), A), False), (None, False),
+    ],
+    ids=["the same", "damaged", "another", "gone"],
+)  # fmt: skip
+def test_a_moved_value_may_go_where_its_own_key_holds_the_same(home: bytes | None, goes: bool) -> None:
+    others = ((A, home),) if home is not None else ()
+    report = explained(source(sealed("a"), ("/registry/secrets/shop/b", sealed("b")), *others))
+    assert report.finding is not None
+    assert report.finding.cause == "value-moved"
+    assert any(way.verb == "delete" for way in report.remedies) is goes
+    assert (report.impact is not None) is goes
+    assert any(" --from key:" in way.command.line(RunOptions()) for way in report.remedies) is (home is None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,11 @@ from etcdfix.copies.model import Life, Place, Sameness, Wanted
 from etcdfix.copies.rank import ranked
 from etcdfix.examine import Examiner, Reading
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
+from etcdfix.remediation.offers import offers
+from etcdfix.report.shown_copy import Grade
+from etcdfix.rules import Rule
 from etcdfix.storagekey import StorageLayout
+from etcdfix.text.commands import RunOptions
 from tests.support.objects import config_map
 
 KEY = b"/registry/configmaps/shop/settings"
@@ -33,10 +37,15 @@ class Rows:
         return [row for row in self._rows if row.stored.key == key]
 
 
-def row(value: bytes = WHOLE, cluster: ClusterIdentity = HERE, doubt: str = "") -> BackupRow:
-    return BackupRow(
-        path=Path("b/1.json"), stored=StoredValue(KEY, value, 5, 4, 2, 0), cluster=cluster, doubt=doubt
-    )
+def row(
+    value: bytes = WHOLE,
+    cluster: ClusterIdentity = HERE,
+    doubt: str = "",
+    created: int = 4,
+    revision: int = 0,
+) -> BackupRow:
+    stored = StoredValue(KEY, value, 5, created, 2, 0)
+    return BackupRow(path=Path("b/1.json"), stored=stored, cluster=cluster, doubt=doubt, revision=revision)
 
 
 WANTED = Wanted.of(
@@ -78,3 +87,22 @@ def test_neither_the_present_value_nor_that_of_another_key_is_a_copy() -> None:
 def test_a_backup_of_another_object_does_not_read() -> None:
     (copy,) = Backups(Rows(row(config_map("mallory"))), EXAMINER, HERE).find(WANTED)
     assert not copy.reads
+
+
+def test_the_uid_of_the_object_is_that_of_a_backup_that_the_log_lists() -> None:
+    (listed,) = ranked(Backups(Rows(row()), EXAMINER, HERE).find(WANTED), WANTED)
+    assert (listed.same_object, listed.proof) == (
+        Sameness.SAME, "it has the uid of the object at the key (backup b/1.json)",
+    )  # fmt: skip
+    for other in (row(doubt="it may have been edited"), row(created=3), row(cluster=CLONE)):
+        (copy,) = ranked(Backups(Rows(other), EXAMINER, HERE).find(WANTED), WANTED)
+        assert copy.same_object is Sameness.UNKNOWN
+
+
+@pytest.mark.parametrize(("now", "doubtful"), [(900, False), (899, True), (0, False)])
+def test_a_backup_of_an_etcd_that_went_further_is_doubtful(now: int, doubtful: bool) -> None:
+    (copy,) = ranked(Backups(Rows(row(revision=900)), EXAMINER, HERE, now).find(WANTED), WANTED)
+    assert ("had come to revision 900" in copy.doubt) is doubtful
+    (offer,) = offers([copy], WANTED, RunOptions())
+    assert (offer.grade is Grade.GOOD) is not doubtful
+    assert (Rule.OTHER_CLUSTER_ID in offer.needs) is doubtful

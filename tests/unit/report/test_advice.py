@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from etcdfix.cli.keys import named_key
+from etcdfix.copies.model import Home
 from etcdfix.model import (
     DecodedObject,
     GroupVersionKind,
@@ -218,8 +219,21 @@ def test_a_moved_value_is_put_back_only_where_nothing_stands() -> None:
     assert back.command.line(LIVE).startswith(f"etcdfix fix '/registry/secrets/shop/a b' --from key:{KEY}")
     assert look.command.line(LIVE).endswith("'/registry/secrets/shop/a b'")
     assert WayKind.DELETE not in {way.verb for way in rest}
-    for ways in (ways_at_hand(found, LIVE, beside=Beside(home_taken=True)), ways_at_hand(found, FILE)):
+    for ways in (ways_at_hand(found, LIVE, beside=Beside(home=Home.TAKEN)), ways_at_hand(found, FILE)):
         assert not any("--from key:" in way.command.line(LIVE) for way in ways)
+
+
+@pytest.mark.parametrize(
+    ("home", "accepts"), [(Home.FREE, None), (Home.TAKEN, None), (Home.LATER, ["only-copy"]), (Home.SAME, [])]
+)
+def test_a_moved_value_goes_only_where_its_own_key_holds_the_object(
+    home: Home, accepts: list[str] | None
+) -> None:
+    found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a")
+    told = lines(found, beside=Beside(home=home))
+    assert (WayKind.DELETE in told) is (accepts is not None)
+    if accepts is not None:
+        assert accepted(told[WayKind.DELETE]) == accepts
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.commands import RunOptions, explain
 from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.key_loss import KeyCounter
 from tests.support.examinations import examination
 from tests.support.reports import conclusion
 
@@ -55,7 +56,7 @@ def report(groups: Groups, total: int, **changes: Any) -> ScanReport:
         next=Remedy("Find the original key in a backup", explain(b"/registry/secrets/shop/web")),
         key_loss=[LOST, LOST, LOST],
     )
-    summary.groups, _way = groups.summed(summary)
+    summary.groups, _way = groups.summed(KeyCounter())
     return conclusion(summary, **changes)
 
 
@@ -86,7 +87,7 @@ def test_a_group_counts_resources_and_namespaces_and_keeps_the_most_urgent_as_it
     other = finding("/registry/apps/d", group="apps", resource="deployments", severity="breaks-now")
     groups.add(other, Member(NOW, way(WayKind.CURE)))
     groups.add(finding("/registry/secrets/shop/c"), Member(NOW, way(WayKind.CURE)))
-    found, first = groups.summed(Summary())
+    found, first = groups.summed(KeyCounter())
     (group, without) = found
     assert (group.count, group.by_resource) == (3, {"secrets": 2, "deployments.apps": 1})
     assert (group.namespaces, group.example, group.severity) == (1, "/registry/apps/d", "breaks-now")
@@ -112,7 +113,7 @@ def test_what_makes_another_group(other: dict[str, Any]) -> None:
     groups.add(finding(), Member(NOW))
     groups.add(finding(**other), Member(NOW))
     groups.add(finding(), Member(NOW, way(WayKind.FIX)))
-    assert [group.count for group in groups.summed(Summary())[0]] == [1, 1, 1]
+    assert [group.count for group in groups.summed(KeyCounter())[0]] == [1, 1, 1]
 
 
 def test_the_worst_goes_first_then_what_is_new_then_what_is_larger() -> None:
@@ -125,7 +126,7 @@ def test_the_worst_goes_first_then_what_is_new_then_what_is_larger() -> None:
     undetermined = finding(outcome="undetermined", cause="kms-unreachable", severity=None)
     groups.add(undetermined, Member(None, way(WayKind.CURE)))
     groups.add(finding(outcome="readable"), Member())
-    found, first = groups.summed(Summary())
+    found, first = groups.summed(KeyCounter())
     assert [group.transformer for group in found[:-1]] == ["more", "few", "known", "harmless"]
     assert found[-1].outcome == "undetermined"
     assert first is None  # nothing is proven wrong with that
@@ -136,7 +137,7 @@ def test_what_finds_no_group_of_its_own_is_counted_all_the_same() -> None:
     groups = Groups(most=2)
     for at in range(7):
         groups.add(finding(f"/registry/secrets/shop/w-{at}", transformer=f"t{at}"), Member(NOW))
-    found = groups.summed(Summary())[0]
+    found = groups.summed(KeyCounter())[0]
     assert sorted(group.count for group in found) == [1, 1, 5]
     assert next(group for group in found if group.count == 5).cause == OTHERS
 
@@ -153,7 +154,7 @@ def test_what_was_not_counted_is_never_told_as_none(
     groups = Groups()
     for namespace in "aabc":
         groups.add(finding(namespace=namespace), Member(NOW))
-    (group,) = groups.summed(Summary())[0]
+    (group,) = groups.summed(KeyCounter())[0]
     assert (group.namespaces, group.first_namespaces, sum(group.by_resource.values())) == (None, named, 4)
     assert where(group) == told
 
@@ -171,7 +172,7 @@ def test_memory_is_bounded_by_groups_and_names_not_by_findings() -> None:
 
     add(0, 500)
     assert add(500, 2_000) < 20_000
-    assert sum(group.count for group in groups.summed(Summary())[0]) == 2_500
+    assert sum(group.count for group in groups.summed(KeyCounter())[0]) == 2_500
 
 
 def test_wide_shows_what_is_wrong_before_warnings() -> None:

@@ -470,19 +470,11 @@ class TransactionNotSent(TransactionError):
     exit_code = 5
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TransactionRefused(TransactionError):
-    """Raised when etcd itself said no before writing anything; nothing has changed.
-
-    Attributes:
-        endpoint: Who said it.
-        sent: Whether the transaction itself was refused, or already the read ahead of it.
-    """
+    """Raised when etcd itself said no before writing anything; nothing has changed."""
 
     code = "transaction-refused"
     exit_code = 4
-    endpoint: str
-    sent: bool
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -490,16 +482,10 @@ class TransactionUnanswered(TransactionError):
     """Raised when the transaction was sent and no answer came: it may have been carried out, or may still be.
 
     Attributes:
-        endpoint: To whom it was sent.
-        status: gRPC's status code (``DEADLINE_EXCEEDED``).
-        read_revision: etcd's revision shortly before it was sent.
         ended: etcd answered with an error, so nothing is on its way any more.
     """
 
     code = "transaction-unanswered"
-    endpoint: str
-    status: str
-    read_revision: int
     ended: bool = False
 
 

@@ -17,7 +17,7 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.in_scope import resolved, resolved_among, values_in
 from etcdfix.model import StoredValue
-from etcdfix.remediation.preflight.members import AlarmKind, CopyState, read_alarms, survey_members
+from etcdfix.remediation.preflight.members import AlarmKind, read_alarms, survey_members
 from etcdfix.report.compare import ComparedCopy, ComparisonReport
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_word, timestamp
@@ -75,13 +75,13 @@ def compare_members(
         members, opened = [], {}
         for member in sorted(survey.copies, key=lambda copy: (copy.name, copy.member_id)):
             asked = member
-            if asked.state is not CopyState.UNCHECKED:
+            if not asked.reason:
                 connection = replace(source.client.connection, endpoints=(asked.endpoint,))
                 read = partial(LiveSource, revision=revision, storage_prefix=prefix, on_notice=say)
                 try:
                     opened[asked.label] = stack.enter_context(read(connection, of_member=asked.member_id))
                 except SourceError as exc:
-                    asked = replace(asked, state=CopyState.UNCHECKED, reason=exc.message)
+                    asked = msgspec.structs.replace(asked, reason=exc.message)
             members.append(asked)
         warnings = [f"learner {label} has no vote, and was not asked" for label in survey.learners]
         warnings += _alarms(source)

@@ -33,13 +33,13 @@ from etcdfix.remediation.checks.sealing import seal_contents
 from etcdfix.remediation.checks.situation import Check, Situation, run_checks
 from etcdfix.remediation.choice import Chosen, FixRequest, choose
 from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.memory.ground import open_ground
 from etcdfix.remediation.memory.held import Held
 from etcdfix.remediation.memory.patch import patch_from_memory
 from etcdfix.remediation.preflight.api_servers import require_api
 from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
-from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.noencryption import encrypted, looks_enveloped
 from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.remediation.preflight.surroundings import FRESH

@@ -11,7 +11,7 @@ import msgspec
 
 from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
-from etcdfix.remediation.commit import ChangeOutcome, Write, commit, preview_only
+from etcdfix.remediation.commit import ChangeOutcome, Write, commit
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import RecordPaths, disk_of_etcd
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, grounds_of
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from etcdfix.copies.model import Way
     from etcdfix.model import ClusterIdentity, StoredValue
     from etcdfix.remediation.audit.log import AuditLog
-    from etcdfix.remediation.landmarks import Landmark, Landmarks
+    from etcdfix.remediation.commit import Sender
+    from etcdfix.remediation.datastore import KeyReading, Landmark, Landmarks
     from etcdfix.remediation.preflight.deletion import Preflight
     from etcdfix.remediation.preflight.expectation import Expectation
-    from etcdfix.remediation.preflight.members import KeyReading, LeaseState
-    from etcdfix.remediation.sending import Sender
+    from etcdfix.remediation.preflight.members import LeaseState
     from etcdfix.verdicts.examination import Examination, KeyName
     from etcdfix.verdicts.key_loss import KeyCounts
 
@@ -155,7 +155,7 @@ def carry_out(
         if sender is None:
             step("preview only: probe connection")
             probe_connection(cluster.client)
-        return preview_only(cluster.now, change, paths, operator=operator, log=request.log, step=step)
+        return commit(cluster.now, change, paths, operator=operator, by=None, log=request.log, step=step)
     step("confirm")
     if checked.declared_lost and not confirmer.confirm_lost(request.accepted.key_lost):
         raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")

@@ -28,9 +28,9 @@ from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.rows import UNKNOWN_TO_THE_LOG, with_records
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.backup import Standing, standing_of
+from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.offers import Offer, best_of, offers
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.same_object import in_backups
 from etcdfix.rules import MEANINGS, Rule, acceptance, refuse
 from etcdfix.storagekey import display

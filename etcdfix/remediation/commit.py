@@ -1,27 +1,26 @@
 """Backup, intent, one transaction, outcome: the only way in which etcdfix changes a key.
 
-A deletion, a fix and an undo differ in what the transaction does and in what was checked before; from
-here on they walk the same steps::
+A deletion, a fix and an undo differ in what the transaction does and in what was checked before; from here on they walk
+the same steps, and a dry run walks them without the intent::
 
     places          backup directories are ours and last; audit log open, whole, locked; open intents about the same key
                     are reconciled first; room for the outcome
     signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded; no --timeout counts any more
     backup, intent  durable and read back, or nothing is done
     transaction     one, compared with what was examined and with the landmarks of its cluster, sent once; where an API
-                    server is to write, its sender stands here (:mod:`~etcdfix.remediation.sending`)
+                    server is to write, its :class:`Sender` stands here
     outcome         recorded; what nobody knows is recorded as unknown, never guessed
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Protocol
 
 import msgspec
 
@@ -46,26 +45,19 @@ from etcdfix.remediation.backup.write import (
     record_intent,
     resting_on,
 )
-from etcdfix.remediation.datastore import Datastore
-from etcdfix.remediation.durable import (
-    SafeDirectory,
-    Step,
-    no_step,
-    open_directory,
-    probe,
+from etcdfix.remediation.datastore import (
+    Datastore,
+    EtcdNow,
+    Expected,
+    Landmarks,
+    find_difference,
+    find_elsewhere,
 )
-from etcdfix.remediation.landmarks import Landmarks, find_elsewhere, sight
+from etcdfix.remediation.durable import SafeDirectory, Step, no_step, open_directory, probe
 from etcdfix.remediation.places import RecordPaths, require_lasting
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.remediation.reconcile import (
-    Reconciliation,
-    judge_reading,
-    open_intents_of,
-    predict,
-    reconcile_intent,
-)
-from etcdfix.remediation.sending import Sender
-from etcdfix.remediation.writer import Expected, TxnAnswer, Writer, evaluate_compare
+from etcdfix.remediation.reconcile import judge_reading, open_intents_of, predict, reconcile_intent
+from etcdfix.remediation.writer import TxnAnswer, send_transaction
 from etcdfix.rules import refuse
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.storagekey import display
@@ -127,6 +119,34 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
         return Expected(key=self.key, stored=self.examined, landmarks=self.landmarks)
 
 
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a change that was sent, as a transaction or as a request to an API server.
+
+    Attributes:
+        result: For the record; ``unknown`` leaves the intent open.
+        detail: One sentence, for the record too: nothing of any object's contents.
+        doubtful: It was made, and something about it is not as it should be.
+        refusal: To be raised once the outcome is recorded; None where the change was made, or may have been.
+        answer: Of a transaction that was made, and gave back something else than what was examined.
+    """
+
+    result: Result
+    detail: str = ""
+    revision: int = 0
+    warnings: tuple[str, ...] = ()
+    doubtful: bool = False
+    refusal: EtcdfixError | None = None
+    answer: TxnAnswer | None = None
+
+
+class Sender(Protocol):
+    """Asks an API server once for one change, and finds out what became of it."""
+
+    def send(self, expected: Expected, *, step: Step) -> Sent:
+        """Ask for the change if the key stands as examined; never raises for what goes wrong on the way."""
+        ...
+
+
 class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a change.
 
@@ -161,117 +181,71 @@ class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return not self.doubtful and self.head is not None
 
 
-def preview_only(
-    now: Datastore,
-    change: Write,
-    places: RecordPaths,
-    *,
-    operator: Operator,
-    log: AuditLog | None = None,
-    step: Step = no_step,
-) -> ChangeOutcome:
-    """Do everything but the change: probe the places, look at the compare, record a dry run.
-
-    Raises:
-        RefusedByRule: The compare would not hold.
-        RemediationRefused: An open intent of the same key cannot be settled here.
-        NotDurable: A place cannot take a backup.
-        AuditError: The record cannot be made durable.
-        SourceError: etcd could not be asked.
-    """
-    with ExitStack() as stack:
-        # First of all: where one is missing, no log is begun either.
-        directories = _open_directories(stack, places, change, step)
-        log, warnings = _open_log(stack, places, operator, log, step)
-        for directory in directories:
-            step("preview only: probe backup directory")
-            probe(directory, step=step)
-        if change.content is not None:
-            # Names, size and number of directories are looked at as for the real thing.
-            BackupPlan(resting_on(change.content, change.entry), directories, sequence=log.head.sequence + 1)
-        warnings += _settle_first(log, change, "would be settled first", partial(predict, now))
-        log.reserve()
-        step("preview only: compare")
-        outlook = evaluate_compare(now, change.expected)
-        if outlook.difference is not None:
-            rule, text, hint = outlook.difference
-            raise refuse(rule, f"{display(change.key)}: {text}", hint=hint)
-        entry = msgspec.structs.replace(
-            change.entry,
-            type=RecordType.DRY_RUN,
-            header_revision=outlook.revision,
-            value_sha256=change.content.value_sha256
-            if change.content is not None
-            else change.entry.value_sha256,
-            detail="dry run: nothing was changed",
-        )
-        head = log.append(entry)
-        return ChangeOutcome(
-            result=None,
-            detail="dry run: nothing was changed; it would go ahead",
-            revision=outlook.revision,
-            audit_log=log.path,
-            head=head,
-            warnings=tuple(warnings),
-        )
-
-
 def commit(
     now: Datastore,
     change: Write,
     places: RecordPaths,
     *,
     operator: Operator,
-    by: EtcdClient | Sender,
+    by: EtcdClient | Sender | None,
     log: AuditLog | None = None,
     step: Step = no_step,
 ) -> ChangeOutcome:
     """Make the change, with backup and record.
 
-    ``by`` is the connection for a transaction of our own, or who has somebody else make the change.
+    ``by`` is the connection for a transaction of our own, or who has somebody else make the change. None for a dry run:
+    everything but the change, with the places probed, the compare looked at, and a record that says so.
 
     Raises:
-        RefusedByRule: The key moved, or another cluster answers; nothing was changed. The refusal is recorded.
+        RefusedByRule: The key moved, or another cluster answers; nothing was changed. A refusal of what was sent is
+            recorded.
+        RemediationRefused: An open intent of the same key cannot be settled here.
         NotDurable: A backup could not be made durable; nothing was changed.
         AuditError: The intent could not be made durable; nothing was changed.
         TransactionNotSent: No endpoint could be reached; nothing was changed.
         TransactionRefused: etcd says no; nothing was changed.
+        SourceError: etcd could not be asked; nothing was changed.
     """
     with ExitStack() as stack:
+        # First of all: where one is missing, no log is begun either.
         directories = _open_directories(stack, places, change, step)
-        log, warnings = _open_log(stack, places, operator, log, step)
-
-        def settle(intent: Intent, **given: Any) -> Reconciliation:
-            step("reconcile: open intent of the same key")
-            return reconcile_intent(now, log, intent, operator, **given)
-
-        warnings += _settle_first(log, change, "was settled", settle)
+        if log is None:
+            log = stack.enter_context(open_log(places, operator, step))
+        else:
+            stack.callback(log.release)  # room that no outcome has used
+        require_lasting(log.path.parent, named=places.audit_log is not None)
+        warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
+        if by is None:
+            for directory in directories:
+                step("preview only: probe backup directory")
+                probe(directory, step=step)
+            if change.content is not None:
+                # Names, size and number of directories are looked at as for the real thing.
+                content = resting_on(change.content, change.entry)
+                BackupPlan(content, directories, sequence=log.head.sequence + 1)
+        warnings += _settle_first(now, log, change, None if by is None else operator, step)
         log.reserve()  # not earlier: settling another intent would use it up
+        if by is None:
+            return _compare_only(now, log, change, warnings, step)
         with signals_held() as held:
             intent = _record(log, change, directories, step)
-            try:
-                if isinstance(by, EtcdClient):
-                    outcome = _transact(by, change, intent, log, directories, operator, step)
-                else:
-                    outcome = _have_made(by, change, intent, log, operator, step)
-            finally:
-                if held:
-                    warnings.append(f"{held[0]} arrived meanwhile and waited for the outcome")
+            sent = (
+                _transact(by, change, intent, step)
+                if isinstance(by, EtcdClient)
+                else by.send(change.expected, step=step)
+            )
+            if sent.refusal is not None:
+                log.append(
+                    intent.closed_by(
+                        sent.result, operator=operator, detail=sent.detail, header_revision=sent.revision
+                    )
+                )
+                raise sent.refusal
+            kept, detail = _keep_others(by, change, intent, log, directories, operator, sent, step)
+            outcome = _close(log, intent, operator, msgspec.structs.replace(sent, detail=detail), kept)
+        if held:
+            warnings.append(f"{held[0]} arrived meanwhile and waited for the outcome")
         return msgspec.structs.replace(outcome, warnings=(*warnings, *outcome.warnings), signals=tuple(held))
-
-
-def _open_log(
-    stack: ExitStack, places: RecordPaths, operator: Operator, kept: AuditLog | None, step: Step
-) -> tuple[AuditLog, list[str]]:
-    path = places.log_path
-    log = kept
-    if log is None:
-        log = stack.enter_context(open_log(places, operator, step))
-    else:
-        stack.callback(log.release)  # room that no outcome has used
-    require_lasting(path.parent, named=places.audit_log is not None)
-    warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
-    return log, warnings
 
 
 def open_log(places: RecordPaths, operator: Operator, step: Step = no_step) -> AuditLog:
@@ -304,19 +278,54 @@ def _open_directories(
 
 
 def _settle_first(
-    log: AuditLog, change: Write, became: str, settle: Callable[..., Reconciliation]
+    now: Datastore, log: AuditLog, change: Write, operator: Operator | None, step: Step
 ) -> list[str]:
-    """Settle the open intents about the same key, or foretell it; say what became of each."""
-    cluster, warnings = change.entry.cluster, []
+    """Settle the open intents about the same key, or foretell it without an operator; say what became of each."""
+    cluster, accepted, warnings = change.entry.cluster, change.accepted, []
     for intent in open_intents_of(log, change.key, cluster=cluster):
         try:
-            found = settle(intent, cluster=cluster, accepted=change.accepted)
+            if operator is None:
+                became, found = "would be", predict(now, intent, cluster=cluster, accepted=accepted)
+            else:
+                step("reconcile: open intent of the same key")
+                became = "was"
+                found = reconcile_intent(now, log, intent, operator, cluster=cluster, accepted=accepted)
         except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
             warnings.append(refusal.message)
             continue
-        said = f"{became}: {found.result}" if found.settled else "stays open"
+        first = " first" if operator is None else ""
+        said = f"{became} settled{first}: {found.result}" if found.settled else "stays open"
         warnings += [f"the open intent {intent.link.sequence} {said}, {found.detail}", *found.warnings]
     return warnings
+
+
+def _compare_only(
+    now: Datastore, log: AuditLog, change: Write, warnings: Sequence[str], step: Step
+) -> ChangeOutcome:
+    """Say what the compare would find: the channel for reading does not take ``KV/Txn``, and is not to learn it."""
+    step("preview only: compare")
+    seen = now.sight(change.key, change.landmarks)
+    difference = find_difference(change.expected, seen)
+    if difference is not None:
+        raise refuse(difference.rule, f"{display(change.key)}: {difference.text}", hint=difference.hint)
+    entry, content = change.entry, change.content
+    head = log.append(
+        msgspec.structs.replace(
+            entry,
+            type=RecordType.DRY_RUN,
+            header_revision=seen.reading.revision,
+            value_sha256=entry.value_sha256 if content is None else content.value_sha256,
+            detail="dry run: nothing was changed",
+        )
+    )
+    return ChangeOutcome(
+        result=None,
+        detail="dry run: nothing was changed; it would go ahead",
+        revision=seen.reading.revision,
+        audit_log=log.path,
+        head=head,
+        warnings=tuple(warnings),
+    )
 
 
 def _record(log: AuditLog, change: Write, directories: Sequence[SafeDirectory], step: Step) -> Intent:
@@ -327,193 +336,141 @@ def _record(log: AuditLog, change: Write, directories: Sequence[SafeDirectory], 
     return log.intent(link.sequence)
 
 
-def _transact(
-    client: EtcdClient,
-    change: Write,
-    intent: Intent,
-    log: AuditLog,
-    directories: Sequence[SafeDirectory],
-    operator: Operator,
-    step: Step,
-) -> ChangeOutcome:
+def _transact(client: EtcdClient, change: Write, intent: Intent, step: Step) -> Sent:
     step("transaction: before send")
     try:
-        with Writer(client) as writer:
-            if change.value is None:
-                answer = writer.compare_and_delete(change.expected)
-            else:
-                answer = writer.compare_and_put(change.expected, change.value, lease=change.lease)
+        answer = send_transaction(client, change.expected, change.value, lease=change.lease)
     except (TransactionNotSent, TransactionRefused) as exc:
         result = Result.REFUSED if isinstance(exc, TransactionRefused) else Result.NOT_APPLIED
-        log.append(intent.closed_by(result, operator=operator, detail=exc.message))
-        raise
+        return Sent(result=result, detail=exc.message, refusal=exc)
     except TransactionAnomaly as exc:
-        return _anomaly(client, change, intent, log, directories, operator, exc.answer, exc.message, step)
+        revision = exc.answer.revision
+        return Sent(result=Result.ANOMALY, detail=exc.message, revision=revision, answer=exc.answer)
     except TransactionUnanswered as exc:
         step("transaction: no answer")
-        return _after_silence(client, change, intent, log, operator, exc)
+        return _after_silence(EtcdNow(client), change, intent, exc)
     step("transaction: after answer")
     if answer.difference is not None:
         rule, text, hint = answer.difference
         text += "; nothing was changed" if answer.sent else "; no transaction was sent"
-        log.append(
-            intent.closed_by(Result.REFUSED, operator=operator, detail=text, header_revision=answer.revision)
-        )
-        raise refuse(rule, f"{display(change.key)}: {text}", hint=hint)
+        refusal = refuse(rule, f"{display(change.key)}: {text}", hint=hint)
+        return Sent(result=Result.REFUSED, detail=text, revision=answer.revision, refusal=refusal)
     if answer.previous != change.examined:
         detail = "the value that was there is not the one that was examined, although its revisions are"
-        return _anomaly(client, change, intent, log, directories, operator, answer, detail, step)
-    return _close(log, intent, operator, change.done, "", answer.revision)
+        return Sent(result=Result.ANOMALY, detail=detail, revision=answer.revision, answer=answer)
+    return Sent(result=change.done, revision=answer.revision)
 
 
-def _have_made(
-    sender: Sender, change: Write, intent: Intent, log: AuditLog, operator: Operator, step: Step
-) -> ChangeOutcome:
-    sent = sender.send(change.expected, step=step)
-    if sent.refusal is not None:
-        log.append(
-            intent.closed_by(
-                sent.result, operator=operator, detail=sent.detail, header_revision=sent.revision
-            )
-        )
-        raise sent.refusal
-    outcome = _close(log, intent, operator, sent.result, sent.detail, sent.revision)
-    return msgspec.structs.replace(
-        outcome, warnings=(*sent.warnings, *outcome.warnings), doubtful=sent.doubtful
-    )
-
-
-def _close(
-    log: AuditLog,
-    intent: Intent,
-    operator: Operator,
-    result: Result,
-    detail: str,
-    revision: int,
-    second: Sequence[BackupPlan] = (),
-) -> ChangeOutcome:
-    """Record the outcome; where that fails, say what happened all the same, and that the record is missing."""
-    more = tuple(str(path) for plan in second for path in plan.paths)
-    entry = intent.closed_by(
-        result,
-        operator=operator,
-        detail=detail,
-        header_revision=revision,
-        backups=more or None,
-        backup_sha256=" ".join(plan.content_sha256 for plan in second) or None,
-    )
-    head, warnings = None, []
-    try:
-        head = log.append(entry)
-    except EtcdfixError as exc:
-        warnings.append(
-            f"the outcome could not be recorded: {exc.message}; etcdfix audit reconcile will do so later"
-        )
-    return ChangeOutcome(
-        result=result,
-        detail=detail,
-        revision=revision,
-        backups=(*intent.backups, *more),
-        values=(*([intent.value_sha256] if intent.backups else []), *(plan.value_sha256 for plan in second)),
-        audit_log=log.path,
-        head=head,
-        warnings=tuple(warnings),
-        unknown_cluster=not intent.cluster.is_known,
-        patched=intent.is_patch,
-    )
-
-
-def _after_silence(
-    client: EtcdClient,
-    change: Write,
-    intent: Intent,
-    log: AuditLog,
-    operator: Operator,
-    error: TransactionUnanswered,
-) -> ChangeOutcome:
+def _after_silence(now: Datastore, change: Write, intent: Intent, error: TransactionUnanswered) -> Sent:
     """No answer came, or an error that proves nothing: read the key again, and say no more than that shows."""
     try:
-        sighting = sight(client, change.key, change.landmarks)
+        sighting = now.sight(change.key, change.landmarks)
     except SourceError as exc:
         detail = f"{error.message}; reading the key again failed too: {exc.message}"
-        return _close(log, intent, operator, Result.UNKNOWN, detail, 0)
-    reading = sighting.reading
-    elsewhere = find_elsewhere(change.landmarks, sighting.revisions, reading.revision)
+        return Sent(result=Result.UNKNOWN, detail=detail)
+    elsewhere = find_elsewhere(change.landmarks, sighting)
     if elsewhere is not None:
         # How the key stands there says nothing of what was sent here.
-        return _close(log, intent, operator, Result.UNKNOWN, f"{error.message}; {elsewhere.text}", 0)
+        return Sent(result=Result.UNKNOWN, detail=f"{error.message}; {elsewhere.text}")
+    reading = sighting.reading
     result, seen = judge_reading(intent, reading)
     present, revision = reading.stored, reading.revision
-    if (
-        present is not None
-        and present.mod_revision > intent.header_revision
-        and present.value == change.value
-    ):
+    later = present is not None and present.mod_revision > intent.header_revision
+    if present is not None and later and present.value == change.value:
         # The revision of the put, as an answer would have said it: by it an undo recognises what we wrote.
         result, revision = change.done, present.mod_revision
         seen = f"the key holds the bytes of this intent at mod_revision {present.mod_revision}"
     if result is Result.NOT_APPLIED and not error.ended:
         # What was sent may still be on its way to a member that was slow.
-        seen += (
-            f" (as of revision {reading.revision}; a transaction that is still on its way could arrive later)"
-        )
-    return _close(log, intent, operator, result, f"{error.message}; {seen}", revision)
+        seen += f" (as of revision {revision}; a transaction that is still on its way could arrive later)"
+    return Sent(result=result, detail=f"{error.message}; {seen}", revision=revision)
 
 
-def _anomaly(
-    client: EtcdClient,
+def _keep_others(
+    by: EtcdClient | Sender,
     change: Write,
     intent: Intent,
     log: AuditLog,
     directories: Sequence[SafeDirectory],
     operator: Operator,
-    answer: TxnAnswer,
-    detail: str,
+    sent: Sent,
     step: Step,
-) -> ChangeOutcome:
+) -> tuple[list[BackupPlan], str]:
     """Something else came back than what was asked for: keep what was there, if there was anything else."""
-    others = [
-        stored for stored in dict.fromkeys(answer.returned) if answer.applied and stored != change.examined
-    ]
     kept: list[BackupPlan] = []
+    answer, detail = sent.answer, sent.detail
+    if answer is None or not answer.applied or not isinstance(by, EtcdClient):
+        return kept, detail
+    # What another cluster gave back would be no undo in this one.
+    ours = answer.cluster_id == by.cluster_id
+    cluster = BackupCluster(
+        (change.entry.cluster_uid or None) if ours else None,
+        f"{answer.cluster_id:x}",
+        (answer.endpoint,),
+        answer.revision,
+        change.entry.cluster if ours else None,
+    )
+    others = [stored for stored in dict.fromkeys(answer.returned) if stored != change.examined]
     try:
         for other in others[:_MOST_KEPT]:
-            content = _second_content(client, change, answer, operator, other)
+            content = make_content(
+                other,
+                purpose=ANOMALY,
+                verdict=_NOT_EXAMINED,
+                cluster=cluster,
+                operator=operator,
+                reason=change.entry.reason,
+                lease_ttl_seconds=None,
+                at=datetime.now(UTC),
+            )
+            resting = resting_on(content, change.entry)
             kept.append(
-                keep_second_backup(content, directories, intent=intent, audit_log=log.path, step=step)
+                keep_second_backup(resting, directories, intent=intent, audit_log=log.path, step=step)
             )
     except NotDurable as exc:
         # etcd was changed already: that must be told whatever else fails.
-        detail = f"{detail}; it could not be kept: {exc.message}"
+        detail += f"; it could not be kept: {exc.message}"
     if kept:
-        detail = f"{detail}; what was there was kept as a second backup"
+        detail += "; what was there was kept as a second backup"
     if len(others) > _MOST_KEPT:
-        detail = f"{detail}; {len(others) - _MOST_KEPT} more values came back and were not kept"
-    return _close(log, intent, operator, Result.ANOMALY, detail, answer.revision, kept)
+        detail += f"; {len(others) - _MOST_KEPT} more values came back and were not kept"
+    return kept, detail
 
 
-def _second_content(
-    client: EtcdClient, change: Write, answer: TxnAnswer, operator: Operator, other: StoredValue
-) -> BackupContent:
-    # What another cluster gave back would be no undo in this one.
-    ours = answer.cluster_id == client.cluster_id
-    content = make_content(
-        other,
-        purpose=ANOMALY,
-        verdict=_NOT_EXAMINED,
-        cluster=BackupCluster(
-            (change.entry.cluster_uid or None) if ours else None,
-            f"{answer.cluster_id:x}",
-            (answer.endpoint,),
-            answer.revision,
-            change.entry.cluster if ours else None,
-        ),
+def _close(
+    log: AuditLog, intent: Intent, operator: Operator, sent: Sent, second: Sequence[BackupPlan]
+) -> ChangeOutcome:
+    """Record the outcome; where that fails, say what happened all the same, and that the record is missing."""
+    more = tuple(str(path) for plan in second for path in plan.paths)
+    entry = intent.closed_by(
+        sent.result,
         operator=operator,
-        reason=change.entry.reason,
-        lease_ttl_seconds=None,
-        at=datetime.now(UTC),
+        detail=sent.detail,
+        header_revision=sent.revision,
+        backups=more or None,
+        backup_sha256=" ".join(plan.content_sha256 for plan in second) or None,
     )
-    return resting_on(content, change.entry)
+    head, warnings = None, sent.warnings
+    try:
+        head = log.append(entry)
+    except EtcdfixError as exc:
+        missing = (
+            f"the outcome could not be recorded: {exc.message}; etcdfix audit reconcile will do so later"
+        )
+        warnings = (*warnings, missing)
+    return ChangeOutcome(
+        result=sent.result,
+        detail=sent.detail,
+        revision=sent.revision,
+        backups=(*intent.backups, *more),
+        values=(*([intent.value_sha256] if intent.backups else []), *(plan.value_sha256 for plan in second)),
+        audit_log=log.path,
+        head=head,
+        warnings=warnings,
+        doubtful=sent.doubtful,
+        unknown_cluster=not intent.cluster.is_known,
+        patched=intent.is_patch,
+    )
 
 
 @contextmanager

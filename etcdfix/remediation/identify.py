@@ -22,8 +22,8 @@ from etcdfix.errors import BackupUnreadable, NotDurable, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import ClusterIdentity, KeptRevision, KnownBy, Outcome, StoredValue
 from etcdfix.remediation.backup.file import read_backup
+from etcdfix.remediation.datastore import KUBE_SYSTEM
 from etcdfix.remediation.durable import open_directory
-from etcdfix.remediation.landmarks import KUBE_SYSTEM
 from etcdfix.sources.base import Source
 
 _MOST_BACKUPS: Final = 64

@@ -25,9 +25,8 @@ from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Ver
 from etcdfix.remediation.audit.verify import refuse_broken, verify
 from etcdfix.remediation.backup.file import BackupCluster, digest, read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
-from etcdfix.remediation.datastore import Datastore
+from etcdfix.remediation.datastore import Datastore, KeyReading
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.same_etcd import (
     Recorded,
     differing_id,

@@ -17,8 +17,7 @@ from etcdfix.errors import RefusedByRule, RevisionCompacted
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.record import Intent
 from etcdfix.remediation.backup.file import BackupContent, digest
-from etcdfix.remediation.datastore import Datastore
-from etcdfix.remediation.preflight.members import KeyReading
+from etcdfix.remediation.datastore import Datastore, KeyReading
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 

@@ -1,12 +1,12 @@
 """The only module that can change etcd: one transaction, about one key, sent once.
 
-A :class:`Writer` sends a ``KV/Txn`` that compares where the key stands with where it stood when it was examined, and
-when the landmarks of that cluster were made (:mod:`~etcdfix.remediation.landmarks`); then it deletes or puts that one
-key, or else reads what was compared. The messages below can say nothing more than that: there is no ``range_end`` to
-reach a second key, and no comparison of values, which members that disagree could answer differently. So the value is
-read ahead of the transaction, whole, on the very connection that will carry it; unless it is what was examined, nothing
-is sent. That connection is never made anew (:mod:`~etcdfix.sources.etcd.relay`): once it ended, nothing is sent
-either. The channel is made here and nowhere else; every other channel of etcdfix takes read methods only.
+:func:`send_transaction` sends a ``KV/Txn`` that compares where the key stands with where it stood when it was examined,
+and when the landmarks of that cluster were made; then it deletes or puts that one key, or else reads what was compared.
+The messages below can say nothing more than that: there is no ``range_end`` to reach a second key, and no comparison of
+values, which members that disagree could answer differently. So the value is read ahead of the transaction, whole, on
+the very connection that will carry it; unless it is what was examined, nothing is sent. That connection is never made
+anew (:mod:`~etcdfix.sources.etcd.relay`): once it ended, nothing is sent either. The channel is made here and nowhere
+else; every other channel of etcdfix takes read methods only.
 
 What is known after a failure is what the errors say::
 
@@ -21,9 +21,8 @@ Format: etcd 3.6, ``api/etcdserverpb/rpc.proto`` (``TxnRequest``, ``Compare``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -36,25 +35,21 @@ from etcdfix.errors import (
     TransactionUnanswered,
 )
 from etcdfix.model import StoredValue
-from etcdfix.remediation.datastore import Datastore
-from etcdfix.remediation.landmarks import (
-    Landmarks,
+from etcdfix.remediation.datastore import (
+    Difference,
+    Expected,
     Sighting,
-    compared_in,
-    find_elsewhere,
-    other_bytes,
+    find_difference,
     questions,
     sighting_of,
+    state_of,
 )
-from etcdfix.remediation.preflight.members import KeyReading, stored_value
-from etcdfix.rules import Rule
-from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel, RpcError, open_transport, settle
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
 from etcdfix.sources.etcd.relay import Relay
-from etcdfix.sources.etcd.tls import TLSMaterial
+from etcdfix.sources.rangepage import stored_of
 from etcdfix.wire.descriptors import MessageClasses, build_pool, parse_table
 from etcdfix.wire.etcd import RANGE, read_messages
 
@@ -97,297 +92,85 @@ _REFUSALS = (
     "etcdserver: key is not provided",
 )
 
-
 # Codes with which etcd answers, and not before the transaction ended. The others can mean that it goes on (etcd:
 # "request timed out" is UNAVAILABLE). In other words than etcd's they are a proxy's: gRPC makes UNAUTHENTICATED,
 # PERMISSION_DENIED and UNIMPLEMENTED of its 401, 403 and 404, and RESOURCE_EXHAUSTED of a stream that it ended.
 _ANSWERS = frozenset(
-    {
-        "ALREADY_EXISTS",
-        "FAILED_PRECONDITION",
-        "INVALID_ARGUMENT",
-        "NOT_FOUND",
-        "OUT_OF_RANGE",
-        "PERMISSION_DENIED",
-        "RESOURCE_EXHAUSTED",
-        "UNAUTHENTICATED",
-        "UNIMPLEMENTED",
-    }
+    (
+        *("ALREADY_EXISTS", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "OUT_OF_RANGE"),
+        *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED", "UNIMPLEMENTED"),
+    )
 )
 
 
-class KeyState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a key stands, as transactions compare it; all zero for a key that does not exist."""
-
-    mod_revision: int
-    create_revision: int
-    version: int
-
-    @classmethod
-    def of(cls, stored: StoredValue | None) -> KeyState:
-        """Return the state of a record that was read, :data:`ABSENT` for None."""
-        if stored is None:
-            return ABSENT
-        return cls(
-            mod_revision=stored.mod_revision,
-            create_revision=stored.create_revision,
-            version=stored.version,
-        )
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is such a key."""
-        return self != ABSENT
-
-
-ABSENT = KeyState(mod_revision=0, create_revision=0, version=0)
-
-
-class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """What was examined, and must still be so for a change to be made.
-
-    Attributes:
-        stored: The record that was examined; None where there was none.
-        landmarks: Of the cluster in which it was examined.
-    """
-
-    key: bytes
-    stored: StoredValue | None
-    landmarks: Landmarks
-
-    @property
-    def state(self) -> KeyState:
-        """What the transaction compares of the key."""
-        return KeyState.of(self.stored)
-
-
-class Difference(NamedTuple):
-    """Why a change is not made: not everything is as it was examined.
-
-    Attributes:
-        rule: ``moved`` for the key itself, ``other-cluster`` for what surrounds it.
-    """
-
-    rule: Rule
-    text: str
-    hint: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TxnAnswer:
-    """What etcd answered; stored bytes are left out of the ``repr``.
+class TxnAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What etcd answered.
 
     Attributes:
         applied: Whether everything stood as it was expected, so that the change was made.
         sent: Whether there was a transaction. Without, the read ahead of it showed the difference.
         difference: Without ``applied``, what is not as expected.
         previous: With ``applied``, what stood there before; None where nothing did.
-        present: Without ``applied``, what stands there instead; None where the key is gone.
         returned: Every record in the answer, whatever its key; of an anomaly it may be all that is left of them.
-        revision: etcd's revision after the transaction, of the deletion or put itself when ``applied``; of the read
-            where none was ``sent``.
+        revision: etcd's revision after the transaction, of the deletion or put itself when ``applied``.
     """
 
-    applied: bool
+    applied: bool = False
     sent: bool = True
     difference: Difference | None = None
-    previous: StoredValue | None = field(default=None, repr=False)
-    present: StoredValue | None = field(default=None, repr=False)
-    returned: tuple[StoredValue, ...] = field(default=(), repr=False)
+    previous: StoredValue | None = None
+    returned: tuple[StoredValue, ...] = ()
     revision: int
     cluster_id: int
-    member_id: int
     endpoint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareOutlook:
-    """What the compare of a transaction would find now (:func:`evaluate_compare`).
+def send_transaction(
+    client: EtcdClient, expected: Expected, value: bytes | None, *, lease: int = 0
+) -> TxnAnswer:
+    """Put this value at this key, or delete it where that is None, if key and cluster still are what was examined.
 
-    Attributes:
-        difference: What is not as expected; None where the compare holds.
-    """
-
-    difference: Difference | None
-    revision: int
-
-
-class Writer(Closing):
-    """Sends one transaction in its life; whoever wants a second one has to make a second writer, on purpose."""
-
-    def __init__(self, client: EtcdClient) -> None:
-        """Prepare to write to the cluster that ``client`` reads; nothing is opened yet."""
-        self._client = client
-        self._channel: _TxnChannel | None = None
-        self._sent = False
-
-    def close(self) -> None:
-        """End the connection for writing; the client stays open."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-
-    def compare_and_delete(self, expected: Expected) -> TxnAnswer:
-        """Delete exactly this key, if it and its cluster still are what was examined.
-
-        All of what is expected is held against what this connection shows, and then, but for the value,
-        compared.
-
-        Raises:
-            ValueError: No key, or the expectation is that it does not exist.
-            RuntimeError: This writer has sent its transaction already.
-            TransactionNotSent: No endpoint could be reached.
-            TransactionRefused: etcd refuses the user or the request.
-            TransactionUnanswered: The answer never came.
-            TransactionAnomaly: The answer contradicts the request.
-        """
-        if expected.stored is None:
-            raise ValueError("a key that does not exist cannot be deleted")
-        change = _message("RequestOp")()
-        change.request_delete_range.key = expected.key
-        change.request_delete_range.prev_kv = True
-        return self._commit(expected, change)
-
-    def compare_and_put(self, expected: Expected, value: bytes, *, lease: int) -> TxnAnswer:
-        """Put this value at this key, if the key and its cluster still are what was examined.
-
-        The key is absent, or holds what is to be replaced. etcd refuses a lease that has expired.
-
-        Raises:
-            ValueError: No key.
-            RuntimeError: This writer has sent its transaction already.
-            TransactionNotSent: No endpoint could be reached.
-            TransactionRefused: etcd refuses the user, the lease or the request.
-            TransactionUnanswered: The answer never came.
-            TransactionAnomaly: The answer contradicts the request.
-        """
-        change = _message("RequestOp")()
-        change.request_put.key = expected.key
-        change.request_put.value = value
-        change.request_put.lease = lease
-        change.request_put.prev_kv = True
-        return self._commit(expected, change)
-
-    def _commit(self, expected: Expected, change: Any) -> TxnAnswer:
-        if not expected.key:
-            raise ValueError("no key")
-        if self._sent:
-            raise RuntimeError("this writer has sent its transaction already")
-        request = _message("TxnRequest")(compare=_compares(expected), success=[change])
-        request.failure.add().request_range.key = expected.key
-        for mark in expected.landmarks.marks:
-            request.failure.add().request_range.MergeFrom(_message("KeyRange")(key=mark.key, keys_only=True))
-        endpoint, channel, metadata, seen = self._reach(expected)
-        difference = find_difference(expected, seen)
-        if difference is not None:
-            return _unsent(difference, seen.reading, endpoint)
-        limit = self._client.connection.command_timeout_seconds
-        passed = channel.relay.passed
-        # From here on nothing is certain but an answer, or that not one byte went to etcd.
-        self._sent = True
-        try:
-            found = settle(channel.commit(request, timeout_seconds=limit, metadata=metadata), endpoint, limit)
-        except (CallFailed, RpcError) as exc:
-            if channel.relay.nothing_since(passed):
-                raise _not_sent([_ended(endpoint)], endpoint) from exc
-            if isinstance(exc, RpcError):
-                raise self._lost(exc, endpoint, seen.reading.revision) from exc
-            text, kind = exc.failure.message, exc.failure.kind.name
-            raise _unanswered(text, kind, endpoint, seen.reading.revision) from exc
-        return _read_answer(found, expected, change, endpoint, self._client.cluster_id)
-
-    def _reach(
-        self, expected: Expected
-    ) -> tuple[Endpoint, _TxnChannel, tuple[tuple[str, str], ...], Sighting]:
-        """Find an endpoint that works, by linearizable reads of all that is compared on the very channel for the write.
-
-        So a dead endpoint, a refused token, a member without leader or a learner shows while nothing is at stake,
-        and the next endpoint can be tried.
-        """
-        try:
-            metadata = self._client.fresh_login()
-        except CallFailed as failed:
-            raise _not_sent([failed.failure], self._client.endpoints()[0]) from failed
-        failures: list[Failure] = []
-        endpoints = self._client.endpoints()
-        for endpoint in endpoints:
-            self.close()
-            try:
-                seen = self._try_endpoint(endpoint, expected, metadata)
-            except CallFailed as failed:
-                failures.append(failed.failure)
-                if failed.failure.kind in {FailureKind.DENIED, FailureKind.TOKEN_REFUSED}:
-                    raise _not_sent([failed.failure], endpoint) from failed
-                continue
-            assert self._channel is not None
-            return endpoint, self._channel, metadata, seen
-        raise _not_sent(failures, endpoints[0])
-
-    def _try_endpoint(
-        self, endpoint: Endpoint, expected: Expected, metadata: tuple[tuple[str, str], ...]
-    ) -> Sighting:
-        connection = self._client.connection
-        channel = self._channel = _TxnChannel(endpoint, self._client.material, connection)
-        limit = connection.command_timeout_seconds
-        answers: list[Any] = []
-        for request in questions(expected.key, expected.landmarks):
-            try:
-                future = channel.start(RANGE, request, timeout_seconds=limit, metadata=metadata)
-                found, _size = settle(future, endpoint, limit)
-            except RpcError as exc:
-                gone = exc.status == "UNAVAILABLE" and not exc.details.startswith("etcdserver: ")
-                failure = _ended(endpoint) if answers and gone else self._classify(exc, endpoint)
-                raise CallFailed(failure) from exc
-            if found.header.cluster_id != self._client.cluster_id:
-                raise CallFailed(
-                    Failure(
-                        FailureKind.UNREACHABLE,
-                        f"{endpoint.text}: belongs to cluster {found.header.cluster_id:x}, "
-                        f"not to {self._client.cluster_id:x}",
-                    )
-                )
-            answers.append(found)
-        return sighting_of(expected.landmarks, answers)
-
-    def _classify(self, error: RpcError, endpoint: Endpoint) -> Failure:
-        return classify(
-            error.status,
-            error.details,
-            endpoint,
-            timeout_seconds=self._client.connection.command_timeout_seconds,
-            has_client_certificate=self._client.material.certificate is not None,
-        )
-
-    def _lost(self, error: RpcError, endpoint: Endpoint, read_revision: int) -> TransactionError:
-        failure = self._classify(error, endpoint)
-        if error.details.startswith(_REFUSALS):
-            return TransactionRefused(
-                f"{failure.message}; nothing was changed",
-                endpoint=endpoint.text,
-                sent=True,
-                # What the reads ahead needed, this user has.
-                hint=_MAY_WRITE if failure.kind is FailureKind.DENIED else failure.hint,
-            )
-        etcds_own = error.details.startswith("etcdserver: ")
-        if error.status in {"UNAVAILABLE", "CANCELLED"} and not etcds_own:
-            # This very channel had just answered a read, so it is no matter of addresses or TLS.
-            text = f"{endpoint.text}: the connection was lost after the transaction was sent"
-            return _unanswered(text, error.status, endpoint, read_revision)
-        answered = etcds_own and error.status in _ANSWERS
-        return _unanswered(failure.message, error.status, endpoint, read_revision, answered=answered)
-
-
-def evaluate_compare(now: Datastore, expected: Expected) -> CompareOutlook:
-    """Say what the compare of a transaction, and the read ahead of it, would find now, without a transaction.
-
-    Read and compared here: the channel for reading does not take ``KV/Txn``, and is not to learn it for the sake of a
-    dry run.
+    All of what is expected is held against what the connection shows that will carry the transaction, and then, but for
+    the value, compared. etcd refuses a lease that has expired.
 
     Raises:
-        SourceError: It could not be read.
+        ValueError: No key, or the expectation is that what is to be deleted does not exist.
+        TransactionNotSent: No endpoint could be reached.
+        TransactionRefused: etcd refuses the user, the lease or the request.
+        TransactionUnanswered: The answer never came.
+        TransactionAnomaly: The answer contradicts the request.
     """
-    seen = now.sight(expected.key, expected.landmarks)
-    return CompareOutlook(difference=find_difference(expected, seen), revision=seen.reading.revision)
+    if not expected.key or (value is None and expected.stored is None):
+        raise ValueError("no key, or one to delete that does not exist")
+    try:
+        metadata = client.fresh_login()
+    except CallFailed as failed:
+        raise _not_sent([failed.failure]) from failed
+    failures: list[Failure] = []
+    # By reads on the very channel for the write: so a dead endpoint, a refused token, a member without leader or a
+    # learner shows while nothing is at stake, and the next endpoint can be tried.
+    for endpoint in client.endpoints():
+        try:
+            channel, seen = _reach(client, endpoint, expected, metadata)
+        except CallFailed as failed:
+            failures.append(failed.failure)
+            if failed.failure.is_denied:
+                raise _not_sent([failed.failure]) from failed
+            continue
+        with channel:
+            difference = find_difference(expected, seen)
+            if difference is None:
+                request = _request(expected, value, lease)
+                found = channel.commit(request)
+                return _read_answer(found, request, expected, endpoint, client.cluster_id)
+        return TxnAnswer(
+            sent=False,
+            difference=difference,
+            revision=seen.reading.revision,
+            cluster_id=seen.reading.cluster_id,
+            endpoint=endpoint.text,
+        )
+    raise _not_sent(failures)
 
 
 def probe_connection(client: EtcdClient) -> None:
@@ -397,77 +180,113 @@ def probe_connection(client: EtcdClient) -> None:
         TransactionNotSent: It cannot be made to any endpoint.
     """
     failures: list[Failure] = []
-    endpoints = client.endpoints()
-    for endpoint in endpoints:
+    for endpoint in client.endpoints():
         try:
             Relay(endpoint, timeout_seconds=client.connection.dial_timeout_seconds).close()
         except CallFailed as failed:
             failures.append(failed.failure)
         else:
             return
-    raise _not_sent(failures, endpoints[0])
+    raise _not_sent(failures)
 
 
-def find_difference(expected: Expected, seen: Sighting) -> Difference | None:
-    """Hold what one connection shows against what was examined; None where all of it is the same."""
-    present = seen.reading.stored
-    elsewhere = find_elsewhere(expected.landmarks, seen.revisions, seen.reading.revision)
-    if elsewhere is None and not _holds(expected, present):
-        return Difference(Rule.MOVED, describe_move(expected.state, present), "examine it again")
-    if elsewhere is None and present != expected.stored:
-        elsewhere = other_bytes()
-    return None if elsewhere is None else Difference(Rule.OTHER_CLUSTER, *elsewhere)
-
-
-def describe_move(expected: KeyState, present: StoredValue | None) -> str:
-    """Say in one sentence, without its full stop, how a key differs from what a transaction expected."""
-    now = KeyState.of(present)
-    if not now.exists:
-        return f"the key is gone; it stood at mod_revision {expected.mod_revision}"
-    if not expected.exists:
-        return (
-            f"the key exists: created at revision {now.create_revision}, "
-            f"mod_revision {now.mod_revision}, version {now.version}"
-        )
-    if now.create_revision != expected.create_revision:
-        return (
-            f"the key was deleted and created again at revision {now.create_revision}: "
-            f"mod_revision {now.mod_revision} instead of {expected.mod_revision}"
-        )
-    version = f", version {now.version} instead of {expected.version}"
-    return (
-        f"the key was written again: mod_revision {now.mod_revision} instead of {expected.mod_revision}"
-        f"{version if now.version != expected.version else ''}"  # kine counts none
-    )
-
-
-class _TxnChannel(ReadOnlyChannel):
+class _TxnChannel(ReadOnlyChannel, Closing):
     """Adds ``KV/Txn`` to the read methods, on one connection that is never made anew."""
 
-    def __init__(self, endpoint: Endpoint, material: TLSMaterial, connection: EtcdConnection) -> None:
+    def __init__(self, client: EtcdClient, endpoint: Endpoint, metadata: tuple[tuple[str, str], ...]) -> None:
         """Connect."""
-        self.relay = Relay(endpoint, timeout_seconds=connection.dial_timeout_seconds)
+        self._client, self._endpoint, self._metadata = client, endpoint, metadata
+        connection = client.connection
+        self._limit = connection.command_timeout_seconds
+        self._relay = Relay(endpoint, timeout_seconds=connection.dial_timeout_seconds)
         try:
-            super().__init__(open_transport(endpoint, material, connection, self.relay))
+            super().__init__(open_transport(endpoint, client.material, connection, self._relay))
         except BaseException:
-            self.relay.close()
+            self._relay.close()
             raise
 
     def close(self) -> None:
         """End the connection; a transaction on its way may be lost or not."""
         super().close()
-        self.relay.close()
+        self._relay.close()
 
-    def commit(
-        self, request: Any, *, timeout_seconds: float, metadata: tuple[tuple[str, str], ...]
-    ) -> Answer:
-        """Send a transaction and return the future of the answer."""
+    def look(self, expected: Expected) -> Sighting:
+        """Read linearizably what is expected."""
+        answers: list[Any] = []
+        for request in questions(expected.key, expected.landmarks):
+            try:
+                future = self.start(RANGE, request, timeout_seconds=self._limit, metadata=self._metadata)
+                found, _size = settle(future, self._endpoint, self._limit)
+            except RpcError as exc:
+                gone = exc.status == "UNAVAILABLE" and not exc.details.startswith("etcdserver: ")
+                failure = _ended(self._endpoint) if answers and gone else self._classify(exc)
+                raise CallFailed(failure) from exc
+            ours, theirs = self._client.cluster_id, found.header.cluster_id
+            if ours != theirs:
+                text = f"{self._endpoint.text}: belongs to cluster {theirs:x}, not to {ours:x}"
+                raise CallFailed(Failure(FailureKind.UNREACHABLE, text))
+            answers.append(found)
+        return sighting_of(expected.landmarks, answers)
+
+    def commit(self, request: Any) -> Any:
+        """Send a transaction. From here on nothing is certain but an answer, or that not one byte went to etcd."""
         call = self._channel.unary_unary(
             _TXN_PATH,
             request_serializer=_message("TxnRequest").SerializeToString,
             response_deserializer=_message("TxnResponse").FromString,
         )
-        return Answer(lambda: call.future(request, timeout=timeout_seconds, metadata=metadata))
+        passed = self._relay.passed
+        try:
+            answer = Answer(lambda: call.future(request, timeout=self._limit, metadata=self._metadata))
+            return settle(answer, self._endpoint, self._limit)
+        except (CallFailed, RpcError) as exc:
+            if self._relay.nothing_since(passed):
+                raise _not_sent([_ended(self._endpoint)]) from exc
+            raise self._lost(exc) from exc
+
+    def _lost(self, error: CallFailed | RpcError) -> TransactionError:
+        answered = False
+        if isinstance(error, CallFailed):
+            text = error.failure.message
+        else:
+            failure = self._classify(error)
+            if error.details.startswith(_REFUSALS):
+                return TransactionRefused(
+                    f"{failure.message}; nothing was changed",
+                    # What the reads ahead needed, this user has.
+                    hint=_MAY_WRITE if failure.kind is FailureKind.DENIED else failure.hint,
+                )
+            text = failure.message
+            etcds_own = error.details.startswith("etcdserver: ")
+            answered = etcds_own and error.status in _ANSWERS
+            if error.status in {"UNAVAILABLE", "CANCELLED"} and not etcds_own:
+                # This very channel had just answered a read, so it is no matter of addresses or TLS.
+                text = f"{self._endpoint.text}: the connection was lost after the transaction was sent"
+        return TransactionUnanswered(
+            text if answered else f"{text}; the transaction was sent and may have been carried out",
+            ended=answered,
+            hint="read the key again: its mod_revision tells",
+        )
+
+    def _classify(self, error: RpcError) -> Failure:
+        return classify(
+            error.status,
+            error.details,
+            self._endpoint,
+            timeout_seconds=self._limit,
+            has_client_certificate=self._client.material.certificate is not None,
+        )
+
+
+def _reach(
+    client: EtcdClient, endpoint: Endpoint, expected: Expected, metadata: tuple[tuple[str, str], ...]
+) -> tuple[_TxnChannel, Sighting]:
+    channel = _TxnChannel(client, endpoint, metadata)
+    try:
+        return channel, channel.look(expected)
+    except BaseException:
+        channel.close()
+        raise
 
 
 @cache
@@ -480,88 +299,67 @@ def _message(name: str) -> Any:
     return _classes()[name]
 
 
-def _compares(expected: Expected) -> list[Any]:
+def _request(expected: Expected, value: bytes | None, lease: int) -> Any:
     # For an absent key one number says it all: revisions begin at 1.
-    state = expected.state
-    fields = _TARGETS if state.exists else ("create_revision",)
-    return [
-        *(_compare(expected.key, name, getattr(state, name)) for name in fields),
-        *(_compare(mark.key, *mark.compared) for mark in expected.landmarks.marks),
+    state = state_of(expected.stored) if expected.stored is not None else {"create_revision": 0}
+    marks = expected.landmarks.marks
+    compared = [(expected.key, *each) for each in state.items()] + [
+        (mark.key, *mark.compared) for mark in marks
     ]
-
-
-def _compare(key: bytes, name: str, number: int) -> Any:
-    return _message("Compare")(result=_EQUAL, target=_TARGETS[name], key=key, **{name: number})
-
-
-def _holds(expected: Expected, present: StoredValue | None) -> bool:
-    return KeyState.of(present) == expected.state
-
-
-def _unsent(difference: Difference, reading: KeyReading, endpoint: Endpoint) -> TxnAnswer:
-    return TxnAnswer(
-        applied=False,
-        sent=False,
-        difference=difference,
-        present=reading.stored,
-        revision=reading.revision,
-        cluster_id=reading.cluster_id,
-        member_id=reading.member_id,
-        endpoint=endpoint.text,
-    )
+    request = _message("TxnRequest")()
+    for key, name, number in compared:
+        request.compare.add(result=_EQUAL, target=_TARGETS[name], key=key, **{name: number})
+    change = request.success.add()
+    if value is None:
+        change.request_delete_range.key = expected.key
+        change.request_delete_range.prev_kv = True
+    else:
+        change.request_put.MergeFrom(
+            _message("PutRequest")(key=expected.key, value=value, lease=lease, prev_kv=True)
+        )
+    request.failure.add().request_range.key = expected.key
+    for mark in marks:
+        request.failure.add().request_range.MergeFrom(_message("KeyRange")(key=mark.key, keys_only=True))
+    return request
 
 
 def _read_answer(
-    found: Any, expected: Expected, change: Any, endpoint: Endpoint, cluster_id: int
+    found: Any, request: Any, expected: Expected, endpoint: Endpoint, cluster_id: int
 ) -> TxnAnswer:
-    operation = found.responses[0] if found.responses else _message("ResponseOp")()
     # In the order of the requests: the key, and without success each landmark.
     wanted, keys = "response_range", [expected.key, *(mark.key for mark in expected.landmarks.marks)]
     if found.succeeded:
-        wanted = "response_delete_range" if change.HasField("request_delete_range") else "response_put"
-        keys = [expected.key]
-    records = _records(operation)
-    stored = stored_value(records[0]) if records else None
+        deletes = request.success[0].HasField("request_delete_range")
+        wanted, keys = "response_delete_range" if deletes else "response_put", [expected.key]
+    records = [_records(operation) for operation in found.responses]
+    first = records[0][:1] if records else []
     answer = TxnAnswer(
         applied=found.succeeded,
-        previous=stored if found.succeeded else None,
-        present=None if found.succeeded else stored,
-        returned=tuple(stored_value(record) for each in found.responses for record in _records(each)),
+        previous=stored_of(first[0]) if found.succeeded and first else None,
+        returned=tuple(stored_of(record) for each in records for record in each),
         revision=found.header.revision,
         cluster_id=found.header.cluster_id,
-        member_id=found.header.member_id,
         endpoint=endpoint.text,
     )
-    if found.header.cluster_id != cluster_id:
-        raise _anomaly(f"it comes from cluster {found.header.cluster_id:x}, not {cluster_id:x}", answer)
-    if len(found.responses) != len(keys) or not all(each.HasField(wanted) for each in found.responses):
+    if answer.cluster_id != cluster_id:
+        raise _anomaly(f"it comes from cluster {answer.cluster_id:x}, not {cluster_id:x}", answer)
+    if len(records) != len(keys) or not all(each.HasField(wanted) for each in found.responses):
         raise _anomaly("it does not tell what was done", answer)
-    for key, each in zip(keys, found.responses, strict=True):
-        if [record.key for record in _records(each)] not in ([], [key]):
+    for key, each in zip(keys, records, strict=True):
+        if [record.key for record in each] not in ([], [key]):
             raise _anomaly("it tells of another key", answer)
-    if not answer.applied:
-        return _refused(found, expected, answer)
-    if wanted == "response_delete_range" and operation.response_delete_range.deleted != 1:
-        deleted = operation.response_delete_range.deleted
+    if not found.succeeded:
+        ranges = [operation.response_range for operation in found.responses]
+        difference = find_difference(expected, sighting_of(expected.landmarks, ranges, found.header))
+        if difference is None:
+            raise _anomaly("everything stands as it was expected, and yet the comparison failed", answer)
+        return msgspec.structs.replace(answer, difference=difference)
+    deleted = found.responses[0].response_delete_range.deleted
+    if wanted == "response_delete_range" and deleted != 1:
         raise _anomaly(f"{deleted} keys were deleted instead of one", answer)
-    if not _holds(expected, stored):
+    if not expected.stands(answer.previous):
         raise _anomaly("the previous value is not the one that was compared", answer)
     return answer
-
-
-def _refused(found: Any, expected: Expected, answer: TxnAnswer) -> TxnAnswer:
-    reading = KeyReading(
-        stored=answer.present,
-        revision=answer.revision,
-        cluster_id=answer.cluster_id,
-        member_id=answer.member_id,
-    )
-    marks = [each.response_range for each in found.responses[1:]]
-    seen = Sighting(reading=reading, revisions=compared_in(expected.landmarks, marks))
-    difference = find_difference(expected, seen)
-    if difference is None:
-        raise _anomaly("everything stands as it was expected, and yet the comparison failed", answer)
-    return replace(answer, difference=difference)
 
 
 def _records(operation: Any) -> list[Any]:
@@ -589,24 +387,8 @@ def _ended(endpoint: Endpoint) -> Failure:
     )
 
 
-def _not_sent(failures: Sequence[Failure], endpoint: Endpoint) -> TransactionError:
-    text = "; ".join(failure.message for failure in failures)
-    hint = failures[0].hint
-    if failures[0].kind in {FailureKind.DENIED, FailureKind.TOKEN_REFUSED}:
-        return TransactionRefused(
-            f"{text}; no transaction was sent", endpoint=endpoint.text, sent=False, hint=hint
-        )
+def _not_sent(failures: Sequence[Failure]) -> TransactionError:
+    text, hint = "; ".join(failure.message for failure in failures), failures[0].hint
+    if failures[0].is_denied:
+        return TransactionRefused(f"{text}; no transaction was sent", hint=hint)
     return TransactionNotSent(f"no transaction was sent: {text}", hint=hint)
-
-
-def _unanswered(
-    text: str, status: str, endpoint: Endpoint, read_revision: int, *, answered: bool = False
-) -> TransactionUnanswered:
-    return TransactionUnanswered(
-        text if answered else f"{text}; the transaction was sent and may have been carried out",
-        endpoint=endpoint.text,
-        status=status,
-        read_revision=read_revision,
-        ended=answered,
-        hint="read the key again: its mod_revision tells",
-    )

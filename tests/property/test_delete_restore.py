@@ -21,7 +21,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.preflight.members import KeyReading, read_key
+from etcdfix.remediation.datastore import EtcdNow, KeyReading
 from etcdfix.rules import Rule
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
@@ -140,7 +140,7 @@ class OneKey(RuleBasedStateMachine):
         self.etcd.delete(self._key)
 
     def _read(self) -> KeyReading:
-        return read_key(self._cluster.client, self._key)
+        return EtcdNow(self._cluster.client).read_key(self._key)
 
     def _is_deletable(self) -> bool:
         stored = self._read().stored

@@ -35,7 +35,10 @@ TREE = list(descendants(EtcdfixError))
     ],
 )
 def test_exit_codes(base: type[EtcdfixError], exit_code: int) -> None:
-    elsewhere = {errors.TransactionNotSent: 5, errors.TransactionRefused: 4}
+    elsewhere: dict[type[errors.EtcdfixError], int] = {
+        errors.TransactionNotSent: 5,
+        errors.TransactionRefused: 4,
+    }
     for error in descendants(base):
         assert error.exit_code == elsewhere.get(error, exit_code)
 

@@ -30,10 +30,8 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import LEARNED_PATHS
 from etcdfix.maybe_newer import SimilarValues, similarity_of
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.remediation.datastore import EtcdNow
-from etcdfix.remediation.landmarks import Landmarks
+from etcdfix.remediation.datastore import EtcdNow, KeyReading, Landmarks
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.noencryption import encrypted, looks_enveloped
 from etcdfix.remediation.preflight.similar_values import Alike, is_unread, note_unread
 from etcdfix.remediation.preflight.surroundings import FRESH, Around, See

@@ -1,7 +1,7 @@
 """Deletes one key: examined, previewed, confirmed, backed up, compared, recorded.
 
 The specification is section 6 of the product contract; a dry run takes the same road up to the preview, and from
-there :func:`~etcdfix.remediation.commit.preview_only` instead of :func:`~etcdfix.remediation.commit.commit`.
+there no sender is given to :func:`~etcdfix.remediation.commit.commit`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from etcdfix.remediation.backup.account import intent_of
 from etcdfix.remediation.backup.file import Backup
 from etcdfix.remediation.backup.write import ANOMALY
 from etcdfix.remediation.change import ChangeRequest
+from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.same_etcd import Recorded, differing_id, hold_against_history, other_etcd
 from etcdfix.rules import Rule, acceptance
 

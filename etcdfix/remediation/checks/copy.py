@@ -8,7 +8,7 @@ from etcdfix.copies.model import Place, Sameness, digest_of
 from etcdfix.maybe_newer import NOT_THE_OBJECT
 from etcdfix.model import Repair, RepairKind
 from etcdfix.remediation.checks.situation import Situation
-from etcdfix.remediation.landmarks import Landmark
+from etcdfix.remediation.datastore import Landmark
 from etcdfix.remediation.preflight.noencryption import check_no_encryption
 from etcdfix.report.advice.change import repair_risks
 from etcdfix.rules import Rule, acceptance, refuse

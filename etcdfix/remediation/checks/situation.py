@@ -13,11 +13,10 @@ from etcdfix.encryption.encrypt import Sealed
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.change import ChangeRequest, Rewritable
+from etcdfix.remediation.datastore import KeyReading, Landmark, Landmarks
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.landmarks import Landmark, Landmarks
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions

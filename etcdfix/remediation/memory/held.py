@@ -15,7 +15,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.graph.recreation import values_at
 from etcdfix.model import Outcome
 from etcdfix.remediation.change import ChangeRequest, Rewritable
-from etcdfix.remediation.landmarks import Landmarks
+from etcdfix.remediation.datastore import Landmarks
 from etcdfix.remediation.memory.ground import Ground
 from etcdfix.remediation.preflight.api_servers import foretold_of
 from etcdfix.remediation.preflight.cluster import Cluster

@@ -22,16 +22,14 @@ from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.audit.record import Intent, Result, Verb
 from etcdfix.remediation.change import Change, ChangeRequest, Confirmer, carry_out
-from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.commit import ChangeOutcome, Sent
+from etcdfix.remediation.datastore import Expected, describe_move, find_difference, find_elsewhere
 from etcdfix.remediation.durable import Step
-from etcdfix.remediation.landmarks import find_elsewhere
 from etcdfix.remediation.memory.ground import Ground
 from etcdfix.remediation.memory.held import SILENT, Held, check_held
 from etcdfix.remediation.memory.kind import check_kind
 from etcdfix.remediation.patcher import FIXED_AT, LONGEST_ANSWER, now_text, patch_annotation
 from etcdfix.remediation.reconcile import Carried
-from etcdfix.remediation.sending import Sent
-from etcdfix.remediation.writer import Expected, KeyState, describe_move, evaluate_compare
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.rescued import read_saved
 from etcdfix.rules import Rule, refuse
@@ -106,7 +104,7 @@ def was_patched(examiner: Examiner, intent: Intent, stored: StoredValue) -> Carr
 
 
 class PatchSender:
-    """Sends the PATCH of one object; implements :class:`~etcdfix.remediation.sending.Sender`.
+    """Sends the PATCH of one object; implements :class:`~etcdfix.remediation.commit.Sender`.
 
     Attributes:
         server: The one that wrote it, "" where none is known to have.
@@ -124,7 +122,7 @@ class PatchSender:
         held = self._held
         step("patch: compare")
         try:
-            difference = evaluate_compare(self._now, expected).difference
+            difference = find_difference(expected, self._now.sight(expected.key, expected.landmarks))
         except SourceError as exc:
             return Sent(result=Result.NOT_APPLIED, detail=f"no request was sent: {exc.message}", refusal=exc)
         if difference is not None:
@@ -180,14 +178,14 @@ class PatchSender:
             seen = self._now.sight(expected.key, expected.landmarks)
         except SourceError as exc:
             return _unknown(f"{said}; reading the key again failed: {exc.message}")
-        elsewhere = find_elsewhere(expected.landmarks, seen.revisions, seen.reading.revision)
+        elsewhere = find_elsewhere(expected.landmarks, seen)
         if elsewhere is not None:
             return _unknown(f"{said}; {elsewhere.text}")
         present = seen.reading.stored
-        if KeyState.of(present) == expected.state:
+        if expected.stands(present):
             return self._stayed(said, reply)
         if present is None or present.create_revision != self._held.found.stored.create_revision:
-            text = f"{said}; {describe_move(expected.state, present)}"
+            text = f"{said}; {describe_move(expected, present)}"
             if _came_to_nothing(reply):
                 return self._refused(Result.REFUSED, Rule.MOVED, text, "examine it again")
             return Sent(result=Result.APPLIED_OR_GONE, detail=text, revision=seen.reading.revision)

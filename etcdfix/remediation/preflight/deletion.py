@@ -19,8 +19,8 @@ from etcdfix.graph.assess import assess
 from etcdfix.graph.model import Assessment, Risk
 from etcdfix.model import ClusterIdentity, Outcome, ReadableRevision, Repair, StoredValue
 from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.remediation.datastore import KeyReading, Landmark
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.landmarks import Landmark
 from etcdfix.remediation.preflight.api_servers import (
     check_api_servers,
     require_api,
@@ -29,11 +29,7 @@ from etcdfix.remediation.preflight.api_servers import (
 from etcdfix.remediation.preflight.cached_reads import Kin, RescuedCopies, check_cached_reads
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
 from etcdfix.remediation.preflight.expectation import Expectation
-from etcdfix.remediation.preflight.members import (
-    KeyReading,
-    LeaseState,
-    read_lease,
-)
+from etcdfix.remediation.preflight.members import LeaseState, read_lease
 from etcdfix.remediation.preflight.noencryption import encrypted, looks_enveloped
 from etcdfix.remediation.preflight.proof import check_proof, not_deletable
 from etcdfix.remediation.preflight.release import check_release

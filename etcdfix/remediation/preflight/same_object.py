@@ -17,9 +17,9 @@ from etcdfix.readable_revision import newest_kept, reads
 from etcdfix.remediation.backup.account import intent_of
 from etcdfix.remediation.backup.file import BackupContent, read_backup
 from etcdfix.remediation.backup.write import name_of
+from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.members import KeyReading
 from etcdfix.remediation.same_etcd import Recorded, differing_id, hold_against_history
 from etcdfix.verdicts.examination import Examination
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from etcdfix.examine_all import Progress
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.remediation.preflight.members import KeyReading
+from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.preflight.noencryption import check_no_encryption
 from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
 from etcdfix.verdicts.examination import Examination

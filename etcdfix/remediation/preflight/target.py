@@ -10,16 +10,13 @@ from typing import NamedTuple
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.datastore import KeyReading, Landmarks
 from etcdfix.remediation.durable import Step
-from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, check_cluster
 from etcdfix.remediation.preflight.members import (
-    Agreement,
     AlarmKind,
-    KeyReading,
     LeaseState,
     MemberSurvey,
-    judge_copies,
     read_alarms,
     read_lease,
     survey_members,
@@ -141,9 +138,8 @@ def check_members(
     survey = survey_members(cluster.client, key)
     if survey.reading.stored != reading.stored:
         raise moved_meanwhile(key)
-    judgement = judge_copies(survey, accepted=accepted.named(Rule.UNCHECKED_MEMBER))
-    if judgement.agreement is Agreement.DISAGREE:
-        who = "; ".join(copy.describe() for copy in judgement.differing)
+    if survey.differing:
+        who = "; ".join(copy.describe() for copy in survey.differing)
         raise refuse(
             Rule.MEMBERS_DISAGREE,
             f"etcd members hold different values for {display(key)}: {who}",
@@ -157,24 +153,26 @@ def check_members(
                 f"a member holds a readable copy of {display(key)}",
                 hint="replace the member that does not, before anything is changed",
             )
-    if judgement.agreement is Agreement.UNCHECKED:
-        who = "; ".join(copy.describe() for copy in judgement.unchecked)
-        name = judgement.unchecked[0].name or f"{judgement.unchecked[0].member_id:x}"
+    spared = survey.accepted(accepted.named(Rule.UNCHECKED_MEMBER))
+    unchecked = [copy for copy in survey.unchecked if copy not in spared]
+    if unchecked:
+        who = "; ".join(copy.describe() for copy in unchecked)
+        name = unchecked[0].name or f"{unchecked[0].member_id:x}"
         raise refuse(
             Rule.UNCHECKED_MEMBER,
             f"not every member could be asked: {who}",
             hint="start it, name its address in --endpoints, or " + acceptance(Rule.UNCHECKED_MEMBER, name),
         )
-    voters, read = len(survey.copies), len(survey.copies) - len(judgement.accepted)
+    voters, read = len(survey.copies), len(survey.copies) - len(spared)
     if 2 * read <= voters:
         raise refuse(
             Rule.UNCHECKED_MEMBER,
             f"only {read} of {voters} voting members could be asked: no majority, whatever is accepted",
             hint="start the others, or name their addresses in --endpoints",
         )
-    warnings = [f"member {copy.label} was not asked, as accepted" for copy in judgement.accepted]
+    warnings = [f"member {copy.label} was not asked, as accepted" for copy in spared]
     unused = set(accepted.named(Rule.UNCHECKED_MEMBER)) - {
-        name for copy in judgement.accepted for name in (copy.name, f"{copy.member_id:x}")
+        name for copy in spared for name in (copy.name, f"{copy.member_id:x}")
     }
     return warnings + _not_needed(unused)
 

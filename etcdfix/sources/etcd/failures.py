@@ -43,9 +43,14 @@ class Failure:
     message: str
     hint: str = ""
 
+    @property
+    def is_denied(self) -> bool:
+        """Whether etcd refuses the user."""
+        return self.kind in {FailureKind.DENIED, FailureKind.TOKEN_REFUSED}
+
     def as_error(self) -> SourceError:
         """Return the exception that ends a command with this failure."""
-        if self.kind in {FailureKind.DENIED, FailureKind.TOKEN_REFUSED}:
+        if self.is_denied:
             return SourceDenied(self.message, hint=self.hint)
         return SourceUnreachable(self.message, hint=self.hint)
 

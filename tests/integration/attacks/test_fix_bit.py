@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import random
@@ -11,14 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.commands import fix as fix_module
 from etcdfix.model import StoredValue
 from etcdfix.remediation.change import carry_out
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.datastore import EtcdNow
-from etcdfix.remediation.preflight.members import KeyReading
+from etcdfix.remediation.datastore import EtcdNow, KeyReading
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import (
@@ -574,7 +573,7 @@ def test_what_does_not_read_back_is_told(registry: Attacked, monkeypatch: pytest
         changed = StoredValue(
             there.key, value[:-1], there.mod_revision, there.create_revision, there.version, there.lease
         )
-        return dataclasses.replace(reading, stored=changed)
+        return msgspec.structs.replace(reading, stored=changed)
 
     monkeypatch.setattr(EtcdNow, "read_key", other)
     ran = registry.put_back(key, "bit")

@@ -5,7 +5,6 @@ What a change prints runs as it is printed, whatever options the change had.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -344,10 +343,8 @@ def _differing(survey: MemberSurvey) -> MemberSurvey:
     stored = survey.reading.stored
     assert stored is not None
     other = msgspec.structs.replace(stored, value=b"other")
-    second = dataclasses.replace(
-        survey.copies[0], member_id=0xB0B, name="bob", stored=other, value_sha256="00"
-    )
-    return dataclasses.replace(survey, copies=(*survey.copies, second))
+    second = msgspec.structs.replace(survey.copies[0], member_id=0xB0B, name="bob", stored=other)
+    return msgspec.structs.replace(survey, copies=(*survey.copies, second))
 
 
 def test_members_are_asked_before_what_we_wrote_goes(

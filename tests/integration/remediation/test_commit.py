@@ -24,8 +24,8 @@ from etcdfix.remediation.audit.verify import verify
 from etcdfix.remediation.backup.account import intent_of
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.commit import Write
+from etcdfix.remediation.datastore import Landmarks
 from etcdfix.remediation.durable import Filesystem
-from etcdfix.remediation.landmarks import Landmarks
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.writer import _message
 from etcdfix.sources.live import LiveSource
@@ -527,7 +527,7 @@ def test_no_default_directory_is_made_where_there_is_nothing_to_back_up(
     registry: Registry, default: RecordPaths
 ) -> None:
     with registry.cluster() as cluster:
-        commit_module.preview_only(cluster.now, _to_put(registry), RecordPaths(), operator=OPERATOR)
+        commit_module.commit(cluster.now, _to_put(registry), RecordPaths(), operator=OPERATOR, by=None)
     assert default.log_path.exists()
     assert not default.directories[0].exists()
 
@@ -556,8 +556,7 @@ def test_default_log_is_looked_at_again_once_it_is_made(
     """Before, it could not be: it was not there."""
     kind = Filesystem("tmpfs", "tmpfs", "/")
     monkeypatch.setattr(places_module, "filesystem_kind", lambda _path: kind)
+    places = RecordPaths((registry.backups,))
     with registry.cluster() as cluster, pytest.raises(UnsafePlace, match="is on tmpfs"):
-        commit_module.preview_only(
-            cluster.now, _to_put(registry), RecordPaths((registry.backups,)), operator=OPERATOR
-        )
+        commit_module.commit(cluster.now, _to_put(registry), places, operator=OPERATOR, by=None)
     assert default.log_path.parent.exists()

@@ -29,10 +29,9 @@ from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup.directory import anchor_of
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups, record_intent
-from etcdfix.remediation.datastore import Datastore, EtcdNow
+from etcdfix.remediation.datastore import Datastore, EtcdNow, KeyReading
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.remediation.preflight.members import KeyReading, read_key
 from etcdfix.remediation.reconcile import (
     Carried,
     Reconciliation,
@@ -267,7 +266,7 @@ def test_a_deletion_at_its_revision(etcd: EtcdServer, key: bytes, case: str) -> 
         cluster_id="", identity=ClusterIdentity(),
     )  # fmt: skip
     with connected(etcd.endpoint) as client:
-        held = hold_against_history(EtcdNow(client), recorded, read_key(client, key))
+        held = hold_against_history(EtcdNow(client), recorded, EtcdNow(client).read_key(key))
     assert bool(held.contradiction) == (case not in {"as recorded", "compacted"})
     assert (f"revision {deleted} is compacted" in held.unseen) == (case == "compacted")
 
@@ -625,7 +624,7 @@ def test_unconfirmed_backup_proves_that_nothing_was_sent(
             raise Killed
 
     with connected(etcd.endpoint) as client:
-        stored = read_key(client, key).stored
+        stored = EtcdNow(client).read_key(key).stored
         assert stored is not None
         of_here = msgspec.structs.replace(CLUSTER, cluster_id=f"{client.cluster_id:x}")
         kept = content(stored, at=datetime.now(UTC), cluster=of_here)

@@ -1,4 +1,4 @@
-"""What stands under keys now, in kine's file: what an etcd with the same objects answers, but for what kine lacks."""
+"""What stands under keys now, in kine's file, and what is said where that is not what was examined."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ import msgspec
 import pytest
 
 from etcdfix.errors import RevisionCompacted, SourceError
-from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.datastore import KineNow
-from etcdfix.remediation.landmarks import Landmark, Landmarks, find_elsewhere
-from etcdfix.remediation.preflight.members import KeyReading
+from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.remediation.datastore import (
+    LONG_LIVED,
+    Expected,
+    KeyReading,
+    KineNow,
+    Landmark,
+    Landmarks,
+    Sighting,
+    describe_move,
+    find_difference,
+    find_elsewhere,
+)
 from etcdfix.remediation.same_etcd import Held, Recorded, hold_against_history
-from etcdfix.remediation.writer import Expected, evaluate_compare
 from etcdfix.rules import Rule
 from etcdfix.sources.kine import KineSource
-from etcdfix.storagekey import StorageLayout
+from etcdfix.storagekey import StorageLayout, builtin_directories
 from tests.support.kine import KineWriter
 
 KEY = b"/registry/secrets/shop/db"
@@ -84,12 +92,11 @@ def test_a_compaction_moves_nothing(k3s: KineWriter, now: KineNow) -> None:
     expected = Expected(key=KEY, stored=now.read_key(KEY).stored, landmarks=now.landmarks(LAYOUT, target=KEY))
     k3s.compact(k3s.newest)
     k3s.checkpoint("TRUNCATE")
-    assert evaluate_compare(now, expected).difference is None
+    assert find_difference(expected, now.sight(KEY, expected.landmarks)) is None
     moved = k3s.put(KEY, b"third")
-    outlook = evaluate_compare(now, expected)
-    assert outlook.revision == moved
-    assert outlook.difference is not None
-    assert outlook.difference.rule == Rule.MOVED
+    seen = now.sight(KEY, expected.landmarks)
+    difference = find_difference(expected, seen)
+    assert (seen.reading.revision, difference and difference.rule) == (moved, Rule.MOVED)
 
 
 def test_landmarks_are_kube_system_and_what_was_made_last(k3s: KineWriter, now: KineNow) -> None:
@@ -122,9 +129,9 @@ def test_a_sighting_shows_what_became_of_the_landmarks(k3s: KineWriter, now: Kin
     seen = now.sight(KEY, marks)
     assert seen.reading.revision == written
     assert seen.revisions == (2, written - 1, 6, 5, 0)
-    elsewhere = find_elsewhere(marks, seen.revisions, seen.reading.revision)
+    elsewhere = find_elsewhere(marks, seen)
     assert elsewhere is not None
-    assert "was deleted and made again" in elsewhere.text
+    assert f"was made at revision {written - 1}" in elsewhere.text
 
 
 def test_a_file_that_cannot_be_read_whole_decides_nothing(k3s: KineWriter, now: KineNow) -> None:
@@ -141,3 +148,110 @@ def test_a_file_that_cannot_be_read_whole_decides_nothing(k3s: KineWriter, now: 
     ):
         with pytest.raises(SourceError):
             ask()
+
+
+NS = b"/r/namespaces/kube-system"
+MARKS = (Landmark(NS, 2), Landmark(b"/r/namespaces/shop", 40))
+HOME = Landmark(b"/r/secrets/shop/home", 41, 43)
+
+
+def seen_as(revision: int, *revisions: int, stored: StoredValue | None = None) -> Sighting:
+    reading = KeyReading(stored=stored, revision=revision, cluster_id=1, member_id=1)
+    return Sighting(reading=reading, revisions=revisions)
+
+
+def test_one_on_which_the_change_rests_takes_the_place_of_the_same() -> None:
+    """It must not have been written since either."""
+    rested = Landmark(MARKS[1].key, 40, 44)
+    assert Landmarks(MARKS, 50).with_mark(rested) == Landmarks((MARKS[0], rested), 50)
+    assert Landmarks(MARKS, 50).with_mark(HOME) == Landmarks((*MARKS, HOME), 50)
+    assert (HOME.compared, MARKS[0].compared) == (("mod_revision", 43), ("create_revision", 2))
+
+
+def test_their_directories_are_known_ones() -> None:
+    known = {directory.path for directory in builtin_directories()}
+    assert set(LONG_LIVED) <= known
+    assert len(set(LONG_LIVED)) == len(LONG_LIVED)
+    # Values are large there, or do not stay.
+    assert not {"configmaps", "secrets", "pods", "events", "leases"} & set(LONG_LIVED)
+
+
+@pytest.mark.parametrize(
+    ("marks", "revisions", "revision", "words"),
+    [
+        (MARKS, (2, 40), 50, ""),
+        (MARKS, (2, 40), 99, ""),
+        (MARKS, (2, 39), 99, "shop was made at revision 39 here, and at 40 there"),
+        (MARKS, (2, 50), 99, "shop was made at revision 50 here, and at 40 there"),
+        (MARKS, (3, 0), 99, "kube-system was made at revision 3 here, and at 2 there"),
+        # One that is certain counts more than one that is not, and than what comes before it.
+        (MARKS, (0, 39), 99, "shop was made at revision 39 here, and at 40 there"),
+        ((Landmark(NS, 0),), (7,), 99, "kube-system was made at revision 7 here, and did not exist there"),
+        (MARKS, (2, 40), 49, "etcd stands at revision 49 here, and stood at 50 there"),
+        (MARKS, (2, 0), 49, "etcd stands at revision 49 here, and stood at 50 there"),
+        ((HOME,), (43,), 50, ""),
+        ((HOME,), (42,), 60, "home was written at revision 42 here, and at 43 there"),
+        # What may have happened since.
+        (MARKS, (2, 0), 60, "shop is gone: since"),
+        (MARKS, (2, 51), 60, "shop was made at revision 51: since"),
+        ((Landmark(NS, 0),), (51,), 60, "kube-system was made at revision 51: since"),
+        (MARKS, (0, 0), 60, "/r/namespaces/kube-system is gone; /r/namespaces/shop is gone: since"),
+        ((HOME,), (51,), 60, "home was written at revision 51: since"),
+    ],
+)  # fmt: skip
+def test_whether_it_is_another_cluster(
+    marks: tuple[Landmark, ...], revisions: tuple[int, ...], revision: int, words: str
+) -> None:
+    found = find_elsewhere(Landmarks(marks, 50), seen_as(revision, *revisions))
+    if not words:
+        assert found is None
+        return
+    assert found is not None
+    assert words in found.text
+    certain = not words.endswith("since")
+    certainly = "this is another cluster or a restored copy, not the one that was examined: "
+    assert found.text.startswith(certainly) is certain
+    assert found.hint.startswith("if you know that this was done just now, try again") is not certain
+
+
+EXAMINED = StoredValue(b"k", b"examined", 5, 4, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "present", "words"),
+    [
+        (EXAMINED, None, "the key is gone; it stood at mod_revision 5"),
+        (None, EXAMINED, "the key exists: created at revision 4, mod_revision 5"),
+        (
+            EXAMINED,
+            StoredValue(b"k", b"", 6, 4, 3, 0),
+            "the key was written again: mod_revision 6 instead of 5",
+        ),
+        (
+            EXAMINED,
+            StoredValue(b"k", b"", 7, 7, 1, 0),
+            "the key was deleted and created again at revision 7: mod_revision 7 instead of 5",
+        ),
+    ],
+)
+def test_how_a_key_moved(before: StoredValue | None, present: StoredValue | None, words: str) -> None:
+    expected = Expected(key=b"k", stored=before, landmarks=Landmarks())
+    assert describe_move(expected, present) == words
+    found = find_difference(expected, seen_as(9, stored=present))
+    assert found is not None
+    assert (found.rule, found.text) == (Rule.MOVED, words)
+
+
+def test_what_proves_another_cluster_is_said_before_the_value() -> None:
+    """There the key may have gone any way; that it moved would be a lie."""
+    expected = Expected(key=b"k", stored=EXAMINED, landmarks=Landmarks((Landmark(b"/n", 3),), 9))
+    for present in (None, msgspec.structs.replace(EXAMINED, value=b"other")):
+        found = find_difference(expected, seen_as(9, 2, stored=present))
+        assert found is not None
+        assert found.rule is Rule.OTHER_CLUSTER
+        assert "/n was made at revision 2 here, and at 3 there" in found.text
+    same = msgspec.structs.replace(expected, landmarks=Landmarks())
+    for change in ({"value": b"other"}, {"lease": 7}):
+        other = find_difference(same, seen_as(9, stored=msgspec.structs.replace(EXAMINED, **change)))
+        assert other is not None
+        assert "this is another cluster or a restored copy, or members disagree" in other.text

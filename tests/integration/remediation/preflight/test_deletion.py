@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,13 +14,13 @@ from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.examine import Examiner
 from etcdfix.model import StoredValue
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.landmarks import Landmark
+from etcdfix.remediation.datastore import Landmark
 from etcdfix.remediation.preflight import deletion as preflight
 from etcdfix.remediation.preflight import target
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, find_cluster
 from etcdfix.remediation.preflight.deletion import check_deletion, check_moved
 from etcdfix.remediation.preflight.expectation import Expectation
-from etcdfix.remediation.preflight.members import CopyState, MemberSurvey, survey_members
+from etcdfix.remediation.preflight.members import MemberSurvey, survey_members
 from etcdfix.remediation.preflight.target import check_members, require_there
 from etcdfix.rules import MEANINGS, Rule
 from etcdfix.sources.connection import EtcdConnection
@@ -49,8 +48,8 @@ def _surveyed(monkeypatch: pytest.MonkeyPatch, change: Callable[[MemberSurvey], 
 
 
 def _one_more(survey: MemberSurvey, **changes: object) -> MemberSurvey:
-    second = dataclasses.replace(survey.copies[0], member_id=0xB0B, name="bob", **changes)  # type: ignore[arg-type]
-    return dataclasses.replace(survey, copies=(*survey.copies, second))
+    second = msgspec.structs.replace(survey.copies[0], member_id=0xB0B, name="bob", **changes)
+    return msgspec.structs.replace(survey, copies=(*survey.copies, second))
 
 
 def test_one_readable_copy(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +78,7 @@ def test_a_readable_copy_of_what_may_be_readable(registry: Registry) -> None:
 
 
 def _half_unchecked(survey: MemberSurvey) -> MemberSurvey:
-    return _one_more(survey, state=CopyState.UNCHECKED, stored=None, value_sha256="", reason="nobody answers")
+    return _one_more(survey, stored=None, reason="nobody answers")
 
 
 def test_half_of_the_members_is_not_enough(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +90,7 @@ def test_half_of_the_members_is_not_enough(registry: Registry, monkeypatch: pyte
 
 def test_written_while_members_were_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     def moved(survey: MemberSurvey) -> MemberSurvey:
-        return dataclasses.replace(survey, reading=dataclasses.replace(survey.reading, stored=None))
+        return msgspec.structs.replace(survey, reading=msgspec.structs.replace(survey.reading, stored=None))
 
     _surveyed(monkeypatch, moved)
     with registry.untouched():

@@ -18,9 +18,10 @@ from etcdfix.operations.change.preview import WARNINGS, deletion_preview
 from etcdfix.operations.change.report import outcome_report
 from etcdfix.remediation.audit.record import Link, Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.remediation.preflight.members import KeyReading, LeaseState
+from etcdfix.remediation.preflight.members import LeaseState
 from etcdfix.remediation.preflight.similar_values import Alike
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions

@@ -12,7 +12,7 @@ import pytest
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner, Reading
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
-from etcdfix.remediation.preflight.members import CopyState, MemberCopy
+from etcdfix.remediation.preflight.members import MemberCopy
 from etcdfix.remediation.preflight.target import (
     _good_copy,
     check_writable,
@@ -39,7 +39,7 @@ def test_the_command_connects_as_etcdfix_did_and_tells_no_password() -> None:
         examiner=Examiner.of(Reading(layout=StorageLayout(), configuration=None)),
     )
     good = stored(KEY, json_object("v1", "ConfigMap", "a", "shop"))
-    copy = MemberCopy(member_id=2, name="two", state=CopyState.PRESENT, stored=good, endpoint="https://two:2")
+    copy = MemberCopy(member_id=2, name="two", stored=good, endpoint="https://two:2")
     survey: Any = SimpleNamespace(copies=[copy], reading=SimpleNamespace(stored=stored(KEY, b"broken")))
     assert _good_copy(cluster, survey, readable_is_fine=False).endswith(
         "save what it holds: etcdctl --endpoints https://two:2 --cacert ca --cert c --key k --user root "

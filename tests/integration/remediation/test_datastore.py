@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from etcdfix.errors import SourceDenied
-from etcdfix.remediation.landmarks import NEWEST, Landmark, Landmarks, read_landmarks, sight
+from etcdfix.remediation.datastore import NEWEST, EtcdNow, Landmark, Landmarks
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.paging import FIRST_LIMIT
 from etcdfix.storagekey import StorageLayout
@@ -37,23 +37,20 @@ def test_the_three_that_were_made_last(etcd: EtcdServer, client: EtcdClient, pre
     for passing in ("pods/n/p", "secrets/n/s", "events/n/e", "leases/n/l", "example.com/widgets/n/w"):
         etcd.put(prefix + passing.encode(), b"{}")
     etcd.put(prefix[:-1] + b"0/namespaces/elsewhere", b"{}")
-    found = read_landmarks(client, layout(prefix), target=prefix + b"secrets/n/s")
+    found = EtcdNow(client).landmarks(layout(prefix), target=prefix + b"secrets/n/s")
     wanted = ("namespaces/kube-system", "deployments/n/d", "clusterroles/c", "namespaces/b")
     assert found.marks == tuple(Landmark(prefix + name.encode(), made[name]) for name in wanted)
     assert found.revision == etcd.revision()
 
 
 def test_the_target_is_none_of_them(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
+    etcd.put(prefix + b"secrets/n/s", b"{}")
+    found = EtcdNow(client).landmarks(layout(prefix), target=prefix + b"secrets/n/s")
+    assert found.marks == (Landmark(prefix + b"namespaces/kube-system", 0),)
     made = {name: etcd.put(prefix + name, b"{}") for name in (b"namespaces/kube-system", b"namespaces/a")}
     for target in made:
-        (mark,) = read_landmarks(client, layout(prefix), target=prefix + target).marks
+        (mark,) = EtcdNow(client).landmarks(layout(prefix), target=prefix + target).marks
         assert mark == next(Landmark(prefix + name, made[name]) for name in made if name != target)
-
-
-def test_nothing_lasts_there(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
-    etcd.put(prefix + b"secrets/n/s", b"{}")
-    found = read_landmarks(client, layout(prefix), target=prefix + b"secrets/n/s")
-    assert found.marks == (Landmark(prefix + b"namespaces/kube-system", 0),)
 
 
 def test_they_may_be_many_and_are_read_without_their_values(etcd: EtcdServer, prefix: bytes) -> None:
@@ -70,12 +67,12 @@ def test_they_may_be_many_and_are_read_without_their_values(etcd: EtcdServer, pr
         return None
 
     with EtcdProxy(etcd.endpoint, note) as proxy, connected(proxy.endpoint) as client:
-        found = read_landmarks(client, layout(prefix), target=b"")
+        found = EtcdNow(client).landmarks(layout(prefix), target=b"")
     newest = sorted(zip(middle, revisions, strict=True), key=lambda pair: -pair[1])
     assert found.marks[1:] == tuple(Landmark(*pair) for pair in newest)
     assert len(found.marks) == 1 + NEWEST
-    assert all(request.keys_only and not request.serializable for request in asked)
-    assert all(request.limit == FIRST_LIMIT for request in asked if request.range_end)
+    assert not any(request.serializable for request in asked)
+    assert all(request.keys_only and request.limit == FIRST_LIMIT for request in asked if request.range_end)
 
 
 def test_they_cannot_be_read(etcd: EtcdServer, prefix: bytes) -> None:
@@ -83,9 +80,9 @@ def test_they_cannot_be_read(etcd: EtcdServer, prefix: bytes) -> None:
     with EtcdProxy(etcd.endpoint) as proxy, connected(proxy.endpoint) as client:
         proxy.before = lambda path, _request: denied if path == RANGE.path else None
         with pytest.raises(SourceDenied):
-            read_landmarks(client, layout(prefix), target=b"")
+            EtcdNow(client).landmarks(layout(prefix), target=b"")
         with pytest.raises(SourceDenied):
-            sight(client, prefix + b"k", Landmarks())
+            EtcdNow(client).sight(prefix + b"k", Landmarks())
 
 
 def test_what_one_connection_shows(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
@@ -93,9 +90,9 @@ def test_what_one_connection_shows(etcd: EtcdServer, client: EtcdClient, prefix:
     etcd.put(key, b"value")
     made = etcd.put(mark, b"x")
     marks = (Landmark(mark, 1), Landmark(prefix + b"none", 2), Landmark(mark, 3))
-    seen = sight(client, key, Landmarks(marks))
+    seen = EtcdNow(client).sight(key, Landmarks(marks))
     assert seen.reading.stored is not None
     assert (seen.reading.stored.key, seen.reading.stored.value) == (key, b"value")
     assert seen.reading.revision == etcd.revision()
     assert seen.revisions == (made, 0, made)
-    assert sight(client, prefix + b"none", Landmarks()).reading.stored is None
+    assert EtcdNow(client).sight(prefix + b"none", Landmarks()).reading.stored is None

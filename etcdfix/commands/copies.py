@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.commands.copying.wanted_objects import WantedObjects
+from etcdfix.commands.copying.wanted import WantedObjects
 from etcdfix.copies.candidate import Candidate
 from etcdfix.copies.elsewhere import home_of
-from etcdfix.copies.finder import Finder, LookedInto
+from etcdfix.copies.finder import Finder
 from etcdfix.copies.log import Log
-from etcdfix.copies.model import Copy, Home, Wanted
+from etcdfix.copies.model import Copy, Home, Sameness, Wanted
 from etcdfix.copies.revisions import life_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
@@ -48,6 +48,7 @@ from etcdfix.storagekey import display, likely_prefixes
 from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted
 from etcdfix.verdicts.deletability import FAILED
+from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -109,24 +110,23 @@ def find_copies(
     uid = examiner.kube_system_uid(source)
     scope, ranges = _resolved(request, examiner, source, uid)
     request = msgspec.structs.replace(request, scope=scope)
-    look = WantedObjects(source, request, examiner, ranges, named=request.report is None)
+    wanted = WantedObjects(source, request, examiner, ranges, named=request.report is None)
     identity = identify(source, examiner.apart(), request.records.directories)
-    kept: Keeps = source if look.by_history else look.kept
-    places = msgspec.structs.replace(request.places, kept=kept, moved=look.moved, progress=progress)
+    places = msgspec.structs.replace(request.places, kept=wanted.kept, moved=wanted.moved, progress=progress)
     places = with_records(places, request.records, identity)
     with open_finders(source, examiner, places, uid=uid, identity=identity, candidates=candidates) as finders:
         for key in (key for finder in finders if isinstance(finder, Log) for key in finder.deleted(b"")):
-            look.kept.know(key)
-        ending = look.seek(progress, jobs)
-        found = _Found(source, request, examiner, finders, kept)
+            wanted.known.know(key)
+        ending = wanted.seek(progress, jobs)
+        search = _Search(source, request, examiner, finders, wanted.kept)
         with plugins.aside() if plugins is not None else nullcontext():
-            ended = found.search(look.wanted.finish(), progress, ending.ended)
-    problems = [*source.problems, *ending.problems, *ending.lost, *look.problems]
-    problems += [*problems_of(finders), *found.problems]
+            ended = search.each(wanted.found.finish(), progress, ending.ended)
+    problems = [*source.problems, *ending.problems, *ending.lost, *wanted.problems]
+    problems += [*problems_of(finders), *search.problems]
     if ended is not None:
         problems.append(f"{ended.reason} before the end")
-    report = _report(source, request, uid, look, found, problems)
-    empty = look.nothing_there and not any(one.copies for one in report.objects)
+    report = _report(source, request, uid, wanted, search, problems)
+    empty = wanted.nothing_there and not any(one.copies for one in report.objects)
     sample = islice(source.current(b""), _SAMPLE) if empty else ()
     return CopiesResult(report, ended, empty, likely_prefixes(stored.key for stored in sample))
 
@@ -150,7 +150,7 @@ class _Row(msgspec.Struct, frozen=True):
     home: Home = Home.FREE
 
 
-class _Found:
+class _Search:
     """Asks every finder for each object; what they find waits in a temporary file."""
 
     def __init__(
@@ -159,14 +159,14 @@ class _Found:
         request: CopiesRequest,
         examiner: Examiner,
         finders: Sequence[Finder],
-        kept: Keeps,
+        kept: Keeps | None,
     ) -> None:
-        self._source, self._request, self._examiner = source, request, examiner
-        self._finders, self._kept, self._read = finders, kept, 0
+        self._source, self._request, self._examiner, self._kept = source, request, examiner, kept
+        self.finders, self._read = finders, 0
         self._rows: Sequence[_Row] = ()
         self.problems: list[str] = []
 
-    def search(
+    def each(
         self, wanted: Sequence[Wanted], progress: Progress, ended: EndedEarly | None
     ) -> EndedEarly | None:
         """Take every object with its copies; without any from where somebody ended it, which is returned."""
@@ -183,33 +183,23 @@ class _Found:
         self._rows = rows.finish()
         return ended
 
-    def places(self) -> list[LookedInto]:
-        """Return where it was looked."""
-        return looked_into(self._finders)
-
-    def objects(self) -> Iterator[ObjectCopies]:
-        """Yield each object as it is published."""
-        return map(self._object, self._rows)
-
     def _look_at(self, wanted: Wanted) -> _Row:
-        found = wanted.found
-        asked, home = wanted, Home.FREE
+        asked, found, home = wanted, wanted.found, Home.FREE
         try:
             present = found.stored if found is not None else None
             life = life_of(self._source, self._examiner, wanted.key, present, kept=self._kept)
-            wanted = msgspec.structs.replace(wanted, life=life)
-            home = home_of(self._source, self._examiner, found) if found is not None else home
-            asked = self._with_bytes(wanted)
+            asked = wanted = msgspec.structs.replace(wanted, life=life)
+            if found is not None:
+                home = home_of(self._source, self._examiner, found)
+                asked = self._with_bytes(wanted, found)
         except SourceError as exc:
             self.problems.append(f"what stands at a key, or is kept of it, could not be read: {exc.message}")
-        copies = copies_of(asked, self._finders)
-        return _Row(wanted, [copy.for_listing() for copy in copies], home)
+        return _Row(wanted, [copy.for_listing() for copy in copies_of(asked, self.finders)], home)
 
-    def _with_bytes(self, wanted: Wanted) -> Wanted:
+    def _with_bytes(self, wanted: Wanted, found: Examination) -> Wanted:
         """Return it with its bytes again, where something can be made of them."""
-        found = wanted.found
-        tried = any(isinstance(one, Candidate) for one in self._finders)
-        if found is None or (self._read >= _MOST_READ and found.repair is None and not tried):
+        tried = any(isinstance(one, Candidate) for one in self.finders)
+        if self._read >= _MOST_READ and found.repair is None and not tried:
             return wanted
         self._read += 1
         stored = self._source.get(wanted.key)
@@ -217,21 +207,27 @@ class _Found:
             return wanted
         return msgspec.structs.replace(wanted, found=msgspec.structs.replace(found, stored=stored))
 
+    def objects(self) -> Iterator[ObjectCopies]:
+        """Yield each object as it is published."""
+        return map(self._object, self._rows)
+
     def _object(self, row: _Row) -> ObjectCopies:
         wanted, run, saved = row.wanted, self._request.run, self._request.places.rescued
         found = offers(row.copies, wanted, run, rescued=str(saved[0]) if saved else "DIR")
-        ways = ways_of(wanted, found, run, beside=Beside(home=row.home))
-        present = wanted.found
-        outcome = present.verdict.outcome if present is not None else None
-        cause = present.verdict.cause if present is not None else None
+        stored, cause = None, None
+        state = ObjectState.DELETED
+        if wanted.found is not None:
+            stored, cause = wanted.found.stored, wanted.found.verdict.cause
+            state = _STATES.get(wanted.found.verdict.outcome, ObjectState.READABLE)
+        told = (copy.uid for copy in row.copies if copy.same_object is Sameness.SAME and copy.uid)
         return ObjectCopies(
             key=display(wanted.key),
             key_base64=key_base64(wanted.key),
-            state=ObjectState.DELETED if outcome is None else _STATES.get(outcome, ObjectState.READABLE),
+            state=state,
             cause=cause.value if cause is not None else None,
-            mod_revision=present.stored.mod_revision if present is not None else None,
-            uid=wanted.life.uid,
-            next=first_way(ways),
+            mod_revision=stored.mod_revision if stored is not None else None,
+            uid=wanted.life.uid or next(told, ""),
+            next=first_way(ways_of(wanted, found, run, beside=Beside(home=row.home))),
             left_out=max(len(found) - _MOST_TOLD, 0),
             copies=[shown_of(offer) for offer in found[:_MOST_TOLD]],
         )
@@ -241,14 +237,14 @@ def _report(
     source: Source,
     request: CopiesRequest,
     uid: str | None,
-    look: WantedObjects,
-    found: _Found,
+    wanted: WantedObjects,
+    search: _Search,
     problems: list[str],
 ) -> CopiesReport:
     states: Counter[ObjectState] = Counter()
     grades: Counter[Grade] = Counter()
     first: dict[Grade, Remedy] = {}
-    for one in found.objects():
+    for one in search.objects():
         states[one.state] += 1
         grades[one.best] += 1
         if one.next is not None:
@@ -257,12 +253,11 @@ def _report(
     undetermined = states[ObjectState.UNDETERMINED]
     if undetermined:
         reasons.append(f"undetermined: {counted(undetermined, 'object')}")
+    limited_to = source.describe().limited_to
     return CopiesReport(
         **report_origin(source.describe(), request.configuration, uid),
-        scope=shown_scope(
-            request.scope, request.layout, request.kubernetes_minor, limited_to=source.describe().limited_to
-        ),
-        places=found.places(),
+        scope=shown_scope(request.scope, request.layout, request.kubernetes_minor, limited_to=limited_to),
+        places=looked_into(search.finders),
         count=states.total(),
         unreadable=states[ObjectState.UNREADABLE],
         undetermined=undetermined,
@@ -270,11 +265,11 @@ def _report(
         with_good_copy=grades[Grade.GOOD],
         with_doubtful_copy=grades[Grade.DOUBTFUL],
         without_copy=grades[Grade.UNUSABLE],
-        expired=look.expired,
-        at_stake=look.stakes.at_stake,
-        do_not_restart=look.stakes.do_not_restart,
+        expired=wanted.expired,
+        at_stake=wanted.stakes.at_stake,
+        do_not_restart=wanted.stakes.do_not_restart,
         next=next((first[grade] for grade in Grade if grade in first), None),
         complete=not reasons,
         incomplete_reasons=reasons,
-        objects=Rows(states.total(), found.objects),
+        objects=Rows(states.total(), search.objects),
     )

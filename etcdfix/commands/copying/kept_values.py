@@ -5,9 +5,10 @@ A live etcd takes a tenth of a second for the history of one key, and little mor
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
+from heapq import merge
+from itertools import chain, groupby
+from operator import itemgetter
 
 import msgspec
 
@@ -22,17 +23,12 @@ class _Known(msgspec.Struct, frozen=True):
     """A value that is not the present one; without it where the datastore yields it again, or a log has it."""
 
     key: bytes
-    leased: bool
-    stored: StoredValue | None
+    leased: bool = False
+    stored: StoredValue | None = None
 
 
 class KeptValues:
-    """Takes what is known of keys; SourceError where there is no room for it. Values wait in a temporary file.
-
-    Args:
-        source: Which keeps them.
-        scope: The keys that matter.
-    """
+    """Takes what is known of keys in a scope, into a temporary file; SourceError where there is no room for it."""
 
     def __init__(self, source: Source, scope: Container[bytes]) -> None:
         self._source, self._scope = source, scope
@@ -50,21 +46,20 @@ class KeptValues:
         """
         try:
             for stored in progress(self._source.superseded(), "earlier values", 0):
-                if stored.key in self._scope:
-                    known = _Known(stored.key, bool(stored.lease), stored if values else None)
-                    self._add(stored.mod_revision, known)
+                kept = stored if values else None
+                self._add(_Known(stored.key, bool(stored.lease), kept), stored.mod_revision)
         except SourceError as exc:
             self._failed = exc
             raise
 
     def know(self, key: bytes) -> None:
         """Take note that something was at a key once."""
-        if key in self._scope:
-            self._add(0, _Known(key, False, None))
+        self._add(_Known(key), 0)
 
-    def _add(self, revision: int, row: _Known) -> None:
-        self._count += 1
-        self._known.add(turn_of(row.key) + revision.to_bytes(8) + self._count.to_bytes(8), row)
+    def _add(self, row: _Known, revision: int) -> None:
+        if row.key in self._scope:
+            self._count += 1
+            self._known.add(turn_of(row.key) + revision.to_bytes(8) + self._count.to_bytes(8), row)
 
     def noting_deleted(
         self,
@@ -82,20 +77,20 @@ class KeptValues:
             deleted: Told each known key that is not there, and whether its newest value had a lease.
         """
         self._rows = self._known.finish()
-        newest = (
-            next(iter(deque(rows, maxlen=1)))
-            for _key, rows in itertools.groupby(self._rows, lambda one: one.key)
-        )
-        following = next(newest, None)
-        for stored in values:
-            while following is not None and following.key <= stored.key:
-                if following.key != stored.key:
-                    deleted(following.key, following.leased)
-                following = next(newest, None)
-            yield stored
-        while following is not None and may_tell():
-            deleted(following.key, following.leased)
-            following = next(newest, None)
+        ended = False
+
+        def present() -> Iterator[tuple[bytes, StoredValue | _Known]]:
+            nonlocal ended
+            yield from ((stored.key, stored) for stored in values)
+            ended = True
+
+        by_key = merge(((one.key, one) for one in self._rows), present(), key=itemgetter(0))
+        for key, rows in groupby(by_key, key=itemgetter(0)):
+            *_, (_key, newest) = rows
+            if isinstance(newest, StoredValue):
+                yield newest
+            elif not ended or may_tell():
+                deleted(key, newest.leased)
 
     def knows_below(self, prefix: bytes) -> bool:
         """Say whether a known key starts with a prefix, once the deleted ones were noted."""
@@ -112,8 +107,7 @@ class KeptValues:
         if self._compacted is None:  # a live etcd takes a tenth of a second to tell it
             self._compacted = self._source.compacted_revision() or 0
         before: StoredValue | None = None
-        kept = (one.stored for one in self._known.of(turn_of(key)))
-        for stored in itertools.chain(kept, [self._source.get(key)]):
+        for stored in chain((one.stored for one in self._known.of(turn_of(key))), [self._source.get(key)]):
             if before is not None and (stored is None or stored.create_revision != before.create_revision):
                 yield KeptRevision(Revision(max(before.mod_revision, self._compacted) + 1, 0), None)
             if stored is not None:

@@ -39,17 +39,14 @@ class WantedObjects:
     """Finds them.
 
     Args:
-        source: What is stored.
-        request: How it is read.
-        examiner: Of the source.
         ranges: The keys in scope.
         named: A person named the single keys among these: each is wanted, whatever stands there.
 
     Attributes:
-        wanted: What was found, without bytes, in the order of the keys.
-        kept: What the datastore keeps of it besides.
+        found: Without bytes, in the order of the keys.
+        kept: What the datastore keeps of it besides; None to ask it key by key.
+        known: Takes what else is known of keys, before the pass.
         moved: Etcd keys whose value was written for another one, by that; the first thousand.
-        by_history: The datastore is asked for that key by key instead.
         expired: How many deleted keys had a lease.
         nothing_there: Nothing lies below the storage prefix.
     """
@@ -62,14 +59,14 @@ class WantedObjects:
         exact = {one.prefix for one in ranges if one.exact}
         self._named = exact if named else set()
         self._unseen = set(exact)
-        # Values that are named, each of which is wanted: what is plain comes as counts, what an interruption leaves
-        # does not come at all.
+        # What is plain comes as counts, and what an interruption leaves does not come at all.
         self._unsaid: dict[bytes, StoredValue] = {}
         file = source.describe().type != "etcd"
-        self._only_keys = all(one.exact for one in ranges)
-        self.by_history = file or (self._only_keys and len(ranges) <= _MOST_HISTORIES)
-        self.kept = KeptValues(source, self._scope)
-        self.wanted = SortedRows(Wanted)
+        few = all(one.exact for one in ranges) and (file or len(ranges) <= _MOST_HISTORIES)
+        self._reads_all = not few
+        self.known = KeptValues(source, self._scope)
+        self.kept = None if file or few else self.known
+        self.found = SortedRows(Wanted)
         self.moved: dict[bytes, list[bytes]] = {}
         self.problems: list[str] = []
         self.stakes = Stakes(past=request.run.of_the_past or file)
@@ -78,13 +75,13 @@ class WantedObjects:
 
     def seek(self, progress: Progress, jobs: Jobs) -> Ending:
         """Look at everything in scope, and take note of what is wanted."""
-        if not self._only_keys or not self.by_history:
+        if self._reads_all:
             try:
-                self.kept.read(progress, values=not self.by_history)
+                self.known.read(progress, values=self.kept is not None)
             except SourceError as exc:
                 self.problems.append(f"earlier values could not be read to their end: {exc.message}")
         denied: list[bytes] = []
-        values = self.kept.noting_deleted(
+        values = self.known.noting_deleted(
             self._noting_named(values_in(self._source, self._ranges, denied)),
             lambda: not self._source.problems,
             self._deleted,
@@ -116,7 +113,7 @@ class WantedObjects:
         return ending
 
     def _want(self, wanted: Wanted) -> None:
-        self.wanted.add(turn_of(wanted.key), wanted)
+        self.found.add(turn_of(wanted.key), wanted)
 
     def _noting_named(self, values: Iterator[StoredValue]) -> Iterator[StoredValue]:
         for stored in values:
@@ -130,17 +127,15 @@ class WantedObjects:
 
     def _take(self, found: Examination, _view: View | None = None) -> None:
         key, verdict = found.stored.key, found.verdict
-        self._unsaid.pop(key, None)
-        if verdict.outcome is Outcome.NOT_AN_OBJECT and key not in self._named:
+        named = self._unsaid.pop(key, None) is not None or key in self._named
+        if verdict.outcome is Outcome.NOT_AN_OBJECT and not named:
             return
         self._seen = True
-        if verdict.outcome not in FAILED and key not in self._named:
-            if verdict.outcome is not Outcome.UNDETERMINED:
-                return
-            if verdict.cause in _NOT_WANTED:
-                self._unconfigured += 1
-                return
-        if verdict.outcome in {*FAILED, Outcome.UNDETERMINED}:
+        wrong = verdict.outcome in {*FAILED, Outcome.UNDETERMINED}
+        if not named and (not wrong or verdict.cause in _NOT_WANTED):
+            self._unconfigured += wrong
+            return
+        if wrong:
             self.stakes.add(found)
         if verdict.belongs_to and len(self.moved) < _MOST_MOVED:
             self.moved.setdefault(verdict.belongs_to, []).append(key)
@@ -161,4 +156,4 @@ class WantedObjects:
         below = key + b"/"
         if below not in self._scope:
             return False
-        return next(iter(self._source.current(below)), None) is not None or self.kept.knows_below(below)
+        return next(iter(self._source.current(below)), None) is not None or self.known.knows_below(below)

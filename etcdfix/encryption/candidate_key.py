@@ -15,8 +15,7 @@ from etcdfix.encryption.config import (
     ResourceRule,
 )
 from etcdfix.encryption.config_rules import EVERYTHING, key_bytes, rule_name
-from etcdfix.encryption.key_text import shown
-from etcdfix.encryption.keyring import KeyMaterial
+from etcdfix.encryption.keyring import KeyMaterial, shown
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.inputs.inputfile import read_secret
 

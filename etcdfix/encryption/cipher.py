@@ -56,6 +56,10 @@ class Cipher(Protocol):
         """Return the plaintext, tag and padding checked as an API server checks them, or why there is none."""
         ...
 
+    def seal(self, plaintext: bytes, etcd_key: bytes) -> bytes:
+        """Return a body as an API server would write it, with a nonce from the system's random source."""
+        ...
+
     def start(self, body: bytes) -> bytes:
         """Return the first bytes of what would be decrypted, a tag at the end of the body included."""
         ...

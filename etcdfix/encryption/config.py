@@ -10,16 +10,16 @@ Source: kube-apiserver 1.36, ``k8s.io/apiserver/pkg/server/options/encryptioncon
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
 from etcdfix.encryption import config_file
 from etcdfix.encryption.config_file import Problem, decode
-from etcdfix.encryption.config_mark import find_mark, is_mark
 from etcdfix.encryption.config_rules import (
     DEFAULT_API_VERSION,
     DEFAULT_TIMEOUT,
@@ -27,10 +27,9 @@ from etcdfix.encryption.config_rules import (
     given_members,
     key_bytes,
     odd_parts,
+    socket_path,
 )
-from etcdfix.encryption.key_text import is_key_text, shown
-from etcdfix.encryption.keyring import KeyMaterial
-from etcdfix.encryption.kms.endpoint import socket_path
+from etcdfix.encryption.keyring import KeyMaterial, is_key_text, shown
 from etcdfix.errors import ConfigurationError
 from etcdfix.golang.goquote import go_quote, withheld
 from etcdfix.golang.gotime import parse_duration
@@ -42,6 +41,19 @@ MAX_FILE_BYTES = 4 << 20
 
 _DEFAULT_CACHE_SIZE = 1000
 _MAX_SAID = 10
+# A file that etcdfix made is for reading, and nothing may be written by it. Its mark ``<made by>.not-for-writing.…``
+# stands twice: in a comment, for people; and as a resource in a rule of its own, which API servers take like that of a
+# custom resource. So it is still there in a file that a tool has turned into JSON, or written anew without comments.
+NOT_FOR_WRITING: Final = "not-for-writing.etcdfix.io"
+"""The API group of the mark."""
+
+MADE_BY_RECOVER: Final = "recover"
+"""The command that takes one out of the datastore of k3s or RKE2."""
+
+UNKNOWN_MAKER: Final = "etcdfix"
+"""Of a file in which only the group is left."""
+
+_MARK: Final = re.compile(rb"(?:([a-z]{1,32})\.)?" + re.escape(NOT_FOR_WRITING.encode()), re.IGNORECASE)
 
 
 class ProviderType(StrEnum):
@@ -244,3 +256,25 @@ def _provider(raw: config_file.Provider) -> Provider:
         cache_size=cache_size,
         timeout_seconds=(parse_duration(timeout) or 0) / 1e9,
     )
+
+
+def mark_of(made_by: str) -> str:
+    """Return the resource that marks a file, for the command that made it: ``merge``."""
+    return f"{made_by}.{NOT_FOR_WRITING}"
+
+
+def is_mark(entry: str) -> bool:
+    """Say whether an entry of a resource list is a mark, and no resource."""
+    return entry == NOT_FOR_WRITING or entry.endswith(f".{NOT_FOR_WRITING}")
+
+
+def find_mark(raw: bytes, entries: Iterable[str]) -> str:
+    """Return what made a file that is marked; "" for a file that is not.
+
+    The name counts wherever it stands, comments and later documents included. The entries may be written with escapes.
+    """
+    for text in (raw, *(entry.encode(errors="replace") for entry in entries)):
+        found = _MARK.search(text)
+        if found is not None:
+            return found[1].decode().lower() if found[1] is not None else UNKNOWN_MAKER
+    return ""

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from etcdfix.encryption.key_text import shown
+from etcdfix.encryption.keyring import shown
 from etcdfix.errors import JSONMalformed
 from etcdfix.golang.document import read_document
 

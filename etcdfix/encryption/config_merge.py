@@ -15,8 +15,7 @@ in a file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from enum import StrEnum
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -35,7 +34,7 @@ from etcdfix.encryption.config import (
 from etcdfix.encryption.config_rules import EVERYTHING, narrowest_first, parse_group_resource, rule_name
 from etcdfix.encryption.config_text import configuration_file
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.encryption.key_text import shown
+from etcdfix.encryption.keyring import shown
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import GroupResource
 
@@ -50,24 +49,15 @@ _SEVERAL: Final = (
 )
 
 
-class Decided(StrEnum):
-    """What kind of decision was made, one word each that does not change."""
-
-    SAME_NAME_OTHER_BYTES = "same-name-other-bytes"
-    RENAMED_KEY = "renamed-key"
-    KMS_SHARED = "kms-shared"
-    IDENTITY_KEPT = "identity-kept"
-    IDENTITY_WRITES = "identity-writes"
-
-
 class Decision(msgspec.Struct, frozen=True):
     """One thing that had to be decided.
 
     Attributes:
+        kind: ``same-name-other-bytes``, ``renamed-key``, ``kms-shared``, ``identity-kept``, ``identity-writes``.
         transformer: Key or provider, "" for none.
     """
 
-    kind: Decided
+    kind: str
     resources: tuple[str, ...]
     transformer: str
     message: str
@@ -102,13 +92,17 @@ def merge(configurations: Sequence[EncryptionConfiguration], names: Sequence[str
     """
     lists = [_Lists(configuration) for configuration in configurations]
     entries = sorted({name for one in lists for name in one.entries}, key=_breadth)
-    files = names or [configuration.path for configuration in configurations]
-    decisions = _Decisions(files)
-    providers = _one_provider_each(lists, files)
-    joined = {
-        name: _joined([one.serving(name) for one in lists], providers, name, decisions) for name in entries
-    }
-    result = Merged(tuple(_rules(joined, decisions)), decisions.all())
+    decisions = _Decisions(names or [configuration.path for configuration in configurations])
+    kms = _one_provider_each(lists, decisions.files)
+    joined = {name: _joined([one.serving(name) for one in lists], kms, name, decisions) for name in entries}
+    before = _share_kms(joined, decisions)
+    _drop_what_a_wildcard_serves(joined)
+    # Only entries of the same breadth never cover each other.
+    alike: dict[object, list[GroupResource]] = {}
+    for name, providers in joined.items():
+        alike.setdefault((_breadth(name)[0], _readers(*providers)), []).append(name)
+    rules = [ResourceRule(tuple(map(rule_name, found)), tuple(joined[found[0]])) for found in alike.values()]
+    result = Merged((*before, *rules), decisions.all())
     _check(result, lists)
     return result
 
@@ -121,9 +115,6 @@ def merged_file(merged: Merged, configurations: Sequence[EncryptionConfiguration
         *(f"  {number}. {one.path} {one.sha256}" for number, one in enumerate(configurations, start=1)),
     ]
     return configuration_file(merged.rules, made_by=MADE_BY, comment=comment)
-
-
-# ------------------------------------------------------------------------------------------------- joining lists
 
 
 def _breadth(name: GroupResource) -> tuple[int, str, str]:
@@ -158,19 +149,15 @@ def _joined(
     """Return the list of one entry: the first file's as it is, then what others have besides, identity last."""
     parts: list[Provider] = []
     seen: dict[tuple[str, str, str], int] = {}
-    identity = False
+    identity = None  # the first file that has it
     for origin, providers in enumerate(found):
         for provider in [_IDENTITY] if providers is None else providers:
             if isinstance(provider, IdentityProvider):
-                identity = True
                 if not parts and origin == 0:
                     parts.append(provider)
-                    why = "does not name it" if providers is None else "has identity first"
-                    decisions.add(
-                        Decided.IDENTITY_WRITES, name, "identity",
-                        f"{decisions.files[0]} {why}: identity stays first, so new values are stored unencrypted, as "
-                        "today",
-                    )  # fmt: skip
+                    told = "identity stays first, so new values are stored unencrypted, as today"
+                    decisions.add("identity-writes", name, "identity", f"{decisions.files[0]}: {told}")
+                identity = origin if identity is None else identity
             elif isinstance(provider, KMSProvider):
                 first = kms[provider.api_version, provider.name]
                 if first not in parts:
@@ -181,19 +168,11 @@ def _joined(
                 ]
                 if keys:
                     parts.append(KeyedProvider(provider.type, tuple(keys)))
-    if identity and _IDENTITY not in parts:
-        origin = next(at for at, providers in enumerate(found) if providers is None or _IDENTITY in providers)
+    if identity is not None and _IDENTITY not in parts:
         parts.append(_IDENTITY)
-        if found[0] is None or _IDENTITY not in found[0]:
-            why = (
-                "does not name it, so values are stored unencrypted"
-                if found[origin] is None
-                else "lists identity"
-            )
-            decisions.add(
-                Decided.IDENTITY_KEPT, name, "identity",
-                f"{decisions.files[origin]} {why}: identity was put last, so that unencrypted values are read",
-            )  # fmt: skip
+        if identity:
+            told = "identity was put last, so that the unencrypted values of this file are read"
+            decisions.add("identity-kept", name, "identity", f"{decisions.files[identity]}: {told}")
     return parts
 
 
@@ -216,57 +195,39 @@ def _is_new(
             told = f"{other[2]} in {decisions.files[first]} and {fingerprint} in {decisions.files[origin]}"
             message = f"{transformer} has other bytes: {told}; both were kept, and are tried in this order"
             noise = _NOISE if kind is ProviderType.AESCBC else ""
-            decisions.add(Decided.SAME_NAME_OTHER_BYTES, name, transformer, message + noise)
+            decisions.add("same-name-other-bytes", name, transformer, message + noise)
         elif (other[0], other[2]) == (mine[0], mine[2]):
-            decisions.add(
-                Decided.RENAMED_KEY, name, transformer,
-                f"{transformer} has the same bytes ({fingerprint}) as {transformer_name(kind, 'v1', other[1])}; "
-                "both names were kept, because a value names its key",
-            )  # fmt: skip
+            same = f"the same bytes ({fingerprint}) as {transformer_name(kind, 'v1', other[1])}"
+            told = f"{transformer} has {same}; both names were kept, because a value names its key"
+            decisions.add("renamed-key", name, transformer, told)
     seen[mine] = origin
     return True
 
 
-# --------------------------------------------------------------------------------- from lists to elements of a file
-
-
-def _rules(joined: dict[GroupResource, list[Provider]], decisions: _Decisions) -> list[ResourceRule]:
-    before = [rule for names in _sharing_kms(joined) for rule in _share(joined, names, decisions)]
-    _drop_what_a_wildcard_serves(joined)
-    # Only entries of the same breadth never cover each other.
-    alike: dict[tuple[object, ...], list[GroupResource]] = {}
-    for name, providers in joined.items():
-        alike.setdefault((_breadth(name)[0], *_identities(providers)), []).append(name)
-    rules = [ResourceRule(tuple(map(rule_name, names)), tuple(joined[names[0]])) for names in alike.values()]
-    return [*before, *rules]
-
-
-def _sharing_kms(joined: dict[GroupResource, list[Provider]]) -> list[list[GroupResource]]:
-    """Return the groups of entries that share a KMS v2 provider and do not have one list: such a name stands once."""
-    groups: list[tuple[set[str], list[GroupResource]]] = []
-    for name, parts in joined.items():
-        kms = (part for part in parts if isinstance(part, KMSProvider))
-        providers, names = {one.name for one in kms if one.api_version != "v1"}, [name]
-        for linked in [group for group in groups if group[0] & providers]:
-            groups.remove(linked)
-            providers, names = providers | linked[0], [*linked[1], *names]
-        groups.append((providers, names))
-    return [names for _, names in groups if len({_identities(joined[name]) for name in names}) > 1]
-
-
-def _share(
-    joined: dict[GroupResource, list[Provider]], names: Sequence[GroupResource], decisions: _Decisions
-) -> list[ResourceRule]:
-    """Give entries that share a KMS v2 provider one list, which has all that any of them has, identity last.
+def _share_kms(joined: dict[GroupResource, list[Provider]], decisions: _Decisions) -> list[ResourceRule]:
+    """Give entries that share a KMS v2 provider one list, since its name stands once in a file; identity comes last.
 
     Where another provider writes for one of them, that one goes into an element of its own before: lists of the same
     entry are joined. A wildcard cannot stand twice, so for it there is no such way.
     """
+    lists: dict[str, set[object]] = {}
+    for parts in joined.values():
+        for part in parts:
+            if isinstance(part, KMSProvider) and part.api_version != "v1":
+                lists.setdefault(part.name, set()).add(_readers(*parts))
+    shared = {name for name, found in lists.items() if len(found) > 1}
+    names = [
+        name
+        for name, parts in joined.items()
+        if any(isinstance(part, KMSProvider) and part.name in shared for part in parts)
+    ]
+    if not names:
+        return []
     writers = [joined[name][0] for name in names]
     several = len({*map(_writer_of, writers)}) > 1
     # One that may stand twice goes before, so it is not the one that has to be first here.
     first = next((part for part in writers if several and isinstance(part, KMSProvider)), writers[0])
-    every = {_identity_of(part): part for part in [first, *(part for name in names for part in joined[name])]}
+    every = {_readers(part): part for part in [first, *(part for name in names for part in joined[name])]}
     others = sorted([*every.values()][1:], key=lambda part: isinstance(part, IdentityProvider))
     before = []
     for name, writer in zip(names, writers, strict=True):
@@ -280,11 +241,11 @@ def _share(
                 hint=_SEVERAL,
             )
         before.append(ResourceRule((rule_name(name),), (writer,)))
-    decisions.add(
-        Decided.KMS_SHARED, names, "",
-        "a KMS v2 provider may stand in a file only once, so the entries that need it share one list: more keys "
-        "are tried for them than before, and the same one writes",
-    )  # fmt: skip
+    told = "a KMS v2 provider may stand in a file only once, so the entries that need it share one list"
+    for name in names:
+        decisions.add(
+            "kms-shared", name, "", f"{told}: more keys are tried for them, and the same one writes"
+        )
     return before
 
 
@@ -293,40 +254,19 @@ def _drop_what_a_wildcard_serves(joined: dict[GroupResource, list[Provider]]) ->
     for name in list(joined):
         _, *broader = narrowest_first(name)
         served_by = next((at for at in broader if at in joined and at != name), None)
-        if served_by is not None and _identities(joined[served_by]) == _identities(joined[name]):
+        if served_by is not None and _readers(*joined[served_by]) == _readers(*joined[name]):
             del joined[name]
-
-
-def _identity_of(provider: Provider) -> tuple[object, ...]:
-    if isinstance(provider, KeyedProvider):
-        return (provider.type, *((key.name, key.material.fingerprint) for key in provider.keys))
-    if isinstance(provider, KMSProvider):
-        return (provider.type, provider.api_version, provider.name)
-    return (provider.type,)
-
-
-def _identities(parts: Iterable[Provider]) -> tuple[tuple[object, ...], ...]:
-    return tuple(map(_identity_of, parts))
-
-
-# ------------------------------------------------------------------------------------------------ what is decided
 
 
 class _Decisions:
     def __init__(self, files: Sequence[str]) -> None:
         self.files = files
-        self._found: dict[tuple[Decided, str, str], list[str]] = {}
+        self._found: dict[tuple[str, str, str], list[str]] = {}
 
-    def add(
-        self,
-        kind: Decided,
-        where: GroupResource | Sequence[GroupResource],
-        transformer: str,
-        message: str,
-    ) -> None:
-        names = [where] if isinstance(where, GroupResource) else list(where)
+    def add(self, kind: str, where: GroupResource, transformer: str, message: str) -> None:
         resources = self._found.setdefault((kind, transformer, message), [])
-        resources += [found for name in names if (found := rule_name(name)) not in resources]
+        if rule_name(where) not in resources:
+            resources.append(rule_name(where))
 
     def all(self) -> tuple[Decision, ...]:
         return tuple(
@@ -335,21 +275,16 @@ class _Decisions:
         )
 
 
-# ------------------------------------------------------------------------------------------- checked, then written
-
-
 def _check(merged: Merged, lists: Sequence[_Lists]) -> None:
     try:
         read_back = _Lists(parse_configuration(merged_file(merged, (), made_at=""), path="merged"))
     except ConfigurationError as error:
         reason = error.message.removeprefix('encryption configuration "merged": ')
         raise ConfigurationError(f"these files cannot be one: {reason}", hint=_SEVERAL) from error
-    names = {*read_back.entries, *(name for one in lists for name in one.entries)}
-    for name in names:
+    for name in {*read_back.entries, *(name for one in lists for name in one.entries)}:
         served = read_back.serving(name) or [_IDENTITY]
         wanted = [one.serving(name) or [_IDENTITY] for one in lists]
-        reads = {reader for provider in served for reader in _readers(provider)}
-        lacking = {reader for one in wanted for provider in one for reader in _readers(provider)} - reads
+        lacking = {reader for one in wanted for reader in _readers(*one)}.difference(_readers(*served))
         if lacking or _writer_of(served[0]) != _writer_of(wanted[0][0]):
             raise ConfigurationError(
                 f"these files cannot be one: for {rule_name(name)} the result would not read and write as they do",
@@ -357,12 +292,17 @@ def _check(merged: Merged, lists: Sequence[_Lists]) -> None:
             )
 
 
-def _readers(provider: Provider) -> list[tuple[str, ...]]:
-    if isinstance(provider, KeyedProvider):
-        return [(provider.type.value, key.name, key.material.fingerprint) for key in provider.keys]
-    if isinstance(provider, KMSProvider):
-        return [(provider.type.value, provider.api_version, provider.name, provider.endpoint)]
-    return [(provider.type.value,)]
+def _readers(*providers: Provider) -> tuple[tuple[str, ...], ...]:
+    """Return all that some providers read with, in order."""
+    found: list[tuple[str, ...]] = []
+    for provider in providers:
+        if isinstance(provider, KeyedProvider):
+            found += ((provider.type.value, key.name, key.material.fingerprint) for key in provider.keys)
+        elif isinstance(provider, KMSProvider):
+            found.append((provider.type.value, provider.api_version, provider.name, provider.endpoint))
+        else:
+            found.append((provider.type.value,))
+    return tuple(found)
 
 
 def _writer_of(provider: Provider) -> tuple[str, ...]:

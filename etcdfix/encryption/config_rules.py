@@ -6,13 +6,14 @@ Sources: ``k8s.io/apiserver/pkg/apis/apiserver/validation/validation_encryption.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from etcdfix.encryption.config_file import KMS, Key, Path, Problem, Provider, Rule
-from etcdfix.encryption.key_text import shown
-from etcdfix.encryption.kms.endpoint import socket_path
+from etcdfix.encryption.keyring import shown
 from etcdfix.errors import UnknownEncoding
 from etcdfix.golang import gobase64
 from etcdfix.golang.gotime import parse_duration
@@ -33,6 +34,21 @@ _PROVIDERS = "Give every provider a list element of its own: - aescbc: {…}, th
 _KMS = "A kms provider needs apiVersion (v1 or v2), a name of its own and an endpoint such as unix:///run/kms.sock"
 _MASKED = "Move the entry for the single resource above the wildcard: the first match must be the narrowest."
 
+# An endpoint as Go's net/url.Parse takes it (ParseEndpoint of k8s.io/kms/pkg/util): the path of a socket alone counts.
+_ESCAPE = "%[0-9A-Fa-f]{2}"
+_HOST = rf"""(?:[^\x00-\x20\x7f<>"\\^`{{}}|@%/?#]|{_ESCAPE})*"""
+_PLAIN_HOST = _HOST.replace("@", "@:")
+_USER = r"[A-Za-z0-9._~:!$&'()*+,;=%@-]*@"
+_ENDPOINT = re.compile(
+    rf"""(?i:unix):
+    (?: (?:// (?:{_USER})? (?: \[{_HOST} | {_PLAIN_HOST} | {_HOST}:[0-9]* ) | (?!//) )
+        (?P<path> (?: / (?:[^?\#%]|{_ESCAPE})* )? )
+      | (?!/) [^?\#]* )
+    (?: \?[^\#]* )? (?: \# (?:[^%]|{_ESCAPE})* )?""",
+    re.VERBOSE | re.DOTALL,
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
 
 def parse_group_resource(text: str) -> GroupResource:
     """Return group and resource of an entry: split at the first dot, no dot is the core group.
@@ -52,6 +68,15 @@ def rule_name(group_resource: GroupResource) -> str:
 def narrowest_first(name: GroupResource) -> tuple[GroupResource, GroupResource, GroupResource]:
     """Return which entries can serve a resource; the first that is there does: its own, its group's, ``*.*``."""
     return name, GroupResource(name.group, "*"), EVERYTHING
+
+
+def socket_path(endpoint: str) -> str | None:
+    """Return the path of the socket, ``@name`` for a Linux abstract one; "" for a URL without, None for no such URL."""
+    match = _ENDPOINT.fullmatch(endpoint)
+    if match is None or _CONTROL.search(endpoint):
+        return None
+    path = unquote_to_bytes(match["path"] or "").decode("utf-8", "surrogateescape")
+    return path[1:] if path.startswith("/@") else path
 
 
 def key_bytes(secret: str) -> bytes | None:

@@ -1,6 +1,6 @@
 """An EncryptionConfiguration as a file: what etcdfix writes of one, encryption keys included.
 
-Whoever writes such a file marks it (:mod:`etcdfix.encryption.config_mark`). Every string is quoted and in ASCII, so
+Whoever writes such a file marks it (:mod:`etcdfix.encryption.config`). Every string is quoted and in ASCII, so
 that no reader of YAML takes it for anything else.
 """
 
@@ -10,13 +10,14 @@ import base64
 from collections.abc import Iterable, Iterator, Sequence
 
 from etcdfix.encryption.config import (
+    MADE_BY_RECOVER,
     EncryptionConfiguration,
     IdentityProvider,
     KMSProvider,
     Provider,
     ResourceRule,
+    mark_of,
 )
-from etcdfix.encryption.config_mark import MADE_BY_RECOVER, mark_of
 from etcdfix.text.safetext import safe_text
 
 

@@ -5,21 +5,21 @@ Formats: :mod:`etcdfix.encryption.envelope`, :mod:`etcdfix.encryption.kms.envelo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator
 from typing import Final
 
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, parse_envelope, percent_encode
 from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
-    EncryptedObject,
     KMSEnvelopeInvalid,
+    fields,
     parse_encrypted_object,
     parse_v1_body,
 )
 from etcdfix.encryption.kms.transformer import INFO_SIZE
 from etcdfix.encryption.providers import aescbc, aesgcm, secretbox
 from etcdfix.model import Part, key_id_digest
-from etcdfix.wire.varint import read_varint
 
 _LONGEST_NAME: Final = 253
 _FEW_ZEROES: Final = 8
@@ -124,56 +124,35 @@ def _v1_parts(data: bytes, start: int) -> Iterator[Part]:
 
 def _v2_parts(data: bytes, start: int) -> Iterator[Part]:
     try:
-        encrypted = parse_encrypted_object(data[start:])
+        source = parse_encrypted_object(data[start:]).encrypted_dek_source_type
     except KMSEnvelopeInvalid:
-        encrypted = EncryptedObject()
+        source = DEKSourceType.AES_GCM_KEY
+    seeded = source == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
     at = start
-    while at < len(data):
-        begin = at
-        try:
-            tag, at = read_varint(data, at)
-            number, wire_type = tag >> 3, tag & 7
-            value, at = read_varint(data, at)
-        except ValueError:
-            yield _rest(data, begin, "unknown", "no field of the message begins here")
-            return
-        if wire_type == 0:
+    with contextlib.suppress(KMSEnvelopeInvalid):
+        for number, value, begin, content, end in fields(data, start):
+            if begin > at:
+                yield _part(data, at, begin, "unknown", "fields of another type")
+            at, size = end, end - content
             name = _V2_FIELDS.get(number, f"field {number}")
-            yield Part(begin, at - begin, name, _source_type(value) if number == 5 else "")
-            continue
-        end = at + value
-        if wire_type != 2 or end > len(data):
-            what = (
-                f"says {value} bytes, {len(data) - at} are left"
-                if wire_type == 2
-                else "is no field that is known"
-            )
-            yield _rest(data, begin, _V2_FIELDS.get(number, "unknown"), what)
-            return
-        yield from _v2_field(data, begin, at, end, number, encrypted)
-        at = end
+            if isinstance(value, int):
+                yield Part(
+                    begin, end - begin, name, _SOURCE_TYPES.get(value, "not known") if number == 5 else ""
+                )
+            elif number == 1:
+                yield Part(begin, content - begin, name, f"length: {size}")
+                before = (("info", INFO_SIZE), *_GCM_PARTS) if seeded else _GCM_PARTS
+                yield from _sealed(data, content, end, before, aesgcm.TAG_SIZE)
+            elif number == 2:
+                digest = key_id_digest(value.decode(errors="ignore"))
+                yield Part(begin, end - begin, name, f"{size} bytes, {digest}")
+            else:
+                yield _part(data, begin, end, name, f"{size} bytes")
+    if at < len(data):
+        yield _rest(data, at, "unknown", "no whole field of the message begins here")
 
 
-def _v2_field(
-    data: bytes, begin: int, at: int, end: int, number: int, encrypted: EncryptedObject
-) -> Iterator[Part]:
-    name = _V2_FIELDS.get(number, f"field {number}")
-    if number == 1:
-        seeded = encrypted.encrypted_dek_source_type == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
-        before = (("info", INFO_SIZE), *_GCM_PARTS) if seeded else _GCM_PARTS
-        yield Part(begin, at - begin, name, f"length: {end - at}")
-        yield from _sealed(data, at, end, before, aesgcm.TAG_SIZE)
-    elif number == 2:
-        yield Part(
-            begin, end - begin, name, f"{end - at} bytes, {key_id_digest(encrypted.key_id) or 'not text'}"
-        )
-    else:
-        yield _part(data, begin, end, name, f"{end - at} bytes")
-
-
-def _source_type(value: int) -> str:
-    known = {
-        DEKSourceType.AES_GCM_KEY: "0: it is the key itself",
-        DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED: "1: a seed, from which each value's key is derived",
-    }
-    return known.get(DEKSourceType(value), "") if value in set(DEKSourceType) else f"{value}: not known"
+_SOURCE_TYPES: Final[dict[int, str]] = {
+    DEKSourceType.AES_GCM_KEY: "0: it is the key itself",
+    DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED: "1: a seed, from which each value's key is derived",
+}

@@ -10,10 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_rules import socket_path
 from etcdfix.encryption.envelope import parse_envelope, transformer_name
-from etcdfix.encryption.key_text import may_hold_key
-from etcdfix.encryption.keyring import fingerprint
-from etcdfix.encryption.kms.endpoint import socket_path
+from etcdfix.encryption.keyring import fingerprint, may_hold_key
 from etcdfix.encryption.kms.envelopes import (
     EncryptedObject,
     KMSEnvelopeInvalid,

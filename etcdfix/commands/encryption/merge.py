@@ -84,7 +84,7 @@ def merge_files(
         output=written,
         rules=rules_of(parse_configuration(text, path=str(output))),
         decisions=[
-            MergeDecision(one.kind.value, list(one.resources), one.transformer, one.message)
+            MergeDecision(one.kind, list(one.resources), one.transformer, one.message)
             for one in merged.decisions
         ],
         audit_record=next(iter(records), None),

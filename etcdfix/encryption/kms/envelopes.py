@@ -17,7 +17,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -189,18 +189,18 @@ def parse_encrypted_object(body: bytes) -> EncryptedObject:
     key_id = ""
     source_type = 0
     annotations: dict[str, bytes] = {}
-    for number, value in _fields(body):
-        match number, value:
-            case 1, bytes():
+    for field in fields(body):
+        match field.number, field.value:
+            case 1, bytes(value):
                 data = value
-            case 2, bytes():
+            case 2, bytes(value):
                 key_id = _utf8(value)
-            case 3, bytes():
+            case 3, bytes(value):
                 dek_source = value
-            case 4, bytes():
+            case 4, bytes(value):
                 name, annotation = _annotation(value)
                 annotations[name] = annotation
-            case 5, int():
+            case 5, int(value):
                 # An enum is an int32: the upper half of the varint is dropped.
                 source_type = ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
     return EncryptedObject(data, key_id, dek_source, tuple(sorted(annotations.items())), source_type)
@@ -234,7 +234,7 @@ def names_encrypted_data(tail: bytes) -> bool:
     Raises:
         KMSEnvelopeInvalid: Not protobuf.
     """
-    return any(number == 1 and isinstance(value, bytes) for number, value in _fields(tail))
+    return any(field.number == 1 and isinstance(field.value, bytes) for field in fields(tail))
 
 
 def stored_key_id(body: bytes) -> str:
@@ -331,23 +331,37 @@ def _utf8(value: bytes) -> str:
 
 def _annotation(entry: bytes) -> tuple[str, bytes]:
     name, annotation = "", b""
-    for number, value in _fields(entry):
-        match number, value:
-            case 1, bytes():
+    for field in fields(entry):
+        match field.number, field.value:
+            case 1, bytes(value):
                 name = _utf8(value)
-            case 2, bytes():
+            case 2, bytes(value):
                 annotation = value
     return name, annotation
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield varint and length-delimited fields of one message; the others are checked and skipped."""
-    offset = 0
+class Field(NamedTuple):
+    """A varint or a length-delimited field: where it begins, where its content does, and where it ends."""
+
+    number: int
+    value: int | bytes
+    begin: int
+    content: int
+    end: int
+
+
+def fields(data: bytes, offset: int = 0) -> Iterator[Field]:
+    """Yield varint and length-delimited fields of one message; the others are checked and skipped.
+
+    Raises:
+        KMSEnvelopeInvalid: Not protobuf.
+    """
     open_groups: list[int] = []
     value: int | bytes | None
     while offset < len(data) or open_groups:
+        begin = offset
         tag, offset = _varint(data, offset)
-        number, value = tag >> 3, None
+        number, value, content = tag >> 3, None, offset
         if not 0 < number <= _MAX_FIELD_NUMBER:
             raise KMSEnvelopeInvalid(_MALFORMED)
         match tag & 7:
@@ -356,8 +370,8 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             case 1:
                 offset += 8
             case 2:
-                start, offset = _delimited(data, offset)
-                value = data[start:offset]
+                content, offset = _delimited(data, offset)
+                value = data[content:offset]
             case 3 if len(open_groups) < _MAX_GROUP_DEPTH:
                 open_groups.append(number)
             case 4 if open_groups and open_groups[-1] == number:
@@ -369,7 +383,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         if offset > len(data):
             raise KMSEnvelopeInvalid(_MALFORMED)
         if value is not None and not open_groups:
-            yield number, value
+            yield Field(number, value, begin, content, offset)
 
 
 def _varint(data: bytes, start: int) -> tuple[int, int]:

@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from etcdfix.closing import Closing
 from etcdfix.encryption.config import KMSProvider
+from etcdfix.encryption.config_rules import socket_path
 from etcdfix.encryption.kms.answers import PluginClient, PluginReport
-from etcdfix.encryption.kms.endpoint import socket_path
 from etcdfix.encryption.kms.pacing import Clock
 from etcdfix.encryption.kms.session import PluginSession
 from etcdfix.errors import ConfigurationError

@@ -10,11 +10,13 @@ decoding it.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
+from cryptography.hazmat.primitives.padding import PKCS7
 
 from etcdfix.encryption.cipher import TOO_SHORT_ERROR, Flip
 from etcdfix.encryption.known_starts import START_SIZE_CBC
@@ -44,7 +46,8 @@ class AESCBCCipher:
     bound = False
 
     def __init__(self, key: bytes) -> None:
-        self._update = Cipher(AES(key), CBC(bytes(BLOCK_SIZE))).decryptor().update
+        self._aes = AES(key)
+        self._update = Cipher(self._aes, CBC(bytes(BLOCK_SIZE))).decryptor().update
 
     def read(self, body: bytes, etcd_key: bytes) -> bytes | Attempt:  # noqa: ARG002  one signature for all
         """Return the plaintext of ``body``, or why there is none."""
@@ -56,6 +59,13 @@ class AESCBCCipher:
         if size == BLOCK_SIZE:
             return Attempt(FailureReason.TOO_SHORT, (IV_ONLY_ERROR,))
         return without_padding(self._update(body)[BLOCK_SIZE:])
+
+    def seal(self, plaintext: bytes, etcd_key: bytes) -> bytes:  # noqa: ARG002  one signature for all
+        """Return a body under a random initialisation vector."""
+        padder = PKCS7(BLOCK_SIZE * 8).padder()
+        iv = secrets.token_bytes(BLOCK_SIZE)
+        encryptor = Cipher(self._aes, CBC(iv)).encryptor()
+        return iv + encryptor.update(padder.update(plaintext) + padder.finalize()) + encryptor.finalize()
 
     def start(self, body: bytes) -> bytes:
         """Return the first bytes of what would be decrypted."""

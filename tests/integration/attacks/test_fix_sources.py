@@ -14,7 +14,7 @@ import pytest
 from etcdfix.cli.safety import REPLACING_RULES
 from etcdfix.commands.fix import run_fix
 from etcdfix.copies.finder import parse_named
-from etcdfix.encryption.config_mark import mark_of
+from etcdfix.encryption.config import mark_of
 from etcdfix.errors import RefusedByRule
 from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.preflight.cluster import Acceptances

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from etcdfix.encryption.cipher import Cipher, Flip, turned
-from etcdfix.encryption.providers import ghash, poly1305
+from etcdfix.encryption.providers import aesgcm, secretbox
 from etcdfix.encryption.providers.aescbc import AESCBCCipher
 from etcdfix.encryption.providers.aesgcm import AESGCMCipher
 from etcdfix.encryption.providers.secretbox import SecretboxCipher
@@ -92,23 +92,23 @@ def test_nonces_one_bit_off() -> None:
 def test_a_bit_behind_the_end_explains_nothing() -> None:
     # The difference that a flip in the last block would make, at a place where the ciphertext has ended.
     hash_key = bytes(15) + b"\x01"
-    assert list(ghash.flipped_bits(bytes(16), bytes(15) + b"\x01", 4)) == []
-    shown = [ghash.flipped_bits(hash_key, (1 << n).to_bytes(16), 4) for n in range(128)]
+    assert list(aesgcm.flipped_bits(bytes(16), bytes(15) + b"\x01", 4)) == []
+    shown = [aesgcm.flipped_bits(hash_key, (1 << n).to_bytes(16), 4) for n in range(128)]
     assert all(byte < 4 for found in shown for byte, _ in found)
     body = box(text(4))
     empty = zeroes = bytes(16)
-    assert list(poly1305.flipped_bits(empty, zeroes, body[40:], body[24:40])) == []
+    assert list(secretbox.flipped_bits(empty, zeroes, body[40:], body[24:40])) == []
     r = 1 << 2  # clamped; a short block, and sums that differ by 2^100 * r
     zeroes = ((1 << 64) * r).to_bytes(16, "little")
     total = (int.from_bytes(b"abcd\x01", "little") * r) % ((1 << 130) - 5)
     near = ((total + (1 << 100) * r) % (1 << 128)).to_bytes(16, "little")
-    assert list(poly1305.flipped_bits(empty, zeroes, b"abcd", near)) == []
+    assert list(secretbox.flipped_bits(empty, zeroes, b"abcd", near)) == []
     within = ((total + (1 << 9) * r) % (1 << 128)).to_bytes(16, "little")
-    assert list(poly1305.flipped_bits(empty, zeroes, b"abcd", within)) == [(1, 1)]
+    assert list(secretbox.flipped_bits(empty, zeroes, b"abcd", within)) == [(1, 1)]
 
 
 def test_tags_that_are_not_of_one_key() -> None:
-    assert list(poly1305.flipped_bits(bytes(16), b"\xff" * 16, b"abcd", bytes(16))) == []
+    assert list(secretbox.flipped_bits(bytes(16), b"\xff" * 16, b"abcd", bytes(16))) == []
 
 
 @pytest.mark.parametrize("cipher", [AESGCMCipher(KEY), SecretboxCipher(KEY)])

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.encryption import encrypt
 from etcdfix.encryption.cipher import Cipher
 from etcdfix.encryption.config import ProviderType
-from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.providers.aescbc import AESCBCCipher
 from etcdfix.encryption.providers.aesgcm import AESGCMCipher
 from etcdfix.encryption.providers.secretbox import SecretboxCipher
-from etcdfix.encryption.transformer import ConfiguredKey
 from etcdfix.model import Attempt, FailureReason
 from tests.support import encoders
 
@@ -125,6 +122,3 @@ def test_ciphers_do_not_print_their_keys() -> None:
 def test_no_provider_is_taken_for_another(provider: ProviderType) -> None:
     with pytest.raises(ValueError, match="has no key of its own"):
         cipher_of(provider, bytes(32))
-    write_key = ConfiguredKey("x", provider, b"", KeyMaterial(bytes(32)))
-    with pytest.raises(ValueError, match="has no key of its own"):
-        encrypt._body(write_key, b"plain", b"/registry/secrets/shop/web")

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from etcdfix.encryption.config import parse_configuration
-from etcdfix.encryption.config_mark import NOT_FOR_WRITING, UNKNOWN_MAKER, is_mark, mark_of
+from etcdfix.encryption.config import NOT_FOR_WRITING, UNKNOWN_MAKER, is_mark, mark_of, parse_configuration
 from etcdfix.encryption.config_merge import merge, merged_file
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration, configuration_yaml, provider
 

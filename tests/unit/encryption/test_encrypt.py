@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etcdfix.encryption import encrypt
-from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config import ProviderType, parse_configuration
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
+from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.model import GroupResource
 from tests.support import encoders
@@ -82,21 +85,28 @@ def test_kms_does_not_write() -> None:
     assert made == NotSealed("kms/v2/prov", SealRefusal.KMS_WRITES)
 
 
+def seal_otherwise(monkeypatch: pytest.MonkeyPatch, change: Callable[[bytes], bytes]) -> None:
+    real = cipher_of
+
+    def changed(provider: ProviderType, key: bytes) -> SimpleNamespace:
+        return SimpleNamespace(seal=lambda *given: change(real(provider, key).seal(*given)))
+
+    monkeypatch.setattr(encrypt, "cipher_of", changed)
+
+
 @pytest.mark.parametrize("damage", [lambda body: body[:-1], lambda body: body[:-1] + bytes([body[-1] ^ 1])])
 @pytest.mark.parametrize("provider", NONCE_SIZES)
 def test_what_does_not_open_again_is_not_given_out(
-    provider: str, damage: object, monkeypatch: pytest.MonkeyPatch
+    provider: str, damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = encrypt._body
-    assert callable(damage)
-    monkeypatch.setattr(encrypt, "_body", lambda *given: damage(real(*given)))
+    seal_otherwise(monkeypatch, damage)
     made = to_storage(for_secrets(keyed(provider, ("k", ONE))), PLAIN, ETCD_KEY)
     assert made == NotSealed(f"{provider}/v1/k", SealRefusal.NOT_READ_BACK)
 
 
 def test_other_plaintext_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """An aescbc value opens whatever it holds; only the comparison tells."""
-    monkeypatch.setattr(encrypt, "_body", lambda *_: encoders.aescbc_body(b"other", ONE, b"n" * 16))
+    seal_otherwise(monkeypatch, lambda _: encoders.aescbc_body(b"other", ONE, b"n" * 16))
     made = to_storage(for_secrets(keyed("aescbc", ("k", ONE))), PLAIN, ETCD_KEY)
     assert made == NotSealed("aescbc/v1/k", SealRefusal.NOT_READ_BACK)
 

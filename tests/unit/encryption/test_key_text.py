@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from etcdfix.encryption.key_text import may_hold_key, shown
+from etcdfix.encryption.keyring import may_hold_key, shown
 from etcdfix.golang.goquote import go_quote, withheld
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.encryption.kms.endpoint import socket_path
+from etcdfix.encryption.config_rules import socket_path
 
 
 @pytest.mark.parametrize(

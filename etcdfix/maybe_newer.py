@@ -81,26 +81,24 @@ class SimilarValues:
         self._read: Counter[tuple[GroupResource, str]] = Counter()
         self._read_as_cbor: Counter[GroupResource] = Counter()
 
-    def add(self, found: Examination) -> None:
-        """Count one value that was examined just now."""
-        failing = found.verdict.outcome is not Outcome.READABLE
-        self.absorb(found, similarity_of(found, self._examiner) if failing else None)
-
-    def absorb(self, found: Examination, similarity: Similarity | None) -> None:
-        """Count one value whose similarity is known."""
+    def add(self, found: Examination) -> Similarity | None:
+        """Count one value that was examined just now; return what it has in common with others that fail."""
         if found.verdict.outcome is Outcome.READABLE:
             if found.decoded is None or found.verdict.cause is not None:
-                return
+                return None
             resource, gvk = found.directory.group_resource, found.decoded.gvk
             self._read[resource, f"{gvk.api_version} {gvk.kind}"] += 1
             if found.decoded.encoding.endswith(_CBOR):
                 self._read_as_cbor[resource] += 1
-        elif similarity is None:
-            return
-        elif similarity in self._failed or len(self._failed) < _MOST:
+            return None
+        similarity = similarity_of(found, self._examiner)
+        if similarity is None:
+            return None
+        if similarity in self._failed or len(self._failed) < _MOST:
             self._failed[similarity] += 1
         else:
             self._others += 1
+        return similarity
 
     def of(self, found: Examination, similarity: Similarity | None) -> SimilarCounts:
         """Return what those like a value came to, whose similarity is known."""

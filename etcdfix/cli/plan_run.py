@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,14 @@ from etcdfix.cli.safety import (
     require_reason,
 )
 from etcdfix.commands.opening import open_cluster
-from etcdfix.commands.planning.run import Ran, RunPreview, run_plan
-from etcdfix.commands.planning.run_file import RunFile
-from etcdfix.commands.planning.run_report import RunAccount, ran_lines, run_preview, run_report
-from etcdfix.commands.planning.tasks import RunRequest, Task
+from etcdfix.commands.planning.run import Ran, Run, run_plan
+from etcdfix.commands.planning.run_report import ran_lines, run_preview, run_report
 from etcdfix.errors import EndedEarly, EtcdfixError
+from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.report.planfile import plan_key
+from etcdfix.remediation.run import RunRequest
+from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.planfile import load_plan, plan_key
 from etcdfix.rules import Rule
 from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import ACKNOWLEDGEMENT
@@ -57,25 +59,20 @@ EXIT_CODES = {
 
 
 class _Told:
-    """Tells a run while it goes on, and keeps account of it."""
+    """Tells a run while it goes on."""
 
-    def __init__(self, output: str, account: RunAccount, cluster: Cluster) -> None:
-        self._output = output
-        self._account = account
-        self._cluster = cluster
+    def __init__(self, output: str, run: Run, cluster: Cluster) -> None:
+        self._output, self._run, self._cluster = output, run, cluster
 
-    def preview(self, shown: RunPreview) -> None:
-        self._account.shown = shown
-        show_preview(run_preview(self._cluster, shown, dry_run=self._account.dry_run), self._account.run)
-
-    def at(self, task: Task) -> None:
-        self._account.at = task
+    def preview(self, plan: DeletionPlan, identity: ClusterIdentity, warnings: Iterable[str]) -> None:
+        document = run_preview(self._cluster, self._run, plan, identity, warnings)
+        show_preview(document, self._run.options)
 
     def told(self, ran: Ran) -> None:
-        objects = self._account.objects
-        objects.append(ran)
-        if self._output == TEXT:
-            show_outcome(map(safe_text, ran_lines(ran, len(objects), self._account.to_do)))
+        load = self._run.load
+        if self._output == TEXT and load is not None:
+            lines = ran_lines(ran, len(self._run.objects), len(load.tasks))
+            show_outcome(map(safe_text, lines))
 
     def say(self, text: str) -> None:
         say(text)
@@ -84,7 +81,7 @@ class _Told:
 @click.command("plan", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
 @click.option(
     "--run", "plan_file", type=FILE, required=True, metavar="FILE",
-    help="Work through this plan (of etcdfix plan -o json), as it decides. Outcomes are written into it.",
+    help="Work through this plan (of etcdfix plan -o json), as it decides.",
 )  # fmt: skip
 @click.option(
     ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."
@@ -148,87 +145,48 @@ def command(
         raise click.UsageError("--yes needs --expect-plan sha256:HEX, which --dry-run prints")
     require_reason(options)
     require_output()
-    account = RunAccount(plan_file=plan_file, dry_run=options["dry_run"])
-
-    def work() -> bool:
-        with RunFile.open(plan_file) as run:
-            try:
-                well = _run(
-                    account,
-                    run,
-                    Terminal(yes=yes),
-                    options,
-                    expect_plan=expect_plan,
-                    leave_out=tuple(named_key(word) for word in leave_out),
-                    lost=lost,
-                    rescued=rescued,
-                )
-            except BaseException:
-                _finish_all_the_same(run)
-                raise
-            run.finish()
-        return well
+    run = Run(plan_file=plan_file, dry_run=options["dry_run"])
 
     def end(code: int, error: EtcdfixError | None = None) -> int:
-        if options["output"] != TEXT or account.objects or error is None:
-            show_change(run_report(account, error, code), options["output"], account.run)
+        if options["output"] != TEXT or run.objects or error is None:
+            show_change(run_report(run, error, code), options["output"], run.options)
         return code
 
     try:
-        return end(0 if work() else 3)
+        well = _work(
+            run,
+            Terminal(yes=yes),
+            options,
+            expect_plan=expect_plan,
+            leave_out=tuple(named_key(word) for word in leave_out),
+            key_lost=lost,
+            rescued=rescued,
+        )
+        return end(0 if well else 3)
     except EtcdfixError as exc:
         end(int(exc.exit_code), exc)
         raise
     except KeyboardInterrupt as exc:
-        ended = account.ended(EndedEarly.of(exc))
+        ended = run.ended(EndedEarly.of(exc))
         end(ended.bare_exit_code)
         raise ended from exc
 
 
-def _finish_all_the_same(run: RunFile) -> None:
-    """Write into the plan what was done; where that fails too, why the run stopped is still told."""
-    try:
-        run.finish()
-    except EtcdfixError as exc:
-        say(f"warning: the plan does not say yet what was done: {exc.message}")
-
-
-def _run(
-    account: RunAccount,
-    run: RunFile,
-    confirmer: Terminal,
-    options: dict[str, Any],
-    *,
-    expect_plan: str | None,
-    leave_out: tuple[bytes, ...],
-    lost: tuple[str, ...],
-    rescued: Path | None,
-) -> bool:
+def _work(run: Run, confirmer: Terminal, options: dict[str, Any], **asked: Any) -> bool:
+    plan = load_plan(run.plan_file)
     api = api_access(options)
-    keys = tuple(plan_key(entry) for entry in run.plan.entries)
+    keys = tuple(plan_key(entry) for entry in plan.entries)
     inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
-    run_options = account.run = inputs.run_options(api=api, places=record_paths(options))
+    run.options = inputs.run_options(api=api, places=record_paths(options))
+    config = inputs.encryption_config
     with open_cluster(inputs, configuration_of, say=say, through_the_api=True) as cluster:
-        account.request = RunRequest(
-            plan_file=account.plan_file,
-            expect_plan=expect_plan,
-            key_lost=lost,
-            leave_out=leave_out,
-            rescued=rescued,
-            encryption_config=_read_again(inputs.encryption_config),
-            run=run_options,
+        request = RunRequest(
+            plan_file=run.plan_file,
+            # A pipe, as of <(sops -d enc.yaml), cannot be read again.
+            encryption_config=config if config is not None and config.is_file() else None,
+            run=run.options,
+            **asked,
             **request_fields(options, inputs, api),
         )
-        return run_plan(
-            cluster,
-            account.request,
-            run,
-            confirmer,
-            _Told(options["output"], account, cluster),
-            progress=progress_of(cluster.source),
-        )
-
-
-def _read_again(path: Path | None) -> Path | None:
-    """Return a file that can be read more than once; None for a pipe, as of ``<(sops -d enc.yaml)``."""
-    return path if path is not None and path.is_file() else None
+        told = _Told(options["output"], run, cluster)
+        return run_plan(cluster, plan, run, request, confirmer, told, progress=progress_of(cluster.source))

@@ -9,14 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from etcdfix.commands.planning.entries import EntryWriter, held_of
-from etcdfix.commands.planning.extraction import PLAN_EXTRACTION, PlanExtract
-from etcdfix.commands.planning.gather import Gathered
-from etcdfix.commands.planning.groups import Groups
-from etcdfix.commands.planning.steps import (
-    in_order,
-    steps_for,
-)
+from etcdfix.commands.planning.broken import Broken, Gathered
+from etcdfix.commands.planning.entries import EntryWriter, Saved, advice_on
+from etcdfix.commands.planning.steps import in_order, steps_for
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.examine import Examiner, Reading
@@ -24,22 +19,22 @@ from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Extracted, Helpers, Jobs
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.recreation import Claim
+from etcdfix.graph.extraction import GRAPH_EXTRACTION, ObjectExtract
 from etcdfix.maybe_newer import SimilarValues
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.model import ReportBaseline
 from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
-from etcdfix.report.plan import DeletionPlan, PlanSource
-from etcdfix.report.plan_entry import PlanEntry, decision_on
+from etcdfix.report.plan import DeletionPlan, PlanGroup, PlanSource
+from etcdfix.report.plan_entry import PlanEntry, decision_on, declaration
 from etcdfix.report.planfile import sealed
 from etcdfix.report.rows import Rows
 from etcdfix.report.saved_report import SavedReport
+from etcdfix.rescued import read_index
 from etcdfix.sources.base import Indexed, Source
+from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import (
-    KeyCounter,
-)
+from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, needed_for
 
 
 def _now() -> datetime:
@@ -71,7 +66,7 @@ def build_plan(
     jobs: Jobs = 1,
     on_ended: Callable[[EndedEarly], object] = bool,
 ) -> DeletionPlan:
-    """Make the plan; one that a signal or ``--timeout`` ends leaves out as undetermined what was not looked at by then.
+    """Make the plan; one that a signal or ``--timeout`` ends leaves everything out as undetermined.
 
     The result is the same for any number of jobs.
 
@@ -82,82 +77,64 @@ def build_plan(
     """
     begun = now()
     request = msgspec.structs.replace(request, run=with_what_it_keeps(request.run, source))
-    report = request.report
-    uid = examiner.kube_system_uid(source)
+    report, description, uid = request.report, source.describe(), examiner.kube_system_uid(source)
     _check_same(report, uid, request, examiner)
-    reader = ContentReader(examiner)
-    keys, similar = KeyCounter(), SimilarValues(examiner)
-    claims: dict[tuple[str, str], Claim] = {}
-    description = source.describe()
+    keys, similar, reader = KeyCounter(), SimilarValues(examiner), ContentReader(examiner)
+    saved = Saved(read_index(request.rescued).by_key() if request.rescued is not None else {}, uid)
     # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
     file = description.type != "etcd"
     # Where only the present value is kept, there are none.
     has_earlier = source.has_several if file and isinstance(source, Indexed) else lambda _key: file
-    groups = Groups()
     builder = IndexBuilder(examiner, source)
-    seen = False
-    extracted: Extracted[PlanExtract] = Extracted(examiner, PLAN_EXTRACTION, builder.extraction_setup())
+    extracted: Extracted[ObjectExtract | None] = Extracted(
+        examiner, GRAPH_EXTRACTION, builder.extraction_setup()
+    )
     helpers = Helpers(examiner, request, source, jobs, extracted=extracted) if jobs != 1 else None
-    with closing(Gathered(report.findings)) as gathered:
+    groups = _Groups()
+    problems, seen = [*report.problems], False
+    entries: Sequence[PlanEntry] = ()
+    with closing(Gathered(report.findings, similar, saved.has)) as gathered:
 
         def take(found: Examination, _view: View) -> None:
             nonlocal seen
             seen = True
-            own = extracted.of(found)
-            builder.absorb(found, own.object)
-            claims.update(((claim.namespace, claim.wanted), claim) for claim in own.claims)
+            builder.absorb(found, extracted.of(found))
             keys.add(found)
-            similar.absorb(found, own.similarity)
-            gathered.take(found, own.similarity)
-
-        ended: EndedEarly | None = None
-        problems = list(report.problems)
-        entries: Sequence[PlanEntry] = ()
+            gathered.take(found)
 
         def drafts(write: EntryWriter) -> Iterator[PlanEntry]:
-            nonlocal ended
-            for one in progress(gathered.broken(similar), "broken objects", gathered.broken_count):
-                try:
-                    entry = write.draft(one)
-                except KeyboardInterrupt as exc:
-                    ended = EndedEarly.of(exc)
-                    gathered.leave_out_rest(one)
-                    return
+            broken = gathered.broken(source.problems)
+            for one in progress(broken, "broken objects", gathered.count):
                 groups.add(one)
-                yield entry
+                yield write.draft(one)
 
         try:
             ending = examine_all(
                 examiner, source.pages(b""), take, helpers=helpers, progress=progress, whole=True
             )
-            gathered.leave_out_unseen(source.problems)
             index = builder.finish(source.problems)
             readable = ReadableRevisions.of_many(source, examiner, live=not file)
             # A deletion refuses a plan that cannot say which cluster it is of.
             named = f" {quote_command(['--plan', request.plan_file])}" if request.plan_file and uid else ""
             write = EntryWriter(
-                index, source, examiner, reader, claims, keys, request, has_earlier, readable,
-                held_of(request.rescued, uid), named,
-            )  # fmt: skip
+                index, source, examiner, reader, keys, gathered, request, has_earlier, readable, saved, named
+            )
             entries = in_order(drafts(write))
         except KeyboardInterrupt as exc:
-            if not seen or ended is not None:
+            if not seen:
                 raise
             ended = EndedEarly.of(exc)
+            on_ended(ended)
             gathered.leave_out_all()
-            groups = Groups()
-            problems += source.problems
+            groups = _Groups()
+            problems += [*source.problems, f"{ended.reason} before the end"]
         else:
             problems += dict.fromkeys([*source.problems, *index.problems, *ending.lost])
             if index.opaque:
                 problems.append(f"{index.opaque} objects cannot be looked into")
             if index.truncated:
                 problems.append(f"{index.truncated} objects have more references than are followed")
-    if ended is not None:
-        problems.append(f"{ended.reason} before the end")
-        on_ended(ended)
-    published_groups = groups.published(keys, request.run)
-    steps = steps_for(entries, published_groups, shown_word(report.path), request.run)
+    published = groups.published(keys, request.run)
     plan = DeletionPlan(
         tool=TOOL,
         generated_at=timestamp(begun),
@@ -176,14 +153,49 @@ def build_plan(
         report=ReportBaseline(shown_word(report.path), report.sha256, report.generated_at),
         complete=not problems,
         incomplete_reasons=problems,
-        groups=published_groups,
-        steps=steps,
+        groups=published,
+        steps=steps_for(entries, published, shown_word(report.path), request.run),
         not_in_report=gathered.not_in_report,
         left_out=gathered.left_out(),
         entries=entries,
         decisions=Rows(len(entries), lambda: map(decision_on, entries)),
     )
     return sealed(plan)
+
+
+class _Groups:
+    """Broken objects with one cause under one encryption key: the first of them, and how many there are."""
+
+    def __init__(self) -> None:
+        self._groups: dict[object, tuple[Examination, int]] = {}
+
+    def add(self, broken: Broken) -> None:
+        found = broken.found
+        place = (found.verdict.outcome, found.verdict.cause, found.encryption_keys)
+        first, count = self._groups.get(place, (found, 0))
+        self._groups[place] = first, count + 1
+
+    def published(self, keys: KeyCounter, run: RunOptions) -> list[PlanGroup]:
+        """Return the groups, the largest first."""
+        groups = []
+        for first, count in sorted(self._groups.values(), key=lambda group: -group[1]):
+            doubts = keys.doubts_about(first)
+            declares = needed_for(first, doubts).declaration
+            groups.append(
+                PlanGroup(
+                    first.verdict.outcome.value,
+                    first.verdict.cause.value if first.verdict.cause else "",
+                    first.transformer,
+                    first.rule,
+                    first.kms_key_id_sha256,
+                    count,
+                    max(keys.of(name).opened for name in first.encryption_keys),
+                    doubts != {KeyDoubt.NONE},
+                    advice_on(first, doubts, run),
+                    declaration(first.transformer, first.kms_key_id_sha256) if declares else "",
+                )
+            )
+        return groups
 
 
 def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, examiner: Examiner) -> None:

@@ -197,6 +197,8 @@ class IndexBuilder:
         if extracted.service:
             apis = found.directory.path == API_SERVICE_PATH
             (self._index.api_services if apis else self._index.endpoints)[node] = extracted.service
+        for claim in extracted.claims:
+            self._index.claims[claim.namespace, claim.wanted] = claim
         if extracted.unavailable is not None:
             self._index.unavailable_apis[found.name] = extracted.unavailable
         return flags

@@ -17,6 +17,7 @@ from etcdfix.graph.contents import ContentReader, Contents
 from etcdfix.graph.fields import Plain, at, items, mapping, text
 from etcdfix.graph.index import NamespaceDetails
 from etcdfix.graph.model import Condition, OwnerReference
+from etcdfix.graph.recreation import Claim, read_claims
 from etcdfix.graph.references import Known, owners_of
 from etcdfix.graph.tables import FINISHED, READY
 from etcdfix.graph.uses import Reference, Use
@@ -50,6 +51,7 @@ class ObjectExtract(msgspec.Struct, array_like=True, gc=False):
         unavailable: Why an APIService is not available; None where it does not say so.
         service: The Service, ``namespace/name``, that an APIService names, or whose ready endpoints these are.
         webhooks: Of a webhook configuration: those that call a Service, and refuse where it does not answer.
+        claims: What its spec makes controllers create.
     """
 
     owners: list[OwnerReference]
@@ -64,6 +66,7 @@ class ObjectExtract(msgspec.Struct, array_like=True, gc=False):
     unavailable: str | None = None
     service: str = ""
     webhooks: tuple[Webhook, ...] = ()
+    claims: list[Claim] = []
 
 
 _Packed = list[tuple[str, int, str]]
@@ -109,7 +112,11 @@ class GraphExtraction:
             KMSPending: See :meth:`~etcdfix.graph.contents.ContentReader.read`.
         """
         contents = self.reader.read(found)
-        return None if contents is None else _extracted(found, contents)
+        if contents is None:
+            return None
+        extracted = _extracted(found, contents)
+        extracted.claims = read_claims(self.reader, found)
+        return extracted
 
     def pack(self, extracted: Sequence[ObjectExtract | None]) -> bytes:
         """Return what was extracted from a page as bytes; a use that objects share stands there once.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,9 @@ from etcdfix.graph.tables import (
 from etcdfix.graph.uses import Role, Use, unscoped_keys
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
 from etcdfix.text.safetext import BOOTSTRAP, key_base64
+
+if TYPE_CHECKING:
+    from etcdfix.graph.recreation import Claim
 
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
@@ -111,6 +114,7 @@ class ImpactIndex:
         api_services: Services that APIServices name, by node.
         endpoints: Services that have a ready endpoint, by the node of what says so.
         webhooks: Webhooks that refuse what they are asked about where nobody answers, by node of their configuration.
+        claims: What specs make controllers create, by namespace and what is wanted; never taken back.
         unreadable_crds: ``(group, plural)`` of CRDs that cannot be read.
         outside: Keys outside the storage prefix: first segments to (count, bytes).
         outside_complete: Whether ``outside`` names all such prefixes.
@@ -133,6 +137,7 @@ class ImpactIndex:
         self.api_services: dict[int, str] = {}
         self.endpoints: dict[int, str] = {}
         self.webhooks: dict[int, tuple[Webhook, ...]] = {}
+        self.claims: dict[tuple[str, str], Claim] = {}
         self.unreadable_crds: tuple[tuple[str, str], ...] = ()
         self.outside: dict[str, tuple[int, int]] = {}
         self.outside_complete = True

@@ -5,7 +5,7 @@ Somebody deletes what he is told comes back: what is not proven is called "by ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -73,23 +73,14 @@ def shown(text: str) -> str:
     return safe if len(safe) <= _LONGEST_NAME else f"{safe[:_LONGEST_NAME]}…"
 
 
-def who_recreates(
-    index: ImpactIndex, node: int, claims: Mapping[tuple[str, str], Claim], assessment: Assessment
-) -> Recreation:
-    """Return who makes an object again: the first that is certain, else the first that is likely.
-
-    Args:
-        index: Of the cluster.
-        node: Of the object.
-        claims: By namespace and what is wanted.
-        assessment: Of the object.
-    """
+def who_recreates(index: ImpactIndex, node: int, assessment: Assessment) -> Recreation:
+    """Return who makes an object again: the first that is certain, else the first that is likely."""
     reason = _NEVER.get(index.place(node)[0].path)
     if reason is not None:
         return Recreation(msgspec.structs.replace(_NOBODY, how=reason))
     found = [
         one
-        for one in _Search(index, node, claims, assessment).everything()
+        for one in _Search(index, node, assessment).everything()
         if not one.recreated_by.openshift or any(_there(index, key) for key in RULES.openshift_signs)
     ]
     certain = (one for one in found if one.confidence is Confidence.CERTAIN)
@@ -97,16 +88,9 @@ def who_recreates(
 
 
 class _Search:
-    def __init__(
-        self,
-        index: ImpactIndex,
-        node: int,
-        claims: Mapping[tuple[str, str], Claim],
-        assessment: Assessment,
-    ) -> None:
+    def __init__(self, index: ImpactIndex, node: int, assessment: Assessment) -> None:
         self._index = index
         self._node = node
-        self._claims = claims
         self._ref = assessment.object
         self._path = index.place(node)[0].path
         self._users = by_role(assessment.users)
@@ -143,13 +127,13 @@ class _Search:
     def _by_claims(self) -> Iterator[Recreation]:
         name, namespace = self._ref.name, self._ref.namespace
         if self._path == SECRETS:
-            claimed = self._claims.get((namespace, name))
+            claimed = self._index.claims.get((namespace, name))
             if claimed is not None:
                 yield Recreation(MAKERS[claimed.maker], Confidence.CERTAIN, f"named by {shown(claimed.by)}")
         elif self._path in (_ENDPOINTS, _SLICES):
             # A slice that had no owner was made by a person, beside those of the controller.
             service = name if self._path == _ENDPOINTS else name.rpartition("-")[0]
-            claimed = self._claims.get((namespace, endpoints_of(service)))
+            claimed = self._index.claims.get((namespace, endpoints_of(service)))
             if claimed is not None and not (self._path == _SLICES and self._seen.revision):
                 yield Recreation(MAKERS[claimed.maker], Confidence.LIKELY, f"kept for {shown(claimed.by)}")
 

@@ -89,9 +89,8 @@ class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fi
         report: The scan report that the plan was made from.
         complete: Everything was seen, by the report and by the plan.
         not_in_report: Broken values that the source has and the report does not.
-        content_sha256: Of the rest but for ``decisions`` and ``audit_log``: shows an edit, not an enemy.
+        content_sha256: Of the rest but for ``decisions``: shows an edit, not an enemy.
         decisions: One for each entry, in their order.
-        audit_log: The log of the runs that have begun; "" before the first.
     """
 
     ROWS: ClassVar[str] = "entries"
@@ -111,7 +110,6 @@ class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fi
     left_out: Sequence[LeftOut]
     entries: Sequence[PlanEntry]
     content_sha256: str = ""
-    audit_log: str = ""
     decisions: Sequence[PlanDecision]
 
     def document(self) -> Document:
@@ -235,7 +233,3 @@ def _steps(step: PlanStep) -> Iterator[Step]:
     first, *others = step.commands or [""]
     yield Step(f"{step.title}. {step.text}", Command(text=first))
     yield from (Step("The same for the next one", Command(text=command)) for command in others)
-
-
-NOT_SEALED: Final = frozenset({"decisions", "audit_log"})
-"""Fields that the digest leaves out."""

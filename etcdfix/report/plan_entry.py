@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.copies.model import THE_VALUE, Place
-from etcdfix.graph.model import RiskReason
+from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.model import GroupResource, Outcome, ServerBehaviour
 from etcdfix.rules import MEANINGS, Rule, acceptance
 from etcdfix.text.safetext import quote_command
@@ -98,13 +98,11 @@ class Decision(StrEnum):
 
 
 class PlanDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be done to the object of one entry, and what came of it: the part of a plan that people may edit.
+    """What is to be done to the object of one entry: the part of a plan that people may edit.
 
     Attributes:
         decision: One of ``allowed``. The plan proposes the least destructive one; ``leave`` where it has to wait.
         allowed: What may be decided.
-        outcome: What came of it in a run, one word of the audit log; "" for nothing yet.
-        record: Sequence of the record of the outcome in the audit log; 0 for none.
     """
 
     order: int
@@ -112,9 +110,6 @@ class PlanDecision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     key_base64: str | None = None
     decision: str
     allowed: list[str]
-    outcome: str = ""
-    detail: str = ""
-    record: int = 0
 
 
 def decision_on(entry: PlanEntry) -> PlanDecision:
@@ -149,6 +144,11 @@ def entry_stake(entry: PlanEntry) -> Stake:
         namespaced=bool(entry.namespace),
         conditional=is_conditional(entry.cause),
     )
+
+
+def is_breaking(entry: PlanEntry) -> bool:
+    """Say whether the cluster may depend on an object, so that its deletion needs ``--accept cluster-breaking``."""
+    return bool(entry.protected) or entry.risk == Risk.CLUSTER_BREAKING
 
 
 DECLARE_KEY_LOST: Final = "--declare-key-lost"

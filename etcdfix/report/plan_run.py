@@ -60,6 +60,6 @@ class PlanRunReport(RecordedReport, frozen=True, kw_only=True):
             stakes.append(f"To leave this key as it is, add {self.leave_out}")
         if left and self.objects and not self.dry_run:
             stakes.append(
-                "What is done stays done, and stands in the plan. The same command goes on from there."
+                "What is done stays done, and stands in the audit log. The same command goes on from there."
             )
         return self.recorded(f"{dealt} with {of - left} of {of}; {left} left.", stakes=stakes)

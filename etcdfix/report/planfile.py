@@ -30,7 +30,7 @@ from etcdfix.inputs.inputfile import (
 )
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.report.model import API_VERSION, other_version
-from etcdfix.report.plan import NOT_SEALED, DeletionPlan
+from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import LeftOut, PlanDecision, PlanEntry
 from etcdfix.report.rows import Rows
 from etcdfix.report.saved_report import Kind
@@ -47,7 +47,7 @@ def sealed(plan: DeletionPlan) -> DeletionPlan:
 
 
 def decided_digest(plan: DeletionPlan) -> str:
-    """Return the digest of a plan with its decisions, for ``--expect-plan``; what runs write into it is not part."""
+    """Return the digest of a plan with its decisions, for ``--expect-plan``."""
     digest = hashlib.sha256(plan.content_sha256.encode() + b"\n")
     for decision in plan.decisions:
         digest.update(msgspec.json.encode([decision.order, decision.decision]) + b"\n")
@@ -58,7 +58,7 @@ def _fields(plan: DeletionPlan) -> Iterator[tuple[str, Any]]:
     return (
         (field.encode_name, getattr(plan, field.name))
         for field in msgspec.structs.fields(DeletionPlan)
-        if field.name not in NOT_SEALED
+        if field.name != "decisions"
     )
 
 

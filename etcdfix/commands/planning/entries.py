@@ -3,57 +3,66 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.commands.planning.gather import Broken
-from etcdfix.commands.planning.groups import advice_on, needs_of
-from etcdfix.commands.planning.steps import is_breaking, what_it_is
+from etcdfix.commands.planning.broken import Broken, Gathered
+from etcdfix.commands.planning.steps import kms_step
 from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Way
 from etcdfix.examine import Examiner
 from etcdfix.graph.assess import assess
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Action
-from etcdfix.graph.recreation import Claim, who_recreates
-from etcdfix.model import ReadableRevision
+from etcdfix.graph.model import Action, Assessment
+from etcdfix.graph.recreation import TOKEN_TYPE, Recreation, shown, who_recreates
+from etcdfix.graph.recreation_rules import MAKERS
+from etcdfix.graph.users import by_role
+from etcdfix.graph.uses import Role
+from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.offers import at_hand
-from etcdfix.report.plan_entry import PlanEntry
-from etcdfix.rescued import read_index
+from etcdfix.report.plan_entry import PlanEntry, declaration, is_breaking
+from etcdfix.rescued import SavedObject
 from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source
-from etcdfix.text.commands import NO_COMMAND, Command, Part, delete
+from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions, delete
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import is_repairable
+from etcdfix.verdicts.deletability import IDENTITY, Deletability, deletability_of, is_repairable
 from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import KeyCounter, needed_for
+from etcdfix.verdicts.key_loss import BY_NUMBERS, NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, needed_for
 from etcdfix.verdicts.protected import protected_reason
 
 if TYPE_CHECKING:
     from etcdfix.commands.plan import PlanRequest
 
 _MOST_REASONS: Final = 8
+_NAMED_USERS: Final = 2
 
 
-def held_of(directory: Path | None, uid: str | None) -> Callable[[Examination], Copy | None]:
-    """Return what says what an API server held of a value when ``rescue`` saved it.
+class Saved:
+    """What ``rescue`` saved of the objects of a cluster.
 
     Args:
-        directory: To which it saved; None for nothing.
+        objects: By etcd key, the newest first.
         uid: Of the cluster; None where it cannot be read.
-
-    Raises:
-        ConfigurationError: There is no such directory, or its index cannot be read.
     """
-    index = read_index(directory).by_key() if directory is not None else {}
 
-    def held(found: Examination) -> Copy | None:
-        for saved in index.get(found.stored.key, ())[:1]:
+    def __init__(self, objects: Mapping[bytes, Sequence[SavedObject]], uid: str | None) -> None:
+        self._objects, self._uid = objects, uid
+
+    def has(self, found: Examination) -> bool:
+        """Say whether the object of a value is saved as that holds it."""
+        return any(
+            int(saved.resource_version) == found.stored.mod_revision
+            for saved in self._objects.get(found.stored.key, ())
+        )
+
+    def copy_of(self, found: Examination) -> Copy | None:
+        """Return what an API server held of a value when it was saved."""
+        for saved in self._objects.get(found.stored.key, ())[:1]:
             return Copy(
                 key=saved.key,
                 place=Place.MEMORY,
@@ -62,12 +71,10 @@ def held_of(directory: Path | None, uid: str | None) -> Callable[[Examination], 
                 way=Way.PATCH,
                 mod_revision=int(saved.resource_version),
                 uid=saved.uid,
-                history=Sameness.SAME if uid and saved.cluster_uid == uid else Sameness.UNKNOWN,
+                history=Sameness.SAME if self._uid and saved.cluster_uid == self._uid else Sameness.UNKNOWN,
                 doubt="it was being deleted (deletionTimestamp)" if saved.deleting else "",
             )
         return None
-
-    return held
 
 
 class EntryWriter(msgspec.Struct, frozen=True):
@@ -77,19 +84,17 @@ class EntryWriter(msgspec.Struct, frozen=True):
     source: Source
     examiner: Examiner
     reader: ContentReader
-    claims: Mapping[tuple[str, str], Claim]
     keys: KeyCounter
+    gathered: Gathered
     request: PlanRequest
     generations: Callable[[bytes], bool]
     readable: ReadableRevisions
-    held: Callable[[Examination], Copy | None]
+    saved: Saved
     naming_plan: str
 
     def draft(self, broken: Broken) -> PlanEntry:
         """Return the entry of one object, without its turn."""
-        found = broken.found
-        stored = found.stored
-        index = self.index
+        found, stored, index = broken.found, broken.found.stored, self.index
         node = index.find(stored.key)
         assert node is not None  # it was added
         assessment = assess(
@@ -102,9 +107,8 @@ class EntryWriter(msgspec.Struct, frozen=True):
             closed=stored if broken.closed else None,
         )
         assert assessment is not None  # same
-        recreation = who_recreates(index, node, self.claims, assessment)
-        users = len({user.object for user in assessment.users})
-        cause = found.verdict.cause
+        recreation = who_recreates(index, node, assessment)
+        maker, cause = recreation.recreated_by, found.verdict.cause
         doubts = self.keys.doubts_about(found)
         needed = needed_for(found, doubts)
         entry = PlanEntry(
@@ -122,24 +126,31 @@ class EntryWriter(msgspec.Struct, frozen=True):
             transformer=found.transformer,
             kms_key_id_sha256=found.kms_key_id_sha256,
             what=what_it_is(assessment, recreation),
-            users=users,
+            users=len({user.object for user in assessment.users}),
             cascade=assessment.collection.counts[Action.CASCADE_DELETED],
-            recreated_by=recreation.recreated_by.name,
+            recreated_by=maker.name,
             recreate_confidence=recreation.confidence.value if recreation.confidence is not None else None,
-            comes_back=recreation.recreated_by.comes_back.value,
+            comes_back=maker.comes_back.value,
             recreate_basis=recreation.basis,
-            recreate_how=recreation.recreated_by.how,
+            recreate_how=maker.how,
             protected=protected_reason(found.directory.group_resource, found.namespace),
             risk=assessment.risk.value,
             reasons=list(assessment.reasons[:_MOST_REASONS]),
             command=self._deletion(found),
-            needs=needs_of(found, needed),
-            refused=advice_on(found, doubts, needed, self.request.run) if needed.refused else "",
+            refused=advice_on(found, doubts, self.request.run) if needed.refused else "",
         )
+        needs = [declaration(found.transformer, found.kms_key_id_sha256)] if needed.declaration else []
+        needs += map(acceptance, needed.risks)
         if is_breaking(entry):
-            entry = msgspec.structs.replace(entry, needs=[*entry.needs, acceptance(Rule.CLUSTER_BREAKING)])
+            needs.append(acceptance(Rule.CLUSTER_BREAKING))
+        entry = msgspec.structs.replace(entry, needs=needs)
         readable = assessment.last_known.readable or self.readable.of(found).revision
-        return self._with_copy(entry, found, readable)
+        entry = self._with_copy(entry, found, readable)
+        # What a deletion ends, and nothing that is put back.
+        others = self.gathered.only_in_memory[found.directory.group_resource]
+        if others > self.gathered.is_only_in_memory(found):
+            needs = [*needs, acceptance(Rule.ENDS_CACHED_READS)]
+        return msgspec.structs.replace(entry, needs=needs)
 
     def _with_copy(
         self, entry: PlanEntry, found: Examination, readable: ReadableRevision | None
@@ -149,11 +160,11 @@ class EntryWriter(msgspec.Struct, frozen=True):
             readable = None
         if not is_repairable(found):
             found = msgspec.structs.replace(found, repair=None)
-        run, held = self.request.run, self.held(found)
+        run, held = self.request.run, self.saved.copy_of(found)
         rescued = str(self.request.rescued or "DIR")
         offered = at_hand(found, run, readable, held, breaking=is_breaking(entry), rescued=rescued)
-        saved = next((one.save for one in offered if one.copy.place is Place.REVISION), NO_COMMAND)
-        entry = msgspec.structs.replace(entry, save=saved.line(run))
+        save = next((one.save for one in offered if one.copy.place is Place.REVISION), NO_COMMAND).line(run)
+        entry = msgspec.structs.replace(entry, save=save)
         best = next((one for one in offered if not one.saved_first), None)
         if best is None:
             return entry
@@ -164,9 +175,9 @@ class EntryWriter(msgspec.Struct, frozen=True):
             needs = [*dict.fromkeys([*entry.needs, *needs])]
         said = quote_command([word for word in best.command.words if isinstance(word, str)])
         more = [word for flag in needs if flag not in said for word in shlex.split(flag)]
-        command = Command((*best.command.words, *more), writes=best.command.writes)
+        fix = Command((*best.command.words, *more), writes=best.command.writes).line(run)
         return msgspec.structs.replace(
-            entry, copy=best.copy.where, source=best.copy.source, fix=command.line(run), fix_needs=needs
+            entry, copy=best.copy.where, source=best.copy.source, fix=fix, fix_needs=needs
         )
 
     def _deletion(self, found: Examination) -> str:
@@ -176,3 +187,84 @@ class EntryWriter(msgspec.Struct, frozen=True):
         possible = found.verdict.damage is Damage.POSSIBLE
         asking = f" {quote_command(self.request.run.part(Part.ASKING))}" if possible else ""
         return f"{command} --expect-mod-revision {found.stored.mod_revision}{asking}{self.naming_plan}"
+
+
+def advice_on(found: Examination, doubts: frozenset[KeyDoubt], run: RunOptions) -> str:
+    """Return what to find out before a value is deleted, given what others under its key came to; "" for nothing."""
+    key = bool(doubts & THE_KEY)
+    gone = "it"
+    if needed_for(found, doubts).declaration:
+        if found.verdict.outcome is Outcome.UNDETERMINED:
+            text = kms_step(found.verdict.cause, run).action
+            text, gone = f"nothing is proven: {text[0].lower()}{text[1:]}", "the key"
+        elif deletability_of(found) is Deletability.DECLARABLE:
+            text = "the configuration alone can cure this: find the key"
+        elif KeyDoubt.IN_BETWEEN in doubts and not doubts & BY_NUMBERS:
+            text = "the key may have had other bytes for a time: find them"
+        else:
+            text = "that is the key, not the objects: find it"
+        flag = declaration(found.transformer, found.kms_key_id_sha256)
+        return f"{text}; only if {gone} is gone for ever: {flag}"
+    if key and found.transformer in {IDENTITY, ""}:
+        return "many values do not open, and no key is to blame: find out what wrote them"
+    if key:
+        return "many values under its key do not open, and the key is there: find out why first"
+    if doubts & NOT_THE_KEY:
+        return "something happened to many values: find out what before anything is deleted"
+    return ""
+
+
+# Way of use -> the Secret's likely type.
+_KINDS_OF_USE: Final[dict[Role, str]] = {
+    Role.INGRESS_TLS: "TLS certificate",
+    Role.IMAGE_PULL: "pull secret",
+    **dict.fromkeys(
+        (
+            Role.CONTROLLER_PUBLISH,
+            Role.NODE_STAGE,
+            Role.NODE_PUBLISH,
+            Role.CONTROLLER_EXPAND,
+            Role.NODE_EXPAND,
+            Role.PROVISIONER,
+            Role.PROVISIONER_DELETION,
+            Role.SNAPSHOTTER,
+            Role.SNAPSHOT_DELETION,
+        ),
+        "storage credentials",
+    ),
+}
+_TYPES: Final = {
+    TOKEN_TYPE: "service-account token",
+    "kubernetes.io/tls": "TLS certificate",
+    "kubernetes.io/dockerconfigjson": "pull secret",
+    "kubernetes.io/dockercfg": "pull secret",
+    "bootstrap.kubernetes.io/token": "bootstrap token",
+    "helm.sh/release.v1": "Helm release",
+}
+
+
+def what_it_is(assessment: Assessment, recreation: Recreation) -> str:
+    """Return what an object is and who uses it, in a clause that is safe for a terminal."""
+    ref = assessment.object
+    objects = sorted({user.object for user in assessment.users}, key=lambda r: (r.resource == "pods", r.key))
+    users = ", ".join(f"{shown(user.resource)} {shown(user.name)}" for user in objects[:_NAMED_USERS])
+    users = f", used by {users}" if users else ""
+    if len(objects) > _NAMED_USERS:
+        users += f" and {len(objects) - _NAMED_USERS} more"
+    if assessment.secret is None:
+        return f"{shown(ref.kind or ref.resource or 'a value of no known resource')}{users}"
+    role = next((role for role in by_role(assessment.users) if role in _KINDS_OF_USE), None)
+    kind = assessment.last_known.type
+    if kind:
+        which = _TYPES.get(kind, f"type {shown(kind)}")
+    elif recreation.recreated_by is MAKERS["token-controller"]:
+        which = "service-account token"
+    elif recreation.recreated_by is MAKERS["helm-release"]:
+        which = "Helm release"
+    elif ref.namespace == "kube-system" and ref.name.startswith("bootstrap-token-"):
+        which = "bootstrap token"
+    elif role is not None:
+        which = f"{_KINDS_OF_USE[role]}, by its use"
+    else:
+        which = "type not known"
+    return f"Secret ({which}){users}"

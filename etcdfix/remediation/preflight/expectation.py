@@ -17,7 +17,7 @@ from etcdfix.remediation.same_etcd import older_state, other_etcd, other_id
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import DECLARE_KEY_LOST, PlanEntry, meaning
 from etcdfix.report.planfile import plan_key, time_of
-from etcdfix.rules import Rule, refuse
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.verdicts.examination import Examination
 
@@ -109,7 +109,8 @@ def expectation_of(
         raise refuse_plan(f"the plan lists {display(key)} more than once", again)
     (entry,) = entries
     for need in entry.needs:
-        if not _is_given(need, accepted.as_flags()):
+        asked_live = need == acceptance(Rule.ENDS_CACHED_READS)
+        if not asked_live and not _is_given(need, accepted.as_flags()):
             raise refuse(
                 Rule.PLAN,
                 f"the plan says that the deletion of {display(key)} needs {need}",

@@ -12,6 +12,7 @@ import pytest
 
 from etcdfix.commands import fix as fix_module
 from etcdfix.commands.planning import run as module
+from etcdfix.remediation import run as remediation_run
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.reconcile import reconcile_intent
@@ -119,7 +120,7 @@ def test_an_answer_of_etcd_that_is_lost(planned: Planned, monkeypatch: pytest.Mo
         assert [each["result"] for each in document["objects"]] == ["deleted", "applied-or-gone"]
         assert (document["stopped_at"], document["left"]) == (keys[1].decode(), 2)
         assert planned.there(keys) == [False, False, True]
-        assert planned.outcomes() == {"a": "deleted", "b": "", "c": ""}
+        assert planned.outcomes() == {"a": "deleted", "b": "applied-or-gone", "c": ""}
         proxy.lost.clear()
         assert planned.work(*DECLARED).code == 0
     planned.agree()
@@ -221,7 +222,7 @@ def test_an_intent_that_cannot_be_settled(
         found = settle(*arguments, **named)  # type: ignore[arg-type]
         return msgspec.structs.replace(found, result=result, detail="etcd does not answer")
 
-    monkeypatch.setattr(module, "reconcile_intent", unsettled)
+    monkeypatch.setattr(remediation_run, "reconcile_intent", unsettled)
     with planned.nothing_changes():
         ran = planned.work(*DECLARED)
     assert ran.code == 4, ran

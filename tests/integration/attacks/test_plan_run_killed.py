@@ -22,7 +22,6 @@ import os, signal, sys
 from functools import partial
 from etcdfix.cli import plan_run
 from etcdfix.cli.root import run
-from etcdfix.commands.planning.run_file import RunFile
 
 left = int(sys.argv[1])
 
@@ -33,8 +32,6 @@ def step(name):
         os.kill(os.getpid(), signal.SIGKILL)
 
 plan_run.run_plan = partial(plan_run.run_plan, step=step)
-opened = RunFile.open
-RunFile.open = classmethod(lambda cls, path: opened(path, step=step))
 sys.exit(run(sys.argv[2:]))
 """
 
@@ -42,7 +39,7 @@ sys.exit(run(sys.argv[2:]))
 def test_killed_at_every_step(
     etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Two keys, and a death at every so-manieth step, from the lock to the plan that is written anew."""
+    """Two keys, and a death at every so-manieth step, from the first check to the last record."""
     stride = 1 if THOROUGH else 41
     at, lived = stride, False
     deaths = 0

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from etcdfix.commands.planning.run import Ran
-from etcdfix.commands.planning.run_report import RunAccount
-from etcdfix.commands.planning.tasks import Task
+from etcdfix.commands.planning.run import Ran, Run
+from etcdfix.commands.planning.run_report import run_report
 from etcdfix.errors import EndedEarly
 from etcdfix.operations.change.report import outcome_report
 from etcdfix.remediation.audit.record import Link, Result, Verb
 from etcdfix.remediation.change import DONE
 from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.run import Task
 from etcdfix.report.change import ChangeReport
 from etcdfix.report.plan_entry import Decision
 from etcdfix.report.render.text import text_lines
@@ -94,14 +94,14 @@ def test_an_early_end_changed_something_unless_it_was_a_dry_run(result: Result |
     outcome = ChangeOutcome(result=result, detail="", audit_log=LOG, head=Link(3, "ab"))
     task = Task(entry=entry(), decision=Decision.DELETE, key=KEY, declared="", protected="")
     ran = Ran(task=task, outcome=outcome)
-    account = RunAccount(plan_file=Path("p"), dry_run=result is None, objects=[ran])
-    ended = account.ended(EndedEarly("ended by SIGTERM", 143, 5))
+    run = Run(plan_file=Path("p"), dry_run=result is None, objects=[ran])
+    ended = run.ended(EndedEarly("ended by SIGTERM", 143, 5))
     assert (ended.exit_code, ended.bare_exit_code, ended.changed) == (143, 143, result is not None)
-    assert len([*account.follow_ups()]) == (result is not None)
+    assert len(run_report(run, None, 0).follow_ups) == (result is not None)
 
 
 def test_an_early_end_before_the_first_object_has_no_result() -> None:
     ending = EndedEarly("ended by SIGTERM", 143, 5)
-    before = RunAccount(plan_file=Path("p"), dry_run=False)
+    before = Run(plan_file=Path("p"), dry_run=False)
     assert before.ended(ending) is ending
-    assert not [*before.follow_ups()]
+    assert not run_report(before, None, 0).follow_ups

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from etcdfix.commands.plan import build_plan
-from etcdfix.commands.planning.tasks import RunRequest, Workload, workload_of
 from etcdfix.errors import RefusedByRule
 from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.remediation.run import RunRequest, Workload, workload_of
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import Decision, PlanEntry, decision_on
 from etcdfix.rules import MEANINGS, Rule
@@ -20,6 +20,7 @@ from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_
 from tests.support.plan_entries import entry, fixable
 
 LOST, KEY_ID = "aescbc/v1/lost", "sha256:0f"
+KEY = b"/registry/secrets/shop/web-1"
 DECLARE = f"--declare-key-lost {LOST}"
 
 
@@ -50,8 +51,8 @@ def asked(*risks: Rule, **change: Any) -> RunRequest:
     return RunRequest(accepted=Acceptances(words=risks), **(settings | change))
 
 
-def work(plan: DeletionPlan, request: RunRequest) -> Workload:
-    return workload_of(plan, plan.decisions, request, "etcdfix plan")
+def work(plan: DeletionPlan, request: RunRequest, *finished: bytes) -> Workload:
+    return workload_of(plan, finished, request, "etcdfix plan")
 
 
 def refused(plan: DeletionPlan, request: RunRequest) -> str:
@@ -73,9 +74,7 @@ def test_what_is_decided_is_done_in_the_order_of_the_plan(empty: DeletionPlan) -
     assert [each.decision for each in plan.decisions] == [
         "delete", "fix", "fix", "leave", "leave", "delete",
     ]  # fmt: skip
-    done = msgspec.structs.replace(plan.decisions[5], outcome="deleted")
-    plan = msgspec.structs.replace(plan, decisions=[*plan.decisions[:5], done])
-    found = work(plan, asked())
+    found = work(plan, asked(), b"/registry/secrets/shop/web-6")
     assert [(task.entry.order, task.decision.value) for task in found.tasks] == [
         (1, "delete"), (2, "fix"), (3, "fix"),
     ]  # fmt: skip
@@ -95,9 +94,7 @@ def test_what_is_left_out_is_left_alone(empty: DeletionPlan) -> None:
 
 def test_what_is_done_needs_nothing_any_more_and_may_be_left_out(empty: DeletionPlan) -> None:
     plan = plan_of(empty, entry(1, needs=["--accept only-copy"]), decide="delete")
-    done = [msgspec.structs.replace(plan.decisions[0], outcome="deleted")]
-    plan = msgspec.structs.replace(plan, decisions=done)
-    found = work(plan, asked(leave_out=(b"/registry/secrets/shop/web-1",)))
+    found = work(plan, asked(leave_out=(KEY,)), KEY)
     assert (found.tasks, found.done) == ((), 1)
 
 
@@ -185,7 +182,9 @@ def test_a_risk_counts_only_for_whom_the_plan_says_needs_it(empty: DeletionPlan)
         (task,) = work(plan, asked(*MEANINGS, key_lost=())).tasks
         return {rule.value for rule in MEANINGS if task.heeds(rule)}
 
-    of_an_entry = {"cluster-breaking", "unproven-damage", "newer-than-known", "mass-damage", "only-copy"}
+    of_an_entry = {
+        "cluster-breaking", "unproven-damage", "newer-than-known", "mass-damage", "only-copy", "ends-cached-reads",
+    }  # fmt: skip
     always = set(MEANINGS) - of_an_entry  # no plan can know who needs these
     assert counts() == always
     assert counts(needs=["--accept only-copy"]) == {*always, "only-copy"}

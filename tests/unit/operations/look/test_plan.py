@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from etcdfix.commands import plan as plan_module
 from etcdfix.commands.plan import build_plan
-from etcdfix.commands.planning import gather, groups
-from etcdfix.commands.planning.gather import Broken
+from etcdfix.commands.planning import broken
+from etcdfix.commands.planning.broken import Broken
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner
@@ -120,7 +121,8 @@ def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
         "Scan again",
     ]
     assert "Nobody makes 480 objects again" in large.steps[5].text
-    assert {tuple(entry.needs) for entry in large.entries} == {(f"--declare-key-lost {LOST}",)}
+    needs = (f"--declare-key-lost {LOST}", "--accept ends-cached-reads")
+    assert {tuple(entry.needs) for entry in large.entries} == {needs}
     (rescue,) = large.steps[1].commands
     assert rescue.startswith("etcdfix rescue --from-report ")
     (copies,) = large.steps[3].commands
@@ -278,25 +280,6 @@ def test_what_may_be_two_objects_is_the_only_copy_of_each(tmp_path: Path) -> Non
 UNLOOKED = "it was not looked at: the plan ended early"
 
 
-class Interrupting(MemorySource):
-    """A signal comes when an object is looked up after the pass."""
-
-    def __init__(self, cluster: Cluster, *, at: str) -> None:
-        super().__init__(cluster.values)
-        self._at = at.encode()
-
-    def history(self, key: bytes) -> Iterator[KeptRevision]:
-        if key == self._at:
-            raise EndedEarly("ended by SIGTERM", 143)
-        return super().history(key)
-
-
-def ended_plan(cluster: Cluster, source: MemorySource, folder: Path) -> tuple[DeletionPlan, list[EndedEarly]]:
-    path, endings = scan_to(folder / "report.json", cluster), list[EndedEarly]()
-    plan = build_plan(source, examiner_of(cluster, source), request_for(path), on_ended=endings.append)
-    return plan, endings
-
-
 def three_lost() -> tuple[Cluster, list[str]]:
     cluster = base()
     keys = [cluster.secret(name) for name in ("one", "three", "two")]
@@ -305,69 +288,42 @@ def three_lost() -> tuple[Cluster, list[str]]:
     return cluster, keys
 
 
-def test_a_plan_that_was_interrupted_while_everything_was_read(tmp_path: Path) -> None:
-    """Who uses an object, and whether its key is lost, was not seen to the end: nothing is said of any."""
-    cluster, keys = three_lost()
-    after = sorted(cluster.values).index(keys[2])
-    source = MemorySource(cluster.values, fails_after=after, failure=EndedEarly("ended by SIGTERM", 143))
-    plan, (ended,) = ended_plan(cluster, source, tmp_path)
-    assert (ended.exit_code, plan.complete, plan.incomplete_reasons) == (
-        143,
-        False,
-        ["ended by SIGTERM before the end"],
-    )
-    assert (list(plan.entries), plan.steps, plan.groups) == ([], [], [])
-    assert [(left.key, left.why, left.detail) for left in plan.left_out] == [
-        (key, "undetermined", UNLOOKED) for key in keys
-    ]
-    assert plan.document().status.state == "incomplete"
-
-
-def test_a_plan_that_was_interrupted_while_objects_were_looked_at(tmp_path: Path) -> None:
-    """What is said of the others rests on all of the cluster."""
-    cluster, keys = three_lost()
-    plan, (ended,) = ended_plan(cluster, Interrupting(cluster, at=keys[1]), tmp_path)
-    assert (ended.exit_code, plan.incomplete_reasons) == (143, ["ended by SIGTERM before the end"])
-    assert [entry.key for entry in plan.entries] == [keys[0]]
-    whole = by_name(plan_of(cluster, tmp_path))
-    assert by_name(plan) == {"one": msgspec.structs.replace(whole["one"], order=1)}
-    assert [(group.count, group.opened) for group in plan.groups] == [(1, 0)]
-    assert [(left.key, left.why, left.detail) for left in plan.left_out] == [
-        (key, "undetermined", UNLOOKED) for key in keys[1:]
-    ]
-
-
-@pytest.mark.parametrize("place", [(IndexBuilder, "finish"), (groups.Groups, "add"), (SortedRows, "add")])
-def test_a_plan_that_was_interrupted_between_two_objects(
-    place: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "place",
+    [
+        None,
+        (IndexBuilder, "finish"),
+        (plan_module._Groups, "add"),
+        (SortedRows, "add"),
+        (SortedRows, "finish"),
+    ],
+)
+def test_a_plan_that_was_interrupted_says_nothing_of_any_object(
+    place: tuple[type, str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was being counted may be counted by half: nothing is said of any."""
+    """Who uses an object, and whether its key is lost, was not seen to the end, or was counted by half."""
     cluster, keys = three_lost()
+    path, endings = scan_to(tmp_path / "report.json", cluster), list[EndedEarly]()
+    source = cluster.source()
+    if place is None:
+        after = sorted(cluster.values).index(keys[2])
+        source = MemorySource(cluster.values, fails_after=after, failure=EndedEarly("ended by SIGTERM", 143))
+    examiner, request = examiner_of(cluster, source), request_for(path)
 
     def signal(*_: object) -> None:
         monkeypatch.undo()
         raise EndedEarly("ended by SIGTERM", 143)
 
-    path, endings = scan_to(tmp_path / "report.json", cluster), list[EndedEarly]()
-    source = cluster.source()
-    examiner, request = examiner_of(cluster, source), request_for(path)
-    monkeypatch.setattr(*place, signal)
-    made = build_plan(source, examiner, request, on_ended=endings.append)
+    if place is not None:
+        monkeypatch.setattr(*place, signal)
+    plan = build_plan(source, examiner, request, on_ended=endings.append)
     assert [ended.exit_code for ended in endings] == [143]
-    assert made.incomplete_reasons == ["ended by SIGTERM before the end"]
-    assert (list(made.entries), made.steps, made.groups) == ([], [], [])
-    assert [(left.key, left.detail) for left in made.left_out] == [(key, UNLOOKED) for key in keys]
-
-
-def test_a_plan_that_is_interrupted_twice_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, keys = three_lost()
-
-    def signal(*_: object) -> None:
-        raise EndedEarly("interrupted", 130)
-
-    monkeypatch.setattr(SortedRows, "finish", signal)
-    with pytest.raises(EndedEarly, match="interrupted"):
-        ended_plan(cluster, Interrupting(cluster, at=keys[1]), tmp_path)
+    assert (plan.complete, plan.incomplete_reasons) == (False, ["ended by SIGTERM before the end"])
+    assert (list(plan.entries), plan.steps, plan.groups) == ([], [], [])
+    assert [(left.key, left.why, left.detail) for left in plan.left_out] == [
+        (key, "undetermined", UNLOOKED) for key in keys
+    ]
+    assert plan.document().status.state == "incomplete"
 
 
 def test_only_a_live_etcd_at_its_newest_revision_is_newest(tmp_path: Path) -> None:
@@ -513,7 +469,7 @@ def test_a_key_that_is_there_is_not_to_be_declared_lost(tmp_path: Path) -> None:
     assert groups["value-truncated"].advice.startswith(
         "many values under its key do not open, and the key is there"
     )
-    assert {tuple(entry.needs) for entry in plan.entries if entry.name == "cut"} == {()}
+    assert by_name(plan)["cut"].needs == ["--accept ends-cached-reads"]
 
 
 def test_damage_in_numbers_has_to_be_accepted(tmp_path: Path) -> None:
@@ -648,7 +604,7 @@ def test_no_room_for_broken_objects_is_said(tmp_path: Path, monkeypatch: pytest.
     cluster = lost_cluster(2)
     source = cluster.source()
     request = request_for(scan_to(tmp_path / "report.json", cluster))
-    monkeypatch.setattr(gather, "Spool", Full)
+    monkeypatch.setattr(broken, "Spool", Full)
     with pytest.raises(
         SourceError, match=r"temporary file for broken objects, in .*: No space left"
     ) as caught:

@@ -1,10 +1,10 @@
-"""What a plan keeps of one pass over everything: the broken objects in a file, and why the others are left out."""
+"""The broken objects of a plan: kept in a file while everything is read, for who needs them only afterwards."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from etcdfix.errors import SourceError
 from etcdfix.graph.assess import came_out
 from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables
-from etcdfix.model import Outcome
+from etcdfix.model import GroupResource, Outcome
 from etcdfix.report.plan_entry import LeftOut
 from etcdfix.report.saved_report import ReportedFinding, SavedFindings
 from etcdfix.report.sorted_rows import SortedRows
@@ -24,7 +24,6 @@ from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.kinds import Kinds, Part
 
-_ENDED: Final = ("undetermined", "it was not looked at: the plan ended early")
 _BROKEN: Final = FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
 
 
@@ -32,7 +31,7 @@ class Broken(NamedTuple):
     """One object that may be deleted.
 
     Attributes:
-        found: What it is; its value is let go of where it decides nothing more, for there may be many.
+        found: What it is, without its value: there may be many.
         value_sha256: ``sha256:<hex>`` of the stored bytes.
         closed: Nothing came out of its value.
     """
@@ -50,31 +49,41 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Gathered:
-    """What the pass over everything leaves.
+    """What the pass over everything leaves of the findings of a report.
+
+    Args:
+        reported: The findings.
+        similar: Counts what a newer cluster may have written.
+        is_saved: Says whether ``rescue`` saved the object of a value.
 
     Attributes:
         not_in_report: How many broken values the report does not have.
+        only_in_memory: How many objects of a kind have lost their encryption key and are not saved.
     """
 
-    def __init__(self, reported: SavedFindings) -> None:
-        self._reported = reported
-        # By the number of a finding.
+    def __init__(
+        self, reported: SavedFindings, similar: SimilarValues, is_saved: Callable[[Examination], bool]
+    ) -> None:
+        self._reported, self._similar, self._is_saved = reported, similar, is_saved
         self._seen = bytearray(len(reported))
-        self._broken = Spool(_Kept)
-        self._kinds = Kinds()
+        self._kept, self._kinds = Spool(_Kept), Kinds()
         self._left_out = SortedRows(LeftOut)
         self.not_in_report = 0
+        self.only_in_memory: Counter[GroupResource] = Counter()
 
     def close(self) -> None:
         """Let go of the broken objects that were not yielded."""
-        self._broken.close()
+        self._kept.close()
 
-    def take(self, found: Examination, similarity: Similarity | None) -> None:
-        """Take one examined value, and what it has in common with what a newer cluster may have written.
+    def take(self, found: Examination) -> None:
+        """Take one examined value.
 
         Raises:
             SourceError: There is no room for what is kept of it.
         """
+        similarity = self._similar.add(found)
+        if found.verdict.outcome in _BROKEN and self.is_only_in_memory(found):
+            self.only_in_memory[found.directory.group_resource] += 1
         at_place = self._reported.find(found.stored.key)
         if at_place is None:
             self.not_in_report += found.verdict.outcome in _BROKEN
@@ -89,57 +98,47 @@ class Gathered:
         stored = msgspec.structs.replace(found.stored, value=b"")
         bare = msgspec.structs.replace(found, decoded=None, stored=stored)
         try:
-            self._broken.append(_Kept(self._kinds.part(bare), value, similarity, not came_out(found)))
+            self._kept.append(_Kept(self._kinds.part(bare), value, similarity, not came_out(found)))
         except OSError as exc:
             raise SourceError(
                 f"temporary file for broken objects, in {temporary_directory()}: {exc.strerror or exc}",
                 hint="point TMPDIR at a directory with more room",
             ) from exc
 
-    def leave_out_unseen(self, problems: Sequence[str]) -> None:
-        """Leave out what the report has and nobody saw; what could not be read is not gone."""
-        why = (
-            ("undetermined", "it was not seen, and not everything could be read")
-            if problems
-            else ("gone", "the key does not exist any more")
-        )
-        for number, seen in enumerate(self._seen):
-            if not seen:
-                self._leave_out(self._reported.key(number), *why)
+    def is_only_in_memory(self, found: Examination) -> bool:
+        """Say whether the encryption key of an object is lost, and nobody has saved what API servers may hold of it."""
+        return deletability_of(found) is Deletability.DECLARABLE and not self._is_saved(found)
 
     @property
-    def broken_count(self) -> int:
+    def count(self) -> int:
         """How many :meth:`broken` has still to yield, at most."""
-        return self._broken.count
+        return self._kept.count
 
-    def broken(self, similar: SimilarValues) -> Iterator[Broken]:
-        """Yield each broken object once, but for what fails as a whole kind does.
+    def broken(self, problems: Sequence[str]) -> Iterator[Broken]:
+        """Leave out what was not seen, and yield each broken object but for what fails as a whole kind does.
 
         A release that was named may prove that the kind is gone; that stays.
         """
-        for one in self._broken.drain():
+        why = ("gone", "the key does not exist any more")
+        if problems:
+            why = ("undetermined", "it was not seen, and not everything could be read")
+        for number, seen in enumerate(self._seen):
+            if not seen:
+                self._leave_out(self._reported.key(number), *why)
+        for one in self._kept.drain():
             found = self._kinds.whole(one.part)
-            counts = similar.of(found, one.similarity)
+            counts = self._similar.of(found, one.similarity)
             if counts.points_at_us and not in_our_tables(found):
                 self._leave_out(found.stored.key, "newer-than-known", f"{counts}: that is {NOT_THE_OBJECT}")
             else:
                 yield Broken(found, one.value_sha256, one.closed)
 
     def leave_out_all(self) -> None:
-        """Leave out all that the report has: the plan was ended in the pass, or between two objects.
-
-        Who uses an object, and whether its encryption key is lost, the whole pass tells; and what was taken or counted
-        when it was ended may have been by half.
-        """
+        """Leave out all that the report has: the plan was ended early, and what was counted may be by half."""
         self._left_out = SortedRows(LeftOut)
         for number in range(len(self._reported)):
-            self._leave_out(self._reported.key(number), *_ENDED)
-
-    def leave_out_rest(self, begun: Broken) -> None:
-        """Leave out the object at which the plan was ended, and those that were not yielded yet."""
-        rest = (self._kinds.whole(one.part) for one in self._broken.drain())
-        for found in chain((begun.found,), rest):
-            self._leave_out(found.stored.key, *_ENDED)
+            key = self._reported.key(number)
+            self._leave_out(key, "undetermined", "it was not looked at: the plan ended early")
 
     def left_out(self) -> Sequence[LeftOut]:
         """Return what is left out, in the order of the etcd keys; nothing can be taken after this."""
@@ -155,10 +154,8 @@ def _why_left_out(found: Examination, reported: ReportedFinding, value_sha256: s
     if verdict.outcome not in _BROKEN:
         return "readable", "it can be read now"
     if stored.mod_revision != reported.mod_revision:
-        return (
-            "changed",
-            f"it stands at mod_revision {stored.mod_revision}, the report has {reported.mod_revision}",
-        )
+        then = f"the report has {reported.mod_revision}"
+        return "changed", f"it stands at mod_revision {stored.mod_revision}, {then}"
     if value_sha256 != reported.value_sha256:
         return "changed", "its value has another digest than in the report"
     if verdict.outcome is Outcome.INCONSISTENT:

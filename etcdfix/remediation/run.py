@@ -1,0 +1,332 @@
+"""What a run over a plan has to do: the decisions of the plan, held against what was accepted and what was done.
+
+That something may be done to a key is said by its own checks, when its turn comes. A run writes nothing into the plan:
+what was done stands in the audit log before the next key is looked at, and a second run takes it from there. Where
+another log is named, what was done is met as a surprise, and nothing is done twice.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from etcdfix.errors import ConfigurationError, RefusedByRule
+from etcdfix.graph.model import Risk
+from etcdfix.model import ClusterIdentity
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import CLOSING_TYPES, Operator, Result, Verb
+from etcdfix.remediation.audit.record_line import Event, parse_list
+from etcdfix.remediation.audit.verify import read_records
+from etcdfix.remediation.change import DONE, ChangeRequest, operator_for
+from etcdfix.remediation.commit import open_log
+from etcdfix.remediation.durable import Step
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
+from etcdfix.remediation.preflight.expectation import refuse_plan
+from etcdfix.remediation.reconcile import open_intents_of, reconcile_intent
+from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.plan_entry import DECLARE_KEY_LOST, Decision, PlanEntry, decision_on, is_breaking, meaning
+from etcdfix.report.planfile import plan_key
+from etcdfix.rules import Rule, acceptance, refuse
+from etcdfix.storagekey import display
+from etcdfix.text.commands import Command, RunOptions
+from etcdfix.text.commands import run_plan as run_command
+from etcdfix.text.safetext import key_word, quote_command, safe_text
+from etcdfix.text.words import counted
+
+VERBS: Final = {Decision.DELETE: Verb.DELETE, Decision.FIX: Verb.FIX}
+_OF_AN_ENTRY: Final = frozenset(
+    {
+        Rule.UNPROVEN_DAMAGE,
+        Rule.NEWER_THAN_KNOWN,
+        Rule.MASS_DAMAGE,
+        Rule.ONLY_COPY,
+        Rule.ENDS_CACHED_READS,
+    }
+)
+"""Rules of which an entry of a plan says whether they have to be accepted."""
+
+
+class RunRequest(ChangeRequest, frozen=True, kw_only=True):
+    """One run.
+
+    Attributes:
+        expect_plan: The digest of the plan with its decisions; None for any.
+        key_lost: ``TRANSFORMER[/KEY-ID]`` of each encryption key that is declared lost.
+        leave_out: Keys to which nothing is to be done, whatever the plan says.
+        rescued: Directory of objects that were saved from API servers; None for none.
+        encryption_config: File that must stay as it is; None where it cannot be read again.
+    """
+
+    plan_file: Path
+    expect_plan: str | None = None
+    key_lost: tuple[str, ...] = ()
+    leave_out: tuple[bytes, ...] = ()
+    rescued: Path | None = None
+    encryption_config: Path | None = None
+    run: RunOptions = RunOptions()
+
+    def command(self, digest: str) -> Command:
+        """Return the command that does this in a script, if the plan has this digest."""
+        flags = [word for flag in self.accepted.as_flags() for word in flag.split(" ", 1)]
+        flags += [word for lost in self.key_lost for word in (DECLARE_KEY_LOST, lost)]
+        flags += [word for key in self.leave_out for word in leaving_out(key)]
+        flags += ["--rescued", str(self.rescued)] if self.rescued is not None else []
+        return run_command(str(self.plan_file), *flags, "--yes", "--expect-plan", digest)
+
+    def recorded_as(self, plan: DeletionPlan) -> tuple[str, ...]:
+        """Return what the record of each change says of the plan."""
+        reviewed = (f"--expect-plan {self.expect_plan}",) if self.expect_plan is not None else ()
+        return (f"--run {self.plan_file}{_ending(plan)}", *reviewed)
+
+
+def leaving_out(key: bytes) -> list[str]:
+    """Return the words that leave a key as it is."""
+    return ["--leave-out", key_word(key)]
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One object to which something is to be done.
+
+    Attributes:
+        declared: The declaration that speaks of its encryption key; "" for none.
+        protected: Why the cluster may depend on it; "" where the plan says nothing of the kind.
+    """
+
+    entry: PlanEntry
+    decision: Decision
+    key: bytes
+    declared: str
+    protected: str
+
+    def accepted(self, given: Acceptances) -> Acceptances:
+        """Return what counts here of what was accepted for the run: a word of which the plan says nothing does not."""
+        words = tuple(word for word in given.words if self.heeds(word))
+        return Acceptances(words=words, key_lost=self.declared, at_terminal=given.at_terminal)
+
+    def heeds(self, word: str) -> bool:
+        """Say whether a word that was accepted counts here."""
+        if word == Rule.CLUSTER_BREAKING:
+            return bool(self.protected)
+        return word not in _OF_AN_ENTRY or f"--accept {word}" in _needs_of(self.entry, self.decision)
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan comes to for one run.
+
+    Attributes:
+        done: How many objects earlier runs dealt with.
+        left_alone: To how many nothing is to be done.
+        waiting: How many of these could be dealt with, if the plan were decided otherwise.
+    """
+
+    tasks: tuple[Task, ...]
+    done: int
+    left_alone: int
+    waiting: int
+
+    def count(self, decision: Decision) -> int:
+        """Return how many objects are to be dealt with in this way."""
+        return sum(task.decision is decision for task in self.tasks)
+
+    @property
+    def protected(self) -> list[Task]:
+        """What the cluster may depend on."""
+        return [task for task in self.tasks if task.protected]
+
+
+def workload_of(plan: DeletionPlan, finished: Container[bytes], request: RunRequest, again: str) -> Workload:
+    """Return what is to be done, and was not finished by an earlier run.
+
+    Raises:
+        ConfigurationError: A decision is none, or not one that its entry allows.
+        RefusedByRule: Something has to be accepted first, or a flag speaks of no object of the plan.
+    """
+    leave_out = set(request.leave_out)
+    tasks: list[Task] = []
+    done = left_alone = waiting = 0
+    keys: set[bytes] = set()
+    may_be_declared: set[str] = set()
+    for entry, what in _decided(plan):
+        key = plan_key(entry)
+        if key in keys:
+            raise refuse_plan(f"the plan lists {display(key)} more than once", again)
+        keys.add(key)
+        if any(need.startswith(DECLARE_KEY_LOST) for need in entry.needs):
+            may_be_declared.update(_names_of_its_key(entry))
+        if key in finished:
+            done += 1
+        elif what is Decision.LEAVE or key in leave_out:
+            left_alone += 1
+            waiting += len(decision_on(entry).allowed) > 1
+        else:
+            tasks.append(_task(entry, what, key, request))
+    if leave_out - keys:
+        raise refuse_plan(f"--leave-out: the plan does not list {display(min(leave_out - keys))}", again)
+    # Objects that an earlier run dealt with count too: the same command goes on.
+    for declared in request.key_lost:
+        if declared not in may_be_declared:
+            raise refuse(
+                Rule.DECLARATION,
+                f"--declare-key-lost {declared} names no encryption key whose loss an object of the plan waits for",
+                hint="leave it out; needs, in the entries of the plan, says which flag each of them needs",
+            )
+    return Workload(tasks=tuple(tasks), done=done, left_alone=left_alone, waiting=waiting)
+
+
+def _decided(plan: DeletionPlan) -> Iterator[tuple[PlanEntry, Decision]]:
+    """Yield each entry with the decision on it, where these belong together."""
+    if len(plan.decisions) != len(plan.entries):
+        raise refuse(
+            Rule.PLAN,
+            f"the plan has {counted(len(plan.entries), 'object')} and {counted(len(plan.decisions), 'decision')}: some "
+            "were removed or added",
+            hint="make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE",
+        )
+    for entry, decision in zip(plan.entries, plan.decisions, strict=True):
+        if (decision.order, decision.key, decision.key_base64) != (entry.order, entry.key, entry.key_base64):
+            raise refuse(
+                Rule.PLAN,
+                f"decision {decision.order} of the plan is on {safe_text(decision.key)}, and entry {entry.order} is "
+                f"{safe_text(entry.key)}: their order was changed",
+                hint="edit the word after decision and nothing else, or make a new plan",
+            )
+        allowed = decision_on(entry).allowed
+        if decision.decision not in allowed:
+            raise ConfigurationError(
+                f"the plan decides {safe_text(decision.decision)!r} on {safe_text(entry.key)}, which allows "
+                f"{', '.join(allowed)}",
+                hint="edit the word after decision",
+            )
+        yield entry, Decision(decision.decision)
+
+
+def _names_of_its_key(entry: PlanEntry) -> list[str]:
+    """Return how an encryption key can be declared lost, the narrower name first."""
+    narrow = [f"{entry.transformer}/{entry.kms_key_id_sha256}"] if entry.kms_key_id_sha256 else []
+    return [*narrow, entry.transformer]
+
+
+def _needs_of(entry: PlanEntry, what: Decision) -> list[str]:
+    return entry.fix_needs if what is Decision.FIX else entry.needs
+
+
+def _task(entry: PlanEntry, what: Decision, key: bytes, request: RunRequest) -> Task:
+    needs, declared, protected = _needs_of(entry, what), "", ""
+    if any(need.startswith(DECLARE_KEY_LOST) for need in needs):
+        declared = next((name for name in _names_of_its_key(entry) if name in request.key_lost), "")
+    if is_breaking(entry):
+        reasons = [reason.text for reason in entry.reasons if entry.risk == Risk.CLUSTER_BREAKING]
+        protected = entry.protected or next(iter(reasons), "the cluster may depend on it")
+        needs = [acceptance(Rule.CLUSTER_BREAKING), *needs]
+    for need in needs:
+        option, _, word = need.partition(" ")
+        given = declared if option == DECLARE_KEY_LOST else word in request.accepted.words
+        # API servers say themselves what they hold, where they can be asked.
+        if not given and not (word == Rule.ENDS_CACHED_READS and request.api is not None):
+            act = "deletion" if what is Decision.DELETE else "fix"
+            raise refuse(
+                Rule.PLAN,
+                f"the {act} of {display(key)} needs {need}",
+                hint=f"add it, if {meaning(need)}; to leave this key as it is: {quote_command(leaving_out(key))}",
+            )
+    return Task(entry=entry, decision=what, key=key, declared=declared, protected=protected)
+
+
+# -- what earlier runs did
+
+
+def finished_before(
+    cluster: Cluster,
+    plan: DeletionPlan,
+    request: RunRequest,
+    identity: ClusterIdentity,
+    say: Callable[[str], object],
+    step: Step,
+) -> set[bytes]:
+    """Return the keys with which earlier runs over this plan are done, by the audit log; settle what is open of them.
+
+    Raises:
+        RefusedByRule: What became of one cannot be told.
+        AuditError: The log cannot be read, or not be written.
+    """
+    planned = {plan_key(entry): entry.mod_revision for entry in plan.entries}
+    path = request.record_paths.log_path
+    if not path.exists():
+        return set()
+    step("check: what earlier runs did")
+    if request.dry_run:
+        recorded = _recorded((event for _, event in read_records(path)), plan)
+    else:
+        operator = operator_for(None, request.etcd_user)
+        with open_log(request.record_paths, operator, step) as log:
+            _settle(cluster, log, planned, operator, identity, request.accepted, say)
+            recorded = _recorded((event for _, event in log.records()), plan)
+    finished = set()
+    for key, outcome in recorded.items():
+        if key in planned and _stands_again(cluster, key, outcome, planned[key]):
+            say(
+                f"{display(key)} stands there as the plan has it, although it was {outcome}: etcd was put back to an "
+                "older state, or this is another one; it is dealt with again"
+            )
+        else:
+            finished.add(key)
+    return finished
+
+
+def _settle(
+    cluster: Cluster,
+    log: AuditLog,
+    planned: Mapping[bytes, int],
+    operator: Operator,
+    identity: ClusterIdentity,
+    accepted: Acceptances,
+    say: Callable[[str], object],
+) -> None:
+    for intent in log.open_intents():
+        key = intent.subject.key
+        if key not in planned or intent not in open_intents_of(log, key, cluster=identity):
+            continue
+        accepted = accepted.only(Rule.UNKNOWN_CLUSTER)
+        try:
+            found = reconcile_intent(cluster.now, log, intent, operator, cluster=identity, accepted=accepted)
+        except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
+            say(refusal.message)
+            continue
+        became = f"was settled: {found.result}" if found.settled else "stays open"
+        say(f"the open intent {intent.link.sequence} {became}, {found.detail}")
+        if not found.settled or found.result is Result.ANOMALY:
+            first = "look at it, then run" if found.settled else "run"
+            raise refuse(
+                Rule.PLAN,
+                f"what became of {display(key)} is not known: {found.detail}",
+                hint=f"{first} this again{'' if found.settled else ' when etcd answers'}",
+            )
+
+
+def _recorded(events: Iterable[Event], plan: DeletionPlan) -> dict[bytes, str]:
+    """Return what runs over this plan did to each key."""
+    ending, found = _ending(plan), {}
+    for event in events:
+        notes = event.annotations
+        if notes.type not in CLOSING_TYPES or ending not in notes.accepted:
+            continue
+        done = {DONE[Verb.DELETE], Result.APPLIED_OR_GONE} if event.verb == Verb.DELETE else {DONE[Verb.FIX]}
+        if notes.outcome in done and any(flag.endswith(ending) for flag in parse_list(notes.accepted)):
+            found[base64.b64decode(notes.key_base64)] = notes.outcome
+    return found
+
+
+def _ending(plan: DeletionPlan) -> str:
+    return f" ({plan.content_sha256})"
+
+
+def _stands_again(cluster: Cluster, key: bytes, outcome: str, planned: int) -> bool:
+    """Say whether the key is what it was before that outcome: revisions and ids repeat in a restored etcd."""
+    stored = cluster.now.read_key(key).stored
+    if stored is None:
+        return False
+    return (stored.mod_revision if outcome == DONE[Verb.FIX] else stored.create_revision) <= planned

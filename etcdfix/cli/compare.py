@@ -14,9 +14,10 @@ from etcdfix.cli.look import open_look
 from etcdfix.cli.options import FILE, etcd_data_options, reading_options, report_options, what_to_read
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
-from etcdfix.commands.compare import CompareRequest, compare_members, compare_sources
+from etcdfix.commands.compare import compare_members, compare_sources
 from etcdfix.errors import ConfigurationError
 from etcdfix.report.origin import shown_word
+from etcdfix.sources.base import has_keys
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 
@@ -54,16 +55,20 @@ def command(*, with_snapshot: Path | None, **options: Any) -> int:
             "a snapshot is the copy of one member: there is nothing to compare it with",
             hint="name an earlier one with --with-snapshot FILE, or the live etcd with --endpoints",
         )
-    request = CompareRequest(**inputs.reading_fields(configuration), scope=wanted, revision=inputs.revision)
+    reading = inputs.reading(configuration)
     with open_look(options, inputs, configuration, besides=(with_snapshot,)) as look:
         means: dict[str, Any] = {"plugins": look.plugins, "progress": progress_of(look.source)}
         if with_snapshot is None:
             assert isinstance(look.source, LiveSource)  # what open_source gives without a snapshot
-            result = compare_members(look.source, request, say=say, **means)
+            report, ended = compare_members(
+                look.source, reading, wanted, revision=inputs.revision, say=say, **means
+            )
         else:
             path = shown_word(str(with_snapshot))
             with SnapshotSource(with_snapshot, salvage=inputs.salvage) as earlier:
-                result = compare_sources(earlier, look.source, request, earlier_path=path, **means)
-        if result.nothing_there and result.ended is None:
+                report, ended = compare_sources(
+                    earlier, look.source, reading, wanted, earlier_path=path, **means
+                )
+        if not report.keys and report.complete and not has_keys(look.source, reading.layout):
             look.nothing_examined((), None, ())
-        return look.tell(result.report, result.ended, request.run)
+        return look.tell(report, ended, reading.run)

@@ -1,28 +1,39 @@
-"""The same keys held against each other: on every member of an etcd, or at two points in time."""
+"""The same keys held against each other: on every member of an etcd, or at two points in time.
+
+Each side is a stream of values in the order of their keys. Keys that are not the same everywhere are examined.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.commands.comparing.advice import member_advice, time_advice
-from etcdfix.commands.comparing.differences import Differences, Side, Walk
 from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.in_scope import resolved, resolved_among, values_in
-from etcdfix.model import StoredValue
-from etcdfix.remediation.preflight.members import AlarmKind, read_alarms, survey_members
-from etcdfix.report.compare import ComparedCopy, ComparisonReport
-from etcdfix.report.model import Remedy
+from etcdfix.model import Outcome, StoredValue
+from etcdfix.remediation.preflight.members import survey_members
+from etcdfix.report.compare import (
+    Change,
+    ComparedCopy,
+    ComparisonReport,
+    KeyDifference,
+    copy_of_key,
+    key_difference,
+    member_advice,
+    time_advice,
+)
 from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_word, timestamp
+from etcdfix.report.sorted_rows import SortedRows, turn_of
 from etcdfix.scope import KeyRange, ScopeRequest
-from etcdfix.sources.base import Source, has_keys
+from etcdfix.sources.base import Source
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import display
 from etcdfix.text.words import counted
@@ -30,104 +41,96 @@ from etcdfix.text.words import counted
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-
-class CompareRequest(Reading, frozen=True, kw_only=True):
-    """Everything that decides what is compared.
-
-    Attributes:
-        revision: At which members are compared; 0 for the newest.
-    """
-
-    scope: ScopeRequest
-    revision: int = 0
+_ORDER: Final = {change: number for number, change in enumerate(Change)}
+_FINE: Final = frozenset({Outcome.READABLE, Outcome.NOT_AN_OBJECT})
 
 
-class CompareResult(msgspec.Struct, frozen=True):
-    """The report, and what ended the comparison early; None where nothing did.
+class Side(msgspec.Struct):
+    """One of what is compared; ``lost`` says why its stream ended midway."""
 
-    ``nothing_there`` says that no key is in scope anywhere.
-    """
+    copy: ComparedCopy
+    examiner: Examiner
+    source: Source
+    lost: str = ""
 
-    report: ComparisonReport
-    ended: EndedEarly | None = None
-    nothing_there: bool = False
+    def values(
+        self, ranges: Sequence[KeyRange], denied: list[bytes], progress: Progress
+    ) -> Iterator[StoredValue]:
+        """Yield what is in scope; what loses the source ends the stream."""
+        try:
+            yield from progress(values_in(self.source, ranges, denied), "keys", None)
+        except SourceError as exc:
+            self.lost = f"{self.copy.label} was lost midway: {exc.message}"
+
+    @property
+    def whole(self) -> bool:
+        """Whether a key that was not yielded is really not there."""
+        return not self.lost and not self.source.problems
 
 
 def compare_members(
     source: LiveSource,
-    request: CompareRequest,
+    reading: Reading,
+    wanted: ScopeRequest,
     *,
+    revision: int = 0,
     say: Callable[[str], None],
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
-) -> CompareResult:
-    """Compare what the members of an etcd hold themselves, at one revision that each of them has.
+) -> tuple[ComparisonReport, EndedEarly | None]:
+    """Compare what the members of an etcd hold themselves, at one revision that each has; 0 for the newest.
 
     Raises:
         ConfigurationError: A resource does not exist.
         SourceError: etcd cannot be asked at all.
         MemberListUnusable: The member list cannot be true.
     """
-    prefix = request.layout.prefix_bytes
+    prefix = reading.layout.prefix_bytes
     with ExitStack() as stack:
         survey = survey_members(source.client, prefix + b"namespaces/kube-system")
-        revision = request.revision or survey.reading.revision
-        members, opened = [], {}
+        revision = revision or survey.reading.revision
+        examiner = Examiner.of_cluster(source, reading, plugins)
+        scope, ranges = resolved(wanted, examiner, source)
+        read = partial(LiveSource, revision=revision, storage_prefix=prefix, on_notice=say)
+        comparison = Comparison(reading, scope)
         for member in sorted(survey.copies, key=lambda copy: (copy.name, copy.member_id)):
-            asked = member
-            if not asked.reason:
-                connection = replace(source.client.connection, endpoints=(asked.endpoint,))
-                read = partial(LiveSource, revision=revision, storage_prefix=prefix, on_notice=say)
-                try:
-                    opened[asked.label] = stack.enter_context(read(connection, of_member=asked.member_id))
-                except SourceError as exc:
-                    asked = msgspec.structs.replace(asked, reason=exc.message)
-            members.append(asked)
-        warnings = [f"learner {label} has no vote, and was not asked" for label in survey.learners]
-        warnings += _alarms(source)
-        examiner = Examiner.of_cluster(source, request, plugins)
-        scope, ranges = resolved(request.scope, examiner, source)
-        sides = [Side(label, examiner.apart(), own) for label, own in opened.items()]
-        comparison = _Comparison(sides, in_time=False)
-        comparison.problems += [member.describe() for member in members if member.label not in opened]
-        if len(sides) > 1:
-            comparison.walk(ranges, progress)
-        copies = [
-            ComparedCopy(
+            copy = ComparedCopy(
                 label=member.label,
                 type="member",
                 member_id=f"{member.member_id:x}",
-                name=member.name,
                 endpoint=member.endpoint,
-                revision=revision if member.label in opened else 0,
-                compared=member.label in opened,
+                compared=not member.reason,
                 reason=member.reason,
             )
-            for member in members
-        ]
-        limited_to = source.describe().limited_to
-        whole = scope.everything and not (
-            request.revision or limited_to or comparison.problems or comparison.ended
-        )
-        return comparison.result(
-            msgspec.structs.replace(request, scope=scope),
-            copies,
-            lambda copies, differences: member_advice(copies, differences, whole=whole),
-            warnings=warnings,
-            limited_to=limited_to,
-        )
+            comparison.copies.append(copy)
+            if copy.compared:
+                connection = replace(source.client.connection, endpoints=(member.endpoint,))
+                try:
+                    own = stack.enter_context(read(connection, of_member=member.member_id))
+                    comparison.sides.append(Side(copy, examiner.apart(), own))
+                except SourceError as exc:
+                    copy.compared, copy.reason = False, exc.message
+            if copy.compared:
+                copy.revision = revision
+            else:
+                comparison.problems.append(f"{copy.label} was not compared: {copy.reason}")
+        comparison.warnings += [f"learner {label} was not asked: it has no vote" for label in survey.learners]
+        if len(comparison.sides) > 1:
+            comparison.walk(ranges, progress)
+        return comparison.result("members", source.describe().limited_to)
     raise AssertionError("unreachable")
 
 
 def compare_sources(
     earlier: Source,
     later: Source,
-    request: CompareRequest,
+    reading: Reading,
+    wanted: ScopeRequest,
     *,
     earlier_path: str,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
-) -> CompareResult:
+) -> tuple[ComparisonReport, EndedEarly | None]:
     """Compare two points in time: a snapshot with a later one, or with what is there now.
 
     Raises:
@@ -135,135 +138,164 @@ def compare_sources(
         SourceError: One of them cannot be read at all.
     """
     sources = [earlier, later]
-    examiners = [Examiner.of_cluster(source, request, plugins) for source in sources]
+    examiners = [Examiner.of_cluster(source, reading, plugins) for source in sources]
     custom = dict.fromkeys(found for examiner in examiners for found in examiner.readers.custom_directories())
-    scope, ranges = resolved_among(request.scope, examiners[0], custom, sources)
-    uids = [examiner.kube_system_uid(source) for examiner, source in zip(examiners, sources, strict=True)]
-    warnings = []
-    if None not in uids and uids[0] != uids[1]:
-        warnings.append(
-            f"these are different clusters: namespace kube-system has uid {uids[0]} in the first and {uids[1]} in "
-            "the other"
+    scope, ranges = resolved_among(wanted, examiners[0], custom, sources)
+    comparison = Comparison(reading, scope, in_time=True)
+    first, second = (one.kube_system_uid(source) for one, source in zip(examiners, sources, strict=True))
+    if first and second and first != second:
+        told = f"namespace kube-system has uid {first} in the first and {second} in the other"
+        comparison.warnings.append(f"these are different clusters: {told}")
+    was, now = (source.describe().revision for source in sources)
+    if was > now:
+        comparison.warnings.append(
+            f"--with-snapshot is at revision {was} and the other at {now}: what is called earlier may be the later one"
         )
-    revisions = [source.describe().revision for source in sources]
-    if revisions[0] > revisions[1]:
-        warnings.append(
-            f"--with-snapshot is at revision {revisions[0]} and the other at {revisions[1]}: what is called "
-            "earlier may be the later one"
+    for label, examiner, source in zip(("earlier", "later"), examiners, sources, strict=True):
+        description = source.describe()
+        copy = ComparedCopy(
+            label=label,
+            type="etcd" if description.path is None else "snapshot",
+            path=shown_word(description.path or ""),
+            endpoint=",".join(description.endpoints or ()),
+            revision=description.revision,
         )
-    labelled = zip(("earlier", "later"), examiners, sources, strict=True)
-    sides = [Side(label, examiner.apart(), source) for label, examiner, source in labelled]
-    comparison = _Comparison(sides, in_time=True)
+        comparison.copies.append(copy)
+        comparison.sides.append(Side(copy, examiner.apart(), source))
     comparison.walk(ranges, progress)
-    copies = []
-    for side in sides:
-        description = side.source.describe()
-        copies.append(
-            ComparedCopy(
-                label=side.label,
-                type="etcd" if description.path is None else "snapshot",
-                path=shown_word(description.path or ""),
-                endpoint=",".join(description.endpoints or ()),
-                revision=description.revision,
-            )
-        )
-    return comparison.result(
-        msgspec.structs.replace(request, scope=scope),
-        copies,
-        lambda _copies, found: time_advice(found, earlier_path, live=not request.run.of_a_file),
-        warnings=warnings,
-        limited_to=later.describe().limited_to,
-    )
+    return comparison.result("sources", later.describe().limited_to, earlier=earlier_path)
 
 
-class _Comparison:
-    def __init__(self, sides: Sequence[Side], *, in_time: bool) -> None:
-        self.differences = Differences(sides, in_time=in_time)
+class Comparison:
+    """Sides that are walked together, and what was found; ``copies`` also has members that are not among the sides.
+
+    A key is unknown that a side which is not whole does not have, while the others agree.
+    """
+
+    def __init__(self, reading: Reading, scope: ScopeRequest, *, in_time: bool = False) -> None:
+        self.sides: list[Side] = []
+        self.copies: list[ComparedCopy] = []
         self.problems: list[str] = []
-        self.ended: EndedEarly | None = None
-        self._sides, self._in_time = sides, in_time
-        self._lost: dict[int, str] = {}
-        self._denied: list[bytes] = []
-        self._walk: Walk | None = None
+        self.warnings: list[str] = []
+        self._changes: Counter[Change] = Counter()
+        self._first: dict[Change, bytes] = {}
+        self._keys = self._unknown = 0
+        self._reading, self._scope, self._in_time = reading, scope, in_time
+        self._ended: EndedEarly | None = None
+        self._rows: SortedRows[KeyDifference] = SortedRows(KeyDifference)
 
     def walk(self, ranges: Sequence[KeyRange], progress: Progress) -> None:
-        """Compare every key in some ranges."""
-        streams = [
-            self._stream(at, ranges, progress if at == 0 else no_progress) for at in range(len(self._sides))
-        ]
-        self._walk = walk = Walk(
-            streams, lambda at: at not in self._lost and not self._sides[at].source.problems
-        )
-        try:
-            for differing in walk:
-                self.differences.add(differing)
-        except KeyboardInterrupt as exc:
-            self.ended = EndedEarly.of(exc)
-        self.problems += self._lost.values()
-        for side in self._sides:
-            self.problems += [f"{side.label}: {problem}" for problem in side.source.problems]
-        denied = dict.fromkeys(self._denied)
-        self.problems += [f"permission denied: the key {display(key)} was not read" for key in denied]
-        if walk.unknown:
-            unknown = counted(walk.unknown, "key")
-            self.problems.append(f"{unknown} could not be compared: not every copy was read whole")
-        if self.ended is not None:
-            self.problems.append(f"{self.ended.reason} before the end")
+        """Compare every key in some ranges.
 
-    def _stream(self, at: int, ranges: Sequence[KeyRange], progress: Progress) -> Iterator[StoredValue]:
+        Raises:
+            SourceError: There is no room for what differs.
+        """
+        denied: list[bytes] = []
+        streams = [
+            side.values(ranges, denied, no_progress if at else progress) for at, side in enumerate(self.sides)
+        ]
         try:
-            yield from progress(values_in(self._sides[at].source, ranges, self._denied), "keys", None)
-        except SourceError as exc:
-            self._lost[at] = f"{self._sides[at].label} was lost midway: {exc.message}"
+            for key, copies in self.differing(streams):
+                self._add(key, copies)
+        except KeyboardInterrupt as exc:
+            self._ended = EndedEarly.of(exc)
+        self.problems += [side.lost for side in self.sides if side.lost]
+        self.problems += [f"{side.copy.label}: {one}" for side in self.sides for one in side.source.problems]
+        self.problems += [f"permission denied: {display(key)} was not read" for key in dict.fromkeys(denied)]
+        if self._unknown:
+            told = counted(self._unknown, "key")
+            self.problems.append(f"{told} could not be compared: not every copy was read whole")
+        if self._ended is not None:
+            self.problems.append(f"{self._ended.reason} before the end")
+
+    def differing(
+        self, streams: Sequence[Iterator[StoredValue]]
+    ) -> Iterator[tuple[bytes, list[StoredValue | None]]]:
+        """Yield the keys that differ with a copy for each stream, None where it has no such key."""
+        count = len(streams)
+        heads = [next(stream, None) for stream in streams]
+        while True:
+            if heads[0] is not None and heads.count(heads[0]) == count:  # nearly always
+                self._keys += 1
+                heads = [next(stream, None) for stream in streams]
+                continue
+            first = min((head.key for head in heads if head is not None), default=None)
+            if first is None:
+                return
+            self._keys += 1
+            copies = [head if head is not None and head.key == first else None for head in heads]
+            heads = [
+                head if copy is None else next(stream, None)
+                for head, copy, stream in zip(heads, copies, streams, strict=True)
+            ]
+            sure = {
+                copy for copy, side in zip(copies, self.sides, strict=True) if copy is not None or side.whole
+            }
+            if len(sure) > 1:
+                yield first, copies
+            else:
+                self._unknown += 1
+
+    def _add(self, key: bytes, copies: Sequence[StoredValue | None]) -> None:
+        pairs = [*zip(self.sides, copies, strict=True)]
+        found = [side.examiner.examine(copy) if copy is not None else None for side, copy in pairs]
+        fine = [one is not None and one.verdict.outcome in _FINE for one in found]
+        known = {at for at, (side, copy) in enumerate(pairs) if copy is not None or side.whole}
+        change = _in_time(copies, fine) if self._in_time else _among_members([fine[at] for at in known])
+        for at in known:
+            others = [fine[other] for other in known - {at}]
+            self.sides[at].copy.unreadable_here += not fine[at] and any(others)
+        self._changes[change] += 1
+        self._first.setdefault(change, key)
+        told = [
+            copy_of_key(self.sides[at].copy.label, one, known=at in known) for at, one in enumerate(found)
+        ]
+        row = key_difference(next(one for one in found if one is not None), change, told)
+        self._rows.add(bytes([_ORDER[change]]) + turn_of(key), row)
 
     def result(
-        self,
-        request: CompareRequest,
-        copies: Sequence[ComparedCopy],
-        advise: Callable[[Sequence[ComparedCopy], Differences], list[Remedy]],
-        *,
-        warnings: list[str],
-        limited_to: str,
-    ) -> CompareResult:
-        """Return the report; each copy is told with how many keys it alone can read, or cannot."""
-        differences, walk = self.differences, self._walk
-        told = [
-            msgspec.structs.replace(
-                copy,
-                only_readable_here=differences.only_readable[copy.label],
-                unreadable_here=differences.unreadable[copy.label],
-            )
-            for copy in copies
-        ]
+        self, mode: str, limited_to: str, *, earlier: str = ""
+    ) -> tuple[ComparisonReport, EndedEarly | None]:
+        """Return the report, and what ended the comparison early."""
+        advice = (
+            time_advice(self._first, earlier, live=not self._reading.run.of_a_file)
+            if self._in_time
+            else member_advice(self._first, self.copies)
+        )
+        reading = self._reading
         report = ComparisonReport(
             tool=TOOL,
             generated_at=timestamp(),
-            encryption_config=shown_configuration(request.configuration),
-            scope=shown_scope(request.scope, request.layout, request.kubernetes_minor, limited_to=limited_to),
-            mode="sources" if self._in_time else "members",
-            copies=told,
-            keys=walk.keys if walk is not None else 0,
-            differing=differences.changes.total(),
-            changes={change.value: count for change, count in differences.changes.items()},
-            unknown=walk.unknown if walk is not None else 0,
-            warnings=warnings,
-            advice=advise(told, differences),
+            encryption_config=shown_configuration(reading.configuration),
+            scope=shown_scope(self._scope, reading.layout, reading.kubernetes_minor, limited_to=limited_to),
+            mode=mode,
+            copies=self.copies,
+            keys=self._keys,
+            differing=self._changes.total(),
+            changes={change.value: count for change, count in self._changes.items()},
+            unknown=self._unknown,
+            warnings=self.warnings,
+            advice=advice,
             complete=not self.problems,
             incomplete_reasons=self.problems,
-            differences=differences.rows.finish(),
+            differences=self._rows.finish(),
         )
-        # No key was compared: does none start with the storage prefix?
-        empty = walk is not None and not (walk.keys or self.problems)
-        nothing = empty and not any(has_keys(side.source, request.layout) for side in self._sides)
-        return CompareResult(report, self.ended, nothing)
+        return report, self._ended
 
 
-def _alarms(source: LiveSource) -> Iterator[str]:
-    try:
-        alarms = read_alarms(source.client)
-    except SourceError as exc:
-        yield f"alarms could not be asked for: {exc.message}"
-        return
-    for alarm in alarms:
-        if alarm.kind is AlarmKind.CORRUPT:
-            yield f"member {alarm.label} has raised CORRUPT: etcd itself has seen that the members differ"
+def _in_time(copies: Sequence[StoredValue | None], fine: Sequence[bool]) -> Change:
+    earlier, later = copies
+    if earlier is None:
+        return Change.ADDED
+    if later is None:
+        return Change.REMOVED
+    if fine[0] and not fine[1]:
+        return Change.UNREADABLE_NOW
+    same = earlier.mod_revision == later.mod_revision
+    return Change.SAME_REVISION_OTHER_BYTES if same else Change.CHANGED
+
+
+def _among_members(known: Sequence[bool]) -> Change:
+    if all(known):
+        return Change.READABLE_ON_ALL
+    return Change.READABLE_ON_SOME if any(known) else Change.READABLE_ON_NONE

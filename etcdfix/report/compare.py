@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
@@ -23,8 +24,11 @@ from etcdfix.report.document import (
     stakes,
 )
 from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, Scope, about
-from etcdfix.text.commands import etcdctl
+from etcdfix.storagekey import display
+from etcdfix.text.commands import NO_COMMAND, Command, Part, etcdctl, scan
+from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
+from etcdfix.verdicts.examination import Examination
 
 
 class Change(StrEnum):
@@ -52,40 +56,28 @@ _MEANINGS: Final[Mapping[str, str]] = {
 }
 
 
-class ComparedCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """One of what was compared.
+class ComparedCopy(msgspec.Struct, kw_only=True):
+    """One of what was compared; ``label`` is a member's name and id, ``earlier`` or ``later``.
 
-    Attributes:
-        label: As it is called in messages: a member's name and id, ``earlier`` or ``later``.
-        member_id: Lower-case hex; "" for no member.
-        endpoint: Where it answered; "" for none.
-        compared: Whether it was; for a member, whether it answered.
-        only_readable_here: Of how many keys its copy can be read where that of another one cannot.
-        unreadable_here: Of how many keys its copy cannot be read, or is not there, where that of another one can.
+    ``member_id`` is lower-case hex; ``unreadable_here`` says of how many keys its copy cannot be read, or is not there,
+    where that of another one can.
     """
 
     label: str
     type: str
     member_id: str = ""
-    name: str = ""
     endpoint: str = ""
     path: str = ""
     revision: int = 0
     compared: bool = True
     reason: str = ""
-    only_readable_here: int = 0
     unreadable_here: int = 0
 
 
 class CopyOfKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What one of them holds for a key.
+    """What one of them holds for a key: ``present``, ``absent``, or ``unknown`` where it could not be read whole.
 
-    Attributes:
-        label: Which: that of the :class:`ComparedCopy`.
-        state: ``present``, ``absent``, or ``unknown`` where it could not be read whole.
-        mod_revision: As stored, as are the following; 0 where it is not present.
-        lease: Lower-case hex, null for none.
-        value_sha256: ``sha256:<hex>``, "" where it is not present.
+    ``lease`` is lower-case hex, null for none; ``value_sha256`` is ``sha256:<hex>``, "" where it is not present.
     """
 
     label: str
@@ -113,13 +105,45 @@ class KeyDifference(msgspec.Struct, frozen=True, kw_only=True):
     copies: tuple[CopyOfKey, ...]
 
 
+def copy_of_key(label: str, found: Examination | None, *, known: bool) -> CopyOfKey:
+    """Return what is published of a copy; None is one that is not there, as far as is known."""
+    if found is None:
+        return CopyOfKey(label=label, state="absent" if known else "unknown")
+    stored, verdict = found.stored, found.verdict
+    return CopyOfKey(
+        label=label,
+        state="present",
+        mod_revision=stored.mod_revision,
+        create_revision=stored.create_revision,
+        version=stored.version,
+        lease=f"{stored.lease:x}" if stored.lease else None,
+        value_size=len(stored.value),
+        value_sha256=f"sha256:{hashlib.sha256(stored.value).hexdigest()}",
+        outcome=verdict.outcome.value,
+        cause=verdict.cause.value if verdict.cause is not None else None,
+    )
+
+
+def key_difference(one: Examination, change: Change, copies: Sequence[CopyOfKey]) -> KeyDifference:
+    """Return what is published of a key that differs, of which this is any examined copy."""
+    key, directory = one.stored.key, one.directory
+    return KeyDifference(
+        key=display(key),
+        key_base64=key_base64(key),
+        group=directory.group,
+        resource=directory.resource,
+        namespace=one.namespace,
+        name=one.name,
+        change=change,
+        copies=tuple(copies),
+    )
+
+
 class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
     """What is not the same on all members of an etcd, or at two points in time.
 
-    Attributes:
-        mode: ``members``, or ``sources``: then ``copies`` are the earlier one and the later one.
-        unknown: How many keys could not be compared, since a copy could not be read whole.
-        differences: The worst first, then in the order of the keys.
+    ``mode`` is ``members``, or ``sources``: then ``copies`` are the earlier one and the later one. ``unknown`` keys
+    could not be compared, since a copy could not be read whole. ``differences`` come worst first, then by key.
     """
 
     ROWS: ClassVar[str] = "differences"
@@ -181,30 +205,22 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
         )
 
     def _status(self) -> Status:
-        keys = counted(self.keys, "key")
-        what = f"{self.differing} of {keys}"
-        if self._of_members:
-            members = counted(self._asked, "member")
+        keys, members = counted(self.keys, "key"), counted(self._asked, "member")
+        what, lost = f"{self.differing} of {keys} differ", self.changes.get(Change.UNREADABLE_NOW, 0)
+        if self.differing and self._of_members:
+            told = f"MEMBERS DIFFER: {what} on {members}"
+        elif lost:
+            told = f"UNREADABLE NOW: {counted(lost, 'key')} could be read in the earlier one; {what}"
+        elif self.differing:
+            told = f"DIFFERENT: {what}; none became unreadable"
+        elif not self.complete:
+            told = f"COULD NOT BE TOLD: no difference in {keys} was seen"
+        elif len(self.copies) == 1:
+            told = "There is one member: nothing to compare"
+        elif self._of_members:
             told = f"MEMBERS AGREE on {keys} at revision {self.copies[0].revision}: {members} compared"
-            if self.differing:
-                told = f"MEMBERS DIFFER: {what} differ on {members}"
-            elif not self.complete:
-                rest = "these agree" if self._asked > 1 else "nothing could be compared"
-                answered = f"{self._asked} of {counted(len(self.copies), 'member')} answered"
-                told = f"COULD NOT BE TOLD: {answered}; {rest}"
-            elif len(self.copies) == 1:
-                told = "There is one member: nothing to compare"
         else:
-            lost = self.changes.get(Change.UNREADABLE_NOW, 0)
             told = f"NO DIFFERENCE in {keys}"
-            if lost:
-                told = (
-                    f"UNREADABLE NOW: {counted(lost, 'key')} could be read in the earlier one; {what} differ"
-                )
-            elif self.differing:
-                told = f"DIFFERENT: {what} differ; none became unreadable"
-            elif not self.complete:
-                told = f"COULD NOT BE TOLD: no difference in {keys}"
         state = State.OK if self.complete else State.INCOMPLETE
         return Status(State.FINDINGS if self.differing else state, told)
 
@@ -234,3 +250,44 @@ def _told(copy: CopyOfKey) -> str:
         return f"{copy.label} {copy.state}"
     cause = f" ({copy.cause})" if copy.cause else ""
     return f"{copy.label} {copy.outcome}{cause} at {copy.mod_revision}"
+
+
+def member_advice(first: Mapping[Change, bytes], copies: Sequence[ComparedCopy]) -> list[Remedy]:
+    """Return what to do where members differ: save every copy, the best one first, and decide by the runbook.
+
+    No member is named for replacement: one that missed a write looks the same as one that alone has it.
+    """
+    if not first:
+        return []
+    warning = "Change nothing yet, and restart no member: a deletion could remove the last good copy."
+    advice = [Remedy(warning, NO_COMMAND, "etcdfix refuses to change a key that differs on members")]
+    for copy in sorted((copy for copy in copies if copy.compared), key=lambda copy: copy.unreadable_here):
+        words = ("etcdctl", "--endpoints", copy.endpoint, Part.CREDENTIALS, "snapshot", "save")
+        save = Command((*words, f"member-{copy.member_id}.db"), writes=True)
+        lacks = f", which lacks or cannot read {copy.unreadable_here} that another one can"
+        advice.append(
+            Remedy(f"Save a snapshot of {copy.label}{lacks if copy.unreadable_here else ''}.", save)
+        )
+    if none := first.get(Change.READABLE_ON_NONE):
+        advice.append(Remedy("Some keys can be read on no member: find out why.", scan(key_word(none))))
+    note = (
+        "docs/runbooks/members-disagree.md: look at the mod_revision of each copy before a member is replaced"
+    )
+    return [*advice, Remedy("Then go on as the runbook says.", NO_COMMAND, note)]
+
+
+def time_advice(first: Mapping[Change, bytes], earlier: str, *, live: bool) -> list[Remedy]:
+    """Return what to do about values that cannot be read any more, or were changed behind etcd's back."""
+    advice = []
+    if lost := first.get(Change.UNREADABLE_NOW):
+        get = Command(("etcdfix", "get", "--snapshot", earlier, Part.LAYOUT, Part.READING, key_word(lost)))
+        why = "Find out why: most often the encryption configuration changed, and nothing is lost."
+        advice = [
+            Remedy(why, scan(key_word(lost))),
+            Remedy("Keep the earlier snapshot: it holds what could be read.", get),
+        ]
+    if other := first.get(Change.SAME_REVISION_OTHER_BYTES):
+        what = "Bytes differ at one and the same revision: no write did that. A disk, a copy, or another history."
+        members = Command(("etcdfix", "compare", Part.NOW, Part.LAYOUT, Part.READING, key_word(other)))
+        advice.append(Remedy(what, members if live else NO_COMMAND))
+    return advice

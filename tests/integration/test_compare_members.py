@@ -69,20 +69,16 @@ def test_the_edited_key_is_found_and_no_other(
         assert [copy["unreadable_here"] for copy in report["copies"]] == [0, 0, 1]
 
 
-def test_the_advice_keeps_a_member_with_the_readable_copy(
+def test_the_advice_begins_with_a_member_that_has_the_readable_copy(
     differing: EtcdMembers, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     _, report = compare(differing, capfd, first=ODD)
-    save = report["advice"][1]["command"]
-    assert differing.endpoint(ODD) not in save
-    program, *words = shlex.split(save.replace("good.db", str(tmp_path / "good.db")))
+    assert ODD in report["advice"][3]["action"]
+    program, *words = shlex.split(report["advice"][1]["command"])
     assert program == "etcdctl"
+    words[-1] = str(tmp_path / "good.db")
     subprocess.run([find_tools().ctl, *words], check=True, capture_output=True)
     assert run(["scan", "--snapshot", str(tmp_path / "good.db"), "--no-encryption", EDITED]) == 0
-    replaced = report["advice"][2]["action"]
-    assert ODD in replaced
-    assert "member-0" not in replaced
-    assert "member-1" not in replaced
 
 
 def test_a_snapshot_and_what_is_there_now(
@@ -118,4 +114,4 @@ def test_a_member_that_does_not_answer_is_told(
     assert [copy["compared"] for copy in report["copies"]] == [True, True, False]
     assert ODD in report["incomplete_reasons"][0]
     assert run(["compare", "--endpoints", differing.endpoint("member-0"), "--no-encryption"]) == 3
-    assert capfd.readouterr().out.startswith("COULD NOT BE TOLD: 2 of 3 members answered; these agree")
+    assert capfd.readouterr().out.startswith("COULD NOT BE TOLD: no difference in ")

@@ -1,24 +1,19 @@
-"""Two points in time held against each other, and what is advised where members differ."""
+"""Streams walked side by side, two points in time held against each other, and what is advised where members differ."""
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable
-from typing import Any
-
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from etcdfix.commands.compare import CompareRequest, CompareResult, compare_sources
-from etcdfix.commands.comparing.advice import member_advice
-from etcdfix.commands.comparing.differences import Differences, Differing, Side
-from etcdfix.examine import Examiner
+from etcdfix.commands.compare import Comparison, Side, compare_sources
+from etcdfix.examine import Examiner, Reading
+from etcdfix.examine_all import no_progress
 from etcdfix.model import StoredValue
-from etcdfix.report.compare import ComparedCopy
-from etcdfix.report.render import write
+from etcdfix.report.compare import ComparedCopy, ComparisonReport, member_advice
 from etcdfix.report.render.text import text_lines
-from etcdfix.scope import ScopeRequest
+from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.memory_source import MemorySource, stored
@@ -43,23 +38,70 @@ def sealed(name: str, key: bytes = KEY_1) -> bytes:
     return aesgcm(secret(name), AT + name, key)
 
 
-def request(*words: str) -> CompareRequest:
-    return CompareRequest(layout=LAYOUT, configuration=CONFIG, scope=ScopeRequest(words), run=RUN)
+READING = Reading(layout=LAYOUT, configuration=CONFIG, run=RUN)
 
 
-def compared(earlier: MemorySource, later: MemorySource, *words: str) -> CompareResult:
-    return compare_sources(earlier, later, request(*words), earlier_path="old.db")
+def compared(earlier: MemorySource, later: MemorySource) -> ComparisonReport:
+    return compare_sources(earlier, later, READING, ScopeRequest(), earlier_path="old.db")[0]
 
 
-def document(result: CompareResult) -> dict[str, Any]:
-    out = io.BytesIO()
-    write(result.report, "json", out, RUN)
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
+def screen(report: ComparisonReport) -> list[str]:
+    return [*text_lines(report.document(), RUN, 100)]
 
 
-def screen(result: CompareResult) -> list[str]:
-    return [*text_lines(result.report.document(), RUN, 100)]
+# The walk
+
+Contents = dict[bytes, bytes]
+_CONTENTS = st.dictionaries(
+    st.sampled_from([b"a", b"a\x00", b"a/b", b"b", b"c"]), st.sampled_from([b"1", b"2"])
+)
+
+
+def walk(*sides: MemorySource) -> Comparison:
+    """Return a comparison of some sides, before anything is compared."""
+    comparison = Comparison(READING, ScopeRequest())
+    for at, source in enumerate(sides):
+        copy = ComparedCopy(label=f"m{at}", type="member", member_id=f"{at}", endpoint=f"host-{at}:2379")
+        comparison.sides.append(Side(copy, Examiner.of(READING), source))
+        comparison.copies.append(copy)
+    return comparison
+
+
+def differing(comparison: Comparison) -> dict[bytes, list[StoredValue | None]]:
+    return dict(comparison.differing([side.source.current(b"") for side in comparison.sides]))
+
+
+@given(st.lists(_CONTENTS, min_size=2, max_size=4), st.sets(st.integers(0, 3)))
+def test_as_a_naive_comparison(all_of_them: list[Contents], partial: set[int]) -> None:
+    comparison = walk(
+        *(
+            MemorySource(
+                [stored(key, one[key]) for key in sorted(one)], problems=["cut"] if at in partial else []
+            )
+            for at, one in enumerate(all_of_them)
+        )
+    )
+    found = differing(comparison)
+    keys = {key for one in all_of_them for key in one}
+    unknown = 0
+    for key in keys:
+        known = {one.get(key) for at, one in enumerate(all_of_them) if key in one or at not in partial}
+        assert (key in found) == (len(known) > 1)
+        unknown += len(known) == 1 and any(key not in one for one in all_of_them)
+    assert list(found) == sorted(found)
+    report, _ = comparison.result("members", "")
+    assert (report.keys, report.unknown) == (len(keys), unknown)
+    for key, copies in found.items():
+        assert [copy and copy.value for copy in copies] == [one.get(key) for one in all_of_them]
+
+
+@pytest.mark.parametrize("changed", ["mod_revision", "create_revision", "version", "lease"])
+def test_anything_of_a_record_counts(changed: str) -> None:
+    one, other = stored("k", b"v"), msgspec.structs.replace(stored("k", b"v"), **{changed: 77})
+    assert len(differing(walk(MemorySource([one]), MemorySource([other])))) == 1
+
+
+# Two points in time
 
 
 EARLIER = MemorySource(
@@ -83,8 +125,8 @@ LATER = MemorySource(
 
 
 def test_what_became_unreadable_comes_first() -> None:
-    result = compared(EARLIER, LATER)
-    rows = [(row["key"].removeprefix(AT), row["change"]) for row in document(result)["differences"]]
+    report = compared(EARLIER, LATER)
+    rows = [(row.key.removeprefix(AT), row.change) for row in report.differences]
     assert rows == [
         ("rotten", "unreadable-now"),
         ("wrong-key", "unreadable-now"),
@@ -92,34 +134,34 @@ def test_what_became_unreadable_comes_first() -> None:
         ("updated", "changed"),
         ("new", "added"),
     ]
-    assert result.report.changes == {"unreadable-now": 2, "removed": 1, "changed": 1, "added": 1}
-    lines = screen(result)
+    assert report.changes == {"unreadable-now": 2, "removed": 1, "changed": 1, "added": 1}
+    lines = screen(report)
     assert lines[0] == "UNREADABLE NOW: 2 keys could be read in the earlier one; 5 of 6 keys differ"
     assert len(lines) <= 24
-    scan, get = (remedy.command.line(RUN) for remedy in result.report.advice[:2])
+    scan, get = (remedy.command.line(RUN) for remedy in report.advice[:2])
     assert f"  {scan}" in lines
     assert scan == f"etcdfix scan --endpoints e:1 --encryption-config c.yaml {AT}rotten"
     assert get == f"etcdfix get --snapshot old.db --encryption-config c.yaml {AT}rotten"
 
 
 def test_other_bytes_at_one_revision_are_no_change() -> None:
-    result = compared(
+    report = compared(
         MemorySource([stored(AT + "x", sealed("x"))]), MemorySource([stored(AT + "x", secret("x"))])
     )
-    assert result.report.changes == {"same-revision-other-bytes": 1}
-    assert result.report.advice[0].command.line(RUN).startswith("etcdfix compare --endpoints e:1")
+    assert report.changes == {"same-revision-other-bytes": 1}
+    assert report.advice[0].command.line(RUN).startswith("etcdfix compare --endpoints e:1")
 
 
 def test_what_a_damaged_file_does_not_show_is_not_called_removed() -> None:
     later = MemorySource([stored(AT + "same", sealed("same"))], problems=["page 7 is damaged"])
-    result = compared(EARLIER, later)
-    assert (result.report.differing, result.report.unknown, result.report.complete) == (0, 4, False)
-    assert "page 7" in result.report.incomplete_reasons[0]
-    assert screen(result)[0].startswith("COULD NOT BE TOLD")
+    report = compared(EARLIER, later)
+    assert (report.differing, report.unknown, report.complete) == (0, 4, False)
+    assert "page 7" in report.incomplete_reasons[0]
+    assert screen(report)[0].startswith("COULD NOT BE TOLD")
 
 
 def test_all_reasons_are_shown_and_agreement_claims_no_history() -> None:
-    report = compared(EARLIER, EARLIER).report
+    report = compared(EARLIER, EARLIER)
     silent = [f"member m{at} did not answer" for at in range(4)]
     told = msgspec.structs.replace(
         report, mode="members", complete=False, incomplete_reasons=silent, warnings=["m0 has raised CORRUPT"]
@@ -142,9 +184,9 @@ def test_all_reasons_are_shown_and_agreement_claims_no_history() -> None:
 
 def test_a_source_that_is_lost_midway_makes_nothing_up() -> None:
     later = MemorySource(EARLIER.current(b""), fails_after=2)
-    result = compared(EARLIER, later)
-    assert (result.report.differing, result.report.unknown) == (0, 3)
-    assert "lost midway" in result.report.incomplete_reasons[0]
+    report = compared(EARLIER, later)
+    assert (report.differing, report.unknown) == (0, 3)
+    assert "lost midway" in report.incomplete_reasons[0]
 
 
 def test_other_clusters_and_the_order_of_time_are_told() -> None:
@@ -152,103 +194,45 @@ def test_other_clusters_and_the_order_of_time_are_told() -> None:
         MemorySource({"/registry/namespaces/kube-system": namespace_object("kube-system", uid)})
         for uid in ("u-1", "u-2")
     )
-    assert "different clusters" in compared(one, two).report.warnings[0]
+    assert "different clusters" in compared(one, two).warnings[0]
 
 
-# What is advised
-
-
-Value = Callable[[str], bytes | StoredValue | None]
-
-
-def members(*copies: tuple[Value, ...]) -> tuple[list[ComparedCopy], Differences]:
-    """Return what is known after keys whose copies on the members are these."""
-    count = len(copies[0])
-    examiner = Examiner.of(request())
-    differences = Differences(
-        [Side(f"m{at}", examiner, MemorySource()) for at in range(count)], in_time=False
-    )
-    for number, values in enumerate(copies):
-        name = f"s-{number}"
-        held = [value(name) for value in values]
-        records = tuple(stored(AT + name, one) if isinstance(one, bytes) else one for one in held)
-        differences.add(Differing((AT + name).encode(), records, frozenset()))
-    found = [
-        ComparedCopy(
-            label=f"m{at}",
-            type="member",
-            member_id=f"{at}",
-            endpoint=f"host-{at}:2379",
-            only_readable_here=differences.only_readable[f"m{at}"],
-            unreadable_here=differences.unreadable[f"m{at}"],
-        )
-        for at in range(count)
-    ]
-    return found, differences
-
-
-def advised(*copies: tuple[Value, ...], whole: bool = True) -> list[str]:
-    found, differences = members(*copies)
-    return [
-        f"{remedy.action} {remedy.command.line(RUN)}"
-        for remedy in member_advice(found, differences, whole=whole)
-    ]
-
+# What is advised where members differ
 
 BAD = b"k8s\x00\xff"
-HELD: tuple[Value, ...] = (secret, sealed, lambda _: BAD, lambda _: b"k8s\x00\xfe", lambda _: None)
-good, also_good, bad, worse, absent = HELD
 
 
-def newer(name: str) -> StoredValue:
-    return stored(AT + name, secret(name), mod_revision=20, version=2)
+def advised(*values: bytes | StoredValue | None) -> list[str]:
+    """Return the advice on one key whose copies on the members are these."""
+    records = [stored(AT + "x", value) if isinstance(value, bytes) else value for value in values]
+    comparison = walk(*(MemorySource([record] if record is not None else []) for record in records))
+    comparison.walk([KeyRange(AT.encode())], no_progress)
+    report, _ = comparison.result("members", "")
+    return [f"{remedy.action} {remedy.command.line(RUN)}" for remedy in report.advice]
 
 
-def newer_bad(name: str) -> StoredValue:
-    return stored(AT + name, BAD, mod_revision=20, version=2)
-
-
-def test_a_minority_that_is_damaged_and_nothing_else_is_named() -> None:
-    told = advised((good, bad, good), (good, worse, good))
-    assert "Save a snapshot of m0" in told[1]
-    assert "--endpoints host-0:2379 snapshot save good.db" in told[1]
-    assert "Then replace m1, one at a time" in told[2]
+NEWER = stored(AT + "x", secret("x"), mod_revision=20, version=2)
 
 
 @pytest.mark.parametrize(
-    "copies",
+    ("values", "order"),
     [
-        pytest.param([(good, newer, newer), (good, bad, good)], id="newer on others, one of them damaged elsewhere"),
-        pytest.param([(good, absent, absent)], id="a deletion that one missed"),
-        pytest.param([(absent, good, good)], id="a write that one missed"),
-        pytest.param([(good, bad, good), (good, absent, good)], id="one absent besides damage"),
-        pytest.param([(good, newer_bad, good)], id="the unreadable copy is newer"),
-        pytest.param([(newer, bad, newer)], id="the unreadable copy is older"),
-        pytest.param([(good, newer, bad)], id="two readable values"),
-        pytest.param([(good, also_good, bad)], id="two readable values at one mod_revision"),
-        pytest.param([(good, bad, good), (bad, worse, bad)], id="another key that nobody reads"),
-        pytest.param([(bad, bad, good)], id="a majority is damaged"),
-        pytest.param([(good, bad)], id="half is damaged"),
-        pytest.param([(good, bad, good), (good, good, bad)], id="a majority is damaged, each another key"),
-        pytest.param([(good, bad, good), (bad, good, good)], id="each lacks a key"),
-        pytest.param([(good, bad, good), (good, also_good, good)], id="another key that all read"),
+        pytest.param((BAD, secret("x"), secret("x")), [1, 2, 0], id="a minority is damaged"),
+        pytest.param((BAD, BAD, secret("x")), [2, 0, 1], id="a majority is damaged"),
+        pytest.param((None, secret("x")), [1, 0], id="a write, or a deletion, that one missed"),
+        pytest.param((secret("x"), NEWER, BAD), [0, 1, 2], id="two readable values"),
+        pytest.param((BAD, b"k8s\x00\xfe"), [0, 1], id="none can be read"),
     ],
-)  # fmt: skip
-def test_no_member_is_to_be_replaced_where_damage_is_not_all(copies: list[tuple[Value, ...]]) -> None:
-    told = advised(*copies)
-    count = len(copies[0])
-    for at in range(count):
-        assert f"Save a snapshot of m{at}" in told[1 + at]
-        assert f"--endpoints host-{at}:2379 snapshot save member-{at}.db" in told[1 + at]
-    assert "go on as the runbook says" in told[-1]
-    assert not any("replace" in one for one in told)
-
-
-def test_no_member_is_to_be_replaced_where_not_everything_was_compared() -> None:
-    told = advised((good, bad, good), whole=False)
-    assert not any("replace" in one for one in told)
-    assert "compare again, every key on every member" in told[-1]
-
-
-def test_what_only_one_member_can_read_is_told() -> None:
-    assert "m2: 1 key can be read there and not on every other member" in advised((bad, bad, good))[3]
+)
+def test_every_member_is_kept_the_one_that_lacks_least_first(
+    values: tuple[bytes | StoredValue | None, ...], order: list[int]
+) -> None:
+    warning, *saves = advised(*values)
+    assert warning.startswith("Change nothing yet, and restart no member")
+    for at, told in zip(order, saves, strict=False):
+        assert f"Save a snapshot of m{at}" in told
+        assert f"--endpoints host-{at}:2379 snapshot save member-{at}.db" in told
+    assert ("etcdfix scan" in saves[-2]) is (values[0] == BAD and values[1] == b"k8s\x00\xfe")
+    assert "go on as the runbook says" in saves[-1]
+    assert "replace" not in "".join([warning, *saves])
+    assert member_advice({}, []) == []

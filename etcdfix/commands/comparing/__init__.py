@@ -1,1 +1,0 @@
-"""How copies of the same keys are held against each other."""

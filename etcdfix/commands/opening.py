@@ -44,18 +44,12 @@ class Inputs(msgspec.Struct, frozen=True):
     """The shared options after the manifest has filled in what flags left open.
 
     Attributes:
-        snapshot: Snapshot file, or None.
-        kine: SQLite file of kine, or None; where both are None, a live etcd is read.
+        snapshot: Where neither it nor ``kine`` is named, a live etcd is read.
         connection: Keyword arguments for a connection to a live etcd, as given.
         revision: 0 for the newest.
-        encryption_config: File, or None.
-        kubernetes_minor: Release assumed, or None.
-        kms_endpoints: Provider name to endpoint, where it is not the configuration's.
-        ask_kms: Whether plugins are asked at all.
-        no_encryption: The operator says that nothing is encrypted at rest.
+        kms_endpoints: By provider, where it is not the configuration's.
         notices: Sentences to say on standard error before work begins.
         release_source: Where the release comes from, "" where none was named.
-        salvage: Read the whole pages of a broken snapshot.
         main_endpoints: Comma list of the etcd that holds namespace kube-system, where it may be another one; else "".
         main_named: A flag named it, not only a manifest.
         origins: Where endpoints, certificates and configuration were named, a line each.
@@ -110,54 +104,44 @@ class Inputs(msgspec.Struct, frozen=True):
             api: Which API servers are asked; None for none.
             places: Where backups and the audit log go, where the command has options for it.
         """
-        if self.snapshot is not None:
-            source = ["--snapshot", str(self.snapshot), *(["--salvage"] if self.salvage else [])]
-        elif self.kine is not None:
-            source = ["--kine", str(self.kine)]
-        else:
-            source = []
-            for name in ("endpoints", "cacert", "cert", "key_file", "user"):
-                value = self.connection.get(name)
-                if value:
-                    shown = value.partition(":")[0] if name == "user" else value
-                    source += [f"--{name.removesuffix('_file')}", shown]
-            if self.connection.get("insecure_skip_tls_verify"):
-                source.append("--insecure-skip-tls-verify")
-        if self.revision:
-            source += ["--revision", str(self.revision)]
-        reading: list[str] = []
-        if self.encryption_config is not None:
-            reading += ["--encryption-config", str(self.encryption_config)]
-        if self.no_encryption:
-            reading.append("--no-encryption")
-        for name, endpoint in self.kms_endpoints.items():
-            reading += ["--kms-endpoint", f"{name}={endpoint}"]
-        if not self.ask_kms:
-            reading.append("--no-kms")
-        if self.kubernetes_minor is not None:
-            reading += ["--kubernetes-version", f"1.{self.kubernetes_minor}"]
+        salvage = ("--salvage",) if self.salvage else ()
+        config, minor, prefix = self.encryption_config, self.kubernetes_minor, self.etcd_prefix
+        overrides = overrides_text(self.overrides or {}) if self.each_from_its_own else ""
         run = RunOptions(
-            source=tuple(source),
-            layout=(
-                *(() if self.etcd_prefix == DEFAULT_PREFIX else ("--etcd-prefix", self.etcd_prefix)),
-                *self._overrides_words,
+            source=(
+                *(("--snapshot", str(self.snapshot), *salvage) if self.snapshot is not None else ()),
+                *(("--kine", str(self.kine)) if self.kine is not None else ()),
+                *(self._connection_words() if self.file is None else ()),
+                *(("--revision", str(self.revision)) if self.revision else ()),
             ),
-            reading=tuple(reading),
+            layout=(
+                *(("--etcd-prefix", prefix) if prefix != DEFAULT_PREFIX else ()),
+                # A change finds the etcd of its resource by it.
+                *(("--etcd-servers-overrides", overrides) if overrides else ()),
+            ),
+            reading=(
+                *(("--encryption-config", str(config)) if config is not None else ()),
+                *(("--no-encryption",) if self.no_encryption else ()),
+                *(w for name, url in self.kms_endpoints.items() for w in ("--kms-endpoint", f"{name}={url}")),
+                *(("--no-kms",) if not self.ask_kms else ()),
+                *(("--kubernetes-version", f"1.{minor}") if minor is not None else ()),
+            ),
             changing=("--main-endpoints", self.main_endpoints) if self.main_endpoints else (),
             servers=api.words if api is not None else (),
         )
         return places.repeated_in(run) if places is not None else run
 
-    @property
-    def _overrides_words(self) -> tuple[str, ...]:
-        """The option that tells the next command, too, where each resource is; a change finds its etcd by it."""
-        if not (self.each_from_its_own and self.overrides):
-            return ()
-        return "--etcd-servers-overrides", overrides_text(self.overrides)
+    def _connection_words(self) -> Iterator[str]:
+        for name in ("endpoints", "cacert", "cert", "key_file", "user"):
+            value = self.etcd_user if name == "user" else self.connection.get(name)
+            if value:
+                yield from (f"--{name.removesuffix('_file')}", value)
+        if self.connection.get("insecure_skip_tls_verify"):
+            yield "--insecure-skip-tls-verify"
 
     def reading(self, configuration: EncryptionConfiguration | None) -> Reading:
         """Return how the values of the cluster are read."""
-        from etcdfix.examine import Reading  # noqa: PLC0415 - ciphers are slow to import
+        from etcdfix.examine import Reading
 
         return Reading(**self.reading_fields(configuration))
 
@@ -185,20 +169,16 @@ def open_source(inputs: Inputs, *, say: Say) -> Source:
         ConfigurationError: The connection options make no sense.
     """
     if inputs.snapshot is not None:
-        from etcdfix.sources.snapshot import SnapshotSource  # noqa: PLC0415 - either source, never both
+        from etcdfix.sources.snapshot import SnapshotSource
 
-        return SnapshotSource(
-            inputs.snapshot,
-            revision=inputs.revision,
-            salvage=inputs.salvage,
-        )
+        return SnapshotSource(inputs.snapshot, revision=inputs.revision, salvage=inputs.salvage)
     if inputs.kine is not None:
-        from etcdfix.sources.kine import KineSource  # noqa: PLC0415 - same
+        from etcdfix.sources.kine import KineSource
 
         return KineSource(inputs.kine, revision=inputs.revision, on_notice=say)
     if not inputs.each_from_its_own:
         return _open_etcd(inputs, say)
-    from etcdfix.sources.several import SeveralSources  # noqa: PLC0415 - few clusters have several
+    from etcdfix.sources.several import SeveralSources
 
     with contextlib.ExitStack() as opened:  # each, until all are
         sources: dict[tuple[str, ...], Source] = {(): opened.enter_context(_open_etcd(inputs, say))}
@@ -217,18 +197,23 @@ def open_source(inputs: Inputs, *, say: Say) -> Source:
 
 
 def _open_etcd(inputs: Inputs, say: Say) -> LiveSource:
-    from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
-    from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - grpc is slow to import
+    from etcdfix.sources.live import LiveSource
 
-    connection = connection_from_options(**inputs.connection)
-    for warning in transport_warnings(connection):
-        say(f"warning: {warning}")
     return LiveSource(
-        connection,
+        _connection(inputs.connection, say),
         revision=inputs.revision,
         storage_prefix=StorageLayout(inputs.etcd_prefix).prefix_bytes,
         on_notice=say,
     )
+
+
+def _connection(options: dict[str, Any], say: Say, **name: str) -> EtcdConnection:
+    from etcdfix.sources.connection import connection_from_options, transport_warnings
+
+    connection = connection_from_options(**options)
+    for warning in transport_warnings(connection, **name):
+        say(f"warning: {warning}")
+    return connection
 
 
 def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:
@@ -239,7 +224,7 @@ def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:
     """
     if inputs.encryption_config is None:
         return None
-    from etcdfix.encryption.config import load_configuration  # noqa: PLC0415 - needs YAML and ciphers
+    from etcdfix.encryption.config import load_configuration
 
     return load_configuration(inputs.encryption_config)
 
@@ -254,23 +239,16 @@ def open_plugins(
     Raises:
         ConfigurationError: ``--kms-endpoint`` names no KMS provider of any configuration, or no socket.
     """
-    given = [configuration for configuration in configurations if configuration is not None]
-    providers = [provider for configuration in given for provider in configuration.kms_providers]
+    known = {name for configuration in configurations for name in _kms_names(configuration)}
     for name in inputs.kms_endpoints:
-        if all(provider.name != name for provider in providers):
-            known = ", ".join(sorted({provider.name for provider in providers}))
-            which = (
-                "no encryption configuration has"
-                if len(given) > 1
-                else "the encryption configuration does not have"
-            )
+        if name not in known:
             raise ConfigurationError(
-                f"--kms-endpoint names the KMS provider {name!r}, which {which}",
-                hint=f"KMS providers there are: {known}" if known else "there is none",
+                f"--kms-endpoint names the KMS provider {name!r}, which no encryption configuration has",
+                hint=f"KMS providers there are: {', '.join(sorted(known))}" if known else "there is none",
             )
-    if not inputs.ask_kms or not providers:
+    if not inputs.ask_kms or not known:
         return contextlib.nullcontext()
-    from etcdfix.encryption.kms.plugins import KMSPlugins  # noqa: PLC0415 - only where there is KMS
+    from etcdfix.encryption.kms.plugins import KMSPlugins
 
     return KMSPlugins(inputs.kms_endpoints)
 
@@ -284,7 +262,7 @@ def open_examiner(
     Raises:
         SourceError: The CRDs of the cluster cannot be read.
     """
-    from etcdfix.examine import Examiner  # noqa: PLC0415 - ciphers are slow to import
+    from etcdfix.examine import Examiner
 
     with open_plugins(inputs, configuration) as plugins:
         yield Examiner.of_cluster(source, inputs.reading(configuration), plugins)
@@ -316,10 +294,11 @@ def without_candidates(inputs: Inputs, paths: Sequence[Path]) -> Inputs:
     """
     if not paths or not inputs.kms_endpoints:
         return inputs
-    here = _kms_names(load_encryption(inputs))
-    each = (load_encryption(msgspec.structs.replace(inputs, encryption_config=path)) for path in paths)
-    there = {name for configuration in each for name in _kms_names(configuration)}
-    return _with_endpoints(inputs, lambda name: name in here or name not in there)
+    here, *others = (
+        _kms_names(load_encryption(msgspec.structs.replace(inputs, encryption_config=path)))
+        for path in (inputs.encryption_config, *paths)
+    )
+    return _with_endpoints(inputs, lambda name: name in here or name not in set().union(*others))
 
 
 def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:
@@ -331,28 +310,17 @@ def _with_endpoints(inputs: Inputs, wanted: Callable[[str], bool]) -> Inputs:
     return msgspec.structs.replace(inputs, kms_endpoints=endpoints)
 
 
-def main_etcd(inputs: Inputs, *, say: Say) -> EtcdConnection | None:
-    """Return how to reach the etcd that holds namespace kube-system, where it may be another one; say what is unsafe.
-
-    Raises:
-        ConfigurationError: The connection options make no sense, or one is named beside kine's file.
-    """
-    if inputs.kine is not None:
-        if inputs.main_named:
-            raise ConfigurationError(
-                "--kine and --main-endpoints: what kine keeps is all in its file",
-                hint="leave one of them out",
-            )
+def _main_etcd(inputs: Inputs, say: Say) -> EtcdConnection | None:
+    """Return how to reach the etcd that holds namespace kube-system, where it may be another one."""
+    if inputs.kine is not None and inputs.main_named:
+        raise ConfigurationError(
+            "--kine and --main-endpoints: what kine keeps is all in its file", hint="leave one of them out"
+        )
+    if inputs.kine is not None or not inputs.main_endpoints:
         return None
-    from etcdfix.remediation.preflight.cluster import MAIN_ETCD  # noqa: PLC0415 - grpc is slow to import
-    from etcdfix.sources.connection import connection_from_options, transport_warnings  # noqa: PLC0415 - same
+    from etcdfix.remediation.preflight.cluster import MAIN_ETCD
 
-    if not inputs.main_endpoints:
-        return None
-    connection = connection_from_options(**{**inputs.connection, "endpoints": inputs.main_endpoints})
-    for warning in transport_warnings(connection, name=MAIN_ETCD):
-        say(f"warning: {warning}")
-    return connection
+    return _connection({**inputs.connection, "endpoints": inputs.main_endpoints}, say, name=MAIN_ETCD)
 
 
 @contextmanager
@@ -376,23 +344,32 @@ def open_cluster(
         ConfigurationError: Options or the EncryptionConfiguration make no sense.
         SourceError: etcd cannot be reached.
     """
-    from etcdfix.remediation.preflight.cluster import Cluster  # noqa: PLC0415 - grpc is slow to import
-    from etcdfix.sources.kine import KineSource  # noqa: PLC0415 - same
-    from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - same
+    from etcdfix.remediation.preflight.cluster import Cluster
+    from etcdfix.sources.kine import KineSource
+    from etcdfix.sources.live import LiveSource
 
     assert (inputs.snapshot, inputs.revision) == (None, 0)  # no command that changes something offers these
     if inputs.kine is not None and not through_the_api:
         raise _kine(str(inputs.kine))
     configuration = configure(inputs)
-    _refuse_marked(configuration)
-    main = main_etcd(inputs, say=say)
-    with contextlib.ExitStack() as stack:
-        source = stack.enter_context(open_source(inputs, say=say))
+    if (
+        configuration is not None and configuration.made_by
+    ):  # no API server may know its keys: it proves nothing
+        raise refuse(
+            Rule.MARKED_CONFIGURATION,
+            f"{configuration.path} was made by etcdfix encryption {configuration.made_by}: it is for reading, and says "
+            "nothing about how API servers write",
+            hint="--encryption-config: the file that the API servers run with today; fix --from candidate:FILE "
+            "takes this one",
+        )
+    main = _main_etcd(inputs, say)
+    with (
+        open_source(inputs, say=say) as source,
+        open_examiner(source, inputs, configuration) as examiner,
+    ):
+        assert isinstance(source, LiveSource | KineSource)
         if isinstance(source, LiveSource):
             _refuse_kine(source, StorageLayout(inputs.etcd_prefix))
-        else:
-            assert isinstance(source, KineSource)
-        examiner = stack.enter_context(open_examiner(source, inputs, configuration))
         digest = configuration.sha256 if configuration is not None else ""
         yield Cluster(
             source,
@@ -422,18 +399,6 @@ def _kine(where: str) -> RefusedByRule:
     )  # fmt: skip
 
 
-def _refuse_marked(configuration: EncryptionConfiguration | None) -> None:
-    """Refuse a configuration that is for reading: no API server may know its keys, and what it opens is no proof."""
-    if configuration is not None and configuration.made_by:
-        raise refuse(
-            Rule.MARKED_CONFIGURATION,
-            f"{configuration.path} was made by etcdfix encryption {configuration.made_by}: it is for reading, and says "
-            "nothing about how API servers write",
-            hint="--encryption-config: the file that the API servers run with today; fix --from candidate:FILE "
-            "takes this one",
-        )
-
-
 def connect_for_intents(
     inputs: Inputs, intents: Iterable[Intent], *, say: Say
 ) -> tuple[Datastore, ClusterIdentity]:
@@ -443,14 +408,13 @@ def connect_for_intents(
         ConfigurationError: Options or the EncryptionConfiguration make no sense.
         SourceError: It cannot be read.
     """
-    from etcdfix.examine import Examiner  # noqa: PLC0415 - as above
-    from etcdfix.remediation.preflight.cluster import Cluster, find_cluster  # noqa: PLC0415 - as above
-    from etcdfix.sources.kine import KineSource  # noqa: PLC0415 - as above
-    from etcdfix.sources.live import LiveSource  # noqa: PLC0415 - as above
+    from etcdfix.examine import Examiner
+    from etcdfix.remediation.preflight.cluster import Cluster, find_cluster
+    from etcdfix.sources.kine import KineSource
+    from etcdfix.sources.live import LiveSource
 
     directories = dict.fromkeys(Path(path).parent for intent in intents for path in intent.backups)
-    configuration = load_encryption(inputs)
-    main = main_etcd(inputs, say=say)
+    configuration, main = load_encryption(inputs), _main_etcd(inputs, say)
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(open_source(inputs, say=say))
         assert isinstance(

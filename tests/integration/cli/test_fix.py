@@ -341,7 +341,7 @@ def test_candidate_with_a_kms_provider(registry: Registry, plugin: KMSPlugin) ->
     assert ran.code == 0, ran.err
     ran = registry.put_back(key, source, "--kms-endpoint", f"nobody={plugin.endpoint}")
     assert ran.code == 2
-    assert "'nobody', which the encryption configuration does not have" in ran.err
+    assert "'nobody', which no encryption configuration has" in ran.err
 
 
 def test_a_server_that_reads_it(registry: Registry, key: bytes, candidate: str, api: KubernetesAPI) -> None:

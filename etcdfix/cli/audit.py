@@ -8,23 +8,23 @@ from typing import Any
 import click
 import msgspec
 
-from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.command import ChangingCommand, Group
-from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.exit_codes import codes
+from etcdfix.cli.inputs import gather_inputs
+from etcdfix.cli.look import report_place
 from etcdfix.cli.options import (
     FILE,
+    accept_option,
     change_output_option,
-    gather_inputs,
     kine_option,
     live_options,
     main_etcd_options,
     reading_options,
     report_options,
+    syslog_option,
     timeout_option,
 )
 from etcdfix.cli.output import require_output, say, show_change
-from etcdfix.cli.places import syslog_option
-from etcdfix.cli.report_place import report_place
 from etcdfix.commands.opening import connect_for_intents
 from etcdfix.operations.look.audit import newest_records, verify_log
 from etcdfix.remediation.audit.syslog import Syslog
@@ -36,20 +36,15 @@ from etcdfix.rules import Rule
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_json
 
-VERIFY_EXIT_CODES = {
-    0: "whole",
-    1: "tampered",
-    2: "usage or configuration error",
-    3: "open intents, a torn last line, or no head file",
-    5: "unreadable",
-}
-RECONCILE_EXIT_CODES = {
-    0: "every open intent is settled (or there is none)",
-    2: "usage or configuration error",
-    3: "an intent stays open, or ended in an anomaly",
-    4: "refused: another cluster, or a log whose chain is broken (wins over 3)",
-    5: "etcd or the log cannot be read",
-}
+_VERIFY_CODES = codes(
+    "whole", "tampered", "open intents, a torn last line, or no head file", source="unreadable"
+)
+_RECONCILE_CODES = codes(
+    "every open intent is settled (or there is none)",
+    incomplete="an intent stays open, or ended in an anomaly",
+    refused="another cluster, or a log whose chain is broken (wins over 3)",
+    source="etcd or the log cannot be read",
+)
 
 
 _log_argument = click.argument("log", metavar="FILE", type=FILE)
@@ -67,13 +62,14 @@ def command() -> None:
 @_log_argument
 @report_options()
 @timeout_option
-def show(*, log: Path, output: str, output_file: Path | None) -> int:
+def show(*, log: Path, **options: Any) -> int:
     """Print the records of an audit log, as they stand there.
 
     json is one audit.k8s.io/v1 EventList, jsonl one Event to a line. Nothing is judged: audit verify does that.
     """
-    with report_place(output_file, [log], output) as place:
+    with report_place(options, [log]) as place:
         records = read_records(log)
+        output = options["output"]
         if output in {"text", "wide", "html"}:
             place.show(newest_records(log, records), RunOptions())
         elif output == "jsonl":
@@ -87,7 +83,7 @@ def show(*, log: Path, output: str, output_file: Path | None) -> int:
     return 0
 
 
-@command.command("verify", epilog=epilog(VERIFY_EXIT_CODES))
+@command.command("verify", epilog=_VERIFY_CODES)
 @_log_argument
 @click.option(
     "--expect-head",
@@ -96,19 +92,19 @@ def show(*, log: Path, output: str, output_file: Path | None) -> int:
 )
 @timeout_option
 @report_options()
-def verify_command(*, log: Path, expect_head: str | None, output: str, output_file: Path | None) -> int:
+def verify_command(*, log: Path, expect_head: str | None, **options: Any) -> int:
     """Check that an audit log is what was written: nothing edited, dropped, reordered, or cut off its end.
 
     A chain does not show by itself that it once went on. The head file beside the log, and a head that somebody wrote
     down or a syslog kept, remember its records; backup list compares it with the backups.
     """
-    with report_place(output_file, [log], output) as place:
+    with report_place(options, [log]) as place:
         verified, code = verify_log(log, expect_head=expect_head)
-        place.show(verified, RunOptions())
+        place.show(verified)
     return code
 
 
-@command.command("reconcile", cls=ChangingCommand, epilog=epilog(RECONCILE_EXIT_CODES))
+@command.command("reconcile", cls=ChangingCommand, epilog=_RECONCILE_CODES)
 @_log_argument
 @kine_option
 @live_options

@@ -3,50 +3,45 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from etcdfix.cli.accepting import accept_option
 from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.confirm import Terminal
-from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import FILE, TEXT, change_output_option, option_group, report_options, timeout_option
+from etcdfix.cli.exit_codes import codes
+from etcdfix.cli.look import record_paths, report_place
+from etcdfix.cli.options import (
+    TEXT,
+    accept_option,
+    audit_log_option,
+    backup_dirs_option,
+    change_output_option,
+    option_group,
+    report_options,
+    syslog_option,
+    timeout_option,
+)
 from etcdfix.cli.output import require_output, show_change, show_preview
-from etcdfix.cli.places import record_paths, syslog_option
-from etcdfix.cli.report_place import report_place
 from etcdfix.commands.backups import list_backups
 from etcdfix.errors import EtcdfixError
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RunOptions
 
-LIST_EXIT_CODES = {
-    0: "every backup is whole and what the audit log says, and none is missing",
-    1: "something is wrong or missing",
-    2: "usage or configuration error",
-    3: "something cannot be told (1 wins over it)",
-    5: "a directory cannot be listed",
-}
-PRUNE_EXIT_CODES = {
-    0: "removed, or the dry run would; or none was old enough",
-    2: "usage or configuration error",
-    3: "unfinished: a file could not be removed, or an outcome not be recorded",
-    4: "refused: a rule keeps a backup that is old enough (the others are removed), or nothing was removed at all",
-    5: "a directory or the audit log cannot be read; nothing was removed",
-}
+_LIST_CODES = codes(
+    "every backup is whole and what the audit log says, and none is missing",
+    "something is wrong or missing",
+    "something cannot be told (1 wins over it)",
+    source="a directory cannot be listed",
+)
+_PRUNE_CODES = codes(
+    "removed, or the dry run would; or none was old enough",
+    incomplete="a file could not be removed, or an outcome not be recorded",
+    refused="a rule keeps a backup that is old enough (the others are removed), or nothing was removed at all",
+    source="a directory or the audit log cannot be read; nothing was removed",
+)
 
-_places: Final = option_group(
-    click.option(
-        "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR", envvar="ETCDFIX_BACKUP_DIR",
-        help="Where backups are (may be repeated).  [default: as for delete]",
-    ),
-    click.option(
-        "--audit-log", type=FILE, metavar="FILE", envvar="ETCDFIX_AUDIT_LOG",
-        help="The audit log that they belong to.  [default: as for delete]",
-    ),
-    timeout_option,
-)  # fmt: skip
+_places: Final = option_group(backup_dirs_option, audit_log_option, timeout_option)
 
 
 @click.group("backup", cls=Group)
@@ -57,22 +52,22 @@ def command() -> None:
     """
 
 
-@command.command("list", epilog=epilog(LIST_EXIT_CODES))
+@command.command("list", epilog=_LIST_CODES)
 @_places
 @report_options()
-def list_command(*, output: str, output_file: Path | None, **options: Any) -> int:
+def list_command(**options: Any) -> int:
     """Show every backup, and check that they are whole, safe, what the audit log says, and all there.
 
     Each file's digests, owner and mode; its record in the audit log, by sequence, hash and path; and each record's
     backups. Secrets that are stored as plaintext come first. Writes nothing.
     """
-    with report_place(output_file, [], output) as place:
+    with report_place(options, []) as place:
         listed = list_backups(record_paths(options))
-        place.show(listed, RunOptions())
+        place.show(listed)
     return listed.exit_code
 
 
-@command.command("prune", cls=ChangingCommand, epilog=epilog(PRUNE_EXIT_CODES))
+@command.command("prune", cls=ChangingCommand, epilog=_PRUNE_CODES)
 @_places
 @change_output_option
 @click.option("--older-than", required=True, metavar="AGE|DATE",
@@ -88,7 +83,7 @@ def prune_command(*, output: str, older_than: str, **options: Any) -> int:
     Removing a backup removes the undo of its change. Only a file goes that is exactly the one that the log means, and
     whose change is known to be done. Whatever cannot be told stays, and is named.
     """
-    from etcdfix.cli.safety import acceptances  # noqa: PLC0415 - grpc is slow to import
+    from etcdfix.cli.changing import acceptances  # noqa: PLC0415 - grpc is slow to import
     from etcdfix.commands import prune_backups  # noqa: PLC0415 - same
     from etcdfix.remediation.backup.prune import PruneRequest  # noqa: PLC0415 - same
 

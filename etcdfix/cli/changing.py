@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import click
 import msgspec
 
 from etcdfix.apiserver.servers import APIAccess
-from etcdfix.cli.confirm import Terminal
-from etcdfix.cli.options import (
-    TEXT,
-    change_output_option,
-    configuration_of,
-    gather_inputs,
-    live_options,
-    main_etcd_options,
-    option_group,
-    reading_options,
-)
-from etcdfix.cli.output import HABITS, require_output, say, say_lines, show_change
-from etcdfix.cli.places import api_access, record_paths
+from etcdfix.cli.confirm import Terminal, is_terminal
+from etcdfix.cli.inputs import configuration_of, gather_inputs
+from etcdfix.cli.look import api_access, record_paths
+from etcdfix.cli.options import TEXT
+from etcdfix.cli.output import require_output, say, say_lines, show_change, words_as_typed
 from etcdfix.cli.progress import progress_of
-from etcdfix.cli.safety import (
-    acceptances,
-    change_exit_code,
-    change_options,
-    expectation_options,
-    require_reason,
-)
 from etcdfix.commands.opening import Candidates, Inputs, open_candidates, open_cluster, without_candidates
 from etcdfix.errors import EtcdfixError
 from etcdfix.examine_all import Progress
 from etcdfix.operations.change.report import follow_ups, outcome_report, refusal_report
-from etcdfix.remediation.audit.record import Verb
+from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_text
 
-etcd_options = option_group(live_options, main_etcd_options, reading_options)
-"""Which etcd, and how its values are read."""
 
-present_value_options = option_group(change_options, change_output_option, expectation_options)
-"""Of a change to a value that is there."""
+def require_reason(options: dict[str, Any]) -> None:
+    """Refuse an empty reason.
+
+    Raises:
+        click.UsageError: It says nothing.
+    """
+    if not str(options["reason"]).strip():
+        raise click.UsageError("--reason is empty: say why, for the record")
+
+
+def acceptances(options: dict[str, Any]) -> Acceptances:
+    """Return what the flags expect and accept."""
+    return Acceptances(
+        expect_mod_revision=options.get("expect_mod_revision"),
+        expect_value_sha256=options.get("expect_value_sha256") or "",
+        words=tuple(dict.fromkeys(options["accepted_words"])),
+        key_lost=options.get("key_lost") or "",
+        at_terminal=is_terminal(),
+    )
+
+
+def change_exit_code(outcome: ChangeOutcome) -> int:
+    """Map what became of a change to its exit code: 0 done (or it would be), 3 anything less certain."""
+    done = {Result.DELETED, Result.FIXED, Result.UNDONE}
+    return 0 if outcome.result in {None, *done} and outcome.certain else 3
 
 
 class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +173,7 @@ class Teller:
                 exit_code=code,
                 deleted=deleted,
                 unread=unread,
-                again=_again(HABITS.words),
+                again=Command(words_as_typed()),
             )
             show_change(report, self._output, run)
         except Exception as exc:  # noqa: BLE001 - the change is made: it must be told one way or the other
@@ -176,19 +183,6 @@ class Teller:
                 for step in follow_ups(self._verb, self.key, outcome, run, unread=unread):
                     say_lines(map(safe_text, [f"{step.what}:", f"  {step.command.line(run)}"]))
         return code
-
-
-def _again(words: Iterable[str]) -> Command:
-    """Return a command as it was typed, but for ``--dry-run`` and passwords."""
-    kept, rest = ["etcdfix"], iter(words)
-    for word in rest:
-        option, equals, value = word.partition("=")
-        if option in {"--user", "--password"}:
-            value = value if equals else next(rest, "")
-            kept += [option, value.partition(":")[0]] if option == "--user" else []
-        elif word != "--dry-run":
-            kept.append(word)
-    return Command(tuple(kept))
 
 
 def _facts(key: bytes, outcome: ChangeOutcome) -> Iterator[str]:

@@ -1,18 +1,22 @@
-"""What every command is made of: the options that say how it speaks, whatever it does.
+"""What commands and groups of commands are made of: their help pages, their variables, where they are found.
 
-They stand after the name of the command, as its other options do, and are written down here alone.
+A page shows the options of the command; of those that several commands share it has the names alone, which
+``etcdfix help options`` explains once.
 """
 
 from __future__ import annotations
 
+import importlib
+import keyword
 import os
-from textwrap import indent
+from collections.abc import Callable
+from textwrap import fill, indent
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from etcdfix.cli.examples import EXAMPLES
-from etcdfix.cli.lazy_group import HelpGroup
 from etcdfix.cli.output import HABITS, say
 
 HEEDED_BY_CHANGES: Final = frozenset(
@@ -24,8 +28,9 @@ HEEDED_BY_CHANGES: Final = frozenset(
 )  # fmt: skip
 """All variables of ours that a command which changes something listens to: where etcd is, and how it is encrypted."""
 
-OF_ETCDCTL: Final = ("ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY")
-"""Variables of etcdctl that say which etcd is meant."""
+_HELP: Final = "help"
+_UNCHECKED: Final = "insecure_skip_tls_verify"
+_UNCHECKED_OF_ETCDCTL: Final = "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
 
 
 def variable_of(option: str) -> str:
@@ -33,22 +38,33 @@ def variable_of(option: str) -> str:
     return "ETCDFIX_" + option.removeprefix("--").replace("-", "_").upper()
 
 
-_UNCHECKED: Final = "insecure_skip_tls_verify"
-_UNCHECKED_OF_ETCDCTL: Final = "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
+def long_name(option: click.Option) -> str:
+    """Return the option as it is typed in full."""
+    return next(name for name in option.opts if name.startswith("--"))
+
+
+class Shared(click.Option):
+    """An option of several commands, which ``etcdfix help options`` explains once."""
+
+
+SHARED: Final[dict[str, list[Shared]]] = {}
+"""Sections of that page, to their options."""
+
+
+def shared(section: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
+    """Return a decorator that adds this option, and have it explained in a section."""
+    SHARED.setdefault(section, []).append(Shared(names, **settings))
+    return click.option(*names, cls=Shared, **settings)
 
 
 def _quiet(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
     HABITS.quiet = value
 
 
-def habits() -> list[click.Option]:
-    """Return the options that say how a command speaks; eager, so that they hold for what is said of another one."""
-    return [
-        click.Option(
-            ("-q", "--quiet"), is_flag=True, expose_value=False, is_eager=True, envvar=variable_of("--quiet"),
-            callback=_quiet, help="No progress and no notes on standard error; errors and warnings stay.",
-        )
-    ]  # fmt: skip
+_quiet_option: Final = shared(
+    "Every command", "-q", "--quiet", is_flag=True, expose_value=False, is_eager=True, callback=_quiet,
+    envvar=variable_of("--quiet"), help="No progress and no notes on standard error; errors and warnings stay.",
+)  # fmt: skip
 
 
 class Command(click.Command):
@@ -58,37 +74,29 @@ class Command(click.Command):
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self.params += habits()
+        _quiet_option(self)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write examples, the options of the command, and those that every command has."""
+        """Write examples, the options of the command, and the names of those that it shares."""
         examples = EXAMPLES.get(ctx.command_path.removeprefix("etcdfix").lstrip(), ())
         if examples:
             with formatter.section("Examples"):
                 for purpose, words in examples:
                     formatter.write_text(f"# {purpose}")
                     formatter.write(indent(words, " " * formatter.current_indent) + "\n")
-        shared = {option.name for option in habits()}
-        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Options of every command": []}
-        for option in self.get_params(ctx):
-            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
-            if record is not None:
-                common = option.name in shared or option.name == "help"
-                sections["Options of every command" if common else "Options"].append(record)
-        for title, records in sections.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+        own = [option for option in self.get_params(ctx) if not isinstance(option, Shared)]
+        with formatter.section("Options"):
+            formatter.write_dl([record for option in own if (record := option.get_help_record(ctx))])
 
-
-def _of_readers() -> set[str]:
-    from etcdfix.cli.keys import scope_options  # noqa: PLC0415 - same
-    from etcdfix.cli.options import live_options, source_options  # noqa: PLC0415 - they need this module
-
-    reader = click.command(scope_options(source_options(lambda: None)))
-    change = click.command(live_options(lambda: None))
-    of_changes = {option.envvar for option in change.params}
-    return {str(option.envvar) for option in reader.params if option.envvar not in {None, *of_changes}}
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the exit codes, and the names of the options that the command shares."""
+        if self.epilog:
+            with formatter.section("Exit codes"):
+                formatter.write(indent(self.epilog, "  ") + "\n")
+        names = ["/".join(option.opts) for option in self.get_params(ctx) if isinstance(option, Shared)]
+        words = fill(" ".join(names), formatter.width - 2, break_on_hyphens=False)
+        with formatter.section("Shared options, explained by etcdfix help options"):
+            formatter.write(indent(words, "  ") + "\n")
 
 
 class ChangingCommand(Command):
@@ -102,22 +110,18 @@ class ChangingCommand(Command):
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self._unheeded = _of_readers()
+        self._own = {long_name(option) for option in self.params if isinstance(option, click.Option)}
         for option in self.params:
-            if not isinstance(option, click.Option):
-                continue
-            own = {variable_of(name) for name in option.opts if name.startswith("--")}
-            if own & HEEDED_BY_CHANGES:
-                continue
-            self._unheeded |= own
-            option.envvar = None
-            if option.name == _UNCHECKED:
-                option.default = False  # None would ask the variable of etcdctl
-                self._unheeded.add(_UNCHECKED_OF_ETCDCTL)
+            if isinstance(option, click.Option) and option.envvar not in HEEDED_BY_CHANGES:
+                option.envvar = None
+                if option.name == _UNCHECKED:
+                    option.default = False  # None would ask the variable of etcdctl
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Name the variables that are set in vain, then do as any command."""
-        set_in_vain = sorted(name for name in self._unheeded if os.environ.get(name))
+        of_others = {long_name(option) for section in SHARED.values() for option in section}
+        ours = {variable_of(name) for name in self._own | of_others} - HEEDED_BY_CHANGES
+        set_in_vain = sorted(name for name in (*ours, _UNCHECKED_OF_ETCDCTL) if os.environ.get(name))
         if set_in_vain and not ctx.resilient_parsing:
             say(
                 f"not heeded: {', '.join(set_in_vain)}; a command that changes something takes this from its "
@@ -131,7 +135,68 @@ class ChangingCommand(Command):
         return super().invoke(ctx)
 
 
-class Group(HelpGroup):
-    """A group whose commands are commands of etcdfix."""
+class Group(click.Group):
+    """A group of commands of etcdfix. ``help`` in the place of a command shows the page of what follows."""
 
     command_class = Command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first word names.
+
+        Raises:
+            click.UsageError: There is none.
+        """
+        if args[0] != _HELP or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        words = args[1:]
+        if not words or words[0].startswith("-") or words[0] == _HELP:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        name, command, rest = super().resolve_command(ctx, words)
+        # What else was typed is left out: nothing of it must be done.
+        return name, command, [_HELP, *rest] if isinstance(command, click.Group) else ["--help"]
+
+
+Commands = dict[str, dict[str, str]]
+"""Title of a section of the help page, to its commands with one line of help each."""
+
+
+class LazyGroup(Group):
+    """A group that imports its commands when they are called, so that ``--help`` stays quick.
+
+    A command is what a module of its name in the package calls ``command``.
+    """
+
+    def __init__(self, *, listed: Commands, package: str, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._listed, self._package = listed, package
+        self._help = {name: text for section in listed.values() for name, text in section.items()}
+        self.commands = dict.fromkeys(self._help, click.Command(None))  # names that may have been meant
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names, in the order of the help page."""
+        return list(self._help)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
+        """Import a command; None for one that nobody knows."""
+        if cmd_name not in self._help:
+            return None
+        module = cmd_name.replace("-", "_") + "_" * keyword.iskeyword(cmd_name)
+        command = importlib.import_module(f"{self._package}.{module}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that a word may become, without importing them, and the options."""
+        named = [(name, text) for name, text in self._help.items() if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=text) for name, text in named]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
+        """List the commands without importing them."""
+        widest = max(map(len, self._help))
+        for title, section in self._listed.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), text) for name, text in section.items()])

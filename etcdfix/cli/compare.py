@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import reader_codes
-from etcdfix.cli.keys import scope_options, wanted_scope
+from etcdfix.cli.exit_codes import codes
+from etcdfix.cli.inputs import what_to_read
+from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import open_look
-from etcdfix.cli.options import FILE, etcd_data_options, reading_options, report_options, what_to_read
+from etcdfix.cli.options import FILE, etcd_data_options, reading_options, report_options, scope_options
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.commands.compare import compare_members, compare_sources
@@ -21,7 +22,7 @@ from etcdfix.sources.base import has_keys
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 
-_CODES = reader_codes(
+_CODES = codes(
     "nothing differs",
     "something differs, even if not everything could be compared",
     incomplete="nothing differs, and not everything could be compared: a member did not answer",

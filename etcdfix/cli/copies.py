@@ -8,20 +8,19 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import reader_codes
-from etcdfix.cli.keys import scope_options, wanted_scope
-from etcdfix.cli.look import open_look
-from etcdfix.cli.options import FILE, look_options, what_to_read
-from etcdfix.cli.places import record_paths, where_else_options, where_to_look
+from etcdfix.cli.exit_codes import codes
+from etcdfix.cli.inputs import what_to_read
+from etcdfix.cli.keys import wanted_scope
+from etcdfix.cli.look import open_look, record_paths, where_to_look
+from etcdfix.cli.options import FILE, look_options, scope_options, where_else_options
 from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.commands.opening import open_candidates, without_candidates
 from etcdfix.copies.model import Place
 from etcdfix.report.saved_report import load_report
 
-_CODES = reader_codes(
+_CODES = codes(
     "every object has a good copy, or none is unreadable or was deleted",
     "an object has no good copy: doubtful ones alone, or none",
-    usage="usage or configuration error; the report is of another cluster",
     incomplete="a place could not be looked into, something is undetermined or was lost (wins over 1)",
 )
 

@@ -8,19 +8,22 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.accepting import accept_option
-from etcdfix.cli.changing import etcd_options, open_change, present_value_options
+from etcdfix.cli.changing import open_change
 from etcdfix.cli.command import ChangingCommand
-from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import FILE
-from etcdfix.cli.output import say, show_preview
-from etcdfix.cli.safety import (
+from etcdfix.cli.exit_codes import OF_A_CHANGE
+from etcdfix.cli.keys import one_key
+from etcdfix.cli.options import (
     CLUSTER_RULES,
     DELETION_RULES,
-    EXIT_CODES,
+    FILE,
+    accept_option,
+    acknowledgement_option,
+    change_options,
+    expectation_options,
     key_lost_option,
-    one_key,
+    rescued_option,
 )
+from etcdfix.cli.output import say, show_preview
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
 from etcdfix.operations.change.preview import deletion_preview
@@ -28,53 +31,34 @@ from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.report.planfile import load_plan
 from etcdfix.rules import Rule, acceptance
-from etcdfix.text.commands import ACKNOWLEDGEMENT
 
 
-@click.command("delete", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
+@click.command("delete", cls=ChangingCommand, epilog=OF_A_CHANGE)
 @click.argument("key")
+@acknowledgement_option
 @click.option(
-    ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."
-)
-@click.option(
-    "--plan",
-    type=FILE,
-    metavar="FILE",
+    "--plan", type=FILE, metavar="FILE",
     help="A plan of at most 15 minutes (etcdfix plan -o json) that must list the key as it stands now: refuse where "
     "anything differs.",
-)
-@click.option(
-    "--rescued", type=FILE, metavar="DIR",
-    help="What etcdfix rescue has saved of other objects: a deletion ends what API servers still hold of its kind.",
 )  # fmt: skip
-@present_value_options
 @accept_option(*DELETION_RULES, Rule.OTHER_CLUSTER_ID, *CLUSTER_RULES)
+@change_options
+@expectation_options
 @key_lost_option
-@etcd_options
-def command(
-    *,
-    key: str,
-    acknowledged: bool,
-    plan: Path | None,
-    rescued: Path | None,
-    **options: Any,
-) -> int:
+@rescued_option
+def command(*, key: str, plan: Path | None, rescued: Path | None, **options: Any) -> int:
     """Delete exactly one key that is proven unreadable, after a backup and with a record.
 
     Examines the key and everything else in etcd, asks every member, shows what a deletion means and what would be
     less destructive, wants the key typed back, and deletes only what it examined. Run it with --dry-run first: that
     makes every check and changes nothing.
     """
-    if not acknowledged:
-        raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
     if Rule.OTHER_CLUSTER_ID in options["accepted_words"] and plan is None:
         raise click.UsageError(
             f"{acceptance(Rule.OTHER_CLUSTER_ID)} goes with --plan FILE: nothing else here names an etcd"
         )
     with open_change(Verb.DELETE, options, lambda: one_key(key, options)) as change:
-        planned = load_plan(plan) if plan is not None else None
-        api = change.api
-        run = change.run
+        api, run = change.api, change.run
         checked: list[Preflight] = []
 
         def preview(found: Preflight) -> None:
@@ -82,19 +66,16 @@ def command(
             kept = with_what_it_keeps(run, change.cluster.source)
             show_preview(deletion_preview(change.cluster, found, kept), kept)
 
+        request = DeleteRequest(
+            key=change.key,
+            plan=load_plan(plan) if plan is not None else None,
+            plan_file=str(plan or ""),
+            run=run,
+            rescued=rescued,
+            **change.request,
+        )
         outcome = run_delete(
-            change.cluster,
-            DeleteRequest(
-                key=change.key,
-                plan=planned,
-                plan_file=str(plan or ""),
-                run=run,
-                rescued=rescued,
-                **change.request,
-            ),
-            change.confirmer,
-            preview=preview,
-            progress=change.progress,
+            change.cluster, request, change.confirmer, preview=preview, progress=change.progress
         )
         deleted = outcome.result is Result.DELETED
         code = change.teller.tell(outcome, run, checked[0] if deleted else None)

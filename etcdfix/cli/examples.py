@@ -15,10 +15,7 @@ _ACK: Final = "--ignore-store-read-error-with-cluster-breaking-potential"
 EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "scan": (
         ("Everything in a snapshot", f"etcdfix scan --snapshot snapshot.db {_CONFIG}"),
-        (
-            "Secrets of one namespace, as a saved report",
-            "etcdfix scan secrets -n shop -o json --output-file report.json",
-        ),
+        ("Secrets of one namespace, saved", "etcdfix scan secrets -n shop -o json --output-file report.json"),
         ("Each night: metrics for Prometheus", "etcdfix scan -o metrics --output-file /var/lib/etcdfix.prom"),
     ),
     "get": (
@@ -34,45 +31,27 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ("What a cause means, and what to do", "etcdfix explain wrong-key"),
     ),
     "encryption try": (
-        (
-            "Does an old file open what cannot be read?",
-            f"etcdfix encryption try {_CONFIG} --in candidate:old.yaml",
-        ),
+        ("Does an old file open what does not open?", f"etcdfix encryption try {_CONFIG} --in candidate:old.yaml"),
     ),
     "encryption what-if": (
-        (
-            "What would a new configuration make unreadable?",
-            f"etcdfix encryption what-if {_CONFIG} --new new.yaml",
-        ),
+        ("What would a new file make unreadable?", f"etcdfix encryption what-if {_CONFIG} --new new.yaml"),
     ),
     "encryption recover": (
-        (
-            "What a snapshot of k3s and its token give back",
-            "etcdfix encryption recover --snapshot etcd-snapshot-server-1 --token-file token",
-        ),
+        ("From a snapshot of k3s", "etcdfix encryption recover --snapshot etcd-snapshot-server-1 --token-file token"),
     ),
     "copies": (
         ("Every copy of what cannot be read", f"etcdfix copies {_CONFIG}"),
-        (
-            "Also in the write-ahead log and in the memory of API servers",
-            f"etcdfix copies --in log:/var/lib/etcd/member/wal --kubeconfig admin.conf \\\n  {_CONFIG}",
-        ),
+        ("In a log too", f"etcdfix copies --in log:/var/lib/etcd/member/wal {_CONFIG}"),
     ),
     "plan": (
-        (
-            "Who makes what again, and in which order to act",
-            f"etcdfix plan --from-report report.json {_CONFIG}",
-        ),
+        ("Who makes what again, in which order to act", f"etcdfix plan --from-report report.json {_CONFIG}"),
         ("A dry run of the plan", f"etcdfix plan --run plan.json {_LOST} \\\n  {_ACK} --dry-run"),
     ),
     "rescue": (
-        (
-            "All Secrets that do not open",
-            f"etcdfix rescue secrets {_API} --rescued /srv/rescued \\\n  {_CONFIG}",
-        ),
+        ("All Secrets that do not open", f"etcdfix rescue secrets {_API} --rescued /srv/rescued {_CONFIG}"),
     ),
     "fix": (
-        ("What would be put back", f"etcdfix fix {_KEY} \\\n  {_LOST} --dry-run"),
+        ("What would be put back", f"etcdfix fix {_KEY} {_LOST} --dry-run"),
         (
             "What an older configuration opens, encrypted under today's key",
             f"etcdfix fix {_KEY} --from candidate:old.yaml \\\n  {_LOST} --dry-run",
@@ -83,17 +62,14 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         ("What a deletion would mean", f"etcdfix delete {_KEY} {_LOST} \\\n  {_ACK} --dry-run"),
         (
             "An object whose encryption key is gone for ever",
-            f"etcdfix delete {_KEY} {_LOST} \\\n  --declare-key-lost aescbc/v1/key1 {_API} \\\n  {_ACK}",
+            f"etcdfix delete {_KEY} {_LOST} \\\n  --declare-key-lost aescbc/v1/key1 {_ACK}",
         ),
     ),
     "backup prune": (
         ("What would go", 'etcdfix backup prune --older-than 90d --reason "kept long enough" --dry-run'),
     ),
     "doctor": (
-        (
-            "On a control-plane node",
-            "etcdfix doctor --manifest /etc/kubernetes/manifests/kube-apiserver.yaml",
-        ),
+        ("On a control-plane node", "etcdfix doctor --manifest /etc/kubernetes/manifests/kube-apiserver.yaml"),
     ),
-}
+}  # fmt: skip
 """Name of a command, with the group that it is in, to its examples, where they are not obvious."""

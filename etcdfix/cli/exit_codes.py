@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from enum import IntEnum
-from typing import TypeVar
+from typing import Final
 
 from etcdfix.commands.scan import ScanResult
 from etcdfix.commands.scanning.pipeline import FAILING
@@ -12,8 +12,6 @@ from etcdfix.errors import EndedEarly
 from etcdfix.model import Outcome
 from etcdfix.report.document import State
 from etcdfix.report.render import Report
-
-_Code = TypeVar("_Code", bound=int)
 
 
 class ExitCode(IntEnum):
@@ -29,48 +27,41 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
-ENDED_EARLY: dict[ExitCode, str] = {
-    ExitCode.HUNG_UP: "ended by SIGHUP",
-    ExitCode.INTERRUPTED: "interrupted",
-    ExitCode.TERMINATED: "ended by SIGTERM",
-}
-"""Of every reader: with the partial report, where there is one. ``--timeout`` ends with 3, and with 5 without any."""
-
 MEANINGS: dict[ExitCode, str] = {
     ExitCode.NOTHING_WRONG: "nothing wrong",
     ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent; see --fail-on",
     ExitCode.USAGE: "usage or configuration error",
     ExitCode.INCOMPLETE: "incomplete: something is undetermined, or was lost midway (wins over 1)",
     ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
-    **ENDED_EARLY,
+    ExitCode.HUNG_UP: "ended by SIGHUP",
+    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.TERMINATED: "ended by SIGTERM",
 }
+"""Of every command that looks. One that is ended early gives the partial report, where there is one; ``--timeout`` ends
+with 3, and with 5 without any."""
 
 
-def epilog(meanings: Mapping[_Code, str]) -> str:
-    """Return the table of a command's exit codes, as the end of its help text."""
-    return "\b\nExit codes:\n" + "\n".join(f"  {int(code):>3}  {text}" for code, text in meanings.items())
+def codes(good: str, findings: str = "", incomplete: str = "", *, refused: str = "", source: str = "") -> str:
+    """Return the exit codes 0, 1, 3, 4 and 5 of a command for its page, a line each; 2 is the same everywhere."""
+    own = {0: good, 1: findings, 3: incomplete, 4: refused, 5: source}
+    return "\n".join(f"{code}  {text}" for code, text in own.items() if text)
 
 
-def reader_codes(
-    good: str,
-    findings: str = "",
-    *,
-    usage: str = MEANINGS[ExitCode.USAGE],
-    incomplete: str = "something is undetermined, or was lost midway (wins over 1)",
-    refused: str = "",
-    source: str = MEANINGS[ExitCode.SOURCE],
-) -> str:
-    """Return the table of a command that looks; a code without a meaning is left out."""
-    meanings = {0: good, 1: findings, 2: usage, 3: incomplete, 4: refused, 5: source}
-    return epilog({**{code: text for code, text in meanings.items() if text}, **ENDED_EARLY})
+OF_A_CHANGE: Final = codes(
+    "done, or the dry run would be",
+    incomplete="outcome unknown or anomalous",
+    refused="refused by a safety rule; nothing was changed",
+    source="etcd could not be asked; nothing was changed",
+)
+"""Of every command that changes one key."""
 
 
 def report_exit_code(report: Report, ended: EndedEarly | None) -> int:
     """Return the exit code that the state of a report comes to."""
     if ended is not None:
         return ended.exit_code
-    codes = {State.INCOMPLETE: ExitCode.INCOMPLETE, State.FINDINGS: ExitCode.FINDINGS}
-    return codes.get(report.document().status.state, ExitCode.NOTHING_WRONG)
+    by_state = {State.INCOMPLETE: ExitCode.INCOMPLETE, State.FINDINGS: ExitCode.FINDINGS}
+    return by_state.get(report.document().status.state, ExitCode.NOTHING_WRONG)
 
 
 def scan_exit_code(result: ScanResult, fail_on: Collection[Outcome] = FAILING) -> int:
@@ -89,6 +80,4 @@ def scan_exit_code(result: ScanResult, fail_on: Collection[Outcome] = FAILING) -
         return ExitCode.INCOMPLETE if result.problems else ExitCode.SOURCE
     if result.problems or Outcome.UNDETERMINED in counted:
         return ExitCode.INCOMPLETE
-    if counted:
-        return ExitCode.FINDINGS
-    return ExitCode.NOTHING_WRONG
+    return ExitCode.FINDINGS if counted else ExitCode.NOTHING_WRONG

@@ -7,13 +7,12 @@ from typing import Any, NoReturn
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ExitCode, reader_codes
-from etcdfix.cli.keys import is_key, object_options, wanted_object
-from etcdfix.cli.look import Look, open_look
-from etcdfix.cli.options import configuration_of, gather_inputs, look_options
+from etcdfix.cli.exit_codes import ExitCode, codes
+from etcdfix.cli.inputs import configuration_of, gather_inputs
+from etcdfix.cli.keys import is_key, wanted_object
+from etcdfix.cli.look import Look, open_look, record_paths, report_place, where_to_look
+from etcdfix.cli.options import look_options, namespace_options, where_else_options
 from etcdfix.cli.output import say, say_incomplete, say_next
-from etcdfix.cli.places import record_paths, where_else_options, where_to_look
-from etcdfix.cli.report_place import report_place
 from etcdfix.commands.explain import Explained, ExplainRequest, explain_key
 from etcdfix.commands.explaining.cause import cause_list, cause_page, named_cause
 from etcdfix.commands.explaining.impact import POLICIES
@@ -24,26 +23,32 @@ from etcdfix.report.explain import Shows
 from etcdfix.resource_words import builtin_word
 from etcdfix.scope import ObjectWord
 from etcdfix.storagekey import display
-from etcdfix.text.commands import RunOptions
 
-_CODES = reader_codes(
+_CODES = codes(
     "explained; a key that can be read, or that holds no object of the API",
     "the key cannot be read, is inconsistent, or is gone",
-    usage="usage or configuration error; also a cause that does not exist",
-    incomplete="the key is undetermined, or something was lost midway (wins over 1)",
+    "the key is undetermined, or something was lost midway (wins over 1)",
     source="nothing is known of the key, or the source is unreachable or unreadable",
 )
 
 
 @click.command("explain", cls=Command, epilog=_CODES)
 @click.argument("word", metavar="[KEY|TYPE/NAME|CAUSE]", default="")
-@click.option("--history", is_flag=True, help="Show every write that is kept, and which fields it changed.")
-@click.option("--impact", is_flag=True, help="Show everything that losing the object would set off.")
+@click.option(
+    "--history",
+    is_flag=True,
+    help="Show every write that etcd, the file or a log (--in log:DIR) still holds, and which fields it changed.",
+)
+@click.option(
+    "--impact",
+    is_flag=True,
+    help="Look at everything: who depends on the object, who uses it, what goes with it.",
+)
 @click.option(
     "--policy", type=click.Choice(POLICIES, case_sensitive=False),
     help="With --impact: how it is deleted through the API.  [default: as it is being deleted, else background]",
 )  # fmt: skip
-@object_options
+@namespace_options
 @where_else_options
 @look_options()
 def command(*, word: str, history: bool, impact: bool, policy: str | None, **options: Any) -> int:
@@ -54,15 +59,12 @@ def command(*, word: str, history: bool, impact: bool, policy: str | None, **opt
     the command for each copy, the layout of the bytes (never their contents), every encryption key that was tried, and
     what was ruled out.
 
-    --history shows every write that etcd, the file or a log (--in log:DIR) still holds. API servers compact etcd every
-    five minutes. --impact looks at everything: who depends on the object, who uses it, what goes with it.
-
     CAUSE is a word of a report, such as wrong-key; its page is installed. Without a word, all causes are listed.
     """
     if not is_key(word) and "/" not in word:
         about = cause_page(named_cause(word)) if word else cause_list()
-        with report_place(options["output_file"], (), options["output"]) as place:
-            place.show(about, RunOptions())
+        with report_place(options, ()) as place:
+            place.show(about)
         return ExitCode.NOTHING_WRONG
     if history and impact:
         raise click.UsageError("--history and --impact: ask for one at a time")

@@ -7,16 +7,25 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.accepting import accept_option
-from etcdfix.cli.changing import etcd_options, open_change, present_value_options
+from etcdfix.cli.changing import open_change
 from etcdfix.cli.command import ChangingCommand
-from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import FILE, kine_option
+from etcdfix.cli.exit_codes import OF_A_CHANGE
+from etcdfix.cli.keys import one_key
+from etcdfix.cli.options import (
+    CLUSTER_RULES,
+    REPLACING_RULES,
+    accept_option,
+    change_options,
+    expectation_options,
+    from_option,
+    in_option,
+    key_lost_option,
+    kine_option,
+    rescued_option,
+)
 from etcdfix.cli.output import show_preview
-from etcdfix.cli.places import in_option
-from etcdfix.cli.safety import CLUSTER_RULES, EXIT_CODES, REPLACING_RULES, key_lost_option, one_key
 from etcdfix.commands.fix import run_fix
-from etcdfix.copies.finder import Named, grammar, parse_named
+from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
 from etcdfix.copies.search import Places
 from etcdfix.operations.change.preview import fix_preview, memory_preview
@@ -24,17 +33,7 @@ from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.choice import FixRequest
 from etcdfix.rules import Rule
 
-
-@click.command("fix", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
-@click.argument("key")
-@click.option("--from", "source", metavar="PLACE", help=f"Put this copy back: {grammar()}.")
-@in_option()
-@click.option(
-    "--rescued", type=FILE, metavar="DIR",
-    help="Look into what etcdfix rescue has saved, too; --from memory needs it.",
-)  # fmt: skip
-@present_value_options
-@accept_option(
+_RULES = (
     *REPLACING_RULES,
     Rule.UNPROVEN_REPAIR,
     Rule.UNKNOWN_UID,
@@ -45,11 +44,20 @@ from etcdfix.rules import Rule
     Rule.UNCHECKED_SERVER,
     *CLUSTER_RULES,
 )
+
+
+@click.command("fix", cls=ChangingCommand, epilog=OF_A_CHANGE)
+@click.argument("key")
+@from_option
+@in_option()
+@accept_option(*_RULES)
+@change_options
+@expectation_options
 @key_lost_option
 @kine_option
-@etcd_options
+@rescued_option
 def command(
-    *, key: str, source: str | None, places: tuple[Named, ...], rescued: Path | None, **options: Any
+    *, key: str, named: Named | None, places: tuple[Named, ...], rescued: Path | None, **options: Any
 ) -> int:
     """Put a good copy of an object back where its value cannot be read, or is gone.
 
@@ -58,11 +66,10 @@ def command(
     never replaced. Where the key is absent, --from says which copy comes back. etcdfix explain KEY lists every copy.
 
     With --from memory an API server that has run since before the encryption key was lost writes the object anew under
-    today's key, same uid, same data: one PATCH that sets an annotation, the only change through the API. All of its
-    kind must be saved first (etcdfix rescue), no server may read it, and afterwards every server must. Restart none
-    meanwhile. Its kubeconfig's user needs get and patch. --kine FILE works for this way alone.
+    today's key: one PATCH that sets an annotation, the only change through the API. All of its kind must be saved first
+    (etcdfix rescue), no server may read it, and afterwards every server must. Restart none meanwhile. The user of
+    --kubeconfig needs get and patch. --kine FILE works for this way alone.
     """
-    named = parse_named(source) if source is not None else None
     files = [one.path for one in ((named,) if named is not None else places) if one.place is Place.CANDIDATE]
     with open_change(
         Verb.FIX,

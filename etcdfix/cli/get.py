@@ -9,18 +9,19 @@ from typing import Any, BinaryIO, Final
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ExitCode, reader_codes
-from etcdfix.cli.keys import (
-    all_namespaces_option,
-    is_key,
-    named_key,
-    refuse_namespace_beside_key,
+from etcdfix.cli.exit_codes import ExitCode, codes
+from etcdfix.cli.inputs import what_to_read
+from etcdfix.cli.keys import is_key, named_key, wanted_namespace
+from etcdfix.cli.look import record_paths
+from etcdfix.cli.options import (
+    audit_log_option,
+    form_option,
+    namespace_options,
+    reading_options,
+    source_options,
 )
-from etcdfix.cli.options import audit_log_option, form_option, reading_options, source_options, what_to_read
 from etcdfix.cli.output import require_output, say, say_next
-from etcdfix.cli.places import record_paths
 from etcdfix.commands.get import (
-    DEFAULT_NAMESPACE,
     GetRequest,
     GetResult,
     Named,
@@ -34,13 +35,13 @@ from etcdfix.commands.getting.output import Documents, Listing, Output
 from etcdfix.commands.opening import open_plugins, open_source
 from etcdfix.errors import ConfigurationError
 from etcdfix.report.origin import shown_word
-from etcdfix.scope import check_namespace, parse_object, split_words
+from etcdfix.scope import parse_object, split_words
 from etcdfix.sources.base import Source
 
 _CONTENTS: Final = ("yaml", "json")
 _HOW: Final = "write a KEY that starts with /, RESOURCE [NAME]... -n NAMESPACE, or TYPE/NAME..."
 
-_CODES = reader_codes(
+_CODES = codes(
     "shown, and nothing wrong with it",
     "something cannot be read, or is inconsistent: standard error says what",
     incomplete="something is undetermined, missing, or was lost midway (wins over 1)",
@@ -50,9 +51,7 @@ _CODES = reader_codes(
 
 @click.command("get", cls=Command, epilog=_CODES)
 @click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]... | TYPE/NAME...")
-@click.option("-n", "--namespace", metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
-              help=f"Namespace of the objects.  [default: {DEFAULT_NAMESPACE}]")  # fmt: skip
-@all_namespaces_option("Objects of every namespace.")
+@namespace_options
 @source_options
 @reading_options
 @form_option(
@@ -61,40 +60,39 @@ _CODES = reader_codes(
 )  # fmt: skip
 @click.option("--omit-managed-fields", is_flag=True, envvar="ETCDFIX_OMIT_MANAGED_FIELDS",
               help="Leave metadata.managedFields out; an object damaged only there is whole without them.")  # fmt: skip
-@click.option("--reveal", is_flag=True, help="Show the contents of Secrets.")
-@audit_log_option("With --reveal: record in this log that contents are shown, before they are.")
+@click.option("--reveal", is_flag=True, help="Show the contents of Secrets; --audit-log records it before.")
+@audit_log_option
 @click.option("--raw", is_flag=True, help="Write the stored bytes of one value as they are.")
 def command(
     *,
     what: tuple[str, ...],
-    namespace: str | None,
-    all_namespaces: bool,
     output: str | None,
     omit_managed_fields: bool,
     reveal: bool,
-    audit_log: Path | None,
     raw: bool,
     **options: Any,
 ) -> int:
     """Show stored objects as the API server would serve them. Reads only.
 
     Name a KEY (it starts with /), a RESOURCE as in kubectl (secrets, deploy, deployments.apps, po,svc) with or without
-    NAMEs, or TYPE/NAMEs. The contents of Secrets are masked unless you give --reveal. A masked object has the
-    resourceVersion "masked", so API servers refuse to replace anything with it. If an object does not decode, you see
-    what is left of it in a document of kind Salvage, which is no object of Kubernetes.
+    NAMEs, or TYPE/NAMEs; without -n and -A they are of namespace "default". The contents of Secrets are masked unless
+    you give --reveal. A masked object has the resourceVersion "masked", so API servers refuse to replace anything with
+    it. If an object does not decode, you see what is left of it in a document of kind Salvage, which is no object of
+    Kubernetes.
 
     \b
     To mend an object whose metadata.managedFields alone are broken:
       etcdfix get KEY --omit-managed-fields -o json | kubectl replace -f -
     Never add --force: it deletes the object first.
     """  # fmt: skip  # noqa: D301 - click's mark for lines that stay
-    wanted = _wanted(what, namespace, all_namespaces=all_namespaces)
+    wanted = _wanted(what, options)
     require_output()
     stream = sys.stdout.buffer
     if raw:
         _check_raw(stream)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
-    places = record_paths({"audit_log": audit_log}) if audit_log else None
+    audit_log: Path | None = options["audit_log"]
+    places = record_paths(options) if audit_log is not None else None
     request = GetRequest(
         **inputs.reading_fields(configuration, places=places),
         wanted=wanted,
@@ -124,30 +122,23 @@ def command(
         return _exit_code(result)
 
 
-def _wanted(what: tuple[str, ...], namespace: str | None, *, all_namespaces: bool) -> Wanted:
+def _wanted(what: tuple[str, ...], options: dict[str, Any]) -> Wanted:
     """Make sense of the words of the command line: ``/KEY``, ``po,svc``, ``po web db``, ``po/web svc/web``."""
     keys = [named_key(word) for word in what if is_key(word)]
-    words = [word for word in what if not is_key(word)]
+    if keys and len(what) > 1:
+        raise ConfigurationError("a KEY stands alone", hint=_HOW)
+    namespace = wanted_namespace(options, key=bool(keys))
     if keys:
-        if words or len(keys) > 1:
-            raise ConfigurationError("a KEY stands alone", hint=_HOW)
-        refuse_namespace_beside_key(everywhere=all_namespaces)
         return Wanted(key=keys[0])
-    slashes = {"/" in word for word in words}
-    if not all(words) or len(slashes) != 1:
-        raise ConfigurationError(f"{' '.join(map(shown_word, words))!r} names no objects", hint=_HOW)
-    if namespace is not None and not all_namespaces:
-        check_namespace(namespace)
+    slashes = {"/" in word for word in what}
+    if not all(what) or len(slashes) != 1:
+        raise ConfigurationError(f"{' '.join(map(shown_word, what))!r} names no objects", hint=_HOW)
     if True in slashes:
-        named = [parse_object(part) for word in words for part in split_words(word)]
+        named = [parse_object(part) for word in what for part in split_words(word)]
         objects = [Named(one.resource, (one.name,)) for one in named]
     else:
-        objects = [Named(resource, tuple(words[1:])) for resource in split_words(words[0])]
-    return Wanted(
-        objects=tuple(objects),
-        namespace=None if all_namespaces else namespace,
-        all_namespaces=all_namespaces,
-    )
+        objects = [Named(resource, tuple(what[1:])) for resource in split_words(what[0])]
+    return Wanted(objects=tuple(objects), namespace=namespace, all_namespaces=options["all_namespaces"])
 
 
 def _check_raw(stream: BinaryIO) -> None:

@@ -8,44 +8,25 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from etcdfix.cli.options import Decorator, option_group
 from etcdfix.cli.output import say
 from etcdfix.errors import ConfigurationError
-from etcdfix.scope import ObjectWord, ScopeRequest, check_namespace, parse_object, split_words
-from etcdfix.storagekey import word_bytes
+from etcdfix.rules import Rule, refuse
+from etcdfix.scope import ObjectWord, ScopeRequest, builtin_key, check_namespace, parse_object, split_words
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, display, word_bytes
+from etcdfix.text.safetext import key_word, quote_command, safe_text
 
 _BASE64: Final = "base64:"
 _COMPACTION_KEY: Final = "compact_rev_key"
 
 
-def all_namespaces_option(help_text: str) -> Decorator:
-    """Return ``-A``, as kubectl has it."""
-    return click.option("-A", "--all-namespaces", is_flag=True, help=help_text)
-
-
-object_options = option_group(
-    click.option(
-        "-n", "--namespace", metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
-        help="Namespace of TYPE/NAME.  [default: the only one that has an object of this name]",
-    ),
-    all_namespaces_option("Look for TYPE/NAME in every namespace, whatever ETCDFIX_NAMESPACE says."),
-)  # fmt: skip
-"""Of commands that look at one object."""
-
-scope_options = option_group(
-    click.argument("scope", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY-PREFIX]..."),
-    click.option(
-        "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE", envvar="ETCDFIX_NAMESPACE",
-        help="Only this namespace (may be repeated).",
-    ),
-    all_namespaces_option("Every namespace, as without -n; whatever ETCDFIX_NAMESPACE says."),
-)  # fmt: skip
-"""Nothing named is everything."""
-
-
 def is_base64(word: str) -> bool:
     """Say whether a word is a key as ``scan -o name`` prints those that cannot be typed: ``base64:…``."""
     return word.startswith(_BASE64)
+
+
+def is_key(word: str) -> bool:
+    """Say whether a word names an etcd key, and not a resource or a cause."""
+    return word.startswith("/") or is_base64(word) or word == _COMPACTION_KEY
 
 
 def named_key(word: str) -> bytes:
@@ -65,46 +46,44 @@ def named_key(word: str) -> bytes:
     return key
 
 
-def wanted_object(word: str, options: dict[str, Any]) -> bytes | ObjectWord:
-    """Return what a command of one object was given: its etcd key, or TYPE/NAME.
+def wanted_namespace(options: dict[str, Any], *, key: bool = False) -> str | None:
+    """Return the one namespace that was named for objects, None for none.
 
-    Args:
-        word: KEY, or TYPE/NAME.
-        options: What click collected for :data:`object_options`, which are taken out.
+    Raises:
+        ConfigurationError: Several were named, or one that none can have, or one beside a key.
+    """
+    everywhere: bool = options["all_namespaces"]
+    namespaces: tuple[str, ...] = options["namespaces"]
+    source = click.get_current_context().get_parameter_source(
+        "namespaces"
+    )  # a variable says it of other commands too
+    if key and (everywhere or source is ParameterSource.COMMANDLINE):
+        raise ConfigurationError(
+            "-n and -A go with a RESOURCE or TYPE/NAME: a KEY names its namespace itself",
+            hint="leave them out",
+        )
+    if key or everywhere or not namespaces:
+        return None
+    if len(namespaces) > 1:
+        raise ConfigurationError(
+            f"-n was given {len(namespaces)} times, and this command takes one namespace"
+        )
+    check_namespace(namespaces[0])
+    return namespaces[0]
+
+
+def wanted_object(word: str, options: dict[str, Any]) -> bytes | ObjectWord:
+    """Return what a command of one object was given, KEY or TYPE/NAME.
 
     Raises:
         ConfigurationError: The word names nothing, or a namespace was given beside a key.
     """
-    namespace: str | None = options.pop("namespace")
-    everywhere: bool = options.pop("all_namespaces")
-    if is_key(word):
-        refuse_namespace_beside_key(everywhere=everywhere)
-        return named_key(word)
-    if namespace is not None and not everywhere:
-        check_namespace(namespace)
-    return parse_object(word, "" if everywhere else namespace or "")
-
-
-def refuse_namespace_beside_key(*, everywhere: bool) -> None:
-    """Refuse ``-n`` and ``-A`` where a key was named; a variable says it of other commands too.
-
-    Raises:
-        ConfigurationError: One of them was typed.
-    """
-    context = click.get_current_context()
-    if everywhere or context.get_parameter_source("namespace") is ParameterSource.COMMANDLINE:
-        raise ConfigurationError(
-            "-n and -A go with a RESOURCE: a KEY names its namespace itself", hint="leave them out"
-        )
-
-
-def is_key(word: str) -> bool:
-    """Say whether a word names an etcd key, and not a resource or a cause."""
-    return word.startswith("/") or is_base64(word) or word == _COMPACTION_KEY
+    namespace = wanted_namespace(options, key=is_key(word))
+    return named_key(word) if is_key(word) else parse_object(word, namespace or "")
 
 
 def wanted_scope(options: dict[str, Any]) -> ScopeRequest:
-    """Return what :data:`scope_options` collected as one request; a word may be a key, as ``base64:…``.
+    """Return what a command was given that looks at many; a word may be a key, as ``base64:…``.
 
     Raises:
         ConfigurationError: What should be base64 is not, or a word names nothing.
@@ -115,11 +94,48 @@ def wanted_scope(options: dict[str, Any]) -> ScopeRequest:
         say(
             f"only what is in namespace {', '.join(namespaces)} is looked at (ETCDFIX_NAMESPACE); -A looks at all"
         )
-    whole = [word for word in scope if is_base64(word)]
-    words = [
-        part
-        for word in scope
-        if not is_base64(word)
-        for part in ([word] if word.startswith("/") else split_words(word))
-    ]
-    return ScopeRequest(tuple(words), tuple(map(named_key, whole)), namespaces)
+    keys = tuple(named_key(word) for word in scope if is_base64(word))
+    words: list[str] = []
+    for word in scope:
+        if not is_base64(word):
+            words += [word] if word.startswith("/") else split_words(word)
+    return ScopeRequest(tuple(words), keys, namespaces)
+
+
+def one_key(key: str, options: dict[str, Any]) -> bytes:
+    """Return the key that a change was given, as it is or as ``base64:…``.
+
+    Args:
+        key: The word of the command line; TYPE/NAME is refused with the key to type, for a change takes nothing else.
+        options: What click collected, the storage prefix among it.
+
+    Raises:
+        ConfigurationError: Not base64.
+        RefusedByRule: It is no complete key.
+    """
+    whole = "name exactly one key, in full"
+    if key in {"", _BASE64}:
+        raise refuse(Rule.NOT_ONE_KEY, "the key is empty", hint=whole)
+    named = named_key(key)
+    if is_base64(key):
+        return named
+    if not named.startswith(b"/"):
+        what, hint = "is no key: keys start with /", _key_to_type(key, options) or whole
+    elif any(character in key for character in "*?[") or key.endswith("/"):
+        what, hint = "is a prefix or a pattern, not a key", f"{whole}; base64:… for a key that looks like one"
+    else:
+        return named
+    raise refuse(Rule.NOT_ONE_KEY, f"{safe_text(display(named))} {what}", hint=hint)
+
+
+def _key_to_type(word: str, options: dict[str, Any]) -> str:
+    try:
+        named = parse_object(word, "")
+    except ConfigurationError:
+        return ""
+    try:
+        key = builtin_key(named, StorageLayout(options["etcd_prefix"] or DEFAULT_PREFIX))
+    except ConfigurationError:
+        explain = quote_command(["etcdfix", "explain", str(named), "-n", "NAMESPACE"])
+        return f"a change takes the etcd key alone; {explain} says it"
+    return f"a change takes the etcd key alone: {quote_command([key_word(key)])}"

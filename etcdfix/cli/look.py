@@ -3,32 +3,133 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 
 import click
 import msgspec
 
+from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.exit_codes import ExitCode, report_exit_code
-from etcdfix.cli.output import say, say_incomplete, say_other_prefixes
+from etcdfix.cli.output import say, say_incomplete, say_nothing_examined
 from etcdfix.cli.progress import progress_of
-from etcdfix.cli.report_place import ReportPlace, report_place
 from etcdfix.commands.opening import Inputs, open_plugins, open_source
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.errors import EndedEarly
 from etcdfix.examine_jobs import Jobs
-from etcdfix.report.render import Report
+from etcdfix.inputs.outputfile import destination, is_file_by_itself
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.report.document import CAP
+from etcdfix.report.render import Report, write
 from etcdfix.text.commands import RunOptions
+from etcdfix.text.notes import Note
 
 if TYPE_CHECKING:
     from etcdfix.commands.encryption.whole import Looked
+    from etcdfix.copies.search import Places
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
     from etcdfix.graph.cluster import ClusterIndex, Keep
     from etcdfix.sources.base import Source
 
 T = TypeVar("T")
+
+
+def record_paths(options: dict[str, Any]) -> RecordPaths:
+    """Return where backups and the audit log go; a directory that is named twice is one."""
+    log: Path | None = options.get("audit_log")
+    return RecordPaths(
+        tuple(dict.fromkeys(path.absolute() for path in options.get("backup_dirs") or ())),
+        log.absolute() if log is not None else None,
+        syslog=options.get("syslog"),
+    )
+
+
+def api_access(options: dict[str, Any]) -> APIAccess | None:
+    """Return which API servers to ask, None for none.
+
+    Raises:
+        click.UsageError: Servers were named, and nothing says as whom to ask them.
+        ConfigurationError: One of them is no address.
+    """
+    servers = tuple(parse_server_url(url) for url in options.get("servers", ()))
+    if options["kubeconfig"] is not None:
+        return APIAccess(options["kubeconfig"], options["context"], servers)
+    if servers or options["context"] is not None:
+        raise click.UsageError("--server and --context need --kubeconfig: the credentials to ask with")
+    return None
+
+
+def where_to_look(options: dict[str, Any]) -> Places:
+    """Return where else copies are looked for.
+
+    Raises:
+        ConfigurationError: The options make no sense.
+    """
+    from etcdfix.copies.search import Places  # noqa: PLC0415 - few look for copies
+
+    rescued = options["rescued"]
+    return Places(
+        named=options["places"],
+        rescued=(rescued,) if rescued is not None else (),
+        api=api_access(options),
+    )
+
+
+class ReportPlace:
+    """Where a report goes, and what is said of it where nobody sees it written."""
+
+    def __init__(self, stream: BinaryIO, form: str, *, to_file: bool = False) -> None:
+        self.stream = stream
+        self.form = form
+        self.sentence = ""
+        self._to_file = to_file
+
+    def show(self, report: Report, run: RunOptions | None = None) -> None:
+        """Write a report in the form that was asked for."""
+        write(report, self.form, self.stream, run or RunOptions(), cap=CAP)
+        self.wrote(report)
+
+    def wrote(self, report: Report) -> None:
+        """Take what is said of a report that somebody has written here."""
+        if self._to_file:
+            from etcdfix.report.render.text import headline_of  # noqa: PLC0415 - only where it is said
+
+            self.sentence = headline_of(report.document())
+
+
+@contextmanager
+def report_place(
+    options: dict[str, Any],
+    inputs: Iterable[Path | None],
+    *,
+    private: bool = False,
+    may_replace_plan: bool = False,
+) -> Iterator[ReportPlace]:
+    """Yield where a report goes; once it stands in a file, say so on standard error, and with what it begins.
+
+    Args:
+        options: What click collected: ``output`` and ``output_file``.
+        inputs: Files over which no report is written.
+        private: The file gets mode 0600.
+        may_replace_plan: It may replace a plan.
+
+    Raises:
+        ConfigurationError: It cannot be written, or what stands there may not be replaced.
+        OSError: What was written could not take its name in the end.
+    """
+    output_file: Path | None = options["output_file"]
+    form: str = options["output"]
+    to_file = output_file is not None and is_file_by_itself(output_file)
+    with destination(output_file, inputs, private=private, may_replace_plan=may_replace_plan) as stream:
+        place = ReportPlace(stream, form, to_file=to_file)
+        yield place
+        stream.flush()
+    if to_file:
+        what = f": {place.sentence}" if place.sentence else ""
+        say(Note(f"wrote {output_file} ({form}){what}"))
 
 
 class Look(msgspec.Struct, kw_only=True):
@@ -90,15 +191,14 @@ class Look(msgspec.Struct, kw_only=True):
             say_incomplete(problems)
             say(f"NOTHING WAS EXAMINED: no key below {prefix} was seen, and not everything could be read")
         else:
-            say(f"NOTHING WAS EXAMINED: no key starts with {prefix}")
-            say_other_prefixes(suggested_prefixes)
+            say_nothing_examined(prefix, suggested_prefixes)
         code = int(ExitCode.SOURCE)
         if ended is not None:
             code = ended.bare_exit_code if problems else ended.exit_code
         click.get_current_context().exit(code)
 
 
-@contextlib.contextmanager
+@contextmanager
 def open_look(
     options: dict[str, Any],
     inputs: Inputs,
@@ -119,17 +219,14 @@ def open_look(
         ConfigurationError: Options make no sense.
         SourceError: Nothing can be read.
     """
-    with (
-        open_source(inputs, say=say) as source,
-        report_place(options["output_file"], (*read_files(inputs), *besides), options["output"]) as place,
-        open_plugins(inputs, configuration, *others) as plugins,
-    ):
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(open_source(inputs, say=say))
         look = Look(
             inputs=inputs,
             configuration=configuration,
             source=source,
-            place=place,
-            plugins=plugins,
+            place=stack.enter_context(report_place(options, (*read_files(inputs), *besides))),
+            plugins=stack.enter_context(open_plugins(inputs, configuration, *others)),
             jobs=options.get("jobs", 1),
         )
         yield look

@@ -8,16 +8,17 @@ from typing import Any, NoReturn
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ExitCode, reader_codes
+from etcdfix.cli.exit_codes import ExitCode, codes
+from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.look import open_look
-from etcdfix.cli.options import look_options, what_to_read
+from etcdfix.cli.options import look_options
 from etcdfix.cli.output import say, say_incomplete, say_next
 from etcdfix.commands.namespace import concerns_namespace, has_findings, namespace_report, terminating_names
 from etcdfix.errors import ConfigurationError
 from etcdfix.graph.cluster import ClusterIndex
 from etcdfix.storagekey import StorageLayout
 
-_CODES = reader_codes(
+_CODES = codes(
     "nothing blocks it",
     "something blocks it, or may, or is left behind; or its object is missing or unreadable",
     source="no such namespace, or the source is unreachable or unreadable",

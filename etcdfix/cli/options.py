@@ -1,58 +1,40 @@
-"""Options that several commands share: where the data is, and how to read it.
+"""Options that several commands share, each explained once by ``etcdfix help options``.
 
-Each has an ``ETCDFIX_*`` variable, which most lose on commands that change something (:mod:`etcdfix.cli.command`);
-those that etcdctl has too also listen to ``ETCDCTL_*`` (handled where the connection is built, so that a flag wins over
-both).
+Each has an ``ETCDFIX_*`` variable, but those of safety, which are given anew each time; most lose it on commands that
+change something (:mod:`etcdfix.cli.command`). Those that etcdctl has too also listen to ``ETCDCTL_*``, handled where
+the connection is built, so that a flag wins over both.
 """
 
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import click
+from click.shell_completion import CompletionItem
 
-from etcdfix.cli.command import variable_of
+from etcdfix.apiserver.servers import parse_server_url
+from etcdfix.cli.command import SHARED, shared, variable_of
 from etcdfix.cli.ending import end_after
-from etcdfix.cli.on_this_machine import with_what_is_found
-from etcdfix.cli.origins import origin_of, origins_of
-from etcdfix.cli.output import say
-from etcdfix.commands.opening import Inputs, load_encryption
+from etcdfix.cli.output import HABITS, as_typed, say
+from etcdfix.copies.finder import TO_LOOK_IN, Named, grammar, parse_named
+from etcdfix.copies.model import Place
+from etcdfix.encryption.keyring import is_key_text
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
-from etcdfix.inputs.releases import parse_kubernetes_version
+from etcdfix.inputs.inputfile import STANDARD_INPUT
+from etcdfix.remediation.audit.syslog import Syslog, parse_address
 from etcdfix.report.origin import shown_word
 from etcdfix.report.render import FORMS
-from etcdfix.scope import ScopeRequest
-from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
+from etcdfix.rules import MEANINGS, NAMED, Rule
+from etcdfix.text.commands import ACKNOWLEDGEMENT
 from etcdfix.workers.jobs import MOST_JOBS
 
-if TYPE_CHECKING:
-    from etcdfix.encryption.config import EncryptionConfiguration
-    from etcdfix.inputs.manifest import Manifest
-
-
-Command = Callable[..., Any]
-Decorator = Callable[[Command], Command]
-
-
-def option_group(*options: Decorator) -> Decorator:
-    """Return a decorator that adds these options, which are shown in this order."""
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def _option(*names: str, **settings: Any) -> Decorator:
-    long = next(n for n in names if n.startswith("--"))
-    return click.option(*names, envvar=variable_of(long), show_envvar=False, **settings)
-
+Decorator = Callable[[Any], Any]
 
 FILE: Final = click.Path(path_type=Path)
 """What an option for a path takes."""
@@ -60,16 +42,98 @@ _TLS_FILE: Final = click.Path(readable=False)
 """The same as text; whether it can be read is seen when it is read."""
 
 
+def option_group(*options: Decorator) -> Decorator:
+    """Return a decorator that adds these options, which are shown in this order."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _option(section: str, *names: str, **settings: Any) -> Decorator:
+    long = next(name for name in names if name.startswith("--"))
+    return shared(section, *names, envvar=variable_of(long), **settings)
+
+
 def _count_time(_context: click.Context, _parameter: click.Parameter, text: str | None) -> None:
     if text is not None:
         end_after(text)
 
 
+_ETCD: Final = "Which etcd (ETCDCTL_* variables are understood)"
+_DATA: Final = "What is read"
+_READING: Final = "How values are read"
+_REPORT: Final = "The report"
+_SERVERS: Final = "API servers"
+_CHANGE: Final = "A change, and its record"
+
 timeout_option = _option(
-    "--timeout", metavar="DURATION", expose_value=False, callback=_count_time,
-    help="Longest that the whole command may take; what there is by then is given, as incomplete.  [default: no limit]",
+    "Every command", "--timeout", metavar="DURATION", expose_value=False, callback=_count_time,
+    help="Longest that a command may take; what there is by then is given, as incomplete.  [default: no limit]",
 )  # fmt: skip
-"""Bounds a whole command."""
+kine_option = _option(
+    _DATA, "--kine", type=FILE, metavar="FILE",
+    help="The state.db of k3s on SQLite (kine), beside a k3s that runs or a copy of it. Nothing writes to it.",
+)  # fmt: skip
+live_options = option_group(
+    _option(_ETCD, "--endpoints", metavar="LIST", help="Comma list.  [default: 127.0.0.1:2379]"),
+    _option(_ETCD, "--cacert", metavar="FILE", type=_TLS_FILE, help="CA that signed etcd's server certificate."),
+    _option(_ETCD, "--cert", metavar="FILE", type=_TLS_FILE, help="Client certificate."),
+    _option(_ETCD, "--key", "key_file", metavar="FILE", type=_TLS_FILE, help="Key of the client certificate."),
+    _option(_ETCD, "--user", metavar="NAME[:PASSWORD]", help="etcd user."),
+    _option(_ETCD, "--password", metavar="PASSWORD", help="Better given by ETCDCTL_PASSWORD."),
+    _option(_ETCD, "--insecure-skip-tls-verify", is_flag=True, default=None, help="Do not check who the server is."),
+    _option(_ETCD, "--dial-timeout", metavar="DURATION", help="Time to reach an endpoint.  [default: 2s]"),
+    _option(_ETCD, "--command-timeout", metavar="DURATION", help="Time for one request.  [default: 5s]"),
+    timeout_option,
+    _option(_ETCD, "--manifest", type=FILE, metavar="FILE",
+            help="A kube-apiserver static-pod manifest: endpoints, certificates, prefix, configuration and version are "
+                 "taken from there. Flags win."),
+    _option(_ETCD, "--etcd-servers-overrides", metavar="LIST",
+            help="The API server's flag of this name: resources that have an etcd of their own, as "
+                 "/events#https://10.0.0.1:2381. What looks at everything reads each from its own etcd; any other "
+                 "command asks the etcd of the one resource that is named. A manifest says it too."),
+    _option(_ETCD, "--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
+)  # fmt: skip
+"""Which live etcd, as it is now: all that a command takes which changes something."""
+main_etcd_options = shared(
+    _ETCD, "--main-endpoints", metavar="LIST",
+    help="Where the resource has an etcd of its own: endpoints of the main one, whose namespace kube-system says "
+    "which cluster this is. A manifest names them too.",
+)  # fmt: skip
+"""Of commands that change something, or judge a change: the etcd that names the cluster."""
+etcd_data_options = option_group(
+    _option(_DATA, "--snapshot", type=FILE, metavar="FILE",
+            help="A snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine."),
+    _option(_DATA, "--salvage", is_flag=True, default=None,
+            help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes."),
+    live_options,
+    _option(_DATA, "--revision", type=click.IntRange(min=0), default=0, metavar="N",
+            help="Read at this revision instead of the newest."),
+)  # fmt: skip
+"""Where the data of etcd is, for what only reads."""
+source_options = option_group(kine_option, etcd_data_options)
+"""Where the data is, for what only reads."""
+
+reading_options = option_group(
+    _option(_READING, "--encryption-config", type=FILE, metavar="FILE",
+            help="The EncryptionConfiguration of the API servers."),
+    _option(_READING, "--no-encryption", is_flag=True, default=None,
+            help="This cluster encrypts nothing at rest, so there is no EncryptionConfiguration."),
+    _option(_READING, "--kms-endpoint", "kms_endpoints", metavar="NAME=unix:///PATH", multiple=True,
+            help="Where the plugin of this KMS provider listens, instead of the configuration's endpoint (may be "
+                 "repeated)."),
+    _option(_READING, "--no-kms", is_flag=True, default=None,
+            help="Ask no KMS plugin; values under KMS stay undetermined."),
+    _option(_READING, "--kubernetes-version", metavar="X.Y",
+            help="Only kinds that this release registers count as known.  [default: every known release]"),
+)  # fmt: skip
+"""How values are to be read."""
+etcd_options = option_group(live_options, main_etcd_options, reading_options)
+"""Which etcd a change is made in, and how its values are read."""
 
 
 def _parse_jobs(_context: click.Context, _parameter: click.Parameter, text: str) -> Literal["auto"] | int:
@@ -83,94 +147,19 @@ def _parse_jobs(_context: click.Context, _parameter: click.Parameter, text: str)
 
 
 jobs_option = _option(
-    "--jobs", metavar="N|auto", default="auto", callback=_parse_jobs,
-    help="How many processes examine values at once; auto uses more than one where there is enough to do. The "
-         "result is the same for any N.  [default: auto]",
+    _READING, "--jobs", metavar="N|auto", default="auto", callback=_parse_jobs,
+    help="How many processes examine values at once; the result is the same for any N.  [default: auto]",
 )  # fmt: skip
-"""``jobs`` is what :func:`etcdfix.workers.jobs.resolve_jobs` takes."""
 
-_snapshot_option = _option(
-    "--snapshot", type=FILE, metavar="FILE",
-    help="Read a snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine.",
+namespace_options = option_group(
+    _option(_DATA, "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE",
+            help="Only this namespace (may be repeated); of TYPE/NAME its namespace."),
+    shared(_DATA, "-A", "--all-namespaces", is_flag=True, help="Every namespace, whatever ETCDFIX_NAMESPACE says."),
 )  # fmt: skip
-kine_option = _option(
-    "--kine", type=FILE, metavar="FILE",
-    help="Read the state.db of k3s on SQLite (kine), beside a k3s that runs or a copy of it. Nothing writes to it.",
-)  # fmt: skip
-"""Names kine's file as the source."""
-_salvage_option = _option(
-    "--salvage", is_flag=True, default=None,
-    help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes.",
-)  # fmt: skip
-_revision_option = _option(
-    "--revision", type=click.IntRange(min=0), default=0, metavar="N",
-    help="Read at this revision instead of the newest.",
-)  # fmt: skip
-live_options = option_group(
-    _option("--endpoints", metavar="LIST", help="Comma list of etcd endpoints.  [default: 127.0.0.1:2379]"),
-    _option("--cacert", metavar="FILE", type=_TLS_FILE, help="CA that signed etcd's server certificate."),
-    _option("--cert", metavar="FILE", type=_TLS_FILE, help="Client certificate."),
-    _option("--key", "key_file", metavar="FILE", type=_TLS_FILE, help="Key of the client certificate."),
-    _option("--user", metavar="NAME[:PASSWORD]", help="etcd user."),
-    _option("--password", metavar="PASSWORD", help="Password; better given by ETCDCTL_PASSWORD."),
-    _option("--insecure-skip-tls-verify", is_flag=True, default=None,
-            help="Do not check who the server is."),
-    _option("--dial-timeout", metavar="DURATION", help="Time to reach an endpoint.  [default: 2s]"),
-    _option("--command-timeout", metavar="DURATION", help="Time for one request.  [default: 5s]"),
-    timeout_option,
-    _option("--manifest", type=FILE, metavar="FILE",
-            help="Take endpoints, certificates, prefix, configuration and version from a kube-apiserver "
-                 "static-pod manifest; flags win."),
-    _option("--etcd-servers-overrides", metavar="LIST",
-            help="The API server's flag of this name: resources that have an etcd of their own, as "
-                 "/events#https://10.0.0.1:2381. What looks at everything reads each from its own etcd; any other "
-                 "command asks the etcd of the one resource that is named. A manifest says it too."),
-    _option("--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
-)  # fmt: skip
-"""Which live etcd, as it is now: all that a command takes which changes something."""
-etcd_data_options = option_group(_snapshot_option, _salvage_option, live_options, _revision_option)
-"""Where the data of etcd is, for what only reads."""
-source_options = option_group(kine_option, etcd_data_options)
-"""Where the data is, for what only reads."""
-
-reading_options = option_group(
-    _option("--encryption-config", type=FILE, metavar="FILE", help="The EncryptionConfiguration of the API servers."),
-    _option("--no-encryption", is_flag=True, default=None,
-            help="This cluster encrypts nothing at rest, so there is no EncryptionConfiguration."),
-    _option("--kms-endpoint", "kms_endpoints", metavar="NAME=unix:///PATH", multiple=True,
-            help="Where the plugin of this KMS provider listens, instead of the configuration's endpoint "
-                 "(may be repeated)."),
-    _option("--no-kms", is_flag=True, default=None,
-            help="Ask no KMS plugin; values under KMS stay undetermined."),
-    _option("--kubernetes-version", metavar="X.Y",
-            help="Only kinds that this release registers count as known.  [default: every known release]"),
-)  # fmt: skip
-"""How values are to be read."""
-
-main_etcd_options = option_group(
-    click.option(
-        "--main-endpoints", metavar="LIST",
-        help="Where the resource has an etcd of its own: endpoints of the main one, whose namespace kube-system says "
-        "which cluster this is. A manifest names them too.",
-    ),
-)  # fmt: skip
-"""Of commands that change something, or judge a change: the etcd that names the cluster."""
-
-
-def audit_log_option(
-    help_text: str = "The audit log, the hash-chained record of all that is done.  [default: audit.jsonl in "
-    "/var/lib/etcdfix for root, else in $XDG_STATE_HOME/etcdfix]",
-) -> Decorator:
-    """Return ``--audit-log``."""
-    return _option("--audit-log", type=FILE, metavar="FILE", help=help_text)
-
-
-def backup_dirs_option(
-    help_text: str = "Directory of backups (may be repeated; a new backup goes to each).  [default: /var/lib/etcdfix "
-    "for root, else $XDG_STATE_HOME/etcdfix]",
-) -> Decorator:
-    """Return ``--backup-dir``."""
-    return _option("--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR", help=help_text)
+scope_options = option_group(
+    click.argument("scope", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY-PREFIX]..."), namespace_options
+)
+"""Nothing named is everything."""
 
 
 def form_option(
@@ -178,19 +167,16 @@ def form_option(
 ) -> Decorator:
     """Return ``-o``. Its variable counts on every command that changes nothing."""
     default = None if otherwise else next(iter(forms))
-    return _option(
+    return click.option(
         "-o", "--output", "output", type=click.Choice(list(forms)), default=default, show_default=otherwise or True,
-        help=help_text,
+        envvar=variable_of("--output"), help=help_text,
     )  # fmt: skip
 
 
 output_file_option = _option(
-    "--output-file",
-    type=FILE,
-    metavar="FILE",
+    _REPORT, "--output-file", type=FILE, metavar="FILE",
     help="Write the report to this file instead of standard output.",
-)
-"""Where a report goes."""
+)  # fmt: skip
 
 
 def report_options(forms: Collection[str] = tuple(FORMS)) -> Decorator:
@@ -205,222 +191,252 @@ def look_options(forms: Collection[str] = tuple(FORMS)) -> Decorator:
 
 TEXT: Final = "text"
 change_output_option = form_option(
-    [TEXT, "json", "yaml"],
-    help_text="Form of the result, a refusal too. The preview goes to standard error in any form.",
+    [TEXT, "json", "yaml"], help_text="Form of the result, a refusal too. The preview goes to standard error."
 )
 """Of every command that changes something."""
 
 
-_CONNECTION = (
-    "endpoints", "cacert", "cert", "key_file", "user", "password", "insecure_skip_tls_verify", "dial_timeout",
-    "command_timeout",
+def _syslog(context: click.Context, _parameter: click.Parameter, value: str | None) -> Syslog | None:
+    if value is None:
+        return None
+    parse_address(value)
+    syslog = Syslog(value)
+    context.call_on_close(partial(_tell, syslog))  # however the command ends
+    return syslog
+
+
+def _tell(syslog: Syslog) -> None:
+    if syslog.warning:
+        with suppress(OSError):  # how the command ended is told by its exit code
+            say(f"warning: {syslog.warning}")
+
+
+_KEPT: Final = "/var/lib/etcdfix for root, else in $XDG_STATE_HOME/etcdfix"
+backup_dirs_option = _option(
+    _CHANGE, "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR",
+    help=f"Directory of backups (may be repeated; a new backup goes to each).  [default: {_KEPT}]",
+)  # fmt: skip
+audit_log_option = _option(
+    _CHANGE, "--audit-log", type=FILE, metavar="FILE",
+    help=f"The audit log, the hash-chained record of all that is done.  [default: audit.jsonl in {_KEPT}]",
+)  # fmt: skip
+syslog_option = shared(
+    _CHANGE, "--audit-syslog", "syslog", metavar="ADDRESS", callback=_syslog,
+    help="Also send the number and hash of each audit record to syslog: /dev/log, or HOST:PORT with TCP. One that "
+    "cannot be reached stops nothing; a warning says so.",
+)  # fmt: skip
+place_options = option_group(backup_dirs_option, audit_log_option, syslog_option)
+"""Where a change is kept."""
+
+
+def _require_there(option: str, named: Named) -> None:
+    """Refuse a file or directory that is not there, before anything is opened.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    if named.place not in TO_LOOK_IN or named.path == STANDARD_INPUT or is_key_text(named.what):
+        return
+    try:
+        is_directory = stat.S_ISDIR(named.path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        what = "it cannot be read: no such file or directory"
+    except (OSError, ValueError):  # whoever opens it says why
+        return
+    else:
+        if is_directory is (named.place is Place.LOG):
+            return
+        what = "it is a directory, not a file" if is_directory else "it is a file, not a directory"
+    form = grammar([named.place]).partition("[")[0]
+    instead = {str(named): form, **{word: "FILE" for word in HABITS.words if is_key_text(word)}}
+    raise ConfigurationError(
+        f"{option} {named.place}: {shown_word(named.what)}: {what}",
+        hint=f"write {form}: {as_typed(instead)}",
+    )
+
+
+def _place_option(option: str, name: str, **settings: Any) -> Decorator:
+    """Return an option that takes places; those that are files have to be there once the command runs."""
+
+    def decorate(command: Any) -> Any:
+        @wraps(command)
+        def checked(**options: Any) -> Any:
+            given = options[name]
+            for named in given if isinstance(given, tuple) else filter(None, (given,)):
+                _require_there(option, named)
+            return command(**options)
+
+        return click.option(option, name, metavar="PLACE", **settings)(checked)
+
+    return decorate
+
+
+def in_option(places: Sequence[Place] = TO_LOOK_IN) -> Decorator:
+    """Return ``--in``, which names where copies are looked for besides; its value is a tuple of :class:`Named`."""
+
+    def parse(
+        _context: click.Context, _parameter: click.Parameter, words: Iterable[str]
+    ) -> tuple[Named, ...]:
+        return tuple(parse_named(word, places) for word in dict.fromkeys(words))
+
+    return _place_option(
+        "--in", "places", multiple=True, callback=parse,
+        help=f"Look there too (may be repeated): {grammar(places)}.",
+    )  # fmt: skip
+
+
+def _from(_context: click.Context, _parameter: click.Parameter, word: str | None) -> Named | None:
+    return parse_named(word) if word is not None else None
+
+
+from_option = _place_option("--from", "named", callback=_from, help=f"Put this copy back: {grammar()}.")
+
+kubeconfig_option = shared(
+    _SERVERS, "--kubeconfig", type=FILE, metavar="FILE",
+    help="Ask the API servers of the cluster, as this user: a change, whether they read the object (then nothing is "
+    "changed) and whether you may (unsafe-delete-ignore-read-errors and delete); a look, what they hold in memory.",
+)  # fmt: skip
+context_option = shared(_SERVERS, "--context", metavar="NAME", help="Context of the kubeconfig.")
+access_options = option_group(
+    kubeconfig_option,
+    context_option,
+    shared(
+        _SERVERS, "--server", "servers", multiple=True, metavar="URL",
+        help="Ask this API server too, with the same credentials (may be repeated).",
+    ),
+)  # fmt: skip
+"""Which API servers are asked."""
+rescued_option = shared(
+    _SERVERS, "--rescued", type=FILE, metavar="DIR",
+    help="Where etcdfix rescue has saved what API servers remember. A deletion ends what they still hold of its kind, "
+    "and fix --from memory needs it.",
+)  # fmt: skip
+where_else_options = option_group(
+    in_option(), access_options, rescued_option, backup_dirs_option, audit_log_option
+)
+"""Where copies are looked for, our backups among them."""
+
+
+def _acknowledged(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:
+    if not given:
+        raise click.UsageError(f"a deletion needs {ACKNOWLEDGEMENT}")
+
+
+reason_options = option_group(
+    click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the backup and in the audit log."),
+    click.option("--dry-run", is_flag=True, help="Check everything, change nothing."),
+)  # fmt: skip
+"""Why, and whether at all."""
+acknowledgement_option = click.option(
+    ACKNOWLEDGEMENT, is_flag=True, required=True, expose_value=False, callback=_acknowledged,
+    help="Required: you know what this means.",
+)  # fmt: skip
+yes_option = click.option("--yes", is_flag=True, help="Type nothing back (for scripts).")
+change_options = option_group(
+    reason_options, yes_option, change_output_option, place_options, access_options, etcd_options
+)
+"""Of every change of one key."""
+
+
+class _Digest(click.ParamType[str]):
+    """A digest as reports have it; ``sha256:`` may be left out."""
+
+    name = "digest"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return it as ``sha256:<hex>``."""
+        digits = value.removeprefix("sha256:")
+        if not re.fullmatch("[0-9a-f]{64}", digits):
+            self.fail(f"{value!r} is no digest: sha256: and 64 hexadecimal digits", param, ctx)
+        return f"sha256:{digits}"
+
+
+DIGEST: Final = _Digest()
+"""Type of each option that expects a digest."""
+
+expectation_options = option_group(
+    shared(_CHANGE, "--expect-mod-revision", type=click.IntRange(min=1), metavar="N",
+           help="Refuse unless the key stands at this mod_revision; of undo, unless what the change put does."),
+    shared(_CHANGE, "--expect-value-sha256", type=DIGEST, metavar="sha256:HEX",
+           help="Refuse unless the stored bytes have this digest; of undo, those to put back. With the digest that the "
+                "change printed, a backup whose audit log is lost or broken is undone by itself."),
+)  # fmt: skip
+"""What is expected of a value."""
+key_lost_option = shared(
+    _CHANGE, "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
+    help="Say that this key is gone for ever, so that what was written under it may be deleted or replaced.",
 )  # fmt: skip
 
+CLUSTER_RULES: Final = (Rule.NO_API_SERVER, Rule.UNKNOWN_CLUSTER, Rule.UNKNOWN_RELEASE, Rule.UNCHECKED_MEMBER)
+"""What can be accepted of the cluster, by every change that etcdfix writes itself."""
+REPLACING_RULES: Final = (
+    Rule.CLUSTER_BREAKING,
+    Rule.UNPROVEN_DAMAGE,
+    Rule.NEWER_THAN_KNOWN,
+    Rule.MASS_DAMAGE,
+    Rule.ONLY_COPY,
+)
+"""What can be accepted of a value that goes, or that another one replaces."""
+DELETION_RULES: Final = (*REPLACING_RULES, Rule.ENDS_CACHED_READS)
+"""What can be accepted of a value that is deleted."""
 
-def gather_inputs(
-    options: dict[str, Any],
-    *,
-    resources: tuple[str, ...] = (),
-    key: bytes | None = None,
-    each_from_its_own: bool = False,
-) -> Inputs:
-    """Combine flags, variables, what is found on this machine, and the manifest.
 
-    Raises:
-        ConfigurationError: Options contradict each other or make no sense.
+class _Word(click.ParamType[str]):
+    """A rule that a command asks about, with the name of what it is accepted for where it has one."""
+
+    name = "rule"
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self._rules = rules
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word, with a name as it is compared."""
+        word, equals, name = value.partition("=")
+        named = bool(name) if word in NAMED else not equals
+        if word not in self._rules or not named:
+            known = ", ".join(map(_shown, self._rules))
+            self.fail(f"{value!r} is not a word of this command, which knows {known}", param, ctx)
+        if word != Rule.UNCHECKED_SERVER:
+            return value
+        try:
+            return f"{word}={parse_server_url(name)}"
+        except ConfigurationError as exc:
+            self.fail(f"{word}={exc.message.removeprefix('--server ')}", param, ctx)
+
+    def shell_complete(
+        self, _ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the words that begin like this."""
+        words = (f"{rule}=" if rule in NAMED else rule.value for rule in self._rules)
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+def _shown(rule: Rule) -> str:
+    return f"{rule}={NAMED[rule]}" if rule in NAMED else rule.value
+
+
+def accept_option(*rules: Rule) -> Decorator:
+    """Return the option that accepts any of these rules: those that a command asks about, and no other.
+
+    It has no variable: each command is told anew.
     """
-    options = with_what_is_found(options)
-    connection = {name: options.get(name) for name in _CONNECTION}
-    snapshot: Path | None = options.get("snapshot")
-    kine: Path | None = options.get("kine")
-    if snapshot is not None and kine is not None:
-        raise ConfigurationError(
-            "--snapshot and --kine name two different sources", hint="leave one of them out"
-        )
-    if snapshot is not None or kine is not None:
-        _refuse_two_sources("--kine" if snapshot is None else "--snapshot")
-    if snapshot is None and options.get("salvage"):
-        raise ConfigurationError("--salvage reads a broken snapshot", hint="name it with --snapshot FILE")
-    prefix, config = options.get("etcd_prefix"), options.get("encryption_config")
-    version: str | None = options.get("kubernetes_version")
-    notices: list[str] = []
-    release_source = ""
-    main: str = options.get("main_endpoints") or ""
-    live = snapshot is None and kine is None
-    named: str | None = options.get("etcd_servers_overrides")
-    overrides = parse_overrides(named) if named is not None else None
-    overrides_count = named is not None
-    own = ""
-    manifest: Manifest | None = None
-    if options.get("manifest") is not None:
-        from etcdfix.inputs.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
+    return click.option(
+        "--accept", "accepted_words", multiple=True, type=_Word(rules), metavar="RULE",
+        help=f"Go on in spite of this one rule (may be repeated): {', '.join(map(_shown, rules))}.",
+    )  # fmt: skip
 
-        manifest = load_manifest(options["manifest"])
-        prefix = prefix if prefix is not None else manifest.etcd_prefix
-        if overrides is None:
-            overrides = dict(manifest.overrides)
-        overrides_count = overrides_count or not connection["endpoints"]
-        _fill_connection(connection, manifest)
-        main = main or ",".join(manifest.endpoints)
-        config = config or manifest.encryption_config
-        release_source = "" if version or not manifest.kubernetes_version else "--manifest"
-        version = version or manifest.kubernetes_version
-    if named is not None:
-        main = main or connection["endpoints"] or ""
-    each_from_its_own = each_from_its_own and live and overrides_count and bool(overrides)
-    if each_from_its_own and options.get("revision"):
-        raise ConfigurationError(
-            "--revision is that of one etcd, and some resources have an etcd of their own",
-            hint="name one of them with --endpoints, without --manifest and --etcd-servers-overrides",
-        )
-    if live and overrides and overrides_count and not each_from_its_own:
-        layout = StorageLayout(prefix if prefix is not None else DEFAULT_PREFIX)
-        if key is not None:
-            resources = (str(layout.locate(key)[0].group_resource),)
-        if _choose_etcd(connection, overrides, resources, notices):
-            own = (
-                origin_of("--etcd-servers-overrides", "etcd_servers_overrides")
-                if named is not None
-                else "--manifest"
-            )
-    named_by = origin_of("--revision", "revision")
-    if options.get("revision") and named_by.startswith("variable"):
-        notices.append(
-            f"read at revision {options['revision']} ({named_by}): what was written later is not seen"
-        )
-    if options.get("no_encryption") and config is not None:
-        raise ConfigurationError(
-            f"--no-encryption, and {config} is named as the encryption configuration: one of them is wrong",
-            hint="leave --no-encryption out where the API servers have an --encryption-provider-config",
-        )
-    return Inputs(
-        snapshot=snapshot,
-        kine=kine,
-        connection=connection,
-        etcd_prefix=prefix if prefix is not None else DEFAULT_PREFIX,
-        revision=options.get("revision") or 0,
-        encryption_config=config,
-        kubernetes_minor=parse_kubernetes_version(version),
-        kms_endpoints=_kms_endpoints(options.get("kms_endpoints") or ()),
-        ask_kms=not options.get("no_kms"),
-        no_encryption=bool(options.get("no_encryption")),
-        notices=tuple(notices),
-        main_endpoints="" if main == connection["endpoints"] else main,
-        salvage=bool(options.get("salvage")),
-        main_named=bool(options.get("main_endpoints")),
-        overrides=overrides,
-        each_from_its_own=each_from_its_own,
-        release_source=release_source
-        or (origin_of("--kubernetes-version", "kubernetes_version") if version else ""),
-        manifest=options.get("manifest"),
-        origins=origins_of(options, manifest, options.get("manifest"), own),
+
+def options_page(context: click.Context) -> str:
+    """Return what ``etcdfix help options`` shows: the options that commands share, and the words of ``--accept``."""
+    formatter = context.make_formatter()
+    formatter.write_text(
+        "Options that several commands share; the page of a command names those that it has. Each has a variable, "
+        "ETCDFIX_ENDPOINTS for --endpoints; a command that changes something listens only to those that say which etcd "
+        "and which EncryptionConfiguration, and to none for a safety option."
     )
-
-
-def _kms_endpoints(texts: Sequence[str]) -> dict[str, str]:
-    endpoints = {}
-    for text in texts:
-        # A provider's name may hold a "="; an endpoint that is accepted holds "=unix:" nowhere but at its start.
-        name, separator, rest = text.rpartition("=unix:")
-        if not name or not separator:
-            raise ConfigurationError(
-                f"--kms-endpoint {text!r} does not name a provider and its socket",
-                hint="write it as NAME=unix:///run/kms.sock, with the provider's name in the configuration",
-            )
-        if name in endpoints:
-            raise ConfigurationError(f"--kms-endpoint names the provider {name!r} twice")
-        endpoints[name] = f"unix:{rest}"
-    return endpoints
-
-
-def _refuse_two_sources(file_option: str) -> None:
-    context = click.get_current_context()
-    for name in ("endpoints", "cacert", "cert", "key_file", "user"):
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise ConfigurationError(
-                f"{file_option} and --{name.removesuffix('_file')} name two different sources",
-                hint="leave one of them out",
-            )
-
-
-def _choose_etcd(
-    connection: dict[str, Any], overrides: Overrides, resources: Sequence[str], notices: list[str]
-) -> bool:
-    """Name the etcd of the one resource in question, and say whether it has one; tell of others that are not read."""
-    own = servers_of(overrides, resources[0]) if len(resources) == 1 else ()
-    if own:
-        connection["endpoints"] = ",".join(own)
-        notices.append(
-            f"{resources[0]} live in an etcd of their own, and this command reads no other one: who uses an object is "
-            "stored elsewhere, and etcdfix explain KEY --impact reads it all"
-        )
-        return True
-    notices += (
-        f"{resource} live in an etcd of their own ({', '.join(urls)}), which this command does not read"
-        for resource, urls in overrides.items()
-    )
-    return False
-
-
-def _fill_connection(connection: dict[str, Any], manifest: Manifest) -> None:
-    connection["endpoints"] = connection["endpoints"] or ",".join(manifest.endpoints) or None
-    connection["cacert"] = connection["cacert"] or manifest.cacert
-    connection["cert"] = connection["cert"] or manifest.cert
-    connection["key_file"] = connection["key_file"] or manifest.key
-
-
-def what_to_read(
-    options: dict[str, Any],
-    *,
-    scope: ScopeRequest | None = None,
-    keys: Iterable[bytes] = (),
-    each_from_its_own: bool = False,
-) -> tuple[Inputs, EncryptionConfiguration | None]:
-    """Return what the source and reading options say, and the configuration they name; say what is odd about them.
-
-    Raises:
-        ConfigurationError: They make no sense, or what is looked at lies in several etcds.
-    """
-    if each_from_its_own:
-        inputs = gather_inputs(options, each_from_its_own=True)
-    else:
-        inputs = inputs_of_one_etcd(options, scope or ScopeRequest(), keys)
-    return inputs, configuration_of(inputs)
-
-
-def inputs_of_one_etcd(options: dict[str, Any], scope: ScopeRequest, keys: Iterable[bytes] = ()) -> Inputs:
-    """Return what the options say for a command that asks one etcd: the one that has what is named.
-
-    Raises:
-        ConfigurationError: Options make no sense, or what is named lies in several etcds.
-    """
-    options = with_what_is_found(options)  # it is said once
-    inputs = gather_inputs(options)
-    if not inputs.overrides:
-        return inputs
-    one_of_each: dict[tuple[str, ...], str] = {}
-    for resource in scope.resources_in(StorageLayout(inputs.etcd_prefix), keys):
-        one_of_each.setdefault(servers_of(inputs.overrides, resource), resource)
-    # Options may say that all is read from one place whatever a manifest says, so they are asked for each.
-    gathered = [gather_inputs(options, resources=(resource,)) for resource in one_of_each.values()]
-    if len({each.connection["endpoints"] for each in gathered}) > 1:
-        first, other = list(one_of_each.values())[:2]
-        raise ConfigurationError(
-            f"{first} and {other} lie in different etcds (--etcd-servers-overrides), and this command asks one",
-            hint="one command for each etcd; a report of the resources of one alone: etcdfix scan RESOURCE -o json",
-        )
-    return gathered[0] if gathered else inputs
-
-
-def configuration_of(inputs: Inputs) -> EncryptionConfiguration | None:
-    """Return the configuration that the options name, and say what is odd about either.
-
-    Raises:
-        ConfigurationError: It cannot be read, or makes no sense.
-    """
-    for notice in inputs.notices:
-        say(notice)
-    configuration = load_encryption(inputs)
-    for warning in configuration.warnings if configuration is not None else ():
-        say(f"{inputs.encryption_config}: {warning}")
-    return configuration
+    for title, options in SHARED.items():
+        with formatter.section(title):
+            formatter.write_dl([record for one in options if (record := one.get_help_record(context))])
+    with formatter.section("Words of --accept, each for one rule"):
+        formatter.write_dl([(_shown(rule), MEANINGS[rule]) for rule in Rule if rule in MEANINGS])
+    return formatter.getvalue().rstrip("\n")

@@ -9,7 +9,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -18,7 +18,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.text.notes import Note
-from etcdfix.text.safetext import safe_text
+from etcdfix.text.safetext import quote_command, safe_text
 
 if TYPE_CHECKING:
     from etcdfix.report.document import Document
@@ -49,6 +49,28 @@ def own_habits() -> Iterator[None]:
             setattr(HABITS, name, value)
 
 
+def words_as_typed() -> tuple[str, ...]:
+    """Return the words of the command that runs, but for ``--dry-run`` and passwords."""
+    kept, rest = ["etcdfix"], iter(HABITS.words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option in {"--user", "--password"}:
+            value = value if equals else next(rest, "")
+            kept += [option, value.partition(":")[0]] if option == "--user" else []
+        elif word != "--dry-run":
+            kept.append(word)
+    return tuple(kept)
+
+
+def as_typed(instead: Mapping[str, str]) -> str:
+    """Return the command that runs with other words in the place of some, to be pasted."""
+    words = []
+    for word in words_as_typed():
+        option, equals, value = word.partition("=")
+        words.append(f"{option}={instead[value]}" if equals and value in instead else instead.get(word, word))
+    return quote_command(words)
+
+
 def say(text: str) -> None:
     """Write a sentence to standard error; a note not where somebody wants it quiet."""
     if not (HABITS.quiet and isinstance(text, Note)):
@@ -68,8 +90,9 @@ def say_next(text: str, command: str = "") -> None:
         click.echo(f"        {safe_text(command)}", err=True)
 
 
-def say_other_prefixes(suggested: Sequence[str]) -> None:
-    """Write to standard error where Kubernetes' keys seem to be instead, or what to check."""
+def say_nothing_examined(prefix: str, suggested: Sequence[str]) -> None:
+    """Write to standard error that no key has the prefix, and where Kubernetes' keys seem to be instead."""
+    say(f"NOTHING WAS EXAMINED: no key starts with {prefix}")
     places = " or ".join(safe_text(place) for place in suggested[:3])
     say_next(
         f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix"

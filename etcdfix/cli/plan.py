@@ -10,24 +10,23 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ENDED_EARLY, ExitCode, epilog
-from etcdfix.cli.look import read_files
+from etcdfix.cli.exit_codes import ExitCode, codes
+from etcdfix.cli.inputs import what_to_read
+from etcdfix.cli.look import read_files, report_place
 from etcdfix.cli.options import (
     FILE,
     jobs_option,
     reading_options,
     report_options,
+    rescued_option,
     source_options,
-    what_to_read,
 )
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.plan_run import command as run_command
 from etcdfix.cli.progress import progress_of
-from etcdfix.cli.report_place import report_place
 from etcdfix.commands.opening import open_examiner, open_source
 from etcdfix.commands.plan import PlanRequest, build_plan
 from etcdfix.errors import ConfigurationError, EndedEarly
-from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.planfile import decided_digest
@@ -53,22 +52,19 @@ class PlanCommand(Command):
         return super().make_context(info_name, args, parent, **extra)
 
 
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "nothing of the report is broken any more",
-    ExitCode.FINDINGS: "there is something to decide about",
-    ExitCode.USAGE: "usage or configuration error; the report is of another cluster or configuration",
-    ExitCode.INCOMPLETE: "something is undetermined, the report was cut, or something was lost midway (wins over 1)",
-    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
-    **ENDED_EARLY,
-}
+_CODES = codes(
+    "nothing of the report is broken any more",
+    "there is something to decide about",
+    "something is undetermined, the report was cut, or something was lost midway (wins over 1)",
+)
 _SETTLED = frozenset({"gone", "readable"})
 _UNDETERMINED = "undetermined"
 
 
-@click.command("plan", cls=PlanCommand, epilog=epilog(MEANINGS))
+@click.command("plan", cls=PlanCommand, epilog=_CODES)
 @click.option(
     "--from-report",
-    type=click.Path(path_type=Path),
+    type=FILE,
     required=True,
     metavar="FILE",
     help="A report of etcdfix scan, written with -o json or -o jsonl.",
@@ -77,23 +73,12 @@ _UNDETERMINED = "undetermined"
     "--run", metavar="FILE", expose_value=False,
     help="Work through this plan instead: another command. See etcdfix plan --run FILE --help.",
 )  # fmt: skip
-@click.option(
-    "--rescued", type=FILE, metavar="DIR",
-    help="What etcdfix rescue has saved: an API server can write these objects anew from its memory.",
-)  # fmt: skip
+@rescued_option
 @source_options
 @reading_options
 @jobs_option
 @report_options()
-def command(
-    *,
-    from_report: Path,
-    rescued: Path | None,
-    output: str,
-    output_file: Path | None,
-    jobs: Jobs,
-    **options: Any,
-) -> int:
+def command(*, from_report: Path, rescued: Path | None, **options: Any) -> int:
     """Say of many broken objects what each is, who makes it again, in which order to act. Reads only, but for --run.
 
     Takes a saved scan, and looks around in the same cluster: name the same source and configuration as for the scan.
@@ -114,36 +99,36 @@ def command(
             "--salvage: what was salvaged is never a source for changes, so nothing is planned from it",
             hint="plan from a scan of the live etcd, or of a whole snapshot",
         )
-    again = inputs.run_options()
+    as_json, output_file = options["output"] == "json", options["output_file"]
     # A deletion refuses any plan but one of the newest revision of a live etcd.
-    reusable = output == "json" and inputs.file is None and not inputs.revision
+    reusable = as_json and inputs.file is None and not inputs.revision
     saved_at = str(output_file) if reusable and output_file not in {None, STANDARD_OUTPUT} else ""
-    inputs_used = (*read_files(inputs), from_report)
     endings: list[EndedEarly] = []
     with (
         open_source(inputs, say=say) as source,
         report_place(
-            output_file, inputs_used, output, private=True, may_replace_plan=output == "json"
+            options, (*read_files(inputs), from_report), private=True, may_replace_plan=as_json
         ) as place,
     ):
         with open_examiner(source, inputs, configuration) as examiner:
+            request = PlanRequest(
+                **inputs.reading_fields(configuration),
+                report=report,
+                newest=not inputs.revision,
+                rescued=rescued,
+                plan_file=saved_at,
+            )
             plan = build_plan(
                 source,
                 examiner,
-                PlanRequest(
-                    **inputs.reading_fields(configuration),
-                    report=report,
-                    newest=not inputs.revision,
-                    rescued=rescued,
-                    plan_file=saved_at,
-                ),
+                request,
                 progress=progress_of(source),
-                jobs=jobs,
+                jobs=options["jobs"],
                 on_ended=endings.append,
             )
-        place.show(plan, again)
+        place.show(plan, request.run)
     if plan.entries and saved_at:
-        run = run_plan(saved_at, "--dry-run").line(again)
+        run = run_plan(saved_at, "--dry-run").line(request.run)
         say(f"plan {decided_digest(plan)}; review it, then: {run}")
     say_incomplete(plan.incomplete_reasons)
     return endings[0].exit_code if endings else int(plan_exit_code(plan))

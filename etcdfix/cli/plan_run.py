@@ -8,32 +8,27 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.accepting import accept_option
-from etcdfix.cli.changing import etcd_options, request_fields
+from etcdfix.cli.changing import request_fields, require_reason
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.confirm import Terminal
-from etcdfix.cli.exit_codes import epilog
+from etcdfix.cli.exit_codes import codes
+from etcdfix.cli.inputs import configuration_of, inputs_of_one_etcd
 from etcdfix.cli.keys import named_key
+from etcdfix.cli.look import api_access, record_paths
 from etcdfix.cli.options import (
-    FILE,
-    TEXT,
-    change_output_option,
-    configuration_of,
-    inputs_of_one_etcd,
-    kine_option,
-)
-from etcdfix.cli.output import require_output, say, show_change, show_outcome, show_preview
-from etcdfix.cli.places import api_access, record_paths
-from etcdfix.cli.progress import progress_of
-from etcdfix.cli.safety import (
     CLUSTER_RULES,
     DELETION_RULES,
     DIGEST,
-    access_options,
-    place_options,
-    reason_options,
-    require_reason,
+    FILE,
+    TEXT,
+    accept_option,
+    acknowledgement_option,
+    change_options,
+    kine_option,
+    rescued_option,
 )
+from etcdfix.cli.output import require_output, say, show_change, show_outcome, show_preview
+from etcdfix.cli.progress import progress_of
 from etcdfix.commands.opening import open_cluster
 from etcdfix.commands.planning.run import Ran, Run, run_plan
 from etcdfix.commands.planning.run_report import ran_lines, run_preview, run_report
@@ -45,17 +40,14 @@ from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.planfile import load_plan, plan_key
 from etcdfix.rules import Rule
 from etcdfix.scope import ScopeRequest
-from etcdfix.text.commands import ACKNOWLEDGEMENT
 from etcdfix.text.safetext import safe_text
 
-EXIT_CODES = {
-    0: "everything that the plan decides on is done, or would be (dry run)",
-    2: "usage or configuration error, or a decision that its entry does not allow; nothing was changed",
-    3: "an outcome is unknown, anomalous or doubtful: the run stopped there; "
-    "or --timeout was over before all was done",
-    4: "refused by a safety rule, or not confirmed; what is told as done before that stays done",
-    5: "etcd could not be asked, or its watch broke; what is told as done before that stays done",
-}
+_CODES = codes(
+    "everything that the plan decides on is done, or would be (dry run)",
+    incomplete="an outcome is unknown, anomalous or doubtful, or --timeout was over: the run stopped there",
+    refused="refused by a safety rule, or not confirmed; what is told as done before that stays done",
+    source="etcd could not be asked, or its watch broke; what is told as done before that stays done",
+)
 
 
 class _Told:
@@ -78,19 +70,16 @@ class _Told:
         say(text)
 
 
-@click.command("plan", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
+@click.command("plan", cls=ChangingCommand, epilog=_CODES)
 @click.option(
     "--run", "plan_file", type=FILE, required=True, metavar="FILE",
     help="Work through this plan (of etcdfix plan -o json), as it decides.",
 )  # fmt: skip
-@click.option(
-    ACKNOWLEDGEMENT, "acknowledged", is_flag=True, required=True, help="Required: you know what this means."
-)
-@reason_options
-@click.option("--yes", is_flag=True, help="For scripts: type nothing back. Needs --expect-plan.")
+@acknowledgement_option
 @click.option(
     "--expect-plan", type=DIGEST, metavar="sha256:HEX",
-    help="Refuse a plan whose contents or decisions are not those that were reviewed. --dry-run prints this digest.",
+    help="Refuse a plan whose contents or decisions are not those that were reviewed. --dry-run prints this digest; "
+    "--yes needs it.",
 )  # fmt: skip
 @click.option(
     "--leave-out", multiple=True, metavar="KEY",
@@ -100,12 +89,6 @@ class _Told:
     "--declare-key-lost", "lost", multiple=True, metavar="TRANSFORMER[/KEY-ID]",
     help="Say that this key is gone for ever, so that what was written under it may be deleted (may be repeated).",
 )  # fmt: skip
-@click.option(
-    "--rescued", type=FILE, metavar="DIR",
-    help="What etcdfix rescue has saved of other objects: a deletion ends what API servers still hold of its kind.",
-)  # fmt: skip
-@place_options
-@access_options
 @accept_option(
     *DELETION_RULES,
     Rule.UNPROVEN_REPAIR,
@@ -114,13 +97,12 @@ class _Told:
     Rule.OTHER_CLUSTER_ID,
     *CLUSTER_RULES,
 )
-@change_output_option
+@change_options
+@rescued_option
 @kine_option
-@etcd_options
 def command(
     *,
     plan_file: Path,
-    acknowledged: bool,
     yes: bool,
     expect_plan: str | None,
     leave_out: tuple[str, ...],
@@ -139,8 +121,6 @@ def command(
 
     Run it with --dry-run first: that prints the digest of the plan with its decisions, and the command for scripts.
     """
-    if not acknowledged:
-        raise click.UsageError(f"a run needs {ACKNOWLEDGEMENT}")
     if yes and expect_plan is None:
         raise click.UsageError("--yes needs --expect-plan sha256:HEX, which --dry-run prints")
     require_reason(options)

@@ -10,21 +10,22 @@ import click
 import msgspec
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import reader_codes, report_exit_code
-from etcdfix.cli.keys import is_key, named_key
+from etcdfix.cli.exit_codes import codes, report_exit_code
+from etcdfix.cli.inputs import inputs_of_one_etcd, what_to_read
+from etcdfix.cli.keys import is_key, named_key, wanted_namespace
+from etcdfix.cli.look import api_access, record_paths, report_place
 from etcdfix.cli.options import (
     FILE,
+    access_options,
     audit_log_option,
-    inputs_of_one_etcd,
+    namespace_options,
     reading_options,
     report_options,
     source_options,
-    what_to_read,
+    syslog_option,
 )
 from etcdfix.cli.output import require_output, say, say_incomplete
-from etcdfix.cli.places import api_access, record_paths, server_options, syslog_option
 from etcdfix.cli.progress import with_progress
-from etcdfix.cli.report_place import report_place
 from etcdfix.commands.opening import open_examiner, open_source
 from etcdfix.commands.render_report import run_of
 from etcdfix.commands.rescue import RescueRequest, run_rescue
@@ -34,7 +35,7 @@ from etcdfix.report.saved_report import SavedReport, load_report
 from etcdfix.scope import ScopeRequest, builtin_key, parse_object, split_words
 from etcdfix.storagekey import StorageLayout
 
-_CODES = reader_codes(
+_CODES = codes(
     "all saved as etcd has it, or readable meanwhile",
     incomplete="some are not saved, or only in an older state, or were lost midway: what is saved stays",
     refused="an API server reads the objects, lets nobody ask, or a place is not safe; nothing was saved",
@@ -44,9 +45,7 @@ _CODES = reader_codes(
 
 @click.command("rescue", cls=Command, epilog=_CODES)
 @click.argument("words", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY]...")
-@click.option(
-    "-n", "--namespace", metavar="NAMESPACE", help="Of each TYPE/NAME; of a RESOURCE, only this namespace."
-)
+@namespace_options
 @click.option(
     "--from-report", type=FILE, metavar="FILE",
     help="Instead: everything that a saved report (etcdfix scan -o json) names unreadable.",
@@ -55,12 +54,8 @@ _CODES = reader_codes(
     "--rescued", type=FILE, required=True, metavar="DIR",
     help="Where the files go. It is made, with mode 0700; an earlier rescue into it goes on.",
 )  # fmt: skip
-@click.option(
-    "--kubeconfig", type=FILE, required=True, metavar="FILE",
-    help="As whom to ask. Its server is asked, and those that service default/kubernetes lists.",
-)  # fmt: skip
-@server_options
-@audit_log_option()
+@access_options
+@audit_log_option
 @syslog_option
 @source_options
 @reading_options
@@ -68,7 +63,6 @@ _CODES = reader_codes(
 def command(
     *,
     words: tuple[str, ...],
-    namespace: str | None,
     from_report: Path | None,
     rescued: Path,
     **options: Any,
@@ -90,11 +84,13 @@ def command(
     """
     if bool(words) is (from_report is not None):
         raise click.UsageError("name what to save: RESOURCE, TYPE/NAME or KEY, or --from-report FILE")
-    if namespace is not None and all(map(is_key, words)):
-        raise click.UsageError("-n goes with RESOURCE or TYPE/NAME: a KEY names its namespace itself")
+    namespace = wanted_namespace(options, key=all(map(is_key, words)))
     require_output()
     api = api_access(options)
-    assert api is not None  # a kubeconfig was given
+    if api is None:
+        raise click.UsageError(
+            "name as whom to ask: --kubeconfig FILE; its server is asked, and those beside it"
+        )
     places = record_paths(options)
     request = RescueRequest(
         targets=[],
@@ -109,7 +105,7 @@ def command(
     else:
         request = _of_words(request, options, namespace or "")
     result = run_rescue(request, say=say, progress=_progress)
-    with report_place(options["output_file"], (from_report, api.kubeconfig), options["output"]) as place:
+    with report_place(options, (from_report, api.kubeconfig)) as place:
         place.show(result.report, request.run)
     for warning in result.report.warnings:
         say(f"warning: {warning}")

@@ -13,51 +13,44 @@ import click
 from click.core import ParameterSource
 
 from etcdfix import __version__
+from etcdfix.cli.command import Commands, LazyGroup
 from etcdfix.cli.ending import ending_early
-from etcdfix.cli.lazy_group import Commands, LazyGroup
 from etcdfix.cli.output import HABITS, discard_output, own_habits, say_error
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.secrecy import forbid_core_dumps
 
 COMMANDS: Commands = {
-    "Look at what is stored": {
+    "Look": {
         "scan": "Examine everything in scope, and report what cannot be read and why.",
+        "explain": "Explain one key: what is wrong, every copy, every way out; or a cause.",
         "get": "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
-        "compare": "Say which keys differ between the members of etcd, or between two points in time.",
-        "orphans": "List keys without owner, CRD or namespace, and those nobody claims.",
-    },
-    "Explain what is wrong": {
-        "explain": "Explain one key: what is wrong, every copy, every way out, its history and "
-        "impact; or a cause.",
         "namespace": "Explain why a namespace cannot finish deleting, and in which order to act.",
-        "encryption": "Check which encryption keys are needed, what opens what, what a new "
-        "configuration would do.",
-    },
-    "Decide what to do, and save what can be saved": {
+        "compare": "Say which keys differ between the members of etcd, or between two moments.",
         "copies": "Find every copy that still exists of what cannot be read, or was deleted lately.",
+    },
+    "Keys": {
+        "encryption": "Say which encryption key is needed, what opens what, what a new file would do.",
+    },
+    "Mend": {
+        "plan": "Say of many broken objects who makes each again, and in which order; work through it.",
         "rescue": "Save unreadable objects from the memory of API servers that still run.",
-        "plan": "Say of many broken objects who makes each again, and in which order to act.",
-    },
-    "Change something": {
-        "fix": "Put the best copy of an object back: one bit, a revision, a snapshot, a log, a file, what an "
-        "API server remembers.",
-        "undo": "Put back exactly what a change replaced or deleted.",
+        "fix": "Put the best copy of an object back.",
         "delete": "Delete exactly one key that is proven unreadable, backed up and recorded.",
+        "undo": "Put back exactly what a change replaced or deleted.",
     },
-    "Prove what was done": {
+    "Record": {
         "audit": "Show and verify the audit log; say what became of open intents.",
         "backup": "List backups, compare them with the audit log, remove old ones.",
         "report": "Show saved reports in another form, compare two of them, or make one of several.",
     },
-    "Get ready": {
-        "doctor": "Check what the other commands rest on: etcd, keys, places for backups, permissions.",
+    "Check": {
+        "doctor": "Check what the other commands rest on: etcd, keys, backups, permissions.",
+        "version": "Print which version this is, and what it knows.",
         "completion": "Print the script that has a shell complete what is typed.",
-        "schema": "Print the JSON Schema of a report, a finding or an audit record.",
-        "version": "Print which version this is, what it runs on, and which releases of Kubernetes "
-        "and reports it knows.",
+        "schema": "Print the JSON Schema of a report or of an audit record.",
     },
 }
-"""The commands by what somebody wants to do, the least destructive first."""
+"""In each section the least destructive first."""
 
 
 class _ReaderGone(Exception):
@@ -73,6 +66,16 @@ class _Ended(Exception):
 
 
 class _Root(LazyGroup):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[:2] == ["help", "options"] and not ctx.resilient_parsing:
+            from etcdfix.cli.options import options_page  # noqa: PLC0415 - all options, for this page alone
+
+            click.echo(options_page(ctx))
+            ctx.exit()
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -87,13 +90,20 @@ class _Root(LazyGroup):
             raise
 
 
-@click.group(cls=_Root, listed=COMMANDS, package="etcdfix.cli")
+@click.group(
+    cls=_Root,
+    listed=COMMANDS,
+    package="etcdfix.cli",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="etcdfix")
 def cli() -> None:
     """Find and explain Kubernetes objects in etcd that cannot be read.
 
     Works on a live etcd, a snapshot file, or the SQLite file of k3s; no API server is needed. Only fix, undo,
     delete and plan --run change what is stored: each key by itself, after a backup and with a record.
+
+    etcdfix help options explains the options that commands share.
     """
 
 

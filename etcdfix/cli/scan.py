@@ -7,25 +7,33 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import MEANINGS, epilog, scan_exit_code
-from etcdfix.cli.keys import scope_options, wanted_scope
-from etcdfix.cli.look import open_look
-from etcdfix.cli.options import FILE, look_options, what_to_read
-from etcdfix.cli.output import say, say_incomplete, say_other_prefixes
-from etcdfix.cli.report_place import ReportPlace
+from etcdfix.cli.exit_codes import codes, scan_exit_code
+from etcdfix.cli.inputs import what_to_read
+from etcdfix.cli.keys import wanted_scope
+from etcdfix.cli.look import ReportPlace, open_look
+from etcdfix.cli.options import FILE, look_options, scope_options
+from etcdfix.cli.output import say, say_incomplete, say_nothing_examined
+from etcdfix.commands.orphans import orphans_report
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.report.advice.whole import plugin_troubles
 from etcdfix.report.baseline import load_baseline
-from etcdfix.report.render import SCAN_FORMS, Writer
+from etcdfix.report.render import FORMS, SCAN_FORMS, Writer
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.notes import Note
 
 _NONE: Final = "none"
+_CODES: Final = codes(
+    "nothing wrong",
+    "findings: decrypt-failure, decode-failure or inconsistent (see --fail-on); with --orphans, orphans",
+    "something is undetermined, or was lost midway (wins over 1)",
+    source="nothing was examined",
+)
 
 
 def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[Outcome, ...]:
@@ -33,18 +41,16 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
         return FAILING
     words = [word.strip() for word in text.split(",")]
     known = [outcome.value for outcome in FAILING]
-    if words == [_NONE]:
-        return ()
-    for word in words:
+    for word in words if words != [_NONE] else []:
         if word not in known:
             raise ConfigurationError(
                 f"--fail-on {word!r}: no outcome that a scan could fail on",
                 hint=f"name some of {', '.join(known)}, with commas between them, or {_NONE}",
             )
-    return tuple(map(Outcome, words))
+    return tuple(Outcome(word) for word in words if word != _NONE)
 
 
-@click.command("scan", cls=Command, epilog=epilog(MEANINGS))
+@click.command("scan", cls=Command, epilog=_CODES)
 @scope_options
 @look_options(SCAN_FORMS)
 @click.option(
@@ -72,14 +78,22 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
     help="Which outcomes make exit codes 1 and 3: decrypt-failure, decode-failure, inconsistent, undetermined.  "
     "[default: all of them]",
 )
-def command(*, max_causes: int, baseline: Path | None, fail_on: tuple[Outcome, ...], **options: Any) -> int:
+@click.option(
+    "--orphans", is_flag=True,
+    help="Instead, list keys that belong to nobody: without owner, CRD, namespace or known resource. None of this is a "
+    "reason to delete anything.",
+)  # fmt: skip
+def command(
+    *, max_causes: int, baseline: Path | None, fail_on: tuple[Outcome, ...], orphans: bool, **options: Any
+) -> int:
     """Examine everything in scope, and report what cannot be read and why. Reads only.
 
     Name resources as at kubectl (secrets, po,svc, deploy.apps), objects (TYPE/NAME), key prefixes (they start with /
-    and match whole path segments), or nothing for everything. Without -n it is every namespace. Without
-    --snapshot or --kine a live etcd is read; ETCDCTL_* variables are understood, and each option has an ETCDFIX_*
-    variable of its own.
-    """  # fmt: skip
+    and match whole path segments), or nothing for everything. Without -n it is every namespace. Without --snapshot or
+    --kine a live etcd is read.
+    """
+    if orphans:
+        return _orphans(options)
     wanted = wanted_scope(options)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     request = ScanRequest(
@@ -94,6 +108,20 @@ def command(*, max_causes: int, baseline: Path | None, fail_on: tuple[Outcome, .
         look.place.wrote(result.report)
     _say_last_words(result, fail_on)
     return scan_exit_code(result, fail_on)
+
+
+def _orphans(options: dict[str, Any]) -> int:
+    context = click.get_current_context()
+    for name in ("scope", "namespaces", "max_causes", "baseline", "fail_on"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                "--orphans looks at everything: give no scope and no other option of a scan"
+            )
+    if options["output"] not in FORMS:
+        raise click.UsageError(f"--orphans has no -o {options['output']}; it has {', '.join(FORMS)}")
+    with open_look(options, *what_to_read(options, each_from_its_own=True)) as look:
+        found, report = look.index(lambda _found: False, orphans_report)
+        return look.tell(report, found.ended, found.request.run)
 
 
 def _writer(place: ReportPlace, run: RunOptions, cap: int, failing: Collection[Outcome]) -> Writer:
@@ -112,23 +140,18 @@ def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:
         say(trouble)
     for key in result.denied:
         say(f"permission denied: the key {key} itself, outside {result.prefix}, was not read")
-    _say_what_was_not_examined(result)
-    uncounted = [
-        f"{keys} {outcome}" for outcome, keys in result.new.items() if keys and outcome not in fail_on
-    ]
-    if uncounted:
-        say(Note(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}"))
-
-
-def _say_what_was_not_examined(result: ScanResult) -> None:
     keys = result.report.summary.keys
     if not keys and (result.problems or result.ended is not None):
         say("NOTHING WAS EXAMINED")
     elif not result.below_prefix:
         at = f" at revision {result.revision}" if result.revision else ""
-        say(f"NOTHING WAS EXAMINED: no key starts with {result.prefix}{at}")
-        say_other_prefixes(result.suggested_prefixes)
+        say_nothing_examined(f"{result.prefix}{at}", result.suggested_prefixes)
     elif result.nothing_named_exists:
         say("NOTHING WAS EXAMINED: no key matches the given name (the storage prefix itself holds keys)")
     elif not keys:
         say("no key is in this scope (the storage prefix itself holds keys)")
+    uncounted = [
+        f"{keys} {outcome}" for outcome, keys in result.new.items() if keys and outcome not in fail_on
+    ]
+    if uncounted:
+        say(Note(f"not counted for the exit code (--fail-on): {', '.join(uncounted)}"))

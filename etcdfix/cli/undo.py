@@ -7,13 +7,11 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.accepting import accept_option
-from etcdfix.cli.changing import etcd_options, open_change
+from etcdfix.cli.changing import open_change
 from etcdfix.cli.command import ChangingCommand
-from etcdfix.cli.exit_codes import epilog
-from etcdfix.cli.options import change_output_option
+from etcdfix.cli.exit_codes import OF_A_CHANGE
+from etcdfix.cli.options import CLUSTER_RULES, accept_option, change_options, expectation_options
 from etcdfix.cli.output import show_preview
-from etcdfix.cli.safety import CLUSTER_RULES, DIGEST, EXIT_CODES, change_options
 from etcdfix.commands.undo import UndoRequest, run_undo
 from etcdfix.operations.change.preview import undo_preview
 from etcdfix.remediation.audit.record import Verb
@@ -22,24 +20,14 @@ from etcdfix.remediation.preflight.noencryption import looks_enveloped
 from etcdfix.rules import Rule
 
 
-@click.command("undo", cls=ChangingCommand, epilog=epilog(EXIT_CODES))
+@click.command("undo", cls=ChangingCommand, epilog=OF_A_CHANGE)
 @click.argument("backup")
-@click.option(
-    "--expect-mod-revision", type=click.IntRange(min=1), metavar="N",
-    help="Refuse unless what the change put stands at this mod_revision.",
-)  # fmt: skip
-@click.option(
-    "--expect-value-sha256", "value_sha256", type=DIGEST, metavar="sha256:HEX",
-    help="Refuse unless the value to put back has this digest. With the digest that the change printed, a backup whose "
-    "audit log is lost or broken is undone by itself.",
-)  # fmt: skip
-@change_options
-@change_output_option
 @accept_option(
     Rule.UNLISTED_SOURCE, Rule.CLUSTER_BREAKING, Rule.EXPIRED_LEASE, Rule.OTHER_CLUSTER_ID, *CLUSTER_RULES
 )
-@etcd_options
-def command(*, backup: str, value_sha256: str | None, **options: Any) -> int:
+@change_options
+@expectation_options
+def command(*, backup: str, **options: Any) -> int:
     """Undo a change: put back exactly the bytes that it replaced or deleted.
 
     BACKUP is a file that delete, fix or undo has written. The audit log must list it, and what stands at the key now
@@ -47,15 +35,14 @@ def command(*, backup: str, value_sha256: str | None, **options: Any) -> int:
     never replaced: etcdfix fix KEY --from backup:FILE does that where it cannot be read.
     """
     read: list[Backup] = []
+    expected = options.pop("expect_value_sha256")  # of the value in the backup, not of the present one
 
     def named() -> bytes:
         read.append(read_backup(Path(backup).absolute()))
         return read[0].content.key_base64
 
     with open_change(Verb.UNDO, options, named) as change:
-        request = UndoRequest(
-            backup=read[0], value_sha256=value_sha256 or "", run=change.run, **change.request
-        )
+        request = UndoRequest(backup=read[0], value_sha256=expected or "", run=change.run, **change.request)
         outcome = run_undo(
             change.cluster,
             request,

@@ -20,7 +20,7 @@ CRD = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.
 COMMANDS: dict[str, list[str]] = {
     "scan": ["scan"],
     "scan-narrow": ["scan", "-n", "shop"],
-    "orphans": ["orphans"],
+    "orphans": ["scan", "--orphans"],
     "namespace-pay": ["namespace", "pay"],
     "namespace-default": ["namespace", "default"],
     "namespace-missing": ["namespace", "nowhere"],

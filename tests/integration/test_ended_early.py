@@ -104,7 +104,9 @@ def test_a_scan_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy) -> None:
     assert 1.9 < float(told[1]) < 6
 
 
-@pytest.mark.parametrize("arguments", [["get", "configmaps", "-n", "shop", "-o", "yaml"], ["orphans"]])
+@pytest.mark.parametrize(
+    "arguments", [["get", "configmaps", "-n", "shop", "-o", "yaml"], ["scan", "--orphans"]]
+)
 def test_other_readers_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy, arguments: list[str]) -> None:
     code, _out, err = finish(start(*arguments, "--endpoints", stops.endpoint, *LIMITS))
     assert code == 3, err
@@ -156,7 +158,7 @@ def test_a_time_out_of_the_whole(stops: EtcdProxy) -> None:
 
 def test_a_time_out_before_anything_was_read(proxy: EtcdProxy) -> None:
     proxy.before = lambda path, _first: time.sleep(4) if path == RANGE else None
-    for command in (["scan"], ["orphans"], ["delete", "/registry/configmaps/shop/0001", "--reason", "x",
+    for command in (["scan"], ["scan", "--orphans"], ["delete", "/registry/configmaps/shop/0001", "--reason", "x",
                     "--ignore-store-read-error-with-cluster-breaking-potential"]):  # fmt: skip
         code, out, err = finish(start(*command, "--endpoints", proxy.endpoint, "--timeout", "1500ms"))
         assert (code, out) == (5, "")
@@ -224,7 +226,7 @@ def test_a_signal_gives_the_partial_report(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["get", "configmaps", "-n", "shop", "-o", "yaml"], ["orphans"], ["namespace", "shop"],
+    [["get", "configmaps", "-n", "shop", "-o", "yaml"], ["scan", "--orphans"], ["namespace", "shop"],
      ["explain", "/registry/configmaps/shop/0001", "--impact"], ["encryption", "usage"],
      ["encryption", "what-if", "--no-encryption", "--new", str(ALPHA / "config-lost.yaml")],
      ["encryption", "try", "--in", f"candidate:{ALPHA / 'config-lost.yaml'}"]],

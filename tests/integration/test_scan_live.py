@@ -224,7 +224,8 @@ def test_least_privilege(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["scan"], ["scan", "/registry"], ["scan", "secrets"], ["orphans"], ["explain", "/registry/secrets/shop/s-0"],
+    [["scan"], ["scan", "/registry"], ["scan", "secrets"], ["scan", "--orphans"],
+     ["explain", "/registry/secrets/shop/s-0"],
      ["namespace", "shop"], ["get", "secrets", "-A"], ["encryption", "usage"]],
     ids=lambda arguments: "-".join(arguments[:2]).replace("/", ""),
 )  # fmt: skip
@@ -244,7 +245,7 @@ def test_what_lies_outside_is_not_called_absent(
     limited: EtcdServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     as_limited = ["--endpoints", limited.endpoint, "--user", LIMITED[0], "--password", LIMITED[1]]
-    assert run(["orphans", *as_limited]) == INCOMPLETE
+    assert run(["scan", "--orphans", *as_limited]) == INCOMPLETE
     assert "permission denied: keys outside /registry/ were not looked at" in capfd.readouterr().err
     key = "/registry/secrets/shop/no-such-secret"
     assert run(["explain", key, "--impact", *as_limited]) == SOURCE
@@ -268,7 +269,7 @@ def test_crds_may_be_read_and_nothing_else(
     """A range that is denied in the middle is lost, not empty."""
     words = {
         "scan": ["scan", "secrets"],
-        "orphans": ["orphans"],
+        "orphans": ["scan", "--orphans"],
         "impact": ["explain", "/registry/secrets/shop/s-0", "--impact"],
         "get": ["get", "secrets", "-A"],
         "namespace": ["namespace", "shop"],

@@ -131,7 +131,7 @@ def _forecasts(case: dict[str, Any], where: list[str]) -> Commands:
         if key.startswith("/registry/namespaces/"):
             yield f"{name} {key}", ["namespace", key.rpartition("/")[2], *where]
     if not keys:
-        yield f"{name} orphans", ["orphans", *where]
+        yield f"{name} orphans", ["scan", "--orphans", *where]
 
 
 GROUPS: dict[str, Callable[[tuple[Tree, Tree], Path, int], Group]] = {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from etcdfix.cli.safety import DELETION_RULES
+from etcdfix.cli.options import DELETION_RULES
 from etcdfix.model import StoredValue
 from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection

@@ -44,7 +44,8 @@ class Runner:
         for name in list(os.environ):
             if name.startswith(("ETCDFIX_", "ETCDCTL_")):
                 monkeypatch.delenv(name)
-        self._command = command
+        self._words = command.split()
+        self._command = self._words[-1].removeprefix("--")
         self._monkeypatch = monkeypatch
         self._capfd = capfd
 
@@ -52,7 +53,7 @@ class Runner:
         source = cluster.source() if isinstance(cluster, Cluster) else cluster
         self._monkeypatch.setattr(module, "open_source", lambda _inputs, say: source)
         self._capfd.readouterr()
-        code = run([self._command, *arguments])
+        code = run([*self._words, *arguments])
         captured = self._capfd.readouterr()
         assert source.closed or code == 2
         return Ran(self._command, code, captured.out, captured.err)

@@ -174,7 +174,7 @@ def ways_without_finding(cluster: ClusterIndex, key: bytes, found: Impact) -> li
         return [Remedy("Look again in a source that can be read whole: the key may be there")]
     if not found.exists and definition:
         return [
-            Remedy("See which of its custom resources are stored", look("orphans")),
+            Remedy("See which of its custom resources are stored", look("scan", "--orphans")),
             Remedy("Bring it back, from its manifest, a snapshot or a backup", _APPLY, _MANIFEST),
         ]
     if not found.exists:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.cli.safety import REPLACING_RULES
+from etcdfix.cli.options import REPLACING_RULES
 from etcdfix.commands.fix import run_fix
 from etcdfix.copies.finder import parse_named
 from etcdfix.encryption.config import mark_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.cli import safety
+from etcdfix.cli import changing
 from etcdfix.model import key_id_digest
 from etcdfix.rules import Rule
 from tests.support import encoders
@@ -216,7 +216,7 @@ def test_plugin_that_is_down_and_nobody_to_contradict(
             hint="--kubeconfig",
         )
         assert json.loads(ran.out)["refusal"]["rule"] == "no-api-server"
-    monkeypatch.setattr(safety, "is_terminal", lambda: True)
+    monkeypatch.setattr(changing, "is_terminal", lambda: True)
     with registry.nothing_changes():
         assert registry.delete(at, *EVERY_FLAG, *lost(plugin), "--dry-run").code == 0
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import etcdfix
-from etcdfix.cli.safety import CLUSTER_RULES, DELETION_RULES, REPLACING_RULES
+from etcdfix.cli.options import CLUSTER_RULES, DELETION_RULES, REPLACING_RULES
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.rules import Rule
 from etcdfix.testing.servers import EtcdServer

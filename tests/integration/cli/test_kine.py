@@ -152,7 +152,9 @@ def test_at_an_earlier_revision(both: Both, tmp_path: Path) -> None:
     compare(tmp_path, both, "scan", "--no-kms", "--revision", str(both.revision // 2))
 
 
-@pytest.mark.parametrize("command", [["orphans"], ["encryption", "usage"], ["namespace", "default"]])
+@pytest.mark.parametrize(
+    "command", [["scan", "--orphans"], ["encryption", "usage"], ["namespace", "default"]]
+)
 def test_what_looks_at_everything(both: Both, tmp_path: Path, command: list[str]) -> None:
     compare(tmp_path, both, *command, "--no-kms", "--encryption-config", ALPHA / "config-rotated.yaml")
 
@@ -205,7 +207,7 @@ def test_nothing_beside_the_file_is_made_or_changed(both: Both, tmp_path: Path) 
     for words in (
         ["scan"],
         ["explain", "/registry/namespaces/default", "--history"],
-        ["orphans"],
+        ["scan", "--orphans"],
         ["doctor"],
     ):
         run([*words, "--kine", str(folder / "state.db"), "--output-file", str(tmp_path / "out")])

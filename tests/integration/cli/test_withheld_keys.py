@@ -78,7 +78,7 @@ OF_ONE = [
 ]  # fmt: skip
 OF_ALL = [
     ["scan"],
-    ["orphans"],
+    ["scan", "--orphans"],
     ["encryption", "usage"],
     ["doctor"],
     ["namespace", "shop"],
@@ -130,7 +130,9 @@ def require_nothing_shown(
 
 
 @pytest.mark.parametrize("prefix", ["/", "/bootstrap", "/bootstrap/", "/k3s"])
-@pytest.mark.parametrize("words", [["scan"], ["scan", "-o", "wide"], ["orphans"], *OF_ONE[:4]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["scan"], ["scan", "-o", "wide"], ["scan", "--orphans"], *OF_ONE[:4]], ids=" ".join
+)
 def test_no_storage_prefix_makes_it_a_name(
     stores: list[list[str]],
     words: list[str],

@@ -259,7 +259,7 @@ def test_a_crd_that_is_gone_while_its_objects_are_stored(impact: Impact) -> None
     ran = impact(cluster, definition)
     assert ran.code == 1
     assert ran.out.startswith("RISK CLUSTER-BREAKING: losing customresourcedefinitions")
-    assert "etcdfix orphans" in ran.out
+    assert "etcdfix scan --orphans" in ran.out
     instance = cluster.key("example.com/widgets", "shop", "w")
 
     def commands() -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.cli.options import gather_inputs
+from etcdfix.cli.inputs import gather_inputs
 from etcdfix.cli.root import run
 from etcdfix.commands.opening import Inputs
 from tests.support.distributions import DISTRIBUTIONS, k3s, k3s_sqlite, kubeadm, pod, rke2, write

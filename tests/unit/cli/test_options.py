@@ -9,13 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from etcdfix.cli.options import (
-    gather_inputs,
-    inputs_of_one_etcd,
-    jobs_option,
-    reading_options,
-    source_options,
-)
+from etcdfix.cli.inputs import gather_inputs, inputs_of_one_etcd
+from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.commands.opening import Inputs, open_source
 from etcdfix.errors import ConfigurationError
 from etcdfix.scope import ScopeRequest

@@ -1,4 +1,4 @@
-"""``etcdfix orphans``: groups with counts and sizes."""
+"""``etcdfix scan --orphans``: groups with counts and sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.objects import json_object
 
 @pytest.fixture
 def orphans(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Runner:
-    return Runner("orphans", monkeypatch, capfd)
+    return Runner("scan --orphans", monkeypatch, capfd)
 
 
 def left_over() -> Cluster:

@@ -10,10 +10,11 @@ from typing import Any
 import click
 import pytest
 
-from etcdfix.cli.accepting import _Word
-from etcdfix.cli.places import record_paths
+from etcdfix.cli.changing import acceptances, change_exit_code, require_reason
+from etcdfix.cli.keys import one_key
+from etcdfix.cli.look import record_paths
+from etcdfix.cli.options import _Word
 from etcdfix.cli.root import run
-from etcdfix.cli.safety import acceptances, change_exit_code, one_key, require_reason
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.commit import ChangeOutcome

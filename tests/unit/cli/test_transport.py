@@ -22,7 +22,7 @@ COMMANDS = {
     "get": ["get", KEY],
     "impact": ["explain", KEY, "--impact"],
     "namespace": ["namespace", "shop"],
-    "orphans": ["orphans"],
+    "orphans": ["scan", "--orphans"],
     "usage": ["encryption", "usage"],
     "what-if": ["encryption", "what-if", "--new", CONFIG[1], *CONFIG],
     "try": ["encryption", "try", "--in", f"candidate:{CONFIG[1]}"],

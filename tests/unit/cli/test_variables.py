@@ -12,7 +12,7 @@ import pytest
 from click.core import ParameterSource
 
 from etcdfix.cli.command import ChangingCommand
-from etcdfix.cli.options import gather_inputs
+from etcdfix.cli.inputs import gather_inputs
 from etcdfix.cli.plan import PlanCommand
 from etcdfix.cli.plan_run import command as run_command
 from etcdfix.cli.root import cli, run
@@ -217,7 +217,7 @@ def test_a_form_that_a_command_does_not_have_is_refused_with_the_name_of_the_var
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ETCDFIX_OUTPUT", "csv")
-    words = ["orphans", "--snapshot", str(ALPHA / "snapshot.db.gz")]
+    words = ["copies", "--snapshot", str(ALPHA / "snapshot.db.gz")]
     assert run(words) == 2
     told = capfd.readouterr()
     assert "Invalid value for the variable ETCDFIX_OUTPUT: 'csv' is not one of 'text', 'wide'," in told.err

@@ -12,7 +12,7 @@ import pytest
 from etcdfix.apiserver.client import Reply, Server
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
-from etcdfix.cli.safety import DELETION_RULES
+from etcdfix.cli.options import DELETION_RULES
 from etcdfix.remediation.preflight import cached_reads
 from etcdfix.rescued import INDEX_NAME, read_index
 from etcdfix.testing.certificates import CertificateAuthority

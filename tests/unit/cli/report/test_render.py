@@ -56,7 +56,8 @@ def test_a_scan_in_every_form(command: Run, scans: dict[str, Path], saved: str) 
 
 @pytest.mark.parametrize(
     "words",
-    [["explain", KEY, "--impact"], ["namespace", "shop"], ["orphans"], ["copies", KEY], ["doctor"], ["explain", KEY],
+    [["explain", KEY, "--impact"], ["namespace", "shop"], ["scan", "--orphans"], ["copies", KEY], ["doctor"],
+     ["explain", KEY],
      ["explain", KEY, "--history"], ["encryption", "usage"]],
     ids=" ".join,
 )  # fmt: skip

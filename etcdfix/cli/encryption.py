@@ -1,0 +1,325 @@
+"""``etcdfix encryption``: what encryption keys are needed for, and what a configuration would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from etcdfix.cli.command import Group
+from etcdfix.cli.exit_codes import codes, report_exit_code
+from etcdfix.cli.inputs import what_to_read
+from etcdfix.cli.keys import wanted_scope
+from etcdfix.cli.look import open_look, read_files, record_paths, report_place
+from etcdfix.cli.options import (
+    FILE,
+    audit_log_option,
+    backup_dirs_option,
+    form_option,
+    in_option,
+    look_options,
+    reading_options,
+    report_options,
+    scope_options,
+    source_options,
+)
+from etcdfix.cli.output import require_output, say, say_incomplete
+from etcdfix.cli.progress import progress_of
+from etcdfix.commands.encryption.check import check_files
+from etcdfix.commands.encryption.merge import merge_files, require_new
+from etcdfix.commands.encryption.recover import RecoverRequest, recover_configurations
+from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
+from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
+from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
+from etcdfix.commands.opening import Inputs, open_plugins, open_source
+from etcdfix.copies.finder import Named
+from etcdfix.copies.model import Place
+from etcdfix.encryption.candidate_key import NamedCandidate, load_candidate_key
+from etcdfix.encryption.config import EncryptionConfiguration, load_configuration
+from etcdfix.encryption.server_token import EMPTY_TOKEN, load_token
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.outputfile import destination
+from etcdfix.report.configurations import LEVELS
+from etcdfix.report.origin import shown_word
+from etcdfix.report.render import CASE_FORMS, FORMS, write
+from etcdfix.text.commands import RunOptions
+
+
+@click.group("encryption", cls=Group)
+def command() -> None:
+    """Check encryption keys and EncryptionConfigurations, before and after a key is lost.
+
+    Nothing here changes anything in etcd.
+    """
+
+
+def _load(path: Path, name: str) -> EncryptionConfiguration:
+    """Return a configuration beside today's, and say what is odd about it."""
+    configuration = load_configuration(path)
+    for warning in configuration.warnings:
+        say(f"{name}: {warning}")
+    return configuration
+
+
+def _whole_fields(inputs: Inputs, configuration: EncryptionConfiguration | None) -> dict[str, Any]:
+    """Return the fields of a request that looks at everything, in whichever etcd it is."""
+    return {
+        **inputs.reading_fields(configuration),
+        "overrides": {} if inputs.each_from_its_own else inputs.overrides or {},
+        "main_not_read": inputs.file is None and bool(inputs.main_endpoints),
+    }
+
+
+@command.command(
+    "usage",
+    epilog=codes("everything was seen and decided", "", "something is undetermined, or could not be read"),
+)
+@backup_dirs_option
+@in_option((Place.SNAPSHOT,))
+@look_options()
+def usage(*, backup_dirs: tuple[Path, ...], places: tuple[Named, ...], **options: Any) -> int:
+    """Show which encryption key is needed by how many objects, and which you can remove. Reads only.
+
+    The answer holds for this etcd at the revision that was read. No key can be removed that API servers write with, or
+    that values, earlier values, backups (--backup-dir) or snapshots need, or while anything is undetermined or was not
+    read. Name every snapshot that you may restore, and one of each other etcd of the cluster (--in).
+    """
+    inputs, configuration = what_to_read(options, each_from_its_own=True)
+    snapshots = tuple(named.path for named in places)
+    request = UsageRequest(
+        **_whole_fields(inputs, configuration), backup_directories=backup_dirs, snapshots=snapshots
+    )
+    of_a_snapshot = msgspec.structs.replace(inputs, kine=None, revision=0, salvage=False)
+    with open_look(options, inputs, configuration, besides=snapshots) as look:
+        found = encryption_usage(
+            look.source,
+            request,
+            open_snapshot=lambda path: open_source(
+                msgspec.structs.replace(of_a_snapshot, snapshot=path), say=say
+            ),
+            **look.means,
+        )
+        return look.tell_of_everything(found, request.run)
+
+
+_TRY_CODES = codes(
+    "the candidates open everything that cannot be read today, or everything can be",
+    "something is opened by no candidate",
+    "could not be told: a KMS plugin gave no answer, or not everything was read (wins over 1)",
+)
+
+
+@command.command("try", epilog=_TRY_CODES)
+@scope_options
+@in_option((Place.CANDIDATE,))
+@click.option(
+    "--candidate-key", "candidate_keys", multiple=True, metavar="NAME=FILE", envvar="ETCDFIX_CANDIDATE_KEY",
+    help="Try the key in this file under this name, for every provider that it fits (may be repeated). The file holds "
+    "base64 or the bytes; - is standard input.",
+)  # fmt: skip
+@look_options()
+def try_(*, places: tuple[Named, ...], candidate_keys: tuple[str, ...], **options: Any) -> int:
+    """Show which candidate opens which of the values that cannot be read today. Reads only.
+
+    Every value that does not open with --encryption-config is tried with each candidate; without a configuration, every
+    encrypted value. "Opens" means that the value opens, decodes, and fits its etcd key. "Right key only" counts values
+    that were written with a key of the candidate, but do not open: they are damaged, were moved, or name the key
+    otherwise.
+    """
+    if not places and not candidate_keys:
+        raise ConfigurationError(
+            "no candidate was named", hint="--in candidate:FILE, or --candidate-key NAME=FILE"
+        )
+    wanted = wanted_scope(options)
+    inputs, configuration = what_to_read(options, each_from_its_own=True)
+    files = [NamedCandidate(shown_word(one.what), _load(one.path, shown_word(one.what))) for one in places]
+    candidates = (*files, *map(_candidate_key, candidate_keys))
+    request = TryRequest(**inputs.reading_fields(configuration), candidates=candidates, scope=wanted)
+    theirs = [candidate.configuration for candidate in candidates]
+    besides = tuple(Path(one.path) for one in theirs)
+    with open_look(options, inputs, configuration, *theirs, besides=besides) as look:
+        return look.tell_of_everything(try_candidates(look.source, request, **look.means), request.run)
+
+
+def _candidate_key(text: str) -> NamedCandidate:
+    name, separator, file = text.partition("=")
+    if not name or not separator or not file:
+        raise ConfigurationError(
+            "--candidate-key does not name a key and a file",
+            hint="write it as NAME=FILE: the name as values have it, and a file that holds the key",
+        )
+    return NamedCandidate(shown_word(text), load_candidate_key(name, Path(file)), is_key=True)
+
+
+_WHAT_IF_CODES = codes(
+    "nothing becomes unreadable",
+    "something becomes unreadable, or loses the key with which it can be repaired",
+    "could not be told: something is undetermined under one of them, or not everything was read (1 wins)",
+)
+
+
+@command.command("what-if", epilog=_WHAT_IF_CODES)
+@click.option(
+    "--new", "new_config", type=FILE, required=True, metavar="FILE", envvar="ETCDFIX_NEW",
+    help="The EncryptionConfiguration that you want to deploy.",
+)  # fmt: skip
+@source_options
+@reading_options
+@report_options(tuple(CASE_FORMS))
+def what_if_(*, new_config: Path, **options: Any) -> int:
+    """Show what another configuration would make unreadable, before you deploy it. Reads only.
+
+    Every value is examined with today's configuration (--encryption-config) and with the new one. The report says what
+    becomes unreadable, readable or stale, by resource and encryption key. The KMS plugins of both are asked.
+    """
+    inputs, configuration = what_to_read(options, each_from_its_own=True)
+    new = _load(new_config, str(new_config))
+    request = WhatIfRequest(
+        **_whole_fields(inputs, configuration), new=new, no_encryption=inputs.no_encryption
+    )
+    with open_look(options, inputs, configuration, new, besides=(new_config,)) as look:
+        found = what_if(look.source, request, plugins=look.plugins, progress=progress_of(look.source))
+        return look.tell_of_everything(found, request.run)
+
+
+@command.command(
+    "check", epilog=codes("no error and no warning; there may be advice", "errors or warnings; see --fail-on")
+)
+@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--fail-on", type=click.Choice(LEVELS), default="warning", show_default=True,
+    help="The least bad level that makes the exit code 1.",
+)  # fmt: skip
+@report_options(tuple(CASE_FORMS))
+def check(*, files: tuple[Path, ...], fail_on: str, **options: Any) -> int:
+    """Check EncryptionConfigurations, and compare them where you name several. Reads the files alone.
+
+    An error is what API servers refuse, or what one file writes and another file cannot read. A warning is a file that
+    does not protect, or does not read, what it seems to: identity first, secrets in no rule, a key that can be guessed,
+    two keys of one name. The rest is advice. No key material is shown.
+
+    Several files are those of your control-plane nodes, or one file before and after a change. They are compared
+    resource by resource, by the fingerprints of the keys that write and read.
+    """
+    with report_place(options, files) as place:
+        report = check_files(files)
+        place.show(report)
+    failing = LEVELS[: LEVELS.index(fail_on) + 1]
+    return int(any(one.level in failing for one in report.findings))
+
+
+@command.command(
+    "merge",
+    epilog=codes("written", refused="--audit-log cannot take the record: the error says what was written"),
+)
+@click.argument("files", type=FILE, nargs=-1, required=True, metavar="TODAY OTHER...")
+@click.option(
+    "--output-file", type=FILE, required=True, metavar="FILE", help="The new file. It must not exist."
+)
+@audit_log_option
+@form_option(FORMS, help_text="Form of what is said about it on standard output.")
+def merge(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | None, output: str) -> int:
+    """Merge EncryptionConfigurations into one file that reads everything that any of them reads.
+
+    Name today's file first: its write keys stay the write keys. The keys of the other files come below them. Two keys
+    of one name with different bytes are both kept, and the report says what was decided. Nothing in etcd is changed.
+
+    The new file holds keys and gets mode 0600. You can read with it (--encryption-config, --in candidate:FILE),
+    but etcdfix changes nothing while it is the --encryption-config. The audit log takes a record, where it can be
+    written; where --audit-log names it, nothing is written without.
+    """
+    require_new(output_file, audit_log)
+    require_output()
+    report = merge_files(
+        files,
+        output_file,
+        lambda: destination(output_file, files, private=True),
+        audit_log=audit_log,
+    )
+    with destination(None, ()) as stream:
+        write(report, output, stream, RunOptions())
+        stream.flush()
+    return 0
+
+
+_RECOVER_CODES = codes(
+    "recovered, and together they open everything that was tried",
+    "nothing was recovered, or something is opened by none of them",
+    "could not be told, or not everything was read (wins over 1)",
+    refused="--save-dir is not safe, or --audit-log cannot take the record: the error says what was written",
+)
+
+
+@command.command("recover", epilog=_RECOVER_CODES)
+@scope_options
+@click.option(
+    "--token-file", "token_files", type=FILE, multiple=True, required=True, metavar="FILE",
+    envvar="ETCDFIX_TOKEN_FILE",
+    help="A file with the token of a server, - for standard input (may be repeated). On a server it is "
+    "/var/lib/rancher/k3s/server/token, or the same under rke2.",
+)  # fmt: skip
+@in_option((Place.LOG, Place.SNAPSHOT))
+@click.option(
+    "--save-dir", type=FILE, metavar="DIR", envvar="ETCDFIX_SAVE_DIR",
+    help="Write each configuration to a file in this directory of your own, mode 0600.  [default: write nothing]",
+)  # fmt: skip
+@audit_log_option
+@source_options
+@reading_options
+@report_options()
+def recover(
+    *,
+    token_files: tuple[Path, ...],
+    places: tuple[Named, ...],
+    save_dir: Path | None,
+    audit_log: Path | None,
+    **options: Any,
+) -> int:
+    """Recover EncryptionConfigurations that k3s or RKE2 keep in the datastore, and show what each of them opens.
+
+    Servers of k3s and RKE2 keep their files under /bootstrap/, encrypted with the server's token. A snapshot and the
+    token give the encryption keys back. Every value that is still kept there is read, also those of deleted keys. Each
+    configuration is then tried on what does not open with --encryption-config; without one, on every encrypted value.
+
+    Only EncryptionConfigurations are taken out of that data, which also holds the keys of every CA. No token and no key
+    is ever shown. The Nodes' annotation encryption-config-hash names the configuration that the servers run with.
+
+    What --save-dir writes is for reading (--encryption-config, --in candidate:FILE): etcdfix changes nothing while it
+    is the --encryption-config. The audit log takes a record, as for encryption merge.
+    """
+    wanted = wanted_scope(options)
+    inputs, configuration = what_to_read(options, scope=wanted)
+    logs = [named for named in places if named.place is Place.LOG]
+    if logs and inputs.kine is not None:
+        raise ConfigurationError(
+            f"--in {logs[0]} is a log of etcd, and --kine reads SQLite: no log of one is of the other",
+            hint="leave one of them out",
+        )
+    tokens = [load_token(path) for path in token_files]
+    for warning in (warning for token in tokens for warning in token.warnings):
+        say(warning)
+    request = RecoverRequest(
+        **inputs.reading_fields(configuration, places=record_paths({"audit_log": audit_log})),
+        tokens=(*(form for token in tokens for form in token.tokens), EMPTY_TOKEN),
+        token_files=tuple(token.path for token in tokens),
+        scope=wanted,
+        places=places,
+        save_dir=save_dir,
+        audit_log=audit_log,
+        etcd_user=inputs.etcd_user,
+    )
+    with (
+        open_source(inputs, say=say) as source,
+        report_place(options, (*read_files(inputs), *token_files)) as place,
+    ):
+        report, ended = recover_configurations(
+            source,
+            request,
+            lambda *recovered: open_plugins(inputs, configuration, *recovered),
+            progress=progress_of(source),
+        )
+        place.show(report, request.run)
+    say_incomplete(report.incomplete_reasons)
+    return report_exit_code(report, ended)

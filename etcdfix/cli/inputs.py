@@ -1,0 +1,311 @@
+"""From options, variables, a manifest and what is found on this machine to what is read, and how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from etcdfix import machine
+from etcdfix.cli.command import Command, variable_of
+from etcdfix.cli.output import say
+from etcdfix.commands.opening import Inputs, load_encryption
+from etcdfix.errors import ConfigurationError
+from etcdfix.inputs.on_this_machine import find_distributions
+from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
+from etcdfix.inputs.releases import parse_kubernetes_version
+from etcdfix.scope import ScopeRequest
+from etcdfix.sources.connection import DEFAULT_ENDPOINT
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
+
+if TYPE_CHECKING:
+    from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.inputs.manifest import Manifest
+
+_CONNECTION: Final = (
+    "endpoints", "cacert", "cert", "key_file", "user", "password", "insecure_skip_tls_verify", "dial_timeout",
+    "command_timeout",
+)  # fmt: skip
+_OF_ETCD: Final = ("endpoints", "cacert", "cert", "key_file", "user")
+_NAMING: Final = (*_OF_ETCD, "snapshot", "kine", "manifest", "etcd_servers_overrides")
+_OF_ETCDCTL: Final = ("ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY")
+_PATHS: Final = frozenset({"manifest", "kine", "encryption_config"})
+
+
+def what_to_read(
+    options: dict[str, Any],
+    *,
+    scope: ScopeRequest | None = None,
+    keys: Iterable[bytes] = (),
+    each_from_its_own: bool = False,
+) -> tuple[Inputs, EncryptionConfiguration | None]:
+    """Return what the source and reading options say, and the configuration they name; say what is odd about them.
+
+    Raises:
+        ConfigurationError: They make no sense, or what is looked at lies in several etcds.
+    """
+    if each_from_its_own:
+        inputs = gather_inputs(options, each_from_its_own=True)
+    else:
+        inputs = inputs_of_one_etcd(options, scope or ScopeRequest(), keys)
+    return inputs, configuration_of(inputs)
+
+
+def configuration_of(inputs: Inputs) -> EncryptionConfiguration | None:
+    """Return the configuration that the options name, and say what is odd about either.
+
+    Raises:
+        ConfigurationError: It cannot be read, or makes no sense.
+    """
+    for notice in inputs.notices:
+        say(notice)
+    configuration = load_encryption(inputs)
+    for warning in configuration.warnings if configuration is not None else ():
+        say(f"{inputs.encryption_config}: {warning}")
+    return configuration
+
+
+def inputs_of_one_etcd(options: dict[str, Any], scope: ScopeRequest, keys: Iterable[bytes] = ()) -> Inputs:
+    """Return what the options say for a command that asks one etcd: the one that has what is named.
+
+    Raises:
+        ConfigurationError: Options make no sense, or what is named lies in several etcds.
+    """
+    options = _with_what_is_found(options)  # it is said once
+    inputs = gather_inputs(options)
+    if not inputs.overrides:
+        return inputs
+    one_of_each: dict[tuple[str, ...], str] = {}
+    for resource in scope.resources_in(StorageLayout(inputs.etcd_prefix), keys):
+        one_of_each.setdefault(servers_of(inputs.overrides, resource), resource)
+    # Options may say that all is read from one place whatever a manifest says, so they are asked for each.
+    gathered = [gather_inputs(options, resources=(resource,)) for resource in one_of_each.values()]
+    if len({each.connection["endpoints"] for each in gathered}) > 1:
+        first, other = list(one_of_each.values())[:2]
+        raise ConfigurationError(
+            f"{first} and {other} lie in different etcds (--etcd-servers-overrides), and this command asks one",
+            hint="one command for each etcd; a report of the resources of one alone: etcdfix scan RESOURCE -o json",
+        )
+    return gathered[0] if gathered else inputs
+
+
+def gather_inputs(
+    options: dict[str, Any],
+    *,
+    resources: tuple[str, ...] = (),
+    key: bytes | None = None,
+    each_from_its_own: bool = False,
+) -> Inputs:
+    """Combine flags, variables, what is found on this machine, and the manifest.
+
+    Args:
+        options: What click collected.
+        resources: What is looked at, where it may have an etcd of its own.
+        key: The same, as the one etcd key.
+        each_from_its_own: The command looks at everything, each resource in its own etcd.
+
+    Raises:
+        ConfigurationError: Options contradict each other or make no sense.
+    """
+    options = _with_what_is_found(options)
+    manifest, path = _manifest_of(options), options.get("manifest")
+    connection = {name: options.get(name) for name in _CONNECTION}
+    live = _is_live(options)
+    named: str | None = options.get("etcd_servers_overrides")
+    overrides = (
+        parse_overrides(named) if named is not None else dict(manifest.overrides) if manifest else None
+    )
+    # Whoever names endpoints beside a manifest has all read from there.
+    wanted = live and bool(overrides) and (named is not None or not connection["endpoints"])
+    prefix, config = options.get("etcd_prefix"), options.get("encryption_config")
+    version: str | None = options.get("kubernetes_version")
+    release_source = origin_of("--kubernetes-version", "kubernetes_version") if version else ""
+    main: str = options.get("main_endpoints") or ""
+    if manifest is not None:
+        connection["endpoints"] = connection["endpoints"] or ",".join(manifest.endpoints) or None
+        connection["cacert"] = connection["cacert"] or manifest.cacert
+        connection["cert"] = connection["cert"] or manifest.cert
+        connection["key_file"] = connection["key_file"] or manifest.key
+        prefix = prefix if prefix is not None else manifest.etcd_prefix
+        main = main or ",".join(manifest.endpoints)
+        config = config or manifest.encryption_config
+        release_source = release_source or ("--manifest" if manifest.kubernetes_version else "")
+        version = version or manifest.kubernetes_version
+    if named is not None:
+        main = main or connection["endpoints"] or ""
+    revision: int = options.get("revision") or 0
+    notices: list[str] = []
+    each_from_its_own = each_from_its_own and wanted
+    if each_from_its_own and revision:
+        raise ConfigurationError(
+            "--revision is that of one etcd, and some resources have an etcd of their own",
+            hint="name one of them with --endpoints, without --manifest and --etcd-servers-overrides",
+        )
+    prefix = prefix if prefix is not None else DEFAULT_PREFIX
+    own = ""
+    if wanted and not each_from_its_own:
+        if key is not None:
+            resources = (str(StorageLayout(prefix).locate(key)[0].group_resource),)
+        if _choose_etcd(connection, overrides or {}, resources, notices):
+            by_flag = named is not None
+            own = origin_of("--etcd-servers-overrides", "etcd_servers_overrides") if by_flag else "--manifest"
+    named_by = origin_of("--revision", "revision")
+    if revision and named_by.startswith("variable"):
+        notices.append(f"read at revision {revision} ({named_by}): what was written later is not seen")
+    if options.get("no_encryption") and config is not None:
+        raise ConfigurationError(
+            f"--no-encryption, and {config} is named as the encryption configuration: one of them is wrong",
+            hint="leave --no-encryption out where the API servers have an --encryption-provider-config",
+        )
+    return Inputs(
+        snapshot=options.get("snapshot"),
+        kine=options.get("kine"),
+        connection=connection,
+        etcd_prefix=prefix,
+        revision=revision,
+        encryption_config=config,
+        kubernetes_minor=parse_kubernetes_version(version),
+        kms_endpoints=_kms_endpoints(options.get("kms_endpoints") or ()),
+        ask_kms=not options.get("no_kms"),
+        no_encryption=bool(options.get("no_encryption")),
+        notices=tuple(notices),
+        main_endpoints="" if main == connection["endpoints"] else main,
+        salvage=bool(options.get("salvage")),
+        main_named=bool(options.get("main_endpoints")),
+        overrides=overrides,
+        each_from_its_own=each_from_its_own,
+        release_source=release_source,
+        manifest=path,
+        origins=_origins(options, manifest, own),
+    )
+
+
+def _manifest_of(options: Mapping[str, Any]) -> Manifest | None:
+    if options.get("manifest") is None:
+        return None
+    from etcdfix.inputs.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
+
+    return load_manifest(options["manifest"])
+
+
+def _is_live(options: Mapping[str, Any]) -> bool:
+    """Say whether a live etcd is read.
+
+    Raises:
+        ConfigurationError: Two sources are named, or what goes with another one.
+    """
+    given = [f"--{name}" for name in ("snapshot", "kine") if options.get(name) is not None]
+    context = click.get_current_context(silent=True)
+    for name in _OF_ETCD if given and context is not None else ():
+        assert context is not None
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            given.append(f"--{name.removesuffix('_file')}")
+    if len(given) > 1:
+        raise ConfigurationError(
+            f"{given[0]} and {given[1]} name two different sources", hint="leave one of them out"
+        )
+    if options.get("snapshot") is None and options.get("salvage"):
+        raise ConfigurationError("--salvage reads a broken snapshot", hint="name it with --snapshot FILE")
+    return not given
+
+
+def _kms_endpoints(texts: Sequence[str]) -> dict[str, str]:
+    endpoints = {}
+    for text in texts:
+        # A provider's name may hold a "="; an endpoint that is accepted holds "=unix:" nowhere but at its start.
+        name, separator, rest = text.rpartition("=unix:")
+        if not name or not separator:
+            raise ConfigurationError(
+                f"--kms-endpoint {text!r} does not name a provider and its socket",
+                hint="write it as NAME=unix:///run/kms.sock, with the provider's name in the configuration",
+            )
+        if name in endpoints:
+            raise ConfigurationError(f"--kms-endpoint names the provider {name!r} twice")
+        endpoints[name] = f"unix:{rest}"
+    return endpoints
+
+
+def _choose_etcd(
+    connection: dict[str, Any], overrides: Overrides, resources: Sequence[str], notices: list[str]
+) -> bool:
+    """Name the etcd of the one resource in question, and say whether it has one; tell of others that are not read."""
+    own = servers_of(overrides, resources[0]) if len(resources) == 1 else ()
+    if own:
+        connection["endpoints"] = ",".join(own)
+        notices.append(
+            f"{resources[0]} live in an etcd of their own, and this command reads no other one: who uses an object is "
+            "stored elsewhere, and etcdfix explain KEY --impact reads it all"
+        )
+        return True
+    notices += (
+        f"{resource} live in an etcd of their own ({', '.join(urls)}), which this command does not read"
+        for resource, urls in overrides.items()
+    )
+    return False
+
+
+def _with_what_is_found(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with what a distribution on this machine says of its data, where nothing names any.
+
+    Only for a command that looks: a change rests on nothing that was only found.
+
+    Raises:
+        ConfigurationError: Two distributions fit, or the files of one are not as they have to be.
+    """
+    context = click.get_current_context(silent=True)
+    command = context.command if context is not None else None
+    named = any(map(options.get, _NAMING)) or any(map(os.environ.get, _OF_ETCDCTL))
+    if not isinstance(command, Command) or command.changing or named:
+        return options
+    found = find_distributions(machine.ROOT)
+    if not found:
+        return options
+    if len(found) > 1:
+        both = " and ".join(f"{distribution.name} ({distribution.file})" for distribution in found)
+        flags = " or ".join(distribution.flags for distribution in found)
+        raise ConfigurationError(f"both {both} are on this machine: name the one that is meant, {flags}")
+    distribution = found[0]
+    say(f"{distribution.name} found by {distribution.file}: reading {distribution.flags}")
+    options = dict(options)
+    for field, value in distribution.values.items():
+        name = "key_file" if field == "key" else field.replace("-", "_")
+        options[name] = options.get(name) or (Path(value) if name in _PATHS else value)
+    return options
+
+
+def origin_of(flag: str, name: str) -> str:
+    """Return where the value of an option was named."""
+    context = click.get_current_context(silent=True)
+    source = context.get_parameter_source(name) if context is not None else None
+    return f"variable {variable_of(flag)}" if source is ParameterSource.ENVIRONMENT else flag
+
+
+def _origins(options: Mapping[str, Any], manifest: Manifest | None, own: str) -> tuple[str, ...]:
+    """Return where endpoints, certificates and configuration were named, a line each, for a person to check."""
+
+    def origin(flag: str, name: str, *, etcdctl: bool = True) -> str:
+        if options.get(name):
+            return origin_of(flag, name)
+        if manifest is not None and getattr(manifest, name.removesuffix("_file")):
+            return f"{options['manifest']} ({origin_of('--manifest', 'manifest')})"
+        variable = "ETCDCTL_" + flag.removeprefix("--").upper()
+        return f"variable {variable}" if etcdctl and os.environ.get(variable) else ""
+
+    if options.get("kine") is not None:
+        lines = [f"data: {origin_of('--kine', 'kine')}"]
+    else:
+        endpoints = origin("--endpoints", "endpoints") or f"the default, {DEFAULT_ENDPOINT}"
+        main = f"{own}; those of the main etcd: {endpoints}" if own else endpoints
+        files = [
+            origin("--cacert", "cacert"),
+            origin("--cert", "cert"),
+            origin("--key", "key_file"),
+        ]
+        certificates = ", ".join(dict.fromkeys(filter(None, files)))
+        lines = [f"endpoints: {main}", *([f"certificates: {certificates}"] if certificates else [])]
+    configuration = origin("--encryption-config", "encryption_config", etcdctl=False)
+    return (*lines, f"configuration: {configuration}") if configuration else tuple(lines)

@@ -1,4 +1,4 @@
-"""What must not be cut in two by a signal: starting a process, and ending it."""
+"""What must not be cut in two by a signal: starting a process, ending it, and a change."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Final, ParamSpec
 
 _RAISING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+_ASKING_FOR_THE_END: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 P = ParamSpec("P")
 Handler = Callable[[int, FrameType | None], object]
@@ -100,3 +101,23 @@ def whole_calls(work: Callable[P, None]) -> Iterator[Callable[P, None]]:
 def _put_back(handlers: Mapping[int, Handler]) -> None:
     for number, handler in handlers.items():
         signal.signal(number, handler)
+
+
+@contextmanager
+def signals_held() -> Iterator[list[str]]:
+    """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came.
+
+    From here on no ``--timeout`` counts any more either: one that is over is heard before anything is recorded.
+    """
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    came: list[str] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        came.append(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, note) for number in _ASKING_FOR_THE_END}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

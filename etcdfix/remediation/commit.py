@@ -14,13 +14,11 @@ the same steps, and a dry run walks them without the intent::
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -34,6 +32,7 @@ from etcdfix.errors import (
     TransactionRefused,
     TransactionUnanswered,
 )
+from etcdfix.interruptions import signals_held
 from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Entry, Intent, Link, Operator, RecordType, Result
@@ -53,8 +52,8 @@ from etcdfix.remediation.datastore import (
     find_difference,
     find_elsewhere,
 )
-from etcdfix.remediation.durable import SafeDirectory, Step, no_step, open_directory, probe
-from etcdfix.remediation.places import RecordPaths, require_lasting
+from etcdfix.remediation.durable import SafeDirectory, Step, no_step, probe
+from etcdfix.remediation.places import RecordPaths, lasting_warnings
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.reconcile import judge_reading, open_intents_of, predict, reconcile_intent
 from etcdfix.remediation.writer import TxnAnswer, send_transaction
@@ -64,7 +63,6 @@ from etcdfix.storagekey import display
 from etcdfix.text.safetext import shown_key
 from etcdfix.verdicts.judge import Verdict
 
-_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # One record is what a transaction about one key gives back; a bound for whatever an anomaly may bring.
 _MOST_KEPT = 16
 # Nothing is found out about it between the answer and the record.
@@ -208,132 +206,193 @@ def commit(
     """
     with ExitStack() as stack:
         # First of all: where one is missing, no log is begun either.
-        directories = _open_directories(stack, places, change, step)
+        # Without a value that is replaced there is nothing to back up.
+        needed = change.content is not None or places.backup_directories
+        directories = places.open_directories(stack, step) if needed else []
         if log is None:
-            log = stack.enter_context(open_log(places, operator, step))
+            log = stack.enter_context(places.open_log(operator, step))
         else:
             stack.callback(log.release)  # room that no outcome has used
-        require_lasting(log.path.parent, named=places.audit_log is not None)
+        lasting_warnings(log.path.parent, named=places.audit_log is not None)
         warnings = [f"a torn last line of the audit log was set aside: {path}" for path in log.recovered]
+        run = _Run(now, change, operator, directories, log, step)
         if by is None:
-            for directory in directories:
-                step("preview only: probe backup directory")
-                probe(directory, step=step)
-            if change.content is not None:
-                # Names, size and number of directories are looked at as for the real thing.
-                content = resting_on(change.content, change.entry)
-                BackupPlan(content, directories, sequence=log.head.sequence + 1)
-        warnings += _settle_first(now, log, change, None if by is None else operator, step)
+            run.probe()
+        warnings += run.settle_first(for_real=by is not None)
         log.reserve()  # not earlier: settling another intent would use it up
         if by is None:
-            return _compare_only(now, log, change, warnings, step)
-        with signals_held() as held:
-            intent = _record(log, change, directories, step)
-            sent = (
-                _transact(by, change, intent, step)
-                if isinstance(by, EtcdClient)
-                else by.send(change.expected, step=step)
-            )
-            if sent.refusal is not None:
-                log.append(
-                    intent.closed_by(
-                        sent.result, operator=operator, detail=sent.detail, header_revision=sent.revision
-                    )
-                )
-                raise sent.refusal
-            kept, detail = _keep_others(by, change, intent, log, directories, operator, sent, step)
-            outcome = _close(log, intent, operator, msgspec.structs.replace(sent, detail=detail), kept)
-        if held:
-            warnings.append(f"{held[0]} arrived meanwhile and waited for the outcome")
+            outcome, held = run.compare_only(), []
+        else:
+            with signals_held() as held:
+                outcome = run.make(by)
+            if held:
+                warnings.append(f"{held[0]} arrived meanwhile and waited for the outcome")
         return msgspec.structs.replace(outcome, warnings=(*warnings, *outcome.warnings), signals=tuple(held))
 
 
-def open_log(places: RecordPaths, operator: Operator, step: Step = no_step) -> AuditLog:
-    """Open the audit log of changes, locked until it is closed.
+class _Run(NamedTuple):
+    """One change on its way: its places are open, and its log is locked."""
 
-    Raises:
-        AuditError: It is broken, or somebody else writes to it.
-    """
-    return AuditLog.open(
-        places.log_path,
-        step=step,
-        create_directory=places.audit_log is None,
-        operator=operator,
-        syslog=places.syslog,
-    )
+    now: Datastore
+    change: Write
+    operator: Operator
+    directories: Sequence[SafeDirectory]
+    log: AuditLog
+    step: Step
 
+    def probe(self) -> None:
+        """See whether a backup could be made, without making one."""
+        for directory in self.directories:
+            self.step("preview only: probe backup directory")
+            probe(directory, step=self.step)
+        if self.change.content is not None:
+            # Names, size and number of directories are looked at as for the real thing.
+            content = resting_on(self.change.content, self.change.entry)
+            BackupPlan(content, self.directories, sequence=self.log.head.sequence + 1)
 
-def _open_directories(
-    stack: ExitStack, places: RecordPaths, change: Write, step: Step
-) -> list[SafeDirectory]:
-    named = bool(places.backup_directories)
-    if change.content is None and not named:
-        return []  # there is nothing to back up
-    directories: list[SafeDirectory] = []
-    for path in places.directories:
-        directory = stack.enter_context(open_directory(path, create=not named, step=step))
-        require_lasting(directory.path, named=named)
-        directories.append(directory)
-    return directories
+    def settle_first(self, *, for_real: bool) -> list[str]:
+        """Settle the open intents about the same key, or foretell it; say what became of each."""
+        cluster, accepted, warnings = self.change.entry.cluster, self.change.accepted, []
+        for intent in open_intents_of(self.log, self.change.key, cluster=cluster):
+            try:
+                if for_real:
+                    self.step("reconcile: open intent of the same key")
+                    found = reconcile_intent(
+                        self.now, self.log, intent, self.operator, cluster=cluster, accepted=accepted
+                    )
+                else:
+                    found = predict(self.now, intent, cluster=cluster, accepted=accepted)
+            except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
+                warnings.append(refusal.message)
+                continue
+            became = "was settled" if for_real else "would be settled first"
+            said = f"{became}: {found.result}" if found.settled else "stays open"
+            warnings += [f"the open intent {intent.link.sequence} {said}, {found.detail}", *found.warnings]
+        return warnings
 
-
-def _settle_first(
-    now: Datastore, log: AuditLog, change: Write, operator: Operator | None, step: Step
-) -> list[str]:
-    """Settle the open intents about the same key, or foretell it without an operator; say what became of each."""
-    cluster, accepted, warnings = change.entry.cluster, change.accepted, []
-    for intent in open_intents_of(log, change.key, cluster=cluster):
-        try:
-            if operator is None:
-                became, found = "would be", predict(now, intent, cluster=cluster, accepted=accepted)
-            else:
-                step("reconcile: open intent of the same key")
-                became = "was"
-                found = reconcile_intent(now, log, intent, operator, cluster=cluster, accepted=accepted)
-        except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
-            warnings.append(refusal.message)
-            continue
-        first = " first" if operator is None else ""
-        said = f"{became} settled{first}: {found.result}" if found.settled else "stays open"
-        warnings += [f"the open intent {intent.link.sequence} {said}, {found.detail}", *found.warnings]
-    return warnings
-
-
-def _compare_only(
-    now: Datastore, log: AuditLog, change: Write, warnings: Sequence[str], step: Step
-) -> ChangeOutcome:
-    """Say what the compare would find: the channel for reading does not take ``KV/Txn``, and is not to learn it."""
-    step("preview only: compare")
-    seen = now.sight(change.key, change.landmarks)
-    difference = find_difference(change.expected, seen)
-    if difference is not None:
-        raise refuse(difference.rule, f"{display(change.key)}: {difference.text}", hint=difference.hint)
-    entry, content = change.entry, change.content
-    head = log.append(
-        msgspec.structs.replace(
-            entry,
-            type=RecordType.DRY_RUN,
-            header_revision=seen.reading.revision,
-            value_sha256=entry.value_sha256 if content is None else content.value_sha256,
-            detail="dry run: nothing was changed",
+    def compare_only(self) -> ChangeOutcome:
+        """Say what the compare would find: the channel for reading does not take ``KV/Txn``, and is not to learn it."""
+        self.step("preview only: compare")
+        entry, content = self.change.entry, self.change.content
+        seen = self.now.sight(self.change.key, self.change.landmarks)
+        difference = find_difference(self.change.expected, seen)
+        if difference is not None:
+            rule, text, hint = difference
+            raise refuse(rule, f"{display(self.change.key)}: {text}", hint=hint)
+        head = self.log.append(
+            msgspec.structs.replace(
+                entry,
+                type=RecordType.DRY_RUN,
+                header_revision=seen.reading.revision,
+                value_sha256=entry.value_sha256 if content is None else content.value_sha256,
+                detail="dry run: nothing was changed",
+            )
         )
-    )
-    return ChangeOutcome(
-        result=None,
-        detail="dry run: nothing was changed; it would go ahead",
-        revision=seen.reading.revision,
-        audit_log=log.path,
-        head=head,
-        warnings=tuple(warnings),
-    )
+        return ChangeOutcome(
+            result=None,
+            detail="dry run: nothing was changed; it would go ahead",
+            revision=seen.reading.revision,
+            audit_log=self.log.path,
+            head=head,
+        )
 
+    def make(self, by: EtcdClient | Sender) -> ChangeOutcome:
+        """Record the intent, send the change, and record what became of it."""
+        intent = self._record()
+        if isinstance(by, EtcdClient):
+            sent = _transact(by, self.change, intent, self.step)
+        else:
+            sent = by.send(self.change.expected, step=self.step)
+        if sent.refusal is not None:
+            self.log.append(self._closed(intent, sent))
+            raise sent.refusal
+        kept: list[BackupPlan] = []
+        if sent.answer is not None and sent.answer.applied:
+            kept, trouble = self._keep_others(intent, sent.answer)
+            sent = msgspec.structs.replace(sent, detail=sent.detail + trouble)
+        return self._close(intent, sent, kept)
 
-def _record(log: AuditLog, change: Write, directories: Sequence[SafeDirectory], step: Step) -> Intent:
-    if change.content is not None:
-        return record_intent(log, change.entry, change.content, directories, step=step)
-    # Nothing is replaced, so there is nothing to back up.
-    link = log.append(msgspec.structs.replace(change.entry, type=RecordType.INTENT))
-    return log.intent(link.sequence)
+    def _record(self) -> Intent:
+        entry, content = self.change.entry, self.change.content
+        if content is not None:
+            return record_intent(self.log, entry, content, self.directories, step=self.step)
+        # Nothing is replaced, so there is nothing to back up.
+        link = self.log.append(msgspec.structs.replace(entry, type=RecordType.INTENT))
+        return self.log.intent(link.sequence)
+
+    def _keep_others(self, intent: Intent, answer: TxnAnswer) -> tuple[list[BackupPlan], str]:
+        """Something else came back than what was asked for: keep what was there, if there was anything else."""
+        entry, kept, said = self.change.entry, [], ""
+        # What another cluster gave back would be no undo in this one.
+        cluster = BackupCluster(
+            entry.cluster_uid or None if answer.is_ours else None,
+            f"{answer.cluster_id:x}",
+            (answer.endpoint,),
+            answer.revision,
+            entry.cluster if answer.is_ours else None,
+        )
+        others = [stored for stored in dict.fromkeys(answer.returned) if stored != self.change.examined]
+        try:
+            for other in others[:_MOST_KEPT]:
+                content = make_content(
+                    other,
+                    purpose=ANOMALY,
+                    verdict=_NOT_EXAMINED,
+                    cluster=cluster,
+                    operator=self.operator,
+                    reason=entry.reason,
+                    lease_ttl_seconds=None,
+                    at=datetime.now(UTC),
+                )
+                resting, log = resting_on(content, entry), self.log.path
+                kept.append(
+                    keep_second_backup(
+                        resting, self.directories, intent=intent, audit_log=log, step=self.step
+                    )
+                )
+        except NotDurable as exc:
+            # etcd was changed already: that must be told whatever else fails.
+            said += f"; it could not be kept: {exc.message}"
+        if kept:
+            said += "; what was there was kept as a second backup"
+        if len(others) > _MOST_KEPT:
+            said += f"; {len(others) - _MOST_KEPT} more values came back and were not kept"
+        return kept, said
+
+    def _closed(self, intent: Intent, sent: Sent, second: Sequence[BackupPlan] = ()) -> Entry:
+        return intent.closed_by(
+            sent.result,
+            operator=self.operator,
+            detail=sent.detail,
+            header_revision=sent.revision,
+            backups=tuple(str(path) for plan in second for path in plan.paths) or None,
+            backup_sha256=" ".join(plan.content_sha256 for plan in second) or None,
+        )
+
+    def _close(self, intent: Intent, sent: Sent, second: Sequence[BackupPlan]) -> ChangeOutcome:
+        """Record the outcome; where that fails, say what happened all the same, and that the record is missing."""
+        head, warnings = None, sent.warnings
+        try:
+            head = self.log.append(self._closed(intent, sent, second))
+        except EtcdfixError as exc:
+            missing = (
+                f"the outcome could not be recorded: {exc.message}; etcdfix audit reconcile will do so later"
+            )
+            warnings = (*warnings, missing)
+        values = [intent.value_sha256] if intent.backups else []
+        return ChangeOutcome(
+            result=sent.result,
+            detail=sent.detail,
+            revision=sent.revision,
+            backups=(*intent.backups, *(str(path) for plan in second for path in plan.paths)),
+            values=(*values, *(plan.value_sha256 for plan in second)),
+            audit_log=self.log.path,
+            head=head,
+            warnings=warnings,
+            doubtful=sent.doubtful,
+            unknown_cluster=not intent.cluster.is_known,
+            patched=intent.is_patch,
+        )
 
 
 def _transact(client: EtcdClient, change: Write, intent: Intent, step: Step) -> Sent:
@@ -384,110 +443,3 @@ def _after_silence(now: Datastore, change: Write, intent: Intent, error: Transac
         # What was sent may still be on its way to a member that was slow.
         seen += f" (as of revision {revision}; a transaction that is still on its way could arrive later)"
     return Sent(result=result, detail=f"{error.message}; {seen}", revision=revision)
-
-
-def _keep_others(
-    by: EtcdClient | Sender,
-    change: Write,
-    intent: Intent,
-    log: AuditLog,
-    directories: Sequence[SafeDirectory],
-    operator: Operator,
-    sent: Sent,
-    step: Step,
-) -> tuple[list[BackupPlan], str]:
-    """Something else came back than what was asked for: keep what was there, if there was anything else."""
-    kept: list[BackupPlan] = []
-    answer, detail = sent.answer, sent.detail
-    if answer is None or not answer.applied or not isinstance(by, EtcdClient):
-        return kept, detail
-    # What another cluster gave back would be no undo in this one.
-    ours = answer.cluster_id == by.cluster_id
-    cluster = BackupCluster(
-        (change.entry.cluster_uid or None) if ours else None,
-        f"{answer.cluster_id:x}",
-        (answer.endpoint,),
-        answer.revision,
-        change.entry.cluster if ours else None,
-    )
-    others = [stored for stored in dict.fromkeys(answer.returned) if stored != change.examined]
-    try:
-        for other in others[:_MOST_KEPT]:
-            content = make_content(
-                other,
-                purpose=ANOMALY,
-                verdict=_NOT_EXAMINED,
-                cluster=cluster,
-                operator=operator,
-                reason=change.entry.reason,
-                lease_ttl_seconds=None,
-                at=datetime.now(UTC),
-            )
-            resting = resting_on(content, change.entry)
-            kept.append(
-                keep_second_backup(resting, directories, intent=intent, audit_log=log.path, step=step)
-            )
-    except NotDurable as exc:
-        # etcd was changed already: that must be told whatever else fails.
-        detail += f"; it could not be kept: {exc.message}"
-    if kept:
-        detail += "; what was there was kept as a second backup"
-    if len(others) > _MOST_KEPT:
-        detail += f"; {len(others) - _MOST_KEPT} more values came back and were not kept"
-    return kept, detail
-
-
-def _close(
-    log: AuditLog, intent: Intent, operator: Operator, sent: Sent, second: Sequence[BackupPlan]
-) -> ChangeOutcome:
-    """Record the outcome; where that fails, say what happened all the same, and that the record is missing."""
-    more = tuple(str(path) for plan in second for path in plan.paths)
-    entry = intent.closed_by(
-        sent.result,
-        operator=operator,
-        detail=sent.detail,
-        header_revision=sent.revision,
-        backups=more or None,
-        backup_sha256=" ".join(plan.content_sha256 for plan in second) or None,
-    )
-    head, warnings = None, sent.warnings
-    try:
-        head = log.append(entry)
-    except EtcdfixError as exc:
-        missing = (
-            f"the outcome could not be recorded: {exc.message}; etcdfix audit reconcile will do so later"
-        )
-        warnings = (*warnings, missing)
-    return ChangeOutcome(
-        result=sent.result,
-        detail=sent.detail,
-        revision=sent.revision,
-        backups=(*intent.backups, *more),
-        values=(*([intent.value_sha256] if intent.backups else []), *(plan.value_sha256 for plan in second)),
-        audit_log=log.path,
-        head=head,
-        warnings=warnings,
-        doubtful=sent.doubtful,
-        unknown_cluster=not intent.cluster.is_known,
-        patched=intent.is_patch,
-    )
-
-
-@contextmanager
-def signals_held() -> Iterator[list[str]]:
-    """Let the signals wait that a person, a terminal or a service manager sends; yield the names of those that came.
-
-    From here on no ``--timeout`` counts any more either: one that is over is heard before anything is recorded.
-    """
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    came: list[str] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        came.append(signal.Signals(number).name)
-
-    before = {number: signal.signal(number, note) for number in _HELD}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -51,15 +51,23 @@ def identify(source: Source, examiner: Examiner, backup_directories: Sequence[Pa
     uid = _uid(examiner, stored)
     if uid:
         return msgspec.structs.replace(found, uid=uid, known_by=KnownBy.VALUE)
-    for uid, revision in _kept(source, examiner, stored):
-        origin = f"its revision {revision}, which etcd still keeps"
-        return msgspec.structs.replace(found, uid=uid, known_by=KnownBy.KEPT_REVISION, source=origin)
+    kept: list[KeptRevision] = []
+    with suppress(SourceError):  # a user who may not watch, or a compaction meanwhile: then nothing is kept
+        kept.extend(source.history(stored.key))
+    for earlier in (item.stored for item in reversed(kept)):
+        same = earlier is not None and earlier.create_revision == stored.create_revision
+        uid = _uid(examiner, earlier) if earlier is not None and same else ""
+        if earlier is not None and uid:
+            origin = f"its revision {earlier.mod_revision}, which etcd still keeps"
+            return msgspec.structs.replace(found, uid=uid, known_by=KnownBy.KEPT_REVISION, source=origin)
+    # A file holds no cluster id, and a create revision alone repeats from cluster to cluster.
+    if not found.cluster_id:
+        return msgspec.structs.replace(found, known_by=KnownBy.UNKNOWN)
     told = dict(_from_backups(backup_directories, examiner, stored.key, found))
     if len(told) == 1:  # backups that contradict each other tell nothing
         ((uid, path),) = told.items()
         return msgspec.structs.replace(found, uid=uid, known_by=KnownBy.BACKUP, source=f"backup {path}")
-    # A file holds no cluster id, and a create revision alone repeats from cluster to cluster.
-    return found if found.cluster_id else msgspec.structs.replace(found, known_by=KnownBy.UNKNOWN)
+    return found
 
 
 def _uid(examiner: Examiner, stored: StoredValue) -> str:
@@ -69,32 +77,16 @@ def _uid(examiner: Examiner, stored: StoredValue) -> str:
     return (examination.decoded.uid or b"").decode("utf-8", "replace")
 
 
-def _kept(source: Source, examiner: Examiner, stored: StoredValue) -> Iterator[tuple[str, int]]:
-    """Yield the uid that revisions of the same generation say, newest first."""
-    kept: list[KeptRevision] = []
-    with suppress(SourceError):  # a user who may not watch, or a compaction meanwhile: then nothing is kept
-        kept.extend(source.history(stored.key))
-    for earlier in (item.stored for item in reversed(kept)):
-        if earlier is None or earlier.create_revision != stored.create_revision:
-            continue
-        uid = _uid(examiner, earlier)
-        if uid:
-            yield uid, earlier.mod_revision
-
-
 def _from_backups(
     directories: Sequence[Path], examiner: Examiner, key: bytes, found: ClusterIdentity
 ) -> Iterator[tuple[str, Path]]:
-    if not found.cluster_id:
-        return
-    created = ClusterIdentity(created=found.created, cluster_id=found.cluster_id)
     for path in (path for directory in directories for path in _newest(directory)):
         try:
             backup = read_backup(path)
         except BackupUnreadable:
             continue
-        content = backup.content
-        uid = content.cluster.named.uid if content.cluster.named.is_same(created) else ""
+        content, named = backup.content, backup.content.cluster.named
+        uid = named.uid if (named.created, named.cluster_id) == (found.created, found.cluster_id) else ""
         ours = content.cluster.cluster_id == found.cluster_id and content.create_revision == found.created
         if not uid and ours and content.key_base64 == key:
             uid = content.cluster.kube_system_uid or _uid(examiner, content.stored)

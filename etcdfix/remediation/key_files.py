@@ -20,13 +20,7 @@ def log_path(audit_log: Path | None) -> Path:
 
 
 class KeyFile(NamedTuple):
-    """A file to be written.
-
-    Attributes:
-        name: In its directory.
-        shown: As reports have it.
-        detail: What the record says of it; the file is named behind that.
-    """
+    """A file to be written: its name in its directory, how reports show it, and what the record says of it."""
 
     name: str
     text: bytes
@@ -43,7 +37,7 @@ def save_key_files(
     cluster_uid: str,
     revision: int,
 ) -> tuple[list[FileRecord], str]:
-    """Record files as revealed, and write them, for their owner alone; return the records, and why there is none.
+    """Record files as revealed, and write them, for their owner alone; return as :func:`record_key_files` does.
 
     A file that is there already with the same bytes stays, and is recorded again: it was looked up once more. The
     directory is made, with mode 0700, where what is above it is there.
@@ -55,14 +49,7 @@ def save_key_files(
     """
     with open_directory(folder, create=folder.absolute().parent.is_dir()) as place:
         missing = [file for file in files if not _is_there(place, file)]
-        recorded = record_key_files(
-            files,
-            verb=Verb.REVEAL,
-            audit_log=audit_log,
-            operator=operator,
-            cluster_uid=cluster_uid,
-            revision=revision,
-        )
+        recorded = record_key_files(files, Verb.REVEAL, audit_log, operator, cluster_uid, revision)
         for file in missing:
             place.create(file.name, file.text, what="recovered configuration")
     return recorded
@@ -85,7 +72,6 @@ def _is_there(place: SafeDirectory, file: KeyFile) -> bool:
 
 def record_key_files(
     files: Sequence[KeyFile],
-    *,
     verb: Verb,
     audit_log: Path | None,
     operator: Operator,

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
 from etcdfix import machine
 from etcdfix.errors import UnsafePlace, why
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.audit.syslog import Syslog
-from etcdfix.remediation.durable import default_audit_log, default_directory, filesystem_kind, same_disk
+from etcdfix.remediation.durable import (
+    SafeDirectory,
+    Step,
+    default_audit_log,
+    default_directory,
+    filesystem_kind,
+    no_step,
+    open_directory,
+    same_disk,
+)
 from etcdfix.text.commands import RunOptions
 
 
@@ -32,6 +44,37 @@ class RecordPaths(msgspec.Struct, frozen=True):
         """The backup directories."""
         return self.backup_directories or (default_directory(),)
 
+    @property
+    def log_path(self) -> Path:
+        """The audit log."""
+        return self.audit_log if self.audit_log is not None else default_audit_log()
+
+    def open_log(self, operator: Operator, step: Step = no_step) -> AuditLog:
+        """Open the audit log of changes, locked until it is closed.
+
+        Raises:
+            AuditError: It is broken, or somebody else writes to it.
+        """
+        return AuditLog.open(
+            self.log_path,
+            step=step,
+            create_directory=self.audit_log is None,
+            operator=operator,
+            syslog=self.syslog,
+        )
+
+    def open_directories(self, stack: ExitStack, step: Step = no_step) -> list[SafeDirectory]:
+        """Open the backup directories; a default one is made.
+
+        Raises:
+            UnsafePlace: One is not there, is not safe, or is a default one that would not last.
+        """
+        named, opened = bool(self.backup_directories), []
+        for path in self.directories:
+            opened.append(stack.enter_context(open_directory(path, create=not named, step=step)))
+            lasting_warnings(opened[-1].path, named=named)
+        return opened
+
     def repeated_in(self, run: RunOptions) -> RunOptions:
         """Return the options with which a command keeps things at the same places: what was given, no default."""
         return msgspec.structs.replace(
@@ -41,26 +84,12 @@ class RecordPaths(msgspec.Struct, frozen=True):
             syslog=("--audit-syslog", self.syslog.address) if self.syslog is not None else (),
         )
 
-    @property
-    def log_path(self) -> Path:
-        """The audit log."""
-        return self.audit_log if self.audit_log is not None else default_audit_log()
-
-
-def require_lasting(path: Path, *, named: bool) -> None:
-    """Refuse a default directory that is empty after a restart of this machine; one that was named may be.
-
-    Raises:
-        UnsafePlace: It is such a directory, or it cannot be looked at.
-    """
-    lasting_warnings(path, named=named)
-
 
 def lasting_warnings(path: Path, *, named: bool) -> tuple[str, ...]:
     """Return a warning where an existing directory is empty after a restart of this machine.
 
     Raises:
-        UnsafePlace: It is a default directory, or it cannot be looked at.
+        UnsafePlace: It is such a directory and a default one, or it cannot be looked at.
     """
     try:
         place = filesystem_kind(path)
@@ -72,11 +101,8 @@ def lasting_warnings(path: Path, *, named: bool) -> tuple[str, ...]:
         return ()
     warning = f"{path} is on {place.kind}: a restart of this machine empties it"
     if not named:
-        raise UnsafePlace(
-            f"the default directory {warning}",
-            path=path,
-            hint="name a directory on a disk: --backup-dir DIR --audit-log FILE",
-        )
+        hint = "name a directory on a disk: --backup-dir DIR --audit-log FILE"
+        raise UnsafePlace(f"the default directory {warning}", path=path, hint=hint)
     return (warning,)
 
 
@@ -90,25 +116,18 @@ def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ..
     """
     chosen = places.directories if backup else places.backup_directories
     named = [(path, bool(places.backup_directories)) for path in chosen]
-    named.append((places.log_path.parent, places.audit_log is not None))
-    found = [
-        warning
-        for path, is_named in named
-        for existing in [_existing(path)]
-        if existing == path or not is_named
-        for warning in lasting_warnings(existing, named=is_named)
-    ]
+    found: list[str] = []
+    for path, is_named in (*named, (places.log_path.parent, places.audit_log is not None)):
+        existing = _existing(path)
+        if existing == path or not is_named:
+            found += lasting_warnings(existing, named=is_named)
     return tuple(dict.fromkeys((*found, *same_disk_warning(places, backup=backup))))
 
 
 def same_disk_warning(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:
     """Return at most one warning: that what is kept is on the same disk as etcd's data on this machine."""
-    return disk_warning(
-        {
-            "the backup": places.directories if backup else (),
-            "the audit log": (places.log_path.parent,),
-        }
-    )
+    kept = {"the backup": places.directories if backup else (), "the audit log": (places.log_path.parent,)}
+    return disk_warning(kept)
 
 
 def disk_warning(kept: Mapping[str, Sequence[Path]]) -> tuple[str, ...]:

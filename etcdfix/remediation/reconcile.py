@@ -29,9 +29,7 @@ from etcdfix.remediation.datastore import Datastore, KeyReading
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.same_etcd import (
     Recorded,
-    differing_id,
-    has_same_id,
-    hold_against_history,
+    hold_against,
     other_etcd,
 )
 from etcdfix.rules import Rule, acceptance
@@ -135,17 +133,17 @@ def predict(
     try:
         reading = now.read_key(intent.subject.key)
         recorded = Recorded.of_intent(intent, cluster_id=_made_in(intent).cluster_id)
-        held = hold_against_history(now, recorded, reading)
+        held = hold_against(now, recorded, cluster, reading)
     except SourceError as exc:
         detail = f"how the key stands could not be read: {exc.message}"
         return Reconciliation(intent=intent, result=Result.UNKNOWN, detail=detail, header_revision=0)
     result, detail = judge_reading(
         intent, reading, nothing_was_sent=_is_unconfirmed(intent), was_patched=was_patched
     )
-    other = differing_id(recorded, cluster, reading)
     contradiction = held.contradiction or (detail if result is Result.ANOMALY else "")
+    other = held.other_id
     if contradiction and not other:
-        if has_same_id(recorded, cluster, reading) and not held.is_older:
+        if held.has_same_id and not held.is_older:
             # Members disagree, or it is a copy of that etcd's data: what stands here says nothing of the outcome.
             result, detail = Result.ANOMALY, contradiction
         else:

@@ -22,7 +22,6 @@ from etcdfix.remediation.audit.record import CLOSING_TYPES, Operator, Result, Ve
 from etcdfix.remediation.audit.record_line import Event, parse_list
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.change import DONE, ChangeRequest, operator_for
-from etcdfix.remediation.commit import open_log
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.expectation import refuse_plan
@@ -262,7 +261,7 @@ def finished_before(
         recorded = _recorded((event for _, event in read_records(path)), plan)
     else:
         operator = operator_for(None, request.etcd_user)
-        with open_log(request.record_paths, operator, step) as log:
+        with request.record_paths.open_log(operator, step) as log:
             _settle(cluster, log, planned, operator, identity, request.accepted, say)
             recorded = _recorded((event for _, event in log.records()), plan)
     finished = set()

@@ -69,24 +69,45 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Held(NamedTuple):
-    """What came of holding a record against the history of an etcd.
+    """What came of holding a record against an etcd.
 
     Attributes:
-        contradiction: Why this is another etcd, a clause; "" where nothing says so.
+        other_id: That the cluster ids differ, a clause; "" where they do not, or one of them is not known.
+        contradiction: Why its history shows that it is another etcd, a clause; "" where nothing says so.
         unseen: What could not be compared because it is compacted, a sentence; "" for nothing.
         is_older: It stands before the revision to which the etcd of the record had come.
+        has_same_id: The etcd of the key is known to have the id that the record names.
     """
 
+    other_id: str = ""
     contradiction: str = ""
     unseen: str = ""
     is_older: bool = False
+    has_same_id: bool = False
 
 
-def differing_id(recorded: Recorded, identity: ClusterIdentity, reading: KeyReading) -> str:
-    """Say that the cluster ids differ, a clause; "" where they do not, or one of them is not known."""
-    if recorded.identity.has_other_id(identity):
-        return other_id(recorded.identity.cluster_id, identity.cluster_id)
-    return other_id(recorded.cluster_id, f"{reading.cluster_id:x}")
+def hold_against(now: Datastore, recorded: Recorded, identity: ClusterIdentity, reading: KeyReading) -> Held:
+    """Hold a record against the id and the revisions of an etcd.
+
+    Raises:
+        SourceError: etcd could not be asked.
+    """
+    then, here = recorded.identity, f"{reading.cluster_id:x}"
+    if then.has_other_id(identity):
+        other = other_id(then.cluster_id, identity.cluster_id)
+    else:
+        other = other_id(recorded.cluster_id, here)
+    same = recorded.cluster_id == here
+    if recorded.cluster_id in _UNKNOWN_IDS:
+        elsewhere = (
+            then.main_endpoints or identity.main_endpoints
+        )  # that id is of another etcd than the key's
+        same = bool(then.cluster_id) and then.cluster_id == identity.cluster_id and not elsewhere
+    older = older_state(max(recorded.revision, recorded.mod_revision), reading.revision)
+    if older:
+        return Held(other, older, is_older=True, has_same_id=same)
+    contradiction, unseen = _hold_against_history(now, recorded, reading)
+    return Held(other, contradiction, unseen, has_same_id=same)
 
 
 def other_id(there: str, here: str) -> str:
@@ -95,29 +116,22 @@ def other_id(there: str, here: str) -> str:
     return f"its etcd has the cluster id {there}, and this one has {here}" if differ else ""
 
 
-def has_same_id(recorded: Recorded, identity: ClusterIdentity, reading: KeyReading) -> bool:
-    """Say whether the etcd of the key is known to have the id that the record names."""
-    if recorded.cluster_id not in _UNKNOWN_IDS:
-        return recorded.cluster_id == f"{reading.cluster_id:x}"
-    then = recorded.identity
-    elsewhere = then.main_endpoints or identity.main_endpoints  # that id is of another etcd than the key's
-    return bool(then.cluster_id) and then.cluster_id == identity.cluster_id and not elsewhere
-
-
 def older_state(reached: int, now: int) -> str:
     """Say that an etcd stands before a revision to which it had come, a clause; "" where it does not."""
     return f"its etcd had come to revision {reached}, and this one is at {now}" if 0 < now < reached else ""
 
 
-def hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReading) -> Held:
-    """Hold a record against the revisions of an etcd.
+def other_etcd(what: str, why: str, *, instead: str = "name its etcd with --endpoints") -> RefusedByRule:
+    """Return the refusal to raise for a record of another etcd."""
+    return refuse(
+        Rule.OTHER_CLUSTER_ID,
+        f"{what} is of another etcd: {why}",
+        hint=f"{instead}; if this etcd was made from its snapshot or its data, and is to take its place: "
+        + acceptance(Rule.OTHER_CLUSTER_ID),
+    )
 
-    Raises:
-        SourceError: etcd could not be asked.
-    """
-    older = older_state(max(recorded.revision, recorded.mod_revision), reading.revision)
-    if older:
-        return Held(older, is_older=True)
+
+def _hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReading) -> tuple[str, str]:
     present = reading.stored
     asked = [(recorded.mod_revision, True)] if recorded.mod_revision else []
     if recorded.deleted_at:
@@ -131,33 +145,19 @@ def hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReading
             if now.file is None and not unseen:  # a file is not asked about the past
                 unseen = f"revision {asked[0][0]} is compacted, so it cannot be seen whether this is its etcd"
             continue
-        if not (_is_recorded(found, recorded) if stood else found is None):
-            return Held(f"{display(recorded.key)} {_stood(found, recorded)} at revision {revision} here")
+        became = _became(found, recorded)
+        if not stood:
+            became = "" if found is None else became or "was still there"
+        if became:
+            return f"{display(recorded.key)} {became} at revision {revision} here", ""
     # What the newest of them shows, no compaction of an earlier one takes away.
-    return Held(unseen=unseen)
+    return "", unseen
 
 
-def other_etcd(what: str, why: str, *, instead: str = "name its etcd with --endpoints") -> RefusedByRule:
-    """Return the refusal to raise for a record of another etcd."""
-    return refuse(
-        Rule.OTHER_CLUSTER_ID,
-        f"{what} is of another etcd: {why}",
-        hint=f"{instead}; if this etcd was made from its snapshot or its data, and is to take its place: "
-        + acceptance(Rule.OTHER_CLUSTER_ID),
-    )
-
-
-def _is_recorded(found: StoredValue | None, recorded: Recorded) -> bool:
-    return (
-        found is not None
-        and found.mod_revision == recorded.mod_revision
-        and recorded.value_sha256 in {"", digest(found.value)}
-    )
-
-
-def _stood(found: StoredValue | None, recorded: Recorded) -> str:
+def _became(found: StoredValue | None, recorded: Recorded) -> str:
+    """Say how a key stood otherwise than a record says, a clause; "" where it stood so."""
     if found is None:
         return "was not there"
-    if found.mod_revision == recorded.mod_revision:
-        return "had other bytes" if not _is_recorded(found, recorded) else "was still there"
-    return f"stood at mod_revision {found.mod_revision}"
+    if found.mod_revision != recorded.mod_revision:
+        return f"stood at mod_revision {found.mod_revision}"
+    return "had other bytes" if recorded.value_sha256 not in {"", digest(found.value)} else ""

@@ -113,6 +113,7 @@ class TxnAnswer(msgspec.Struct, frozen=True, kw_only=True):
         previous: With ``applied``, what stood there before; None where nothing did.
         returned: Every record in the answer, whatever its key; of an anomaly it may be all that is left of them.
         revision: etcd's revision after the transaction, of the deletion or put itself when ``applied``.
+        is_ours: It comes from the cluster that was asked.
     """
 
     applied: bool = False
@@ -122,6 +123,7 @@ class TxnAnswer(msgspec.Struct, frozen=True, kw_only=True):
     returned: tuple[StoredValue, ...] = ()
     revision: int
     cluster_id: int
+    is_ours: bool = True
     endpoint: str
 
 
@@ -339,9 +341,10 @@ def _read_answer(
         returned=tuple(stored_of(record) for each in records for record in each),
         revision=found.header.revision,
         cluster_id=found.header.cluster_id,
+        is_ours=found.header.cluster_id == cluster_id,
         endpoint=endpoint.text,
     )
-    if answer.cluster_id != cluster_id:
+    if not answer.is_ours:
         raise _anomaly(f"it comes from cluster {answer.cluster_id:x}, not {cluster_id:x}", answer)
     if len(records) != len(keys) or not all(each.HasField(wanted) for each in found.responses):
         raise _anomaly("it does not tell what was done", answer)

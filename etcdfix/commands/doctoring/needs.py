@@ -18,7 +18,7 @@ from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.search import is_there
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, verify
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file
-from etcdfix.remediation.places import RecordPaths, lasting_warnings, require_lasting
+from etcdfix.remediation.places import RecordPaths, lasting_warnings
 from etcdfix.report.doctor import Check, State, fail, ok, unknown, warn
 from etcdfix.side_by_side import run_within
 from etcdfix.text.commands import Command
@@ -57,7 +57,7 @@ def check_directory(path: Path, *, named: bool) -> Iterator[Check]:
     """
     if not os.path.lexists(path):
         above = next(parent for parent in path.parents if parent.exists())
-        require_lasting(above, named=named)
+        lasting_warnings(above, named=named)
         if named or not os.access(above, os.W_OK | os.X_OK):
             make = Command(("mkdir", "-m", "0700", str(path)))
             yield fail(f"directory {path} does not exist", "make it, with mode 0700", make)

@@ -71,12 +71,8 @@ def merge_files(
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())
-        records, no_record = record_key_files(
-            [KeyFile(output.name, text, written, detail)],
-            verb=Verb.MERGE,
-            audit_log=audit_log,
-            operator=Operator.of_this_process(),
-        )
+        file, operator = KeyFile(output.name, text, written, detail), Operator.of_this_process()
+        records, no_record = record_key_files([file], Verb.MERGE, audit_log, operator)
     return EncryptionMergeReport(
         tool=TOOL,
         generated_at=made_at,

@@ -32,7 +32,7 @@ from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.change import DONE, ChangeRequest, Confirmer, operator_for
 from etcdfix.remediation.choice import FixRequest
-from etcdfix.remediation.commit import ChangeOutcome, open_log
+from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.memory.ground import Ground, open_ground
 from etcdfix.remediation.memory.patch import patch_from_memory
@@ -284,7 +284,7 @@ class _Work:
         look = None if cluster.is_kine else KeptLook(cluster, progress, self._told.say)
         if look is not None:
             cluster = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
-        log = open_log(request.record_paths, operator_for(None, request.etcd_user), self._step)
+        log = request.record_paths.open_log(operator_for(None, request.etcd_user), self._step)
         with log, self._opened:
             for task in run.load.tasks:
                 run.at = task

@@ -24,6 +24,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import AuditError, BackupUnreadable, EtcdfixError, NotDurable, why
+from etcdfix.interruptions import signals_held
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import (
     Entry,
@@ -47,7 +48,6 @@ from etcdfix.remediation.backup.directory import (
     look_through,
     names_log,
 )
-from etcdfix.remediation.commit import signals_held
 from etcdfix.remediation.durable import SafeDirectory, Step, no_step, open_directory
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances

@@ -18,7 +18,7 @@ from etcdfix.remediation.backup.write import ANOMALY
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.same_etcd import Recorded, differing_id, hold_against_history, other_etcd
+from etcdfix.remediation.same_etcd import Recorded, hold_against, other_etcd
 from etcdfix.rules import Rule, acceptance
 
 BY_ITSELF: Final = (
@@ -55,8 +55,8 @@ def standing_of(
     log = request.record_paths.log_path
     intent = _intent_behind(backup, log)
     recorded = _recorded(backup, intent, log)
-    held = hold_against_history(cluster.now, recorded, reading)
-    other = differing_id(recorded, identity, reading) or held.contradiction
+    held = hold_against(cluster.now, recorded, identity, reading)
+    other = held.other_id or held.contradiction
     if other and not request.accepted.accepts(Rule.OTHER_CLUSTER_ID):
         raise other_etcd(f"the backup {backup.path}", other)
     accepted = f"the backup is of another etcd, as accepted: {other}" if other else ""

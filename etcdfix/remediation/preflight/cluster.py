@@ -213,12 +213,14 @@ def check_cluster(
             hint="where its main etcd is another one: --main-endpoints LIST, or --manifest FILE; else "
             + acceptance(Rule.UNKNOWN_CLUSTER),
         )
-    if not _has_namespace(cluster):
+    layout = cluster.examiner.layout
+    examined = map(cluster.examiner.examine, cluster.source.current(layout.prefix_bytes + b"namespaces/"))
+    if not any(found.verdict.outcome is Outcome.READABLE for found in examined):
         # Anything may lie under a prefix of which nothing says that an API server stores there.
         raise refuse(
             Rule.UNKNOWN_CLUSTER,
-            f"no Namespace can be read under {cluster.examiner.layout.prefix}: nothing shows that it is the storage "
-            "prefix of a cluster, or that the configuration fits",
+            f"no Namespace can be read under {layout.prefix}: nothing shows that it is the storage prefix of a "
+            "cluster, or that the configuration fits",
             hint="--etcd-prefix, and --encryption-config where namespaces are encrypted",
         )
     return identity
@@ -231,17 +233,11 @@ def find_cluster(cluster: Cluster, backup_directories: Sequence[Path] = ()) -> C
         RefusedByRule: The main etcd that was named does not say, or belongs to another cluster.
         SourceError: etcd, or the main etcd, could not be asked.
     """
-    identity = identify(cluster.source, cluster.examiner, backup_directories)
-    if cluster.main is not None and (cluster.main_named or not identity.is_known):
-        return _with_main(cluster, cluster.main, identity, backup_directories)
-    return identity
-
-
-def _with_main(
-    cluster: Cluster, connection: EtcdConnection, here: ClusterIdentity, backup_directories: Sequence[Path]
-) -> ClusterIdentity:
-    endpoints = ", ".join(connection.endpoints)
-    with LiveSource(connection) as source:
+    here = identify(cluster.source, cluster.examiner, backup_directories)
+    if cluster.main is None or (here.is_known and not cluster.main_named):
+        return here
+    endpoints = ", ".join(cluster.main.endpoints)
+    with LiveSource(cluster.main) as source:
         main = identify(source, cluster.examiner, backup_directories)
     if not main.is_known:
         raise refuse(
@@ -250,7 +246,7 @@ def _with_main(
             hint="name the etcd of the API servers' --etcd-servers, and their --etcd-prefix",
         )
     if not here.is_known:
-        return msgspec.structs.replace(main, main_endpoints=connection.endpoints)
+        return msgspec.structs.replace(main, main_endpoints=cluster.main.endpoints)
     if not here.is_same(main):
         raise refuse(
             Rule.OTHER_CLUSTER,
@@ -259,10 +255,3 @@ def _with_main(
             hint="leave --main-endpoints out: this etcd has a namespace kube-system of its own",
         )
     return here
-
-
-def _has_namespace(cluster: Cluster) -> bool:
-    return any(
-        cluster.examiner.examine(stored).verdict.outcome is Outcome.READABLE
-        for stored in cluster.source.current(cluster.examiner.layout.prefix_bytes + b"namespaces/")
-    )

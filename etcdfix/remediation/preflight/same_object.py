@@ -20,7 +20,7 @@ from etcdfix.remediation.backup.write import name_of
 from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.same_etcd import Recorded, differing_id, hold_against_history
+from etcdfix.remediation.same_etcd import Recorded, hold_against
 from etcdfix.verdicts.examination import Examination
 
 
@@ -85,11 +85,8 @@ def in_backups(
         if another or not content.cluster.named.is_same(identity):
             continue
         # In an etcd that only shares its past, the same create revision may be that of another object.
-        recorded = Recorded.of_backup(content)
-        if (
-            differing_id(recorded, identity, reading)
-            or hold_against_history(cluster.now, recorded, reading).contradiction
-        ):
+        held = hold_against(cluster.now, Recorded.of_backup(content), identity, reading)
+        if held.other_id or held.contradiction:
             continue
         found = examiner.examine(content.stored)
         uid = uid_of(found) if reads(found) else ""

@@ -42,7 +42,7 @@ from etcdfix.remediation.reconcile import (
     reconcile_intent,
     refuse_other_store,
 )
-from etcdfix.remediation.same_etcd import Recorded, hold_against_history
+from etcdfix.remediation.same_etcd import Recorded, hold_against
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.testing.servers import EtcdServer
@@ -266,7 +266,7 @@ def test_a_deletion_at_its_revision(etcd: EtcdServer, key: bytes, case: str) -> 
         cluster_id="", identity=ClusterIdentity(),
     )  # fmt: skip
     with connected(etcd.endpoint) as client:
-        held = hold_against_history(EtcdNow(client), recorded, EtcdNow(client).read_key(key))
+        held = hold_against(EtcdNow(client), recorded, ClusterIdentity(), EtcdNow(client).read_key(key))
     assert bool(held.contradiction) == (case not in {"as recorded", "compacted"})
     assert (f"revision {deleted} is compacted" in held.unseen) == (case == "compacted")
 

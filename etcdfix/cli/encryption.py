@@ -36,9 +36,9 @@ from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.commands.opening import Inputs, open_plugins, open_source
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
+from etcdfix.encryption.bootstrap import EMPTY_TOKEN, load_token
 from etcdfix.encryption.candidate_key import NamedCandidate, load_candidate_key
 from etcdfix.encryption.config import EncryptionConfiguration, load_configuration
-from etcdfix.encryption.server_token import EMPTY_TOKEN, load_token
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
 from etcdfix.report.configurations import LEVELS

@@ -15,8 +15,13 @@ import msgspec
 from etcdfix.copies.finder import Finder
 from etcdfix.copies.log import Log
 from etcdfix.copies.model import Sameness, Wanted, digest_of
-from etcdfix.encryption.bootstrap import OpenedBootstrap, RecoveredFile, open_bootstrap
-from etcdfix.encryption.server_token import BOOTSTRAP_PREFIX, ServerToken
+from etcdfix.encryption.bootstrap import (
+    BOOTSTRAP_PREFIX,
+    OpenedBootstrap,
+    RecoveredFile,
+    ServerToken,
+    open_bootstrap,
+)
 from etcdfix.errors import SourceError
 from etcdfix.model import Confidence, GroupResource
 from etcdfix.sources.base import Source

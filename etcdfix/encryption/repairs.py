@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from etcdfix.encryption.cipher import Cipher, Flip, difference, turned
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.kms.envelopes import (
-    KEY_ID_MAX_SIZE,
     KMSEnvelopeInvalid,
     parse_encrypted_object,
     split_encrypted_object,
@@ -49,9 +48,6 @@ _CR_LF, _LF = b"\r\n", b"\n"
 _DATA_HEAD = 5
 # What follows the data: key id, wrapped key, annotations, source type. Each bit is tried by itself.
 _MOST_TAIL = 4 << 10
-# Of a longer one: tag, length and bytes of the key id, which comes first; tag and byte of the source type, the last.
-_KEY_ID_FIELD = 3 + KEY_ID_MAX_SIZE
-_SOURCE_TYPE_FIELD = 2
 # ``k8s:enc:<provider>:<version>:`` stands before the name.
 _PARTS_BEFORE_NAME = 4
 _V1_LENGTH = 2
@@ -228,8 +224,6 @@ def _kms_v2(
     behind = range(end if begin else start, len(data))
     if len(behind) <= _MOST_TAIL:
         places += behind
-    elif begin:
-        places += [*behind[:_KEY_ID_FIELD], *behind[-_SOURCE_TYPE_FIELD:]]
     for at in dict.fromkeys(places):
         for bit in range(8 if at < len(data) else 0):
             other = turned(data, at, bit)
@@ -306,9 +300,7 @@ def unsearched(data: bytes, own: ResourceTransformers) -> str:
         if data.startswith(reader.prefix) and isinstance(reader.opener, KMSv2Transformer):
             begin, end = split_encrypted_object(data, len(reader.prefix))
             if len(data) - (end if begin else len(reader.prefix)) > _MOST_TAIL:
-                left.append(
-                    f"all of its KMS envelope but lengths, key id and source type, {_larger(_MOST_TAIL)}"
-                )
+                left.append(f"what follows the data in its KMS envelope, {_larger(_MOST_TAIL)}")
             if reader.opener.dropped:
                 left.append(
                     f"not all data keys of its KMS provider could be tried: more than {MOST_WITNESSES:,} opened others"

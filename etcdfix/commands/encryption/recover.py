@@ -22,11 +22,10 @@ from etcdfix.copies.log import Log
 from etcdfix.copies.model import Sameness
 from etcdfix.copies.search import Places, open_finders, problems_of
 from etcdfix.decoding.kubeobject import ObjectReader
-from etcdfix.encryption.bootstrap import RecoveredFile, Stage
+from etcdfix.encryption.bootstrap import RecoveredFile, ServerToken, Stage
 from etcdfix.encryption.candidate_key import NamedCandidate
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.config_text import recovered_file
-from etcdfix.encryption.server_token import ServerToken
 from etcdfix.errors import ConfigurationError, DecodeError, EndedEarly, OtherHistory, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress

@@ -74,7 +74,7 @@ Answer = KeyMaterial | Failure
 """What comes back for one wrapped key."""
 
 
-class PluginReport(msgspec.Struct, frozen=True):
+class PluginReport(msgspec.Struct):
     """What became of one plugin; texts are the plugin's own and not made safe.
 
     Attributes:

@@ -12,6 +12,7 @@ The plugin client is not here. Whatever implements :class:`KMSPlugin` can be giv
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from collections import Counter
@@ -30,6 +31,7 @@ DEK_SOURCE_MAX_SIZE = 1024
 ANNOTATIONS_MAX_SIZE = 32 * 1024
 
 _LENGTH = struct.Struct(">H")
+_PART = struct.Struct(">I")
 _MAX_FIELD_NUMBER = (1 << 29) - 1
 _MAX_GROUP_DEPTH = 10_000
 # Go puts a plain or a no-break space after "proto:", by build; searches should use \s.
@@ -68,7 +70,7 @@ class DEKSourceType(IntEnum):
 
 
 class WrappedKey(msgspec.Struct, frozen=True):
-    """What a plugin needs to give back a DEK or DEK seed; equal ones have equal answers, so it can be a cache key.
+    """What a plugin needs to give back a DEK or DEK seed; equal ones have equal answers.
 
     Attributes:
         api_version: ``v1`` or ``v2``.
@@ -83,6 +85,25 @@ class WrappedKey(msgspec.Struct, frozen=True):
     source_type: int = 0
     key_id: str = ""
     annotations: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        return len(self.ciphertext) + sum(len(value) for _, value in self.annotations)
+
+    @property
+    def digest(self) -> bytes:
+        """As unique as the wrapped key, and short.
+
+        Source: ``generateCacheKey`` of ``…/envelope/kmsv2/envelope.go``, with longer lengths and the version in front.
+        """
+        parts = [self.api_version.encode(), self.ciphertext, self.key_id.encode()]
+        for name, value in self.annotations:
+            parts += [name.encode(), value]
+        digest = hashlib.sha256(_PART.pack(self.source_type & 0xFFFFFFFF))
+        for part in parts:
+            digest.update(_PART.pack(len(part)) + part)
+        return digest.digest()
 
 
 class KMSPending(Exception):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Generic, TypeVar
 
 FIRST_PAUSE_SECONDS = 0.25
 MAX_PAUSE_SECONDS = 4.0
 FAILURES_IN_A_ROW = 5
 ERRORS_PATIENCE = 10
 """How many times its patience a plugin has that answers, but with errors alone."""
+A = TypeVar("A")
 
 
 class Clock:
@@ -26,6 +28,29 @@ class Clock:
     def wait_until(self, over: threading.Event, when: float) -> None:
         """Return at ``when``, or earlier, as once the event is set."""
         over.wait(max(0.0, when - time.monotonic()))
+
+
+class Coming(Generic[A]):
+    """An answer that is waited for.
+
+    Not Python's Future: a signal may break into that while it holds its lock, and whoever brings the answer would wait
+    for it for ever, with the lock of the session.
+    """
+
+    def __init__(self) -> None:
+        self._answer: A | None = None
+        self._not_here = threading.Lock()
+        self._not_here.acquire()
+
+    def bring(self, answer: A | None) -> None:
+        """Give the answer to whoever waits."""
+        self._answer = answer
+        self._not_here.release()
+
+    def wait(self) -> A | None:
+        """Return the answer once it is there."""
+        with self._not_here:
+            return self._answer
 
 
 class Turns:

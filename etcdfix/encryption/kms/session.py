@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import random
-import struct
 import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
@@ -31,7 +29,7 @@ from etcdfix.encryption.kms.answers import (
     bounded,
 )
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
-from etcdfix.encryption.kms.pacing import Breaker, Clock, RateLimit, Turns
+from etcdfix.encryption.kms.pacing import Breaker, Clock, Coming, RateLimit, Turns
 from etcdfix.errors import KMSRefused, KMSUnreachable
 from etcdfix.interruptions import interruptions_held
 
@@ -45,7 +43,6 @@ FAILURE_KEPT_SECONDS = 10.0
 _FAILURES_KEPT = 1_000
 _JOIN_SECONDS = 5.0
 _HEALTH = b""  # in place of a digest
-_PART = struct.Struct(">I")
 _PENDING = "the KMS plugin has not answered yet"
 _INTERRUPTED = "the run was ended before the KMS plugin had answered"
 _FINAL_AT_FIRST = frozenset(
@@ -53,41 +50,6 @@ _FINAL_AT_FIRST = frozenset(
 )
 _CONTROLS_KEPT = 1_000
 _AT_ONCE = frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE"})
-
-
-class _Question(NamedTuple):
-    """One wrapped key that is to be asked for, or the plugin's health when there is none."""
-
-    digest: bytes
-    wrapped: WrappedKey | None
-
-    @property
-    def size(self) -> int:
-        """Bytes that it holds."""
-        if self.wrapped is None:
-            return 0
-        return len(self.wrapped.ciphertext) + sum(len(value) for _, value in self.wrapped.annotations)
-
-
-class _Coming:
-    """An answer that is waited for, None for the plugin's health.
-
-    Not Python's Future: a signal may break into that while it holds its lock, and whoever brings the answer would wait
-    for it for ever, with the lock of the session.
-    """
-
-    def __init__(self) -> None:
-        self._answer: Answer | None = None
-        self._not_here = threading.Lock()
-        self._not_here.acquire()
-
-    def bring(self, answer: Answer | None) -> None:
-        self._answer = answer
-        self._not_here.release()
-
-    def wait(self) -> Answer | None:
-        with self._not_here:
-            return self._answer
 
 
 class PluginSession:
@@ -128,9 +90,9 @@ class PluginSession:
         self._workers: list[threading.Thread] = []
         self._idle = 0
         self._asked_for = threading.Condition(self._lock)
-        self._queue: deque[_Question] = deque()
+        self._queue: deque[WrappedKey | None] = deque()
         self._queued_bytes = 0
-        self._asked: dict[bytes, _Coming] = {}
+        self._asked: dict[bytes, Coming[Answer]] = {}
         self._answers: OrderedDict[bytes, Answer] = OrderedDict()
         self._failures: OrderedDict[bytes, tuple[float, Failure]] = OrderedDict()
         self._breaker = Breaker(patience_seconds)
@@ -142,7 +104,6 @@ class PluginSession:
         self._reached = False
         self._health = Health(PluginState.NOT_ASKED)
         self._ended: Failure | None = None
-        self._calls = self._answered = self._refused = self._failed = 0
 
     def check(self) -> None:
         """Ask for Status or Version, unless it has been asked already; unless :attr:`deferring`, wait for it.
@@ -157,7 +118,7 @@ class PluginSession:
                     if self.healthy and self._breaker.open_until is None:
                         return
                     raise KMSUnreachable((self._ended or self._health).message)
-                coming = self._ask(_Question(_HEALTH, None), first=True)
+                coming = self._ask(None, _HEALTH, first=True)
             if self.deferring:
                 raise KMSPending(_PENDING)
             coming.wait()
@@ -183,7 +144,7 @@ class PluginSession:
 
     def recall(self, wrapped: WrappedKey) -> bytes | None:
         """Return the DEK or DEK seed from memory, None where the plugin would have to be asked, or refused."""
-        answer = self._answers.get(_digest(wrapped))
+        answer = self._answers.get(wrapped.digest)
         return answer.expose() if isinstance(answer, KeyMaterial) else None
 
     def add_control(self, wrapped: WrappedKey, key: bytes) -> None:
@@ -219,7 +180,7 @@ class PluginSession:
         A plugin can go bad in the middle of a run, and a single answer can be a hiccup. What is refused, or does not
         open, is believed only where the plugin still does before and after it what it did for another value.
         """
-        digest, key_id = _digest(wrapped), wrapped.key_id
+        digest, key_id = wrapped.digest, wrapped.key_id
         known = self._final_answers.get(digest)
         if known is not None:
             return known
@@ -244,22 +205,22 @@ class PluginSession:
         )
 
     def _answer(self, wrapped: WrappedKey, *, afresh: bool = False) -> Answer:
-        question = _Question(_digest(wrapped), wrapped)
+        digest = wrapped.digest
         with self._lock:
             if afresh:
-                self._answers.pop(question.digest, None)
-                self._failures.pop(question.digest, None)
-            answer = self._known(question.digest)
+                self._answers.pop(digest, None)
+                self._failures.pop(digest, None)
+            answer = self._known(digest)
             if answer is not None:
                 return answer
             if self.deferring:
                 # A hint; where there is no room for it, somebody asks again.
-                room = len(self._queue) < QUEUE_SIZE and self._queued_bytes + question.size <= QUEUE_MAX_BYTES
-                if question.digest not in self._failures and room:
-                    self._ask(question)
+                room = len(self._queue) < QUEUE_SIZE and self._queued_bytes + wrapped.size <= QUEUE_MAX_BYTES
+                if digest not in self._failures and room:
+                    self._ask(wrapped, digest)
                 raise KMSPending(_PENDING)
             # Somebody waits for this one: it goes before the hints, however many there are.
-            coming = self._ask(question, first=True)
+            coming = self._ask(wrapped, digest, first=True)
         answer = coming.wait()
         assert answer is not None  # only health has no answer
         return answer
@@ -292,16 +253,13 @@ class PluginSession:
     def report(self) -> PluginReport:
         """Return what has become of the plugin so far."""
         with self._lock:
+            opened, state = tuple(sorted(self.opened.items())), self._health.state
             return msgspec.structs.replace(
                 self._about,
-                state=self._health.state,
+                state=state,
                 message=self._health.message,
-                calls=self._calls,
-                answered=self._answered,
-                refused=self._refused,
-                failed=self._failed,
+                opened=opened,
                 write_key_id=self.write_key_id,
-                opened=tuple(sorted(self.opened.items())),
             )
 
     # The caller of these holds the lock.
@@ -323,14 +281,15 @@ class PluginSession:
             del self._failures[digest]
         return None
 
-    def _ask(self, question: _Question, *, first: bool = False) -> _Coming:
-        coming = self._asked.get(question.digest)
+    def _ask(self, wrapped: WrappedKey | None, digest: bytes, *, first: bool = False) -> Coming[Answer]:
+        """Have a wrapped key asked for, or the plugin's health when there is none."""
+        coming = self._asked.get(digest)
         if coming is None:
             if len(self._queue) >= self._idle and len(self._workers) < WORKERS:
                 self._start_worker()
-            coming = self._asked[question.digest] = _Coming()
-            (self._queue.appendleft if first else self._queue.append)(question)
-            self._queued_bytes += question.size
+            coming = self._asked[digest] = Coming()
+            (self._queue.appendleft if first else self._queue.append)(wrapped)
+            self._queued_bytes += wrapped.size if wrapped is not None else 0
             self._asked_for.notify()
         return coming
 
@@ -381,11 +340,11 @@ class PluginSession:
 
     def _count(self, answer: Answer, started: float) -> None:
         if isinstance(answer, KeyMaterial) or answer.refused:
-            self._answered += isinstance(answer, KeyMaterial)
-            self._refused += isinstance(answer, Failure)
+            self._about.answered += isinstance(answer, KeyMaterial)
+            self._about.refused += isinstance(answer, Failure)
             self._breaker.answered(self._clock.now())
             return
-        self._failed += 1
+        self._about.failed += 1
         if self._ended is None:
             now = self._clock.now()
             self._breaker.failed(now, started, silent=answer.silent, at_once=answer.status in _AT_ONCE)
@@ -400,26 +359,24 @@ class PluginSession:
 
     def _work(self) -> None:
         try:
-            while (question := self._next()) is not None:
-                if question.wrapped is None:
-                    self._learn_health()
-                    self._settle(question.digest, None)
-                else:
-                    self._settle(question.digest, self._decrypt(question.wrapped))
+            while True:
+                with self._asked_for:
+                    self._idle += 1
+                    self._asked_for.wait_for(lambda: self._queue or self._over.is_set())
+                    self._idle -= 1
+                    if not self._queue:
+                        return
+                    wrapped = self._queue.popleft()
+                    self._queued_bytes -= wrapped.size if wrapped is not None else 0
+                if wrapped is not None:
+                    self._settle(wrapped.digest, self._decrypt(wrapped))
+                    continue
+                with self._gate:
+                    self._probe_while_due()
+                self._settle(_HEALTH, None)
         except BaseException:
             self.abort()  # something unforeseen ended this thread: nobody may wait for it for ever
             raise
-
-    def _next(self) -> _Question | None:
-        with self._asked_for:
-            self._idle += 1
-            self._asked_for.wait_for(lambda: self._queue or self._over.is_set())
-            self._idle -= 1
-            if not self._queue:
-                return None
-            question = self._queue.popleft()
-            self._queued_bytes -= question.size
-            return question
 
     def _settle(self, digest: bytes, answer: Answer | None) -> None:
         with self._lock:
@@ -465,12 +422,8 @@ class PluginSession:
             with self._lock:
                 if self._ended is not None:
                     return None
-                self._calls += 1
+                self._about.calls += 1
                 return self._client
-
-    def _learn_health(self) -> None:
-        with self._gate:
-            self._probe_while_due()
 
     def _probe_while_due(self) -> None:
         """Ask for the plugin's health until it may be asked for keys; for the holder of the gate."""
@@ -483,7 +436,7 @@ class PluginSession:
                 if self._client is None:
                     self._client = self._connect()
                 client = self._client
-                self._calls += 1
+                self._about.calls += 1
             started = self._clock.now()
             health = client.check()
             with self._lock:
@@ -493,18 +446,3 @@ class PluginSession:
     def _sleep_until(self, when: float) -> None:
         while not self._over.is_set() and self._clock.now() < when:
             self._clock.wait_until(self._over, when)
-
-
-def _digest(wrapped: WrappedKey) -> bytes:
-    """Return a cache key: as unique as the wrapped key, and as short as a digest.
-
-    Source: ``generateCacheKey`` of ``…/envelope/kmsv2/envelope.go``, with longer lengths and the version in front.
-    """
-    parts = [wrapped.api_version.encode(), wrapped.ciphertext, wrapped.key_id.encode()]
-    for name, value in wrapped.annotations:
-        parts += [name.encode(), value]
-    digest = hashlib.sha256(_PART.pack(wrapped.source_type & 0xFFFFFFFF))
-    for part in parts:
-        digest.update(_PART.pack(len(part)))
-        digest.update(part)
-    return digest.digest()

@@ -14,8 +14,7 @@ from etcdfix.copies.finder import Finder
 from etcdfix.copies.log import Log
 from etcdfix.copies.revisions import Revisions
 from etcdfix.copies.snapshots import Snapshots
-from etcdfix.encryption.bootstrap import BootstrapState
-from etcdfix.encryption.server_token import EMPTY_TOKEN, forms_of
+from etcdfix.encryption.bootstrap import EMPTY_TOKEN, BootstrapState, forms_of
 from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.model import Confidence, KeptRevision, Revision

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from etcdfix.commands.encryption.recover import RecoverRequest, recover_configurations
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
+from etcdfix.encryption.bootstrap import EMPTY_TOKEN, forms_of
 from etcdfix.encryption.config import EncryptionConfiguration, KeyedProvider, parse_configuration
 from etcdfix.encryption.config_text import recovered_file
-from etcdfix.encryption.server_token import EMPTY_TOKEN, forms_of
 from etcdfix.errors import OtherHistory
 from etcdfix.model import KeptRevision
 from etcdfix.report.recover import EncryptionRecoverReport

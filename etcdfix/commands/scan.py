@@ -30,7 +30,7 @@ from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import CAP
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.storagekey import display, likely_prefixes
+from etcdfix.storagekey import display, likely_prefixes, word_bytes
 from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
@@ -114,7 +114,6 @@ def run_scan(
         header = _header(source, request, cluster)
         writer.begin(header)
         with contextlib.closing(FindingPipeline(source, examiner, request, writer)) as pipeline:
-            tally, not_object_sample = pipeline.tally, pipeline.not_object_sample
             ending = examine_all(
                 examiner,
                 pages_in(source, ranges, denied),
@@ -126,34 +125,28 @@ def run_scan(
                 beyond=beside(source, examiner.layout, ranges),
             )
             (summary, first), ended = _uncut(pipeline.end, ending.ended)
-            midway = ending.problems
     summary.kms = _plugins_asked(plugins) if plugins is not None else []
-    summary.readable_revisions = pipeline.readable_revisions
-    summary.readable_revisions_not_sought = pipeline.readable_not_sought
+    prefix = request.layout.prefix
     within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]
     problems = [
         *source.problems,
-        *midway,
+        *ending.problems,
         *ending.lost,
         *(f"lost {display(key)}: permission denied" for key in within),
     ]
     if pipeline.out_of_order:
         problems.append("findings are not all in the order of their keys: no room in the temporary directory")
     # What could not be read is not absent.
-    unseen = ended is not None or bool(midway)
-    below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, not_object_sample)
+    unseen = ended is not None or bool(ending.problems)
+    below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, pipeline)
     elsewhere = [other for other, _ in pipeline.elsewhere.most_common()] if below else []
     problems += [
         f"{counted(pipeline.elsewhere[other], 'key')} under {other}, another storage prefix: not examined; scan with "
         f"--etcd-prefix {other.rstrip('/')} too"
         for other in elsewhere
     ]
-    missing = not summary.keys and not unseen and not problems
-    named = missing and (
-        bool(request.scope.prefixes or request.scope.keys) or _no_such_namespace(source, request)
-    )
-    suggested = [] if below else likely_prefixes(not_object_sample)
-    prefix = request.layout.prefix
+    named = not summary.keys and not unseen and not problems and _nothing_named_exists(source, request)
+    suggested = [] if below else likely_prefixes(pipeline.not_object_sample)
     summary.next = first_step(
         summary,
         first,
@@ -164,26 +157,24 @@ def run_scan(
         elsewhere=elsewhere,
         prefix=prefix,
     )
-    reasons = [*problems, *plugin_problems(awaited_plugins(summary))]
-    if not below:
-        reasons.append(f"no key starts with {prefix}")
-    elif named:
-        reasons.append("no key matches the given name")
-    if ended is not None:
-        reasons.append(f"{ended.reason} before the end")
     undetermined = undetermined_problem(summary)
-    if undetermined:
-        reasons.append(undetermined)
-    description = source.describe()
+    reasons = [
+        *problems,
+        *plugin_problems(awaited_plugins(summary)),
+        *([f"no key starts with {prefix}"] if not below else []),
+        *(["no key matches the given name"] if below and named else []),
+        *([f"{ended.reason} before the end"] if ended is not None else []),
+        *([undetermined] if undetermined else []),
+    ]
     report = ScanReport(
         tool=header.tool,
         generated_at=header.generated_at,
-        source=shown_source(description, cluster),
+        source=shown_source(source.describe(), cluster),
         encryption_config=header.encryption_config,
         scope=header.scope,
         baseline=header.baseline or msgspec.UNSET,
         findings=[],
-        statuses=tally.statuses(),
+        statuses=pipeline.tally.statuses(),
         summary=summary,
         complete=not reasons,
         incomplete_reasons=reasons,
@@ -239,21 +230,22 @@ def _plugins_asked(plugins: KMSPlugins) -> list[KMSPluginSummary]:
     ]
 
 
-def _may_hold_keys(source: Source, request: ScanRequest, not_object_sample: list[bytes]) -> bool:
+def _may_hold_keys(source: Source, request: ScanRequest, pipeline: FindingPipeline) -> bool:
     """Look whether the storage prefix holds anything or cannot be read; if not, gather keys that tell where."""
-    prefix = request.layout.prefix_bytes
-    if any(key.startswith(prefix) for key in not_object_sample) or has_keys(source, request.layout):
+    prefix, sample = request.layout.prefix_bytes, pipeline.not_object_sample
+    if any(key.startswith(prefix) for key in sample) or has_keys(source, request.layout):
         return True
-    if not not_object_sample:
-        not_object_sample += [stored.key for stored in islice(source.current(b""), SAMPLE)]
+    if not sample:
+        sample += [stored.key for stored in islice(source.current(b""), SAMPLE)]
     return False
 
 
-def _no_such_namespace(source: Source, request: ScanRequest) -> bool:
-    base = request.layout.prefix_bytes + b"namespaces/"
-    return bool(request.scope.namespaces) and all(
-        source.get(base + namespace.encode("utf-8", "surrogateescape")) is None
-        for namespace in request.scope.namespaces
+def _nothing_named_exists(source: Source, request: ScanRequest) -> bool:
+    """Say of a scope in which no key was seen whether it names keys, or only namespaces that are not there."""
+    scope, base = request.scope, request.layout.prefix_bytes + b"namespaces/"
+    return bool(scope.prefixes or scope.keys) or (
+        bool(scope.namespaces)
+        and all(source.get(base + word_bytes(namespace)) is None for namespace in scope.namespaces)
     )
 
 

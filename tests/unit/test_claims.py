@@ -120,7 +120,7 @@ def test_nothing_is_missed_in_a_wreck(tmp_path: Path) -> None:
 
 
 def test_only_so_many_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.commands.scanning.pipeline._MOST_PREDECESSORS", 1)
+    monkeypatch.setattr("etcdfix.commands.scanning.closer._MOST_PREDECESSORS", 1)
     found = _findings(_snapshot(tmp_path), tmp_path / "report.json")
     assert sum("predecessor" in checks for checks in found.values()) == 1
 

@@ -7,8 +7,9 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -23,7 +24,15 @@ from etcdfix.testing.servers import EtcdServer
 from tests.faults.dying_delete import Mortals, Order
 from tests.support import objects
 from tests.support.audit_logs import entry, write_log
-from tests.support.change_deaths import ANSWERED, SENT, Aftermath, Captured, Scene, die_everywhere
+from tests.support.change_deaths import (
+    ANSWERED,
+    SENT,
+    Aftermath,
+    Captured,
+    Scene,
+    die_at_random,
+    die_everywhere,
+)
 from tests.support.durable_steps import (
     APPEND_STEPS,
     CONFIRM_STEPS,
@@ -36,6 +45,7 @@ from tests.support.durable_steps import (
 from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
 from tests.support.objects import KUBE_SYSTEM_UID
 from tests.support.remediation_ground import Ground, delete, fix, reached, stands, undo
+from tests.support.thorough import THOROUGH
 
 pytestmark = pytest.mark.etcd
 
@@ -72,70 +82,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(made)
 
 
-def expected_steps(*, fresh: bool, torn: bool) -> set[str]:
-    """The steps at which a deletion must have died for the test to have shown anything."""
-    names = {
-        SENT,
-        ANSWERED,
-        "confirm",
-        *WRITE_STEPS,
-        *CONFIRM_STEPS,
-        *APPEND_STEPS,
-        *RESERVE_STEPS,
-        *RELEASE_STEPS,
-    }
-    if fresh:
-        names |= {"check: read the key", "check: members", "check: everything else", "preview", *CREATE_STEPS}
-    if torn:
-        names |= {*TORN_STEPS, "reconcile: open intent of the same key"}
-    return names
-
-
-@pytest.mark.parametrize(
-    ("encryption", "directories", "key_lost", "log"),
-    [
-        pytest.param("plain", ("one",), "", "fresh", id="plaintext"),
-        pytest.param("lost", ("one", "two"), "aesgcm/v1/key1", "existing", id="key declared lost"),
-        pytest.param("plain", ("one", "two"), "", "unfinished", id="an attempt before"),
-    ],
-)
-def test_deletion_killed_at_every_step(
-    etcd: EtcdServer,
-    mortals: Mortals,
-    lay: Lay,
-    folder: Path,
-    capfd: Captured,
-    encryption: str,
-    directories: tuple[str, ...],
-    key_lost: str,
-    log: str,
-) -> None:
-    base = lay(encryption, directories=directories, key_lost=key_lost)
-
-    def prepare(ground: Ground, cluster: Cluster, name: str) -> Scene:
-        scene = deletion(etcd, ground, cluster, name)
-        if log != "fresh":
-            write_log(ground.log, pairs=1)
-        if log == "unfinished":
-            assert scene.before is not None
-            leave_unfinished(ground, scene.before)
-        return scene
-
-    steps = die_everywhere(
-        mortals,
-        base,
-        folder,
-        capfd,
-        prepare,
-        first="" if log == "fresh" else "confirm",
-        reconcile=log != "unfinished",
-        of=2 if log == "fresh" else 4,
-    )
-    assert set(steps) >= expected_steps(fresh=log == "fresh", torn=log == "unfinished")
+Prepare = Callable[[EtcdServer, Ground, Cluster, str], Scene]
+"""Puts a target of a name on a ground, and says what is to be done to it."""
 
 
 def deletion(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
-    """Put what nobody can read, to be deleted."""
     key = ground.key(name)
     etcd.put(key, ground.broken(name))
     return Scene(
@@ -150,20 +101,24 @@ def deletion(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> S
     )
 
 
-def leave_unfinished(ground: Ground, stored: StoredValue) -> None:
-    """Leave what an attempt on the same key leaves that died twice: an open intent, and a torn line after it."""
+def deletion_with_a_log(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
+    write_log(ground.log, pairs=1)
+    return deletion(etcd, ground, cluster, name)
+
+
+def second_deletion(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
+    """An attempt on the same key died twice: it left an open intent, and a torn line after it."""
+    scene = deletion_with_a_log(etcd, ground, cluster, name)
+    stored = scene.before
+    assert stored is not None
+    where = Subject(
+        key=stored.key, group="", api_version="v1", resource="secrets", namespace="shop", name="target",
+        mod_revision=stored.mod_revision,
+    )  # fmt: skip
     with AuditLog.open(ground.log) as opened:
         opened.append(
             entry(
-                subject=Subject(
-                    key=stored.key,
-                    group="",
-                    api_version="v1",
-                    resource="secrets",
-                    namespace="shop",
-                    name="target",
-                    mod_revision=stored.mod_revision,
-                ),
+                subject=where,
                 cluster_uid=KUBE_SYSTEM_UID,
                 value_sha256=digest(stored.value),
                 header_revision=stored.mod_revision,
@@ -171,92 +126,49 @@ def leave_unfinished(ground: Ground, stored: StoredValue) -> None:
         )
     with ground.log.open("ab") as file:
         file.write(b'{"kind":"Event","torn')
+    return scene
 
 
-def test_undo_killed_at_every_step(
-    etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
-) -> None:
-    base = lay("plain")
-
-    def prepare(ground: Ground, cluster: Cluster, name: str) -> Scene:
-        key, backup = deleted(etcd, ground, name)
-        value = ground.broken(name)
-        return Scene(
-            key=key,
-            change="undo",
-            subject=str(backup),
-            again=lambda: undo(ground, backup),
-            before=None,
-            is_done=lambda now: now is not None and (now.value, now.version, now.lease) == (value, 1, 0),
-            done="undone",
-            refused=Rule.PRESENT,
-            reconciled="undone",
-        )
-
-    steps = die_everywhere(mortals, base, folder, capfd, prepare, clear=rewrite(etcd), first="confirm")
-    assert set(steps) >= {SENT, ANSWERED, *APPEND_STEPS}
+def undoing(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
+    key, value = ground.key(name), ground.broken(name)
+    etcd.put(key, value)
+    backup = Path(delete(ground, key).backups[0])
+    return Scene(
+        key=key,
+        change="undo",
+        subject=str(backup),
+        again=lambda: undo(ground, backup),
+        before=None,
+        is_done=lambda now: now is not None and (now.value, now.version, now.lease) == (value, 1, 0),
+        done="undone",
+        refused=Rule.PRESENT,
+        reconciled="undone",
+    )
 
 
-def rewrite(etcd: EtcdServer) -> Callable[[bytes], object]:
-    """Return what puts something at a key that the API server would serve; faster than deleting it."""
-    return lambda key: etcd.put(key, objects.secret())
+def fixing(source: str) -> Prepare:
+    """Return what prepares a fix from a source; ``revision`` stands for the revision that is made there."""
 
-
-def deleted(etcd: EtcdServer, ground: Ground, name: str) -> tuple[bytes, Path]:
-    """Put what nobody can read, and delete it; return its key, and the backup."""
-    key = ground.key(name)
-    etcd.put(key, ground.broken(name))
-    return key, Path(delete(ground, key).backups[0])
-
-
-def test_fix_from_a_revision_killed_at_every_step(
-    etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
-) -> None:
-    base = lay("plain", directories=("one", "two"))
-
-    def prepare(ground: Ground, cluster: Cluster, name: str) -> Scene:
-        key, value = ground.key(name), ground.readable(name)
-        source = f"revision:{etcd.put(key, value)}"
+    def prepare(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
+        key, good, place, writes = ground.key(name), ground.readable(name), source, 2
+        if source == "revision":
+            place, writes = f"revision:{etcd.put(key, good)}", 3
         etcd.put(key, ground.broken(name))
-        return Scene(
-            key=key,
-            change="fix",
-            subject=f"{key.decode()}@{source}",
-            again=lambda: fix(ground, key, source),
-            before=stands(cluster, key),
-            is_done=lambda now: now is not None and (now.value, now.version) == (value, 3),
-            done="fixed",
-            refused=Rule.READABLE,
-            reconciled="fixed",
-        )
-
-    steps = die_everywhere(mortals, base, folder, capfd, prepare, clear=rewrite(etcd), first="confirm")
-    assert set(steps) >= {SENT, ANSWERED, *WRITE_STEPS, *CONFIRM_STEPS, *APPEND_STEPS}
-
-
-def test_fix_from_a_candidate_killed_at_every_step(
-    etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
-) -> None:
-    base = lay("rotated")
-
-    def prepare(ground: Ground, cluster: Cluster, name: str) -> Scene:
-        key = ground.key(name)
-        etcd.put(key, ground.broken(name))
-        # The newest Secret shows that the API servers hold the write key.
-        etcd.put(ground.key("other-2"), ground.readable("other-2"))
+        if source == "candidate":  # the newest Secret shows that the API servers hold the write key
+            etcd.put(ground.key("other-2"), ground.readable("other-2"))
 
         def is_done(now: StoredValue | None) -> bool:
-            if now is None or now.version != 2:
+            if now is None or now.version != writes:
                 return False
             found = cluster.examiner.examine(now)
             assert found.verdict.outcome is Verdict.READABLE
-            return cluster.examiner.plaintext(found) == objects.secret(name)
+            return now.value == good or cluster.examiner.plaintext(found) == objects.secret(name)
 
         return Scene(
             key=key,
             change="fix",
-            subject=f"{key.decode()}@candidate",
-            again=lambda: fix(ground, key, "candidate"),
+            subject=f"{key.decode()}@{place}",
+            again=lambda: fix(ground, key, place),
             before=stands(cluster, key),
             is_done=is_done,
             done="fixed",
@@ -264,36 +176,87 @@ def test_fix_from_a_candidate_killed_at_every_step(
             reconciled="fixed",
         )
 
-    steps = die_everywhere(mortals, base, folder, capfd, prepare, first="confirm")
-    assert set(steps) >= {SENT, ANSWERED, *WRITE_STEPS, *CONFIRM_STEPS, *APPEND_STEPS}
+    return prepare
 
 
-def test_fix_of_a_bit_killed_at_every_step(
-    etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
+class Case(NamedTuple):
+    """A change, the ground for it, and steps at which it must have died for the test to have shown anything.
+
+    Attributes:
+        first: Begin with this step; up to ``confirm`` nothing is written anywhere.
+        of: Die at one in so many steps.
+    """
+
+    prepare: Prepare
+    ground: dict[str, Any]
+    steps: tuple[str, ...] = (*WRITE_STEPS, *CONFIRM_STEPS)
+    first: str = "confirm"
+    of: int = 3
+
+
+_TWO: Final = ("one", "two")
+_ROOM: Final = (*WRITE_STEPS, *CONFIRM_STEPS, *RESERVE_STEPS, *RELEASE_STEPS, "confirm")
+_CHECKS: Final = ("check: read the key", "check: members", "check: everything else", "preview")
+CASES: Final = {
+    "delete": Case(deletion, {"encryption": "plain"}, (*_ROOM, *_CHECKS, *CREATE_STEPS), "", 2),
+    "delete under a key declared lost": Case(
+        deletion_with_a_log,
+        {"encryption": "lost", "directories": _TWO, "key_lost": "aesgcm/v1/key1"},
+        _ROOM,
+        of=4,
+    ),
+    "delete after an attempt": Case(
+        second_deletion,
+        {"encryption": "plain", "directories": _TWO},
+        (*_ROOM, *TORN_STEPS, "reconcile: open intent of the same key"),
+        of=4,
+    ),
+    "undo": Case(undoing, {"encryption": "plain"}, ()),
+    "fix from a revision": Case(fixing("revision"), {"encryption": "plain", "directories": _TWO}),
+    "fix from a candidate": Case(fixing("candidate"), {"encryption": "rotated"}),
+    "fix of a bit": Case(fixing("bit"), {"encryption": "flipped"}),
+}
+
+
+def rewrite(etcd: EtcdServer) -> Callable[[bytes], object]:
+    """Return what puts something at a key that the API server would serve: too many unread would be a pattern."""
+    return lambda key: etcd.put(key, objects.secret())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_killed_at_every_step(
+    etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured, name: str
 ) -> None:
-    base = lay("flipped")
+    case = CASES[name]
+    steps = die_everywhere(
+        mortals,
+        lay(**case.ground),
+        folder,
+        capfd,
+        partial(case.prepare, etcd),
+        clear=rewrite(etcd),
+        first=case.first,
+        reconcile=case.prepare is not second_deletion,
+        of=case.of,
+    )
+    assert set(steps) >= {SENT, ANSWERED, *APPEND_STEPS, *case.steps}
 
-    def prepare(ground: Ground, cluster: Cluster, name: str) -> Scene:
-        key = ground.key(name)
-        etcd.put(key, ground.broken(name))
 
-        def is_done(now: StoredValue | None) -> bool:
-            return now is not None and now.version == 2 and now.value == ground.readable(name)
-
-        return Scene(
-            key=key,
-            change="fix",
-            subject=f"{key.decode()}@bit",
-            again=lambda: fix(ground, key, "bit"),
-            before=stands(cluster, key),
-            is_done=is_done,
-            done="fixed",
-            refused=Rule.READABLE,
-            reconciled="fixed",
-        )
-
-    steps = die_everywhere(mortals, base, folder, capfd, prepare, first="confirm")
-    assert set(steps) >= {SENT, ANSWERED, *WRITE_STEPS, *CONFIRM_STEPS, *APPEND_STEPS}
+@pytest.mark.parametrize("name", ["delete", "undo", "fix from a revision", "fix of a bit"])
+def test_killed_at_random(
+    etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured, name: str
+) -> None:
+    """Between any two instructions, not only at steps: while a request is on its way, or within a write."""
+    case = CASES[name]
+    die_at_random(
+        mortals,
+        lay(**case.ground),
+        folder,
+        capfd,
+        partial(case.prepare, etcd),
+        clear=rewrite(etcd),
+        times=50 if THOROUGH else 6,
+    )
 
 
 def test_fix_killed_before_its_outcome_can_be_undone_once_it_is_settled(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 import signal
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,7 +129,9 @@ def check_death(scene: Scene, after: Aftermath, answer: Answer, *, reconcile: bo
         answer: How it ended.
         reconcile: Before it is tried again; else the second attempt does.
     """
-    changed = ANSWERED in answer.steps
+    # A death while the transaction was on its way: etcd alone knows.
+    on_its_way = SENT in answer.steps[-1:] and scene.is_done(after.now())
+    changed = ANSWERED in answer.steps or on_its_way
     check_key(scene, after, changed=changed)
     kept = [scene.before] * len(after.ground.directories) if scene.before is not None else []
     before = after.kept_before
@@ -239,3 +244,41 @@ def die_everywhere(
     steps = answer.steps[answer.steps.index(first) if first else 0 :]
     assert died_at == steps[::stride]
     return steps
+
+
+def die_at_random(
+    mortals: Mortals,
+    base: Ground,
+    folder: Path,
+    capfd: Captured,
+    prepare: Callable[[Ground, Cluster, str], Scene],
+    *,
+    clear: Callable[[bytes], object],
+    times: int,
+) -> None:
+    """Make a change so many times, and kill each at a moment of the time that one takes which lives."""
+    moments = random.Random(times)
+    whole = 0.0
+    deaths = 0
+    with reached(base) as cluster:
+        for number in range(times + 1):
+            name = f"random-{number:03}"
+            ground = base.at(folder / name)
+            scene = prepare(ground, cluster, name)
+            after = Aftermath(ground, cluster, scene.key, capfd)
+            began = time.monotonic()
+            pid = mortals.start(Order(change=scene.change, ground=ground, subject=scene.subject))
+            if number:
+                time.sleep(moments.uniform(0, whole))
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            answer = mortals.end()
+            whole = whole or time.monotonic() - began
+            assert (answer.error, answer.message) == ("", "")
+            if SENT in answer.steps[-1:]:
+                time.sleep(0.1)  # what is on its way arrives
+            deaths += bool(answer.signal)
+            check_death(scene, after, answer)
+            if after.now() is not None:
+                clear(scene.key)
+    assert deaths > times // 3

@@ -26,6 +26,7 @@ from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.deletion import Preflight
+from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_text
@@ -109,7 +110,7 @@ def open_change(
     with Teller(verb, options["output"], dry_run=options["dry_run"]) as teller:
         api = api_access(options)
         key = teller.key = named()
-        given = gather_inputs(options, key=key)
+        given = gather_inputs(options, ScopeRequest(keys=(key,)))
         inputs = without_candidates(given, candidates)
         with (
             open_cluster(inputs, configuration_of, say=say, through_the_api=through_the_api) as cluster,

@@ -7,7 +7,6 @@ A page shows the options of the command; of those that several commands share it
 from __future__ import annotations
 
 import importlib
-import keyword
 import os
 from collections.abc import Callable
 from textwrap import fill, indent
@@ -159,6 +158,7 @@ class Group(click.Group):
         return name, command, [_HELP, *rest] if isinstance(command, click.Group) else ["--help"]
 
 
+_NONE: Final[dict[str, str]] = {}
 Commands = dict[str, dict[str, str]]
 """Title of a section of the help page, to its commands with one line of help each."""
 
@@ -166,12 +166,15 @@ Commands = dict[str, dict[str, str]]
 class LazyGroup(Group):
     """A group that imports its commands when they are called, so that ``--help`` stays quick.
 
-    A command is what a module of its name in the package calls ``command``.
+    A command is what a module of its name in the package calls ``command``, or what the module that it is listed in
+    calls by its name.
     """
 
-    def __init__(self, *, listed: Commands, package: str, **attributes: Any) -> None:
+    def __init__(
+        self, *, listed: Commands, package: str, modules: dict[str, str] = _NONE, **attributes: Any
+    ) -> None:
         super().__init__(**attributes)
-        self._listed, self._package = listed, package
+        self._listed, self._package, self._modules = listed, package, modules
         self._help = {name: text for section in listed.values() for name, text in section.items()}
         self.commands = dict.fromkeys(self._help, click.Command(None))  # names that may have been meant
 
@@ -183,8 +186,8 @@ class LazyGroup(Group):
         """Import a command; None for one that nobody knows."""
         if cmd_name not in self._help:
             return None
-        module = cmd_name.replace("-", "_") + "_" * keyword.iskeyword(cmd_name)
-        command = importlib.import_module(f"{self._package}.{module}").command
+        module = importlib.import_module(f"{self._package}.{self._modules.get(cmd_name, cmd_name)}")
+        command = getattr(module, cmd_name if cmd_name in self._modules else "command")
         assert isinstance(command, click.Command)
         return command
 

@@ -50,7 +50,7 @@ def command(*, with_snapshot: Path | None, **options: Any) -> int:
     Name resources, key prefixes or keys as for scan, or nothing for everything.
     """
     wanted = wanted_scope(options)
-    inputs, configuration = what_to_read(options, scope=wanted)
+    inputs, configuration = what_to_read(options, wanted)
     if inputs.snapshot is not None and with_snapshot is None:
         raise ConfigurationError(
             "a snapshot is the copy of one member: there is nothing to compare it with",

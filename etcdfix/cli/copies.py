@@ -54,9 +54,7 @@ def command(*, from_report: Path | None, **options: Any) -> int:
         raise click.UsageError("--from-report names the objects already: leave the others out")
     report = load_report(from_report) if from_report is not None else None
     records, places = record_paths(options), where_to_look(options)
-    inputs, configuration = what_to_read(
-        options, scope=wanted, keys=report.findings if report is not None else ()
-    )
+    inputs, configuration = what_to_read(options, wanted, keys=report.findings if report is not None else ())
     candidates = [named.path for named in places.of(Place.CANDIDATE)]
     request = CopiesRequest(
         **inputs.reading_fields(configuration, api=places.api, places=records),

@@ -290,7 +290,7 @@ def recover(
     is the --encryption-config. The audit log takes a record, as for encryption merge.
     """
     wanted = wanted_scope(options)
-    inputs, configuration = what_to_read(options, scope=wanted)
+    inputs, configuration = what_to_read(options, wanted)
     logs = [named for named in places if named.place is Place.LOG]
     if logs and inputs.kine is not None:
         raise ConfigurationError(

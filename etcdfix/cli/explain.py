@@ -8,7 +8,7 @@ import click
 
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ExitCode, codes
-from etcdfix.cli.inputs import configuration_of, gather_inputs
+from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import is_key, wanted_object
 from etcdfix.cli.look import Look, open_look, record_paths, report_place, where_to_look
 from etcdfix.cli.options import look_options, namespace_options, where_else_options
@@ -20,8 +20,7 @@ from etcdfix.commands.opening import open_candidates, without_candidates
 from etcdfix.copies.model import Place
 from etcdfix.in_scope import key_of, why_missing
 from etcdfix.report.explain import Shows
-from etcdfix.resource_words import builtin_word
-from etcdfix.scope import ObjectWord
+from etcdfix.scope import ObjectWord, ScopeRequest
 from etcdfix.storagekey import display
 
 _CODES = codes(
@@ -71,13 +70,8 @@ def command(*, word: str, history: bool, impact: bool, policy: str | None, **opt
     if policy and not impact:
         raise click.UsageError("--policy goes with --impact")
     wanted, records, places = wanted_object(word, options), record_paths(options), where_to_look(options)
-    if impact:
-        inputs = gather_inputs(options, each_from_its_own=True)
-    elif isinstance(wanted, ObjectWord):
-        inputs = gather_inputs(options, resources=(builtin_word(wanted.resource),))
-    else:
-        inputs = gather_inputs(options, key=wanted)
-    configuration = configuration_of(inputs)
+    scope = ScopeRequest((str(wanted),)) if isinstance(wanted, ObjectWord) else ScopeRequest(keys=(wanted,))
+    inputs, configuration = what_to_read(options, scope, each_from_its_own=impact)
     candidates = [named.path for named in places.of(Place.CANDIDATE)]
     inputs = without_candidates(inputs, candidates)
     besides = [named.path for named in places.named]

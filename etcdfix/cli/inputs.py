@@ -33,25 +33,20 @@ _CONNECTION: Final = (
 _OF_ETCD: Final = ("endpoints", "cacert", "cert", "key_file", "user")
 _NAMING: Final = (*_OF_ETCD, "snapshot", "kine", "manifest", "etcd_servers_overrides")
 _OF_ETCDCTL: Final = ("ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY")
+_FILES: Final = {"--cacert": "cacert", "--cert": "cert", "--key": "key_file"}
+_NOTHING_NAMED: Final = ScopeRequest()
 _PATHS: Final = frozenset({"manifest", "kine", "encryption_config"})
 
 
 def what_to_read(
     options: dict[str, Any],
+    scope: ScopeRequest = _NOTHING_NAMED,
     *,
-    scope: ScopeRequest | None = None,
     keys: Iterable[bytes] = (),
     each_from_its_own: bool = False,
 ) -> tuple[Inputs, EncryptionConfiguration | None]:
-    """Return what the source and reading options say, and the configuration they name; say what is odd about them.
-
-    Raises:
-        ConfigurationError: They make no sense, or what is looked at lies in several etcds.
-    """
-    if each_from_its_own:
-        inputs = gather_inputs(options, each_from_its_own=True)
-    else:
-        inputs = inputs_of_one_etcd(options, scope or ScopeRequest(), keys)
+    """Return what :func:`gather_inputs` does, and the configuration that is named; say what is odd about them."""
+    inputs = gather_inputs(options, scope, keys=keys, each_from_its_own=each_from_its_own)
     return inputs, configuration_of(inputs)
 
 
@@ -69,67 +64,41 @@ def configuration_of(inputs: Inputs) -> EncryptionConfiguration | None:
     return configuration
 
 
-def inputs_of_one_etcd(options: dict[str, Any], scope: ScopeRequest, keys: Iterable[bytes] = ()) -> Inputs:
-    """Return what the options say for a command that asks one etcd: the one that has what is named.
-
-    Raises:
-        ConfigurationError: Options make no sense, or what is named lies in several etcds.
-    """
-    options = _with_what_is_found(options)  # it is said once
-    inputs = gather_inputs(options)
-    if not inputs.overrides:
-        return inputs
-    one_of_each: dict[tuple[str, ...], str] = {}
-    for resource in scope.resources_in(StorageLayout(inputs.etcd_prefix), keys):
-        one_of_each.setdefault(servers_of(inputs.overrides, resource), resource)
-    # Options may say that all is read from one place whatever a manifest says, so they are asked for each.
-    gathered = [gather_inputs(options, resources=(resource,)) for resource in one_of_each.values()]
-    if len({each.connection["endpoints"] for each in gathered}) > 1:
-        first, other = list(one_of_each.values())[:2]
-        raise ConfigurationError(
-            f"{first} and {other} lie in different etcds (--etcd-servers-overrides), and this command asks one",
-            hint="one command for each etcd; a report of the resources of one alone: etcdfix scan RESOURCE -o json",
-        )
-    return gathered[0] if gathered else inputs
-
-
 def gather_inputs(
     options: dict[str, Any],
+    scope: ScopeRequest = _NOTHING_NAMED,
     *,
-    resources: tuple[str, ...] = (),
-    key: bytes | None = None,
+    keys: Iterable[bytes] = (),
     each_from_its_own: bool = False,
 ) -> Inputs:
     """Combine flags, variables, what is found on this machine, and the manifest.
 
     Args:
         options: What click collected.
-        resources: What is looked at, where it may have an etcd of its own.
-        key: The same, as the one etcd key.
-        each_from_its_own: The command looks at everything, each resource in its own etcd.
+        scope: What is looked at; where it has an etcd of its own, that one is asked.
+        keys: More of it.
+        each_from_its_own: Everything is looked at, each resource in its own etcd.
 
     Raises:
-        ConfigurationError: Options contradict each other or make no sense.
+        ConfigurationError: Options contradict each other or make no sense, or what is named lies in several etcds.
     """
     options = _with_what_is_found(options)
-    manifest, path = _manifest_of(options), options.get("manifest")
+    manifest = _manifest_of(options)
     connection = {name: options.get(name) for name in _CONNECTION}
-    live = _is_live(options)
     named: str | None = options.get("etcd_servers_overrides")
     overrides = (
         parse_overrides(named) if named is not None else dict(manifest.overrides) if manifest else None
     )
     # Whoever names endpoints beside a manifest has all read from there.
-    wanted = live and bool(overrides) and (named is not None or not connection["endpoints"])
+    several = _is_live(options) and bool(overrides) and (named is not None or not connection["endpoints"])
     prefix, config = options.get("etcd_prefix"), options.get("encryption_config")
     version: str | None = options.get("kubernetes_version")
-    release_source = origin_of("--kubernetes-version", "kubernetes_version") if version else ""
+    release_source = _origin_of("--kubernetes-version", "kubernetes_version") if version else ""
     main: str = options.get("main_endpoints") or ""
     if manifest is not None:
         connection["endpoints"] = connection["endpoints"] or ",".join(manifest.endpoints) or None
-        connection["cacert"] = connection["cacert"] or manifest.cacert
-        connection["cert"] = connection["cert"] or manifest.cert
-        connection["key_file"] = connection["key_file"] or manifest.key
+        for name in _FILES.values():
+            connection[name] = connection[name] or getattr(manifest, name.removesuffix("_file"))
         prefix = prefix if prefix is not None else manifest.etcd_prefix
         main = main or ",".join(manifest.endpoints)
         config = config or manifest.encryption_config
@@ -137,23 +106,21 @@ def gather_inputs(
         version = version or manifest.kubernetes_version
     if named is not None:
         main = main or connection["endpoints"] or ""
+    prefix = prefix if prefix is not None else DEFAULT_PREFIX
     revision: int = options.get("revision") or 0
     notices: list[str] = []
-    each_from_its_own = each_from_its_own and wanted
-    if each_from_its_own and revision:
+    own = ""
+    if several and each_from_its_own and revision:
         raise ConfigurationError(
             "--revision is that of one etcd, and some resources have an etcd of their own",
             hint="name one of them with --endpoints, without --manifest and --etcd-servers-overrides",
         )
-    prefix = prefix if prefix is not None else DEFAULT_PREFIX
-    own = ""
-    if wanted and not each_from_its_own:
-        if key is not None:
-            resources = (str(StorageLayout(prefix).locate(key)[0].group_resource),)
+    if several and not each_from_its_own:
+        resources = scope.resources_in(StorageLayout(prefix), keys)
         if _choose_etcd(connection, overrides or {}, resources, notices):
-            by_flag = named is not None
-            own = origin_of("--etcd-servers-overrides", "etcd_servers_overrides") if by_flag else "--manifest"
-    named_by = origin_of("--revision", "revision")
+            flag = ("--etcd-servers-overrides", "etcd_servers_overrides")
+            own = _origin_of(*flag) if named is not None else "--manifest"
+    named_by = _origin_of("--revision", "revision")
     if revision and named_by.startswith("variable"):
         notices.append(f"read at revision {revision} ({named_by}): what was written later is not seen")
     if options.get("no_encryption") and config is not None:
@@ -177,9 +144,9 @@ def gather_inputs(
         salvage=bool(options.get("salvage")),
         main_named=bool(options.get("main_endpoints")),
         overrides=overrides,
-        each_from_its_own=each_from_its_own,
+        each_from_its_own=several and each_from_its_own,
         release_source=release_source,
-        manifest=path,
+        manifest=options.get("manifest"),
         origins=_origins(options, manifest, own),
     )
 
@@ -232,15 +199,28 @@ def _kms_endpoints(texts: Sequence[str]) -> dict[str, str]:
 def _choose_etcd(
     connection: dict[str, Any], overrides: Overrides, resources: Sequence[str], notices: list[str]
 ) -> bool:
-    """Name the etcd of the one resource in question, and say whether it has one; tell of others that are not read."""
-    own = servers_of(overrides, resources[0]) if len(resources) == 1 else ()
-    if own:
-        connection["endpoints"] = ",".join(own)
-        notices.append(
-            f"{resources[0]} live in an etcd of their own, and this command reads no other one: who uses an object is "
-            "stored elsewhere, and etcdfix explain KEY --impact reads it all"
+    """Name the etcd of the resources in question, and say whether it is not the main one; tell what is not read.
+
+    Raises:
+        ConfigurationError: They lie in several.
+    """
+    by_etcd: dict[tuple[str, ...], str] = {}
+    for resource in resources:
+        by_etcd.setdefault(servers_of(overrides, resource), resource)
+    if len(by_etcd) > 1:
+        first, other, *_ = by_etcd.values()
+        raise ConfigurationError(
+            f"{first} and {other} lie in different etcds (--etcd-servers-overrides), and this command asks one",
+            hint="one command for each etcd; a report of the resources of one alone: etcdfix scan RESOURCE -o json",
         )
-        return True
+    for urls, resource in by_etcd.items():
+        if urls:
+            connection["endpoints"] = ",".join(urls)
+            notices.append(
+                f"{resource} live in an etcd of their own, and this command reads no other one: who uses an object is "
+                "stored elsewhere, and etcdfix explain KEY --impact reads it all"
+            )
+            return True
     notices += (
         f"{resource} live in an etcd of their own ({', '.join(urls)}), which this command does not read"
         for resource, urls in overrides.items()
@@ -277,7 +257,7 @@ def _with_what_is_found(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def origin_of(flag: str, name: str) -> str:
+def _origin_of(flag: str, name: str) -> str:
     """Return where the value of an option was named."""
     context = click.get_current_context(silent=True)
     source = context.get_parameter_source(name) if context is not None else None
@@ -287,25 +267,22 @@ def origin_of(flag: str, name: str) -> str:
 def _origins(options: Mapping[str, Any], manifest: Manifest | None, own: str) -> tuple[str, ...]:
     """Return where endpoints, certificates and configuration were named, a line each, for a person to check."""
 
-    def origin(flag: str, name: str, *, etcdctl: bool = True) -> str:
+    def origin(flag: str, name: str) -> str:
         if options.get(name):
-            return origin_of(flag, name)
+            return _origin_of(flag, name)
         if manifest is not None and getattr(manifest, name.removesuffix("_file")):
-            return f"{options['manifest']} ({origin_of('--manifest', 'manifest')})"
+            return f"{options['manifest']} ({_origin_of('--manifest', 'manifest')})"
         variable = "ETCDCTL_" + flag.removeprefix("--").upper()
-        return f"variable {variable}" if etcdctl and os.environ.get(variable) else ""
+        return f"variable {variable}" if variable in _OF_ETCDCTL and os.environ.get(variable) else ""
 
     if options.get("kine") is not None:
-        lines = [f"data: {origin_of('--kine', 'kine')}"]
+        found = {"data": _origin_of("--kine", "kine")}
     else:
         endpoints = origin("--endpoints", "endpoints") or f"the default, {DEFAULT_ENDPOINT}"
-        main = f"{own}; those of the main etcd: {endpoints}" if own else endpoints
-        files = [
-            origin("--cacert", "cacert"),
-            origin("--cert", "cert"),
-            origin("--key", "key_file"),
-        ]
-        certificates = ", ".join(dict.fromkeys(filter(None, files)))
-        lines = [f"endpoints: {main}", *([f"certificates: {certificates}"] if certificates else [])]
-    configuration = origin("--encryption-config", "encryption_config", etcdctl=False)
-    return (*lines, f"configuration: {configuration}") if configuration else tuple(lines)
+        files = (origin(flag, name) for flag, name in _FILES.items())
+        found = {
+            "endpoints": f"{own}; those of the main etcd: {endpoints}" if own else endpoints,
+            "certificates": ", ".join(dict.fromkeys(filter(None, files))),
+        }
+    found["configuration"] = origin("--encryption-config", "encryption_config")
+    return tuple(f"{what}: {where}" for what, where in found.items() if where)

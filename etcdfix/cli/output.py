@@ -101,11 +101,11 @@ def say_nothing_examined(prefix: str, suggested: Sequence[str]) -> None:
     )
 
 
-def say_error(message: str, hint: str) -> None:
+def say_error(message: str, hint: str = "") -> None:
     """Write to standard error what ended a command, and what to do next."""
     click.echo(f"etcdfix: {safe_text(message)}", err=True)
     if hint:
-        click.echo(f"  next: {safe_text(hint)}", err=True)
+        say_next(hint)
 
 
 def say_lines(lines: Iterable[str]) -> None:

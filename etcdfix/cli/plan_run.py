@@ -12,7 +12,7 @@ from etcdfix.cli.changing import request_fields, require_reason
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import codes
-from etcdfix.cli.inputs import configuration_of, inputs_of_one_etcd
+from etcdfix.cli.inputs import configuration_of, gather_inputs
 from etcdfix.cli.keys import named_key
 from etcdfix.cli.look import api_access, record_paths
 from etcdfix.cli.options import (
@@ -156,7 +156,7 @@ def _work(run: Run, confirmer: Terminal, options: dict[str, Any], **asked: Any) 
     plan = load_plan(run.plan_file)
     api = api_access(options)
     keys = tuple(plan_key(entry) for entry in plan.entries)
-    inputs = inputs_of_one_etcd(options, ScopeRequest(keys=keys))
+    inputs = gather_inputs(options, ScopeRequest(keys=keys))
     run.options = inputs.run_options(api=api, places=record_paths(options))
     config = inputs.encryption_config
     with open_cluster(inputs, configuration_of, say=say, through_the_api=True) as cluster:

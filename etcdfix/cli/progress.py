@@ -62,8 +62,8 @@ class _Progress(Protocol):
 
 
 def _is_shown() -> bool:
-    wanted = not HABITS.quiet
-    return wanted and sys.stderr is not None and sys.stderr.isatty()  # None where the shell closed it: 2>&-
+    # None where the shell closed it: 2>&-
+    return not HABITS.quiet and sys.stderr is not None and sys.stderr.isatty()
 
 
 def progress_of(source: Source) -> _Progress:
@@ -72,9 +72,10 @@ def progress_of(source: Source) -> _Progress:
     def progress(
         items: Iterator[T], label: str, estimate: int | None, /, *, failed: Callable[[], int] = int
     ) -> Iterator[T]:
-        every = _EVERY if estimate is None else 8
-        if estimate is None:
-            estimate = source.estimate() if _is_shown() else 0
-        return with_progress(items, estimate=estimate, label=label, every=every, failed=failed)
+        if estimate is not None:
+            return with_progress(items, estimate=estimate, label=label, every=8, failed=failed)
+        return with_progress(
+            items, estimate=source.estimate() if _is_shown() else 0, label=label, failed=failed
+        )
 
     return progress

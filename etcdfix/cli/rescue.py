@@ -11,7 +11,7 @@ import msgspec
 
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import codes, report_exit_code
-from etcdfix.cli.inputs import inputs_of_one_etcd, what_to_read
+from etcdfix.cli.inputs import gather_inputs, what_to_read
 from etcdfix.cli.keys import is_key, named_key, wanted_namespace
 from etcdfix.cli.look import api_access, record_paths, report_place
 from etcdfix.cli.options import (
@@ -118,9 +118,9 @@ def _of_words(request: RescueRequest, options: dict[str, Any], namespace: str) -
     kinds = tuple(part for part in parts if not is_key(part) and "/" not in part)
     scope = ScopeRequest(kinds, (), (namespace,) if namespace else ())
     if kinds:
-        inputs, configuration = what_to_read(options, scope=scope)
+        inputs, configuration = what_to_read(options, scope)
     else:
-        inputs, configuration = inputs_of_one_etcd(options, scope), None
+        inputs, configuration = gather_inputs(options, scope), None
     layout = StorageLayout(inputs.etcd_prefix)
     keys = [
         named_key(part) if is_key(part) else builtin_key(parse_object(part, namespace), layout)

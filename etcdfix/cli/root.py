@@ -7,12 +7,11 @@ import gc
 import os
 import sys
 import threading
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 from click.core import ParameterSource
 
-from etcdfix import __version__
 from etcdfix.cli.command import Commands, LazyGroup
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.output import HABITS, discard_output, own_habits, say_error
@@ -51,6 +50,10 @@ COMMANDS: Commands = {
     },
 }
 """In each section the least destructive first."""
+
+
+_INCOMPLETE: Final = 3
+"""Whatever ends a command that nobody foresaw."""
 
 
 class _ReaderGone(Exception):
@@ -94,9 +97,9 @@ class _Root(LazyGroup):
     cls=_Root,
     listed=COMMANDS,
     package="etcdfix.cli",
+    modules=dict.fromkeys(("version", "completion", "schema"), "about"),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name="etcdfix")
 def cli() -> None:
     """Find and explain Kubernetes objects in etcd that cannot be read.
 
@@ -141,8 +144,7 @@ def _run(arguments: list[str]) -> int:
         if sys.stdout is not None:  # closed by the shell: >&-
             sys.stdout.flush()
     except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
-        return 130
+        return _end_early(EndedEarly.of(KeyboardInterrupt()))
     except _Ended as exc:
         return _end_early(exc.ending)
     except KeyboardInterrupt as exc:
@@ -156,29 +158,26 @@ def _run(arguments: list[str]) -> int:
         return exc.exit_code
     except (_ReaderGone, BrokenPipeError):
         discard_output()
-        return 3
     except OSError as exc:
         discard_output()
         what = f"{exc.strerror} ({exc.filename})" if exc.filename else str(exc.strerror or exc)
         say_error(f"reading or writing failed: {what}", f"{_what_changed()}; the output is incomplete")
-        return 3
     except MemoryError:
-        say_error(f"the system gives this process no more memory; {_what_changed()}", "")
-        return 3
+        say_error(f"the system gives this process no more memory; {_what_changed()}")
     except Exception as exc:
         if "can't start new thread" in str(exc):
-            say_error(f"the system gives this process no more threads; {_what_changed()}", "")
-            return 3
-        if os.environ.get("ETCDFIX_DEBUG") == "1":
+            say_error(f"the system gives this process no more threads; {_what_changed()}")
+        elif os.environ.get("ETCDFIX_DEBUG") == "1":
             raise
-        kind = type(exc).__name__
-        say_error(
-            f"internal error ({kind}); {_what_changed()}",
-            "please report it with the output of the same command run with ETCDFIX_DEBUG=1; read that output "
-            "first, it may name objects of your cluster",
-        )
-        return 3
-    return result if isinstance(result, int) else 0
+        else:
+            say_error(
+                f"internal error ({type(exc).__name__}); {_what_changed()}",
+                "please report it with the output of the same command run with ETCDFIX_DEBUG=1; read that output "
+                "first, it may name objects of your cluster",
+            )
+    else:
+        return result if isinstance(result, int) else 0
+    return _INCOMPLETE
 
 
 def _end_early(ending: EndedEarly) -> int:
@@ -187,8 +186,7 @@ def _end_early(ending: EndedEarly) -> int:
     else:
         # No --timeout counts while a change is made, and what was changed before is told.
         at_most_told = "what is told as done stays done" if ending.changed else "nothing was changed"
-        what = at_most_told if ending.by_clock else _what_changed()
-        say_error(f"{ending.reason}; {what}", "")
+        say_error(f"{ending.reason}; {at_most_told if ending.by_clock else _what_changed()}")
     return ending.bare_exit_code
 
 

@@ -42,7 +42,7 @@ def test_the_one_file_scans_with_workers_and_without_a_network(clone: Path) -> N
 
 def test_wheels_install_without_an_index(clone: Path) -> None:
     script = "python3 -m venv build/carried && build/carried/bin/pip install -q --no-index --find-links dist/wheels"
-    done(clone, f"{script} 'etcdfix[kubernetes]' && build/carried/bin/etcdfix --version")
+    done(clone, f"{script} 'etcdfix[kubernetes]' && build/carried/bin/etcdfix version")
 
 
 def test_the_image_is_built_and_saved(clone: Path) -> None:

@@ -149,7 +149,7 @@ def _check_ours(words: list[str], *, whole: bool) -> None:
         try:
             _take_apart(words)
         except click.exceptions.Exit:
-            return  # --help, --version
+            return  # --help
         except click.MissingParameter as exc:
             if whole:
                 raise NotACommandError(exc.format_message()) from exc

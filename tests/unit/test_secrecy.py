@@ -33,8 +33,8 @@ PROBE = textwrap.dedent(
         print(json.dumps([resource.getrlimit(resource.RLIMIT_CORE), dumpable]))
 
     module = types.ModuleType("probe_module")
-    module.command = probe
-    sys.modules["etcdfix.cli.version"] = module
+    module.version = probe
+    sys.modules["etcdfix.cli.about"] = module
     sys.argv = ["etcdfix", "version"]
     root.main()
     """

@@ -13,8 +13,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from etcdfix.cli.about import audit_schema
 from etcdfix.cli.root import run
-from etcdfix.cli.schema import audit_schema
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import RecordType, Result, Verb
 from etcdfix.remediation.backup.write import MARKER_SUFFIX, record_intent

@@ -9,13 +9,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from etcdfix.cli.inputs import gather_inputs, inputs_of_one_etcd
+from etcdfix.cli.inputs import gather_inputs
 from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.commands.opening import Inputs, open_source
 from etcdfix.errors import ConfigurationError
 from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import RunOptions, scan
 
+EVERYTHING = ScopeRequest()
 MANIFEST = """
 spec:
   containers:
@@ -33,7 +34,7 @@ spec:
 """
 
 
-def gather(*arguments: str, resources: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Inputs:
+def gather(*arguments: str, scope: ScopeRequest = EVERYTHING, env: dict[str, str] | None = None) -> Inputs:
     """Return what a command with the shared options makes of a command line."""
     seen: list[Inputs] = []
 
@@ -41,7 +42,7 @@ def gather(*arguments: str, resources: tuple[str, ...] = (), env: dict[str, str]
     @source_options
     @reading_options
     def probe(**options: Any) -> None:
-        seen.append(gather_inputs(options, resources=resources))
+        seen.append(gather_inputs(options, scope))
 
     result = CliRunner().invoke(probe, list(arguments), env=env or {}, catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -119,33 +120,6 @@ def test_flags_win_over_the_manifest(manifest: str) -> None:
     assert inputs.notices == ()
 
 
-def test_a_resource_with_an_etcd_of_its_own_is_read_there(manifest: str) -> None:
-    inputs = gather("--manifest", manifest, resources=("events",))
-    assert inputs.connection["endpoints"] == "https://10.0.0.9:2379"
-    assert "events live in an etcd of their own, and this command reads no other one" in inputs.notices[0]
-
-
-@pytest.mark.parametrize("resources", [(), ("secrets",), ("events", "secrets")])
-def test_an_etcd_that_is_not_read_is_told(manifest: str, resources: tuple[str, ...]) -> None:
-    inputs = gather("--manifest", manifest, resources=resources)
-    assert inputs.connection["endpoints"] == "https://10.0.0.1:2379,https://10.0.0.2:2379"
-    (notice,) = inputs.notices
-    assert "events live in an etcd of their own (https://10.0.0.9:2379)" in notice
-
-
-def of_one_etcd(scope: ScopeRequest, *arguments: str) -> Inputs:
-    seen: list[Inputs] = []
-
-    @click.command()
-    @source_options
-    @reading_options
-    def probe(**options: Any) -> None:
-        seen.append(inputs_of_one_etcd(options, scope))
-
-    CliRunner().invoke(probe, list(arguments), env={}, catch_exceptions=False)
-    return seen[0]
-
-
 @pytest.mark.parametrize(
     "scope",
     [
@@ -157,18 +131,20 @@ def of_one_etcd(scope: ScopeRequest, *arguments: str) -> Inputs:
     ],
 )
 def test_the_etcd_of_what_is_named_is_asked_however_it_is_named(manifest: str, scope: ScopeRequest) -> None:
-    inputs = of_one_etcd(scope, "--manifest", manifest)
+    inputs = gather("--manifest", manifest, scope=scope)
     assert inputs.connection["endpoints"] == "https://10.0.0.9:2379"
-    assert of_one_etcd(scope, "--manifest", manifest, "--endpoints", "a:1").connection["endpoints"] == "a:1"
+    assert "live in an etcd of their own, and this command reads no other one" in inputs.notices[0]
+    assert gather("--manifest", manifest, "--endpoints", "a:1", scope=scope).connection["endpoints"] == "a:1"
 
 
 @pytest.mark.parametrize(
     "scope", [ScopeRequest(), ScopeRequest(("/kubernetes.io",)), ScopeRequest(("po", "secrets"))]
 )
 def test_else_the_main_etcd_is_asked_and_the_other_ones_are_told(manifest: str, scope: ScopeRequest) -> None:
-    inputs = of_one_etcd(scope, "--manifest", manifest)
+    inputs = gather("--manifest", manifest, scope=scope)
     assert inputs.connection["endpoints"] == "https://10.0.0.1:2379,https://10.0.0.2:2379"
-    assert len(inputs.notices) == 1
+    (notice,) = inputs.notices
+    assert "events live in an etcd of their own (https://10.0.0.9:2379)" in notice
 
 
 @pytest.mark.parametrize(
@@ -181,11 +157,11 @@ def test_else_the_main_etcd_is_asked_and_the_other_ones_are_told(manifest: str, 
 )
 def test_two_etcds_at_once_are_refused(manifest: str, scope: ScopeRequest) -> None:
     with pytest.raises(ConfigurationError, match=r"pods .*events|events and pods") as refused:
-        of_one_etcd(scope, "--manifest", manifest)
+        gather("--manifest", manifest, scope=scope)
     assert "one command for each etcd" in refused.value.hint
     # A file has all of them, and so has an etcd that was named.
-    assert of_one_etcd(scope, "--manifest", manifest, "--snapshot", "s.db").snapshot == Path("s.db")
-    assert of_one_etcd(scope, "--manifest", manifest, "--endpoints", "a:1").connection["endpoints"] == "a:1"
+    assert gather("--manifest", manifest, "--snapshot", "s.db", scope=scope).snapshot == Path("s.db")
+    assert gather("--manifest", manifest, "--endpoints", "a:1", scope=scope).connection["endpoints"] == "a:1"
 
 
 @pytest.mark.parametrize(

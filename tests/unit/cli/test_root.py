@@ -135,9 +135,9 @@ def test_help_imports_no_command() -> None:
 
 def test_module_runs_like_the_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "etcdfix", "--version"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "etcdfix", "version"], capture_output=True, text=True, check=True
     )
-    assert done.stdout == f"etcdfix, version {__version__}\n"
+    assert done.stdout.startswith(f"etcdfix {__version__}\n")
 
 
 def test_a_reader_that_goes_away_is_not_an_error_message() -> None:

@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
+from etcdfix.cli.about import audit_schema
 from etcdfix.cli.root import run
-from etcdfix.cli.schema import audit_schema
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.report.schema import SCHEMAS
 
@@ -28,7 +28,7 @@ def test_schema_is_printed(capfd: pytest.CaptureFixture[str], arguments: list[st
 
 def test_help_names_each_schema_and_no_other(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["schema", "--help"]) == 0
-    names = capfd.readouterr().out.split("audit log:")[1].split("The schema")[0]
+    names = capfd.readouterr().out.split("audit log:")[1].split("Readers")[0]
     assert "".join(names.split()).split(",") == list(ALL)
 
 

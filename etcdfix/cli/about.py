@@ -1,0 +1,95 @@
+"""``etcdfix version``, ``completion`` and ``schema``: what the tool says of itself."""
+
+from __future__ import annotations
+
+import platform
+from textwrap import fill
+from typing import Any, Final
+
+import click
+import msgspec
+from click.shell_completion import get_completion_class
+
+from etcdfix import __version__
+from etcdfix.cli.command import Command
+from etcdfix.cli.output import require_output
+from etcdfix.inputs.releases import FIRST_MINOR, LAST_MINOR
+from etcdfix.report.model import API_VERSION
+from etcdfix.report.schema import SCHEMAS, schema_of
+
+_VARIABLE: Final = "_ETCDFIX_COMPLETE"  # click's own: it answers the shell when this is set
+
+
+@click.command("version", cls=Command)
+def version() -> int:
+    """Print the version, what it runs on, and which releases of Kubernetes and reports it knows."""
+    require_output()
+    click.echo(f"etcdfix {__version__}")
+    click.echo(f"{platform.python_implementation()} {platform.python_version()} on {platform.platform()}")
+    click.echo(f"Kubernetes: knows 1.{FIRST_MINOR} to 1.{LAST_MINOR}")
+    click.echo(f"reports: writes and reads {API_VERSION}")
+    return 0
+
+
+@click.command("completion", cls=Command)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(*, shell: str) -> int:
+    """Print the script that has a shell complete commands, options and the words that an option takes.
+
+    \b
+    bash:  eval "$(etcdfix completion bash)"     in ~/.bashrc
+    zsh:   eval "$(etcdfix completion zsh)"      in ~/.zshrc, after compinit
+    fish:  etcdfix completion fish > ~/.config/fish/completions/etcdfix.fish
+    """  # noqa: D301 - the mark of click is the character itself
+    require_output()
+    found = get_completion_class(shell)
+    assert found is not None  # click has these three
+    click.echo(found(click.get_current_context().find_root().command, {}, "etcdfix", _VARIABLE).source())
+    return 0
+
+
+def audit_schema() -> dict[str, Any]:
+    """Return the schema of one record of the audit log."""
+    # The other schemas need nothing that can write.
+    from etcdfix.inputs.ownfiles import ANNOTATION_PREFIX, RECORD_API_VERSION, RECORD_KIND  # noqa: PLC0415
+    from etcdfix.remediation.audit.grounds import Grounds  # noqa: PLC0415
+    from etcdfix.remediation.audit.record import RecordType, Result, Verb  # noqa: PLC0415
+    from etcdfix.remediation.audit.record_line import Event  # noqa: PLC0415
+
+    schema = schema_of(Event, f"{RECORD_KIND} of {RECORD_API_VERSION}, as the audit log of etcdfix holds it")
+    event = schema["$defs"]["Event"]["properties"]
+    event["kind"], event["apiVersion"] = {"const": RECORD_KIND}, {"const": RECORD_API_VERSION}
+    event["verb"] = {"enum": [verb.value for verb in Verb]}
+    notes = schema["$defs"]["Annotations"]["properties"]
+    notes[ANNOTATION_PREFIX + "type"] = {"enum": [kind.value for kind in RecordType]}
+    notes[ANNOTATION_PREFIX + "outcome"] = {"enum": [result.value for result in Result]}
+    (inside,), parts = msgspec.json.schema_components([Grounds], ref_template="#/$defs/{name}")
+    schema["$defs"] |= parts
+    notes[ANNOTATION_PREFIX + "grounds"] = {
+        "type": "string", "contentMediaType": "application/json", "contentSchema": inside
+    }  # fmt: skip
+    notes[ANNOTATION_PREFIX + "sequence"] = {"type": "string", "pattern": "^[1-9][0-9]*$"}
+    notes[ANNOTATION_PREFIX + "previous"] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
+    return schema
+
+
+_ALL: Final = {**SCHEMAS, "audit": audit_schema}
+_HELP = f"""\
+Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
+
+NAME is one of these; change is what delete, fix and undo write, audit is one record of the audit log:
+
+\b
+{fill(", ".join(_ALL), 76, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)}
+
+Readers ignore fields that they do not know, and treat an outcome that they do not know as undetermined.
+"""
+
+
+@click.command("schema", cls=Command, help=_HELP)
+@click.argument("name", type=click.Choice(list(_ALL)), default="report", metavar="[NAME]")
+def schema(name: str) -> int:
+    """Print one schema."""
+    require_output()
+    click.echo(msgspec.json.format(msgspec.json.encode(_ALL[name]()), indent=2))
+    return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -25,16 +26,16 @@ from etcdfix.commands.get import (
     GetRequest,
     GetResult,
     Named,
-    Wanted,
+    Notes,
     read_raw,
     record_reveal,
     run_get,
 )
-from etcdfix.commands.getting.lines import Lines
-from etcdfix.commands.getting.output import Documents, Listing, Output
 from etcdfix.commands.opening import open_plugins, open_source
 from etcdfix.errors import ConfigurationError
+from etcdfix.report.objects import Documents, ObjectList
 from etcdfix.report.origin import shown_word
+from etcdfix.report.render import write
 from etcdfix.scope import parse_object, split_words
 from etcdfix.sources.base import Source
 
@@ -85,7 +86,7 @@ def command(
       etcdfix get KEY --omit-managed-fields -o json | kubectl replace -f -
     Never add --force: it deletes the object first.
     """  # fmt: skip  # noqa: D301 - click's mark for lines that stay
-    wanted = _wanted(what, options)
+    choice = _wanted(what, options)
     require_output()
     stream = sys.stdout.buffer
     if raw:
@@ -95,12 +96,12 @@ def command(
     places = record_paths(options) if audit_log is not None else None
     request = GetRequest(
         **inputs.reading_fields(configuration, places=places),
-        wanted=wanted,
+        **choice,
         reveal=reveal,
         omit_managed_fields=omit_managed_fields,
     )
-    form = output or ("text" if wanted.many else "yaml")
-    lines = Lines(request, say=say, say_next=say_next, quiet=form not in _CONTENTS)
+    form = output or ("text" if request.many else "yaml")
+    notes = Notes(request, say=say, say_next=say_next)
     with open_source(inputs, say=say) as source:
         if reveal and audit_log is not None and (raw or form in _CONTENTS):
             how = "raw" if raw else form
@@ -108,28 +109,29 @@ def command(
                 audit_log.absolute(), request, form=how, file=inputs.file, etcd_user=inputs.etcd_user
             )
         if raw:
-            return _write_raw(source, request, stream, lines)
+            return _write_raw(source, request, stream, notes)
         with open_plugins(inputs, configuration) as plugins:
             if form in _CONTENTS:
                 if reveal:
                     say("--reveal: the contents of Secrets are shown, unmasked")
-                where: Output = Documents(stream, many=wanted.many, json=form == "json")
+                where: Documents | ObjectList = Documents(stream, many=request.many, json=form == "json")
             else:
-                where = Listing(stream, form, request.run, wanted.types)
-            result = run_get(source, request, where, told=lines.of, plugins=plugins)
+                show = partial(write, form=form, stream=stream, run=request.run)
+                where = ObjectList(request.types, past=request.run.of_the_past, write=show)
+            result = run_get(source, request, where, notes, plugins=plugins)
         stream.flush()
-        lines.end(result, source)
+        notes.end(result, source)
         return _exit_code(result)
 
 
-def _wanted(what: tuple[str, ...], options: dict[str, Any]) -> Wanted:
+def _wanted(what: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
     """Make sense of the words of the command line: ``/KEY``, ``po,svc``, ``po web db``, ``po/web svc/web``."""
     keys = [named_key(word) for word in what if is_key(word)]
     if keys and len(what) > 1:
         raise ConfigurationError("a KEY stands alone", hint=_HOW)
     namespace = wanted_namespace(options, key=bool(keys))
     if keys:
-        return Wanted(key=keys[0])
+        return {"key": keys[0]}
     slashes = {"/" in word for word in what}
     if not all(what) or len(slashes) != 1:
         raise ConfigurationError(f"{' '.join(map(shown_word, what))!r} names no objects", hint=_HOW)
@@ -138,7 +140,7 @@ def _wanted(what: tuple[str, ...], options: dict[str, Any]) -> Wanted:
         objects = [Named(one.resource, (one.name,)) for one in named]
     else:
         objects = [Named(resource, tuple(what[1:])) for resource in split_words(what[0])]
-    return Wanted(objects=tuple(objects), namespace=namespace, all_namespaces=options["all_namespaces"])
+    return {"objects": tuple(objects), "namespace": namespace, "all_namespaces": options["all_namespaces"]}
 
 
 def _check_raw(stream: BinaryIO) -> None:
@@ -153,11 +155,11 @@ def _check_raw(stream: BinaryIO) -> None:
         )
 
 
-def _write_raw(source: Source, request: GetRequest, stream: BinaryIO, lines: Lines) -> ExitCode:
+def _write_raw(source: Source, request: GetRequest, stream: BinaryIO, notes: Notes) -> ExitCode:
     # Bytes are copied, not judged: no plugin is asked.
     value = read_raw(source, request)
     if value is None:
-        lines.not_found(source)
+        notes.not_found(source)
         return ExitCode.SOURCE
     if request.reveal and not value.startswith(b"k8s:enc:"):
         say("--reveal: the value is stored in plain; its bytes follow, unmasked")

@@ -1,4 +1,4 @@
-"""Show stored objects: which keys are meant, each examined once, each handed to an output.
+"""Show stored objects: which keys are meant, each examined once, each written or said to be no object.
 
 Nothing is kept of an object once it is written; values that wait for a KMS plugin are put aside as in a scan.
 """
@@ -7,20 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.commands.getting.output import Output
 from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Examining
-from etcdfix.model import Outcome, ReadableRevision, StoredValue
+from etcdfix.in_scope import why_missing
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.readable_revision import ReadableRevisions
-from etcdfix.report.objects import Shown, Viewer
-from etcdfix.resource_words import builtin_word, require_resource
+from etcdfix.remediation.offers import ways_at_hand
+from etcdfix.report.advice.ways import first_way
+from etcdfix.report.objects import WRONG, Documents, Form, ObjectList, Shown, Viewer, message_of
+from etcdfix.report.tally import Stakes
+from etcdfix.resource_words import builtin_word, is_cluster_scoped, require_resource
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.storagekey import ResourcePrefix, word_bytes
+from etcdfix.storagekey import ResourcePrefix, display, word_bytes
+from etcdfix.text.commands import scan
+from etcdfix.text.words import counted
 from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
@@ -30,42 +35,34 @@ if TYPE_CHECKING:
     from etcdfix.remediation.audit.record import Link
 
 DEFAULT_NAMESPACE = "default"
-_BROKEN: Final = {Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.INCONSISTENT}
+_MOST_LINES: Final = 20
 
 
-class Named(msgspec.Struct, frozen=True):
-    """Objects of one resource.
-
-    Attributes:
-        resource: Any word for it: ``secrets``, ``deploy``, ``deployments.apps``.
-        names: Names of objects; none for all of them.
-    """
+class Named(NamedTuple):
+    """Objects of one resource, by any word for it (``secrets``, ``deploy``, ``deployments.apps``); no name: all."""
 
     resource: str
     names: tuple[str, ...] = ()
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to show: one key, or objects of resources.
+class GetRequest(Reading, frozen=True, kw_only=True):
+    """What to show and how: one etcd key, or objects of resources in the order to show them.
 
-    Attributes:
-        key: Complete etcd key; None where resources are named.
-        objects: Of which resources, in the order to show them.
-        namespace: Of namespaced resources; None means ``default``.
-        all_namespaces: Every namespace, also for named objects.
+    ``namespace`` None is ``default``; ``all_namespaces`` counts for objects that are named, too.
     """
 
     key: bytes | None = None
     objects: tuple[Named, ...] = ()
     namespace: str | None = None
     all_namespaces: bool = False
+    reveal: bool = False
+    omit_managed_fields: bool = False
 
     @property
     def many(self) -> bool:
         """Whether a list is the answer, however many are in it."""
-        if self.key is not None:
-            return False
-        return self.all_namespaces or len(self.objects) != 1 or len(self.objects[0].names) != 1
+        named = len(self.objects) == 1 and len(self.objects[0].names) == 1
+        return self.key is None and (self.all_namespaces or not named)
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -73,25 +70,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(builtin_word(named.resource) for named in self.objects))
 
 
-class GetRequest(Reading, frozen=True, kw_only=True):
-    """Everything that decides what is shown and how."""
-
-    wanted: Wanted
-    reveal: bool = False
-    omit_managed_fields: bool = False
-
-
 class GetResult(msgspec.Struct, kw_only=True):
-    """What was shown.
+    """What was shown, and of what was named what is ``missing``.
 
-    Attributes:
-        seen: Keys that were found and examined.
-        findings: How many cannot be read, or are inconsistent.
-        undetermined: How many could not be decided, or could not be shown although they opened.
-        missing: Resource and name of each object that was named and not found.
-        empty: Resources were listed whole, and there is none, in an etcd that has keys of the API servers.
-        problems: Why the source could not show everything.
-        ended: What ended it early; None where nothing did.
+    ``undetermined`` also counts what opened and could not be shown. ``empty``: there is none of resources that were
+    listed whole, in an etcd that has keys of the API servers.
     """
 
     seen: int = 0
@@ -104,45 +87,76 @@ class GetResult(msgspec.Struct, kw_only=True):
     ended: EndedEarly | None = None
 
 
-Told = Callable[[Shown, bool, ReadableRevision | None], None]
+def find(
+    source: Source, request: GetRequest, examiner: Examiner, found: set[tuple[str, str]]
+) -> Iterable[StoredValue]:
+    """Return what is stored under the keys that are meant; ``found`` takes resource and name of each.
+
+    Raises:
+        ConfigurationError: A resource does not exist; before anything is read.
+    """
+    if request.key is not None:
+        return filter(None, map(source.get, [request.key]))
+    known = [*request.layout.directories(), *examiner.readers.custom_directories()]
+    places = [
+        (named, require_resource(named.resource, known, prefixes_count=False)) for named in request.objects
+    ]
+    return chain.from_iterable(_objects(source, request, named, there, found) for named, there in places)
+
+
+def _objects(
+    source: Source,
+    request: GetRequest,
+    named: Named,
+    places: Sequence[ResourcePrefix],
+    found: set[tuple[str, str]],
+) -> Iterator[StoredValue]:
+    names = {word_bytes(name): name for name in named.names}
+    for directory in places:
+        base = request.layout.directory_prefix(directory)
+        if directory.namespaced is not False and not request.all_namespaces:
+            base += word_bytes(request.namespace or DEFAULT_NAMESPACE) + b"/"
+        one_by_one = bool(names) and not request.all_namespaces
+        each = (source.get(base + name) for name in names) if one_by_one else source.current(base)
+        for stored in filter(None, each):
+            name = stored.key.rpartition(b"/")[2]
+            if not names or name in names:
+                found.add((named.resource, names.get(name, "")))
+                yield stored
 
 
 def run_get(
-    source: Source, request: GetRequest, output: Output, *, told: Told, plugins: KMSPlugins | None = None
+    source: Source,
+    request: GetRequest,
+    output: Documents | ObjectList,
+    notes: Notes,
+    *,
+    plugins: KMSPlugins | None = None,
 ) -> GetResult:
-    """Show what was asked for.
-
-    Args:
-        source: Where the values are.
-        request: What to show.
-        output: Where it goes; not ended when something was lost midway.
-        told: Called for each value, with whether the output shows anything of it, and with the earlier revision that
-            still reads, which is looked for where one object is asked for.
-        plugins: The KMS plugins to ask; None to ask none.
+    """Write what was asked for; the output is not ended when something was lost midway.
 
     Raises:
         ConfigurationError: The resource does not exist.
         SourceError: Nothing could be read.
     """
-    examiner = Examiner.of_cluster(source, request, plugins)
-    wanted, result = request.wanted, GetResult()
+    examiner, result = Examiner.of_cluster(source, request, plugins), GetResult()
     viewer = Viewer(examiner, reveal=request.reveal, omit_managed_fields=request.omit_managed_fields)
     found_names: set[tuple[str, str]] = set()
-    values = _values(source, request, examiner, found_names)
+    revisions = ReadableRevisions(source, examiner)
 
     def take(found: Examination) -> None:
-        shown = viewer.show(found) if output.contents else viewer.list(found)
-        written = output.write(shown)
+        listed = isinstance(output, ObjectList)
+        shown = viewer.list(found) if listed else viewer.show(found)
+        written = output.add(shown)
         result.seen += 1
         result.masked += shown.masked if written else 0
-        outcome = found.verdict.outcome
-        result.findings += outcome in _BROKEN
-        result.undetermined += outcome is Outcome.UNDETERMINED or (
-            bool(shown.problem) and outcome not in _BROKEN
-        )
-        readable = None if wanted.many else ReadableRevisions(source, examiner).of(found).revision
-        told(shown, written, readable)
+        broken = found.verdict.outcome in WRONG - {Outcome.UNDETERMINED}
+        result.findings += broken
+        result.undetermined += not broken and (found.verdict.outcome in WRONG or bool(shown.problem))
+        if not listed:
+            notes.of(shown, revisions, written=written)
 
+    values = find(source, request, examiner, found_names)
     with Examining(examiner) as examining:
         try:
             for found in chain(examining.first(values), examining.drain()):
@@ -158,13 +172,130 @@ def run_get(
     result.problems[:0] = source.problems
     if cut:
         return result
-    asked = ((named.resource, name) for named in wanted.objects for name in named.names)
+    asked = ((named.resource, name) for named in request.objects for name in named.names)
     result.missing = [one for one in dict.fromkeys(asked) if one not in found_names]
-    if not result.seen and wanted.objects and not any(named.names for named in wanted.objects):
+    if not result.seen and request.objects and not any(named.names for named in request.objects):
         result.empty = has_keys(source, request.layout)
     if result.seen or result.empty:
         output.end()
     return result
+
+
+class Notes:
+    """Says what is wrong with values, beside the output: one line each in a list, the way out for a single one."""
+
+    def __init__(
+        self, request: GetRequest, *, say: Callable[[str], None], say_next: Callable[[str, str], None]
+    ) -> None:
+        self._request, self._say, self._next = request, say, say_next
+        self._count = 0
+        self._stakes = Stakes(past=request.run.of_the_past)
+
+    def of(self, shown: Shown, revisions: ReadableRevisions, *, written: bool) -> None:
+        """Say what there is to say of a value."""
+        found, request = shown.found, self._request
+        key, verdict = display(found.stored.key), found.verdict
+        if verdict.outcome in WRONG:
+            self._stakes.add(found)
+            cause = f" ({verdict.cause.value})" if verdict.cause is not None else ""
+            told = message_of(found, secret=shown.secret and not request.reveal)
+            place = "; not in the list" if request.many and not written else ""
+            if written and shown.irreplaceable:
+                place = "; its resourceVersion is no number, so no API server takes it"
+            self._line(f"{key}: {verdict.outcome.value}{cause}: {told}{place}")
+        elif shown.problem:
+            self._line(
+                f"{key}: {shown.problem}, {counted(len(found.stored.value), 'byte')}; --raw writes them"
+            )
+        elif verdict.outcome is Outcome.NOT_AN_OBJECT:
+            self._line(f"{key}: no API object; it is bookkeeping, or outside {request.layout.prefix}")
+        if request.many or verdict.outcome not in WRONG:
+            return
+        if shown.form is Form.SALVAGE:
+            self._say("NOT THE OBJECT: this is what is left of it")
+        for line in self._stakes.lines():
+            self._say(line)
+        way = first_way(ways_at_hand(found, request.run, revisions.of(found).revision))
+        if way is not None:
+            command = way.command.line(request.run)
+            if shown.whole and not shown.irreplaceable and "kubectl replace" in command:
+                self._next("kubectl replace -f - heals the object with this output", "")
+            else:
+                self._next(way.action, command)
+
+    def end(self, result: GetResult, source: Source) -> None:
+        """Say what the whole output lacks."""
+        request = self._request
+        if self._count > _MOST_LINES:
+            self._say(f"and {self._count - _MOST_LINES} more: -o wide lists 100")
+        lines = self._stakes.lines() if request.many else []
+        for line in lines:
+            self._say(line)
+        if lines:
+            self._next("see what each needs", scan(*request.types).line(request.run))
+        for problem in result.problems:
+            self._say(f"incomplete: {problem}")
+        if result.masked:
+            masked = counted(result.masked, "value")
+            self._say(f"{masked} masked: do not pipe this into kubectl; --reveal shows them")
+        if result.ended is not None:
+            self._say(f"{result.ended.reason} before the end: what is shown is not everything")
+        elif not result.seen:
+            self.not_found(source)
+        for resource, name in result.missing if result.seen else ():
+            self._say(f"{resource} {name!r}: not found{self._where(resource)}")
+
+    def not_found(self, source: Source) -> None:
+        """Say that nothing was found, and why that may be."""
+        request = self._request
+        if source.problems:
+            self._say("nothing was found, and not everything could be read")
+            return
+        if request.key is not None:
+            self._say(f"nothing is stored under {display(request.key)}")
+        for named in request.objects:
+            what = f"{named.resource} {', '.join(map(repr, named.names))}: not found" if named.names else ""
+            self._say((what or f"no {named.resource}") + self._where(named.resource))
+        elsewhere = not request.all_namespaces and any(
+            self._where(named.resource) for named in request.objects
+        )
+        hint = why_missing(source, request.layout, request.key)
+        if hint or elsewhere:
+            self._next(hint or "-A looks in all namespaces", "")
+
+    def _where(self, resource: str) -> str:
+        if is_cluster_scoped(resource):
+            return ""
+        namespace = f" in namespace {self._request.namespace or DEFAULT_NAMESPACE}"
+        return " in any namespace" if self._request.all_namespaces else namespace
+
+    def _line(self, text: str) -> None:
+        self._count += 1
+        if self._count <= _MOST_LINES:
+            self._say(text)
+
+
+def read_raw(source: Source, request: GetRequest) -> bytes | None:
+    """Return the stored bytes of the one value that was asked for, None where there is none.
+
+    Raises:
+        ConfigurationError: The resource does not exist, several objects were asked for, or the bytes are, or may be,
+            the contents of a Secret in plain, and nobody asked to reveal them.
+        SourceError: Nothing could be read.
+    """
+    if request.many:
+        hint = "name a KEY, or RESOURCE NAME -n NAMESPACE"
+        raise ConfigurationError("raw bytes are those of one object", hint=hint)
+    examiner = Examiner.of_cluster(source, request)
+    for stored in find(source, request, examiner, set()):
+        sealed = request.reveal or stored.value.startswith(b"k8s:enc:")
+        if not sealed and Viewer(examiner).may_hold_secret(examiner.examine(stored), stored.value):
+            raise ConfigurationError(
+                "the value is stored in plain, and is that of a Secret or may be one",
+                hint="add --reveal if you want its bytes",
+            )
+        return stored.value
+    return None
 
 
 def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | None, etcd_user: str) -> Link:
@@ -177,88 +308,28 @@ def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | Non
     from etcdfix.remediation.audit.log import AuditLog  # noqa: PLC0415 - only with a log
     from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb  # noqa: PLC0415 - same
 
-    wanted, layout = request.wanted, request.layout
-    if wanted.key is not None:
-        directory, shared = layout.locate(wanted.key)
-        where = layout.split(wanted.key, directory, shared, namespaced=directory.namespaced)
-        subject = Subject(
-            key=wanted.key, group=directory.group, api_version=directory.version, resource=directory.resource,
-            namespace=where.namespace, name=where.name,
-        )  # fmt: skip
+    if request.key is not None:
+        directory, shared = request.layout.locate(request.key)
+        where = request.layout.split(request.key, directory, shared, namespaced=directory.namespaced)
+        namespace, name = where.namespace, where.name
+        group, version, resource = directory.group, directory.version, directory.resource
     else:
-        namespace = "" if wanted.all_namespaces else wanted.namespace or DEFAULT_NAMESPACE
-        resource, _, group = wanted.types[0].partition(".") if len(wanted.types) == 1 else ("", "", "")
-        subject = Subject(
-            key=b"", group=group, api_version="", resource=resource or ",".join(wanted.types), namespace=namespace,
-            name=",".join(name for named in wanted.objects for name in named.names),
-        )  # fmt: skip
-    read_from = f"file {file}" if file is not None else "a live etcd"
-    detail = f"contents revealed, as {form}, from {read_from}"
+        namespace = "" if request.all_namespaces else request.namespace or DEFAULT_NAMESPACE
+        name = ",".join(name for named in request.objects for name in named.names)
+        group, version, resource = "", "", ",".join(request.types)
+        if len(request.types) == 1:
+            resource, _, group = resource.partition(".")
+    subject = Subject(
+        key=request.key or b"",
+        group=group,
+        api_version=version,
+        resource=resource,
+        namespace=namespace,
+        name=name,
+    )
+    detail = f"contents revealed, as {form}, from {f'file {file}' if file is not None else 'a live etcd'}"
     operator = Operator.of_this_process(etcd_user=etcd_user)
     with AuditLog.open(log, operator=operator) as opened:
         return opened.append(
             Entry(type=RecordType.REVEAL, verb=Verb.REVEAL, operator=operator, subject=subject, detail=detail)
         )
-
-
-def read_raw(source: Source, request: GetRequest) -> bytes | None:
-    """Return the stored bytes of the one value that was asked for, None where there is none.
-
-    Raises:
-        ConfigurationError: The resource does not exist, several objects were asked for, or the bytes are, or may be,
-            the contents of a Secret in plain, and nobody asked to reveal them.
-        SourceError: Nothing could be read.
-    """
-    if request.wanted.many:
-        raise ConfigurationError(
-            "raw bytes are those of one object", hint="name a KEY, or RESOURCE NAME -n NAMESPACE"
-        )
-    examiner = Examiner.of_cluster(source, request)
-    for stored in _values(source, request, examiner, set()):
-        found = examiner.examine(stored)
-        sealed = request.reveal or stored.value.startswith(b"k8s:enc:")
-        if not sealed and Viewer(examiner).may_hold_secret(found, stored.value):
-            raise ConfigurationError(
-                "the value is stored in plain, and is that of a Secret or may be one",
-                hint="add --reveal if you want its bytes",
-            )
-        return stored.value
-    return None
-
-
-def _values(
-    source: Source, request: GetRequest, examiner: Examiner, found: set[tuple[str, str]]
-) -> Iterable[StoredValue]:
-    """Return what is stored under the keys that are meant; ``found`` takes resource and name of each.
-
-    Raises:
-        ConfigurationError: A resource does not exist; before anything is read.
-    """
-    if request.wanted.key is not None:
-        return filter(None, map(source.get, [request.wanted.key]))
-    known = [*request.layout.directories(), *examiner.readers.custom_directories()]
-    objects = request.wanted.objects
-    places = [require_resource(named.resource, known, prefixes_count=False) for named in objects]
-    return _objects(source, request, zip(objects, places, strict=True), found)
-
-
-def _objects(
-    source: Source,
-    request: GetRequest,
-    objects: Iterable[tuple[Named, Sequence[ResourcePrefix]]],
-    found: set[tuple[str, str]],
-) -> Iterator[StoredValue]:
-    wanted, layout = request.wanted, request.layout
-    for named, places in objects:
-        names = {word_bytes(name): name for name in named.names}
-        for directory in places:
-            base = layout.directory_prefix(directory)
-            if directory.namespaced is not False and not wanted.all_namespaces:
-                base += word_bytes(wanted.namespace or DEFAULT_NAMESPACE) + b"/"
-            one_by_one = bool(names) and not wanted.all_namespaces
-            each = (source.get(base + name) for name in names) if one_by_one else source.current(base)
-            for stored in filter(None, each):
-                name = stored.key.rpartition(b"/")[2]
-                if not names or name in names:
-                    found.add((named.resource, names.get(name, "")))
-                    yield stored

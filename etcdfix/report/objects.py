@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -12,34 +14,39 @@ from etcdfix.decoding.recognise import is_json
 from etcdfix.decoding.render.salvage import is_protobuf
 from etcdfix.errors import DecodeError, KindUnknown
 from etcdfix.examine import Examiner
+from etcdfix.golang.yamltext import INDENT, json_text, yaml_text
 from etcdfix.model import GroupVersionKind, Outcome
+from etcdfix.report.document import CAP, Column, Document, Kind, State, Status, Step, Table
 from etcdfix.report.masking import (
     MASKED,
     SECRET,
     Identity,
     make_irreplaceable,
-    mask_damaged_secret,
-    mask_end,
     mask_secrets,
     says_secret,
     sounds_odd,
 )
 from etcdfix.report.model import API_VERSION
+from etcdfix.report.tally import Stakes
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
+from etcdfix.text.commands import scan
 from etcdfix.text.safetext import key_base64
+from etcdfix.text.words import counted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 
 _MANAGED_FIELDS: Final = "metadata.managedFields"
 _LONGEST_TEXT: Final = 4096
+_LIST_BEGINS: Final = b'{\n    "apiVersion": "v1",\n    "items": ['
+_LIST_ENDS: Final = b'],\n    "kind": "List",\n    "metadata": {\n        "resourceVersion": ""\n    }\n}\n'
+
+
+WRONG: Final = frozenset(Outcome) - {Outcome.READABLE, Outcome.NOT_AN_OBJECT}
+"""Outcomes of which there is something to say."""
 
 
 class Form(StrEnum):
-    """What a document is.
-
-    ``OBJECT`` is what the API server would serve. ``SALVAGE`` says by its kind that it is no object of Kubernetes, and
-    holds what is left of one. ``NOTHING`` is no document at all.
-    """
+    """What a document is: what the API server would serve, what is left of it and says so by its kind, or nothing."""
 
     OBJECT = "object"
     SALVAGE = "salvage"
@@ -116,10 +123,8 @@ class Viewer:
             return self._salvaged(found, whole, kind)
         document = whole.value
         secret = stored_as_secret(found.directory) or document.get("kind") == SECRET or whole.guessed
-        if (
-            found.verdict.outcome is not Outcome.NOT_AN_OBJECT
-            and found.directory.codec is not StorageCodec.ALLOCATOR
-        ):
+        stored_by_api = found.verdict.outcome is not Outcome.NOT_AN_OBJECT
+        if stored_by_api and found.directory.codec is not StorageCodec.ALLOCATOR:
             _set_resource_version(document, found.stored.mod_revision)
         masked = 0 if self._reveal else mask_secrets(document, secret=secret)
         mismatch = _is_another(found)
@@ -141,7 +146,9 @@ class Viewer:
         except DecodeError as problem:
             left = self._reader.salvage(data, problem, directory.group, directory.kind)
             if left is not None:
-                return left.guessed or (_is_cut(left) and mask_end(left.value) > 0)
+                return left.guessed or (
+                    _is_cut(left) and mask_secrets(left.value, secret=False, cut=True) > 0
+                )
             if isinstance(problem, KindUnknown) and "/" in problem.group_version:
                 return False  # of an API server that is not Kubernetes' own, which has all the Secrets
         broken = found.verdict.outcome is Outcome.DECODE_FAILURE
@@ -172,12 +179,9 @@ class Viewer:
     def _broken(self, found: Examination, data: bytes, problem: DecodeError, kind: GroupVersionKind) -> Shown:
         if found.verdict.outcome is not Outcome.DECODE_FAILURE:
             # Nobody knows the owner, or it is none of the API servers' keys: nothing is broken that we know of.
-            encrypted = data.startswith(b"k8s:enc:")
-            words = (
-                "an encrypted value outside the storage prefix"
-                if encrypted
-                else "no object that etcdfix can show"
-            )
+            words = "no object that etcdfix can show"
+            if data.startswith(b"k8s:enc:"):
+                words = "an encrypted value outside the storage prefix"
             return Shown(found, Form.NOTHING, {}, kind, problem=words)
         directory = found.directory
         left = self._reader.salvage(data, problem, directory.group, directory.kind)
@@ -197,18 +201,18 @@ class Viewer:
         if self._omit:
             left = left.without_managed_fields()
         partial = left.value
-        secret = secret or left.guessed
-        secret = secret or stored_as_secret(found.directory) or SECRET in {partial.get("kind"), kind.kind}
+        secret = secret or left.guessed or stored_as_secret(found.directory)
+        secret = secret or SECRET in {partial.get("kind"), kind.kind}
         masked = 0
         if not self._reveal:
-            if secret:
-                masked = mask_damaged_secret(partial, Identity(found.namespace, found.name))
-            elif _is_cut(left):
-                masked = mask_end(partial)
-            masked += mask_secrets(partial, secret=False)
-        document = _about(found, "Salvage")
-        verdict = found.verdict
-        document |= {
+            damaged = Identity(found.namespace, found.name) if secret else None
+            masked = mask_secrets(partial, secret=secret, damaged=damaged, cut=_is_cut(left))
+        key, verdict = found.stored.key, found.verdict
+        document = {
+            "apiVersion": API_VERSION,
+            "kind": "Salvage",
+            "key": display(key),
+            **({"key_base64": encoded} if (encoded := key_base64(key)) is not None else {}),
             "outcome": verdict.outcome.value,
             "cause": verdict.cause.value if verdict.cause is not None else None,
             "message": message_of(found, secret=secret and not self._reveal),
@@ -261,27 +265,11 @@ def _set_resource_version(document: dict[str, Any], mod_revision: int) -> None:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):
         return
-    entries = list(metadata.items())
+    entries = [(name, value) for name, value in metadata.items() if name != "resourceVersion"]
     metadata.clear()
-    version = str(mod_revision)
     before = {"name", "generateName", "namespace", "selfLink", "uid"}
     place = max((n for n, (name, _) in enumerate(entries, start=1) if name in before), default=0)
-    for name, value in (*entries[:place], ("resourceVersion", version), *entries[place:]):
-        metadata[name] = version if name == "resourceVersion" else value
-
-
-def _about(found: Examination, kind: str) -> dict[str, Any]:
-    key = found.stored.key
-    document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": kind, "key": display(key)}
-    encoded = key_base64(key)
-    if encoded is not None:
-        document["key_base64"] = encoded
-    return document
-
-
-def _quotes(text: str) -> bool:
-    """Say whether the API server's words quote more than a name: they quote as Go does, escaped."""
-    return not text.isprintable() or "\\" in text or "{" in text
+    metadata.update([*entries[:place], ("resourceVersion", str(mod_revision)), *entries[place:]])
 
 
 def _damage_document(damage: Damage | None, found: Examination, *, hide: bool) -> dict[str, Any]:
@@ -294,6 +282,115 @@ def _damage_document(damage: Damage | None, found: Examination, *, hide: bool) -
         message, offset = breaking[0].detail if breaking else found.verdict.upstream_message, None
     else:
         path, message, offset = damage.field_path, damage.message, damage.offset
-    if hide and _quotes(message + path):
+    # The API server's words quote more than a name as Go does, escaped.
+    if hide and sounds_odd(message + path):
         message = path = "<masked>"
     return {"offset": offset, "field_path": path[:_LONGEST_TEXT], "message": message[:_LONGEST_TEXT]}
+
+
+class Documents:
+    """YAML documents with ``---`` between them, one JSON object, or a ``v1 List`` in JSON.
+
+    A JSON list that was cut, by an interruption or a lost source, is no JSON: nobody takes it for the whole.
+    """
+
+    def __init__(self, stream: BinaryIO, *, many: bool, json: bool) -> None:
+        self._stream, self._many, self._json = stream, many, json
+        self._count = 0
+
+    def add(self, shown: Shown) -> bool:
+        """Write one object, alone also what is left of one; say whether anything of it is shown."""
+        if not shown.whole and (self._many or shown.form is Form.NOTHING):
+            return False
+        if not self._json:
+            text = b"---\n" * bool(self._count) + yaml_text(shown.document).encode()
+        elif not self._many:
+            text = json_text(shown.document) + b"\n"
+        else:
+            text = f"\n{INDENT * 2}".encode() + json_text(shown.document, margin=INDENT * 2)
+            text = (b"," if self._count else _LIST_BEGINS) + text
+        self._stream.write(text)
+        self._count += 1
+        return True
+
+    def end(self) -> None:
+        """Close a JSON list; only called when nothing was lost midway."""
+        if self._json and self._many:
+            self._stream.write((f"\n{INDENT}".encode() if self._count else _LIST_BEGINS) + _LIST_ENDS)
+
+
+class ObjectList:
+    """A row for each object, those that are wrong first, with its verdict; ``write`` shows the document."""
+
+    def __init__(self, types: tuple[str, ...], *, past: bool, write: Callable[[ObjectList], None]) -> None:
+        self._types, self._write = types, write
+        self._counts: Counter[Outcome] = Counter()
+        self._rows: tuple[list[Shown], list[Shown]] = ([], [])
+        self._stakes = Stakes(past=past)
+
+    def add(self, shown: Shown) -> bool:
+        """Take one row; say that it is shown."""
+        outcome = shown.found.verdict.outcome
+        self._counts[outcome] += 1
+        rows = self._rows[outcome not in WRONG]
+        if len(rows) < CAP:
+            rows.append(shown)
+        if outcome in WRONG:
+            self._stakes.add(shown.found)
+        return True
+
+    def end(self) -> None:
+        """Show the list, where there is anything."""
+        if self._counts:
+            self._write(self)
+
+    def document(self) -> Document:
+        """Return how many objects are wrong, what to do, and the list."""
+        counts = self._counts
+        failed = counts[Outcome.DECRYPT_FAILURE] + counts[Outcome.DECODE_FAILURE]
+        others = (Outcome.INCONSISTENT, Outcome.UNDETERMINED, Outcome.NOT_AN_OBJECT)
+        told = [f"{failed} cannot be read"] * bool(failed)
+        told += [f"{counts[outcome]} {outcome.value}" for outcome in others if counts[outcome]]
+        state = State.INCOMPLETE if counts[Outcome.UNDETERMINED] else State.OK
+        return Document(
+            status=Status(
+                State.FINDINGS if failed or counts[Outcome.INCONSISTENT] else state,
+                f"{counted(counts.total(), 'object')}: {', '.join(told) or 'all can be read'}",
+            ),
+            stakes=self._stakes.lines(),
+            next=Step("see what each needs", scan(*self._types)) if self._rows[0] and self._types else None,
+            sections=[
+                Table(
+                    columns=_COLUMNS,
+                    rows=[_row(shown) for rows in self._rows for shown in rows][:CAP],
+                    total=counts.total(),
+                    noun="object",
+                    brief=15,
+                )
+            ],
+        )
+
+
+_COLUMNS: Final = (
+    Column("NAMESPACE"),
+    Column("NAME", folds=True),
+    Column("KIND"),
+    Column("OUTCOME"),
+    Column("CAUSE"),
+    Column("REVISION", kind=Kind.NUMBER, wide=True),
+    Column("KEY", kind=Kind.KEY, wide=True),
+)
+
+
+def _row(shown: Shown) -> tuple[str | int | None, ...]:
+    found, kind = shown.found, shown.kind
+    hidden = shown.secret and not (kind.kind + kind.version + kind.group).isprintable()
+    return (
+        found.namespace or None,
+        found.name,
+        f"{kind.api_version}/{kind.kind}" if kind.kind and not hidden else None,
+        found.verdict.outcome.value,
+        found.verdict.cause.value if found.verdict.cause is not None else None,
+        found.stored.mod_revision,
+        display(found.stored.key),
+    )

@@ -15,12 +15,12 @@ import yaml
 
 from etcdfix.cli import get as get_module
 from etcdfix.cli.root import run
-from etcdfix.commands.get import GetRequest, GetResult, Named, Wanted, read_raw, run_get
-from etcdfix.commands.getting.output import Documents, Listing, Output
+from etcdfix.commands.get import GetRequest, GetResult, Named, Notes, read_raw, run_get
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, SourceError
 from etcdfix.model import StoredValue
-from etcdfix.report.objects import Form, Shown, message_of
+from etcdfix.report.objects import Documents, Form, ObjectList, Shown, message_of
+from etcdfix.report.render import write
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.memory_source import MemorySource, stored
@@ -71,15 +71,26 @@ def get(
 ) -> tuple[str, GetResult, list[Shown]]:
     source = holds if isinstance(holds, MemorySource) else MemorySource(holds)
     raw = key.encode() if isinstance(key, str) else key
-    choice = {name: more.pop(name) for name in ("namespace", "all_namespaces") if name in more}
-    wanted = Wanted(key=raw, objects=(Named(resource, names),) if resource else (), **choice)
     stream = io.BytesIO()
     seen: list[Shown] = []
-    request = GetRequest(layout=StorageLayout(), wanted=wanted, configuration=config, **more)
-    where: Output = Documents(stream, many=wanted.many, json=output == "json")
+    request = GetRequest(
+        layout=StorageLayout(),
+        key=raw,
+        objects=(Named(resource, names),) if resource else (),
+        configuration=config,
+        **more,
+    )
+
+    def listed(rows: ObjectList) -> None:
+        write(rows, output, stream, request.run)
+
+    where: Documents | ObjectList = Documents(stream, many=request.many, json=output == "json")
     if output == "text":
-        where = Listing(stream, output, request.run, wanted.types)
-    result = run_get(source, request, where, told=lambda shown, _written, _readable: seen.append(shown))
+        where = ObjectList(request.types, past=False, write=listed)
+    add = where.add
+    where.add = lambda shown: not seen.append(shown) and add(shown)  # type: ignore[method-assign, func-returns-value]
+    notes = Notes(request, say=lambda _: None, say_next=lambda *_: None)
+    result = run_get(source, request, where, notes)
     return stream.getvalue().decode(), result, seen
 
 
@@ -271,8 +282,7 @@ def test_a_source_that_is_lost_midway_leaves_no_whole_list() -> None:
 
 
 def raw(key: str, holds: dict[str, bytes] = HOLDS, *, reveal: bool = False) -> bytes | None:
-    wanted = Wanted(key=key.encode())
-    request = GetRequest(layout=StorageLayout(), wanted=wanted, configuration=CONFIG, reveal=reveal)
+    request = GetRequest(layout=StorageLayout(), key=key.encode(), configuration=CONFIG, reveal=reveal)
     return read_raw(MemorySource(holds), request)
 
 

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from etcdfix.commands.get import GetRequest, Named, Wanted, record_reveal
+from etcdfix.commands.get import GetRequest, Named, record_reveal
 from etcdfix.errors import UnsafePlace
 from etcdfix.remediation.audit.verify import read_records, verify
 from etcdfix.storagekey import StorageLayout
 
 
-def reveal(log: Path, wanted: Wanted) -> object:
-    request = GetRequest(layout=StorageLayout("/registry"), wanted=wanted, reveal=True)
+def reveal(log: Path, wanted: dict[str, Any]) -> object:
+    request = GetRequest(layout=StorageLayout("/registry"), **wanted, reveal=True)
     return record_reveal(log, request, form="yaml", file=Path("old.db"), etcd_user="root")
 
 
 @pytest.mark.parametrize(
     ("wanted", "namespace", "name"),
     [
-        (Wanted(key=b"/registry/secrets/shop/web"), "shop", "web"),
-        (Wanted(objects=(Named("secret", ("a", "b")),), namespace="shop"), "shop", "a,b"),
-        (Wanted(objects=(Named("Secret"),)), "default", ""),
-        (Wanted(objects=(Named("secrets"),), all_namespaces=True), "", ""),
+        ({"key": b"/registry/secrets/shop/web"}, "shop", "web"),
+        ({"objects": (Named("secret", ("a", "b")),), "namespace": "shop"}, "shop", "a,b"),
+        ({"objects": (Named("Secret"),)}, "default", ""),
+        ({"objects": (Named("secrets"),), "all_namespaces": True}, "", ""),
     ],
 )
-def test_a_reveal_is_a_record_of_its_own(tmp_path: Path, wanted: Wanted, namespace: str, name: str) -> None:
+def test_a_reveal_is_a_record_of_its_own(
+    tmp_path: Path, wanted: dict[str, Any], namespace: str, name: str
+) -> None:
     tmp_path.chmod(0o700)
     log = tmp_path / "audit.jsonl"
     link = reveal(log, wanted)
@@ -44,4 +47,4 @@ def test_a_reveal_is_a_record_of_its_own(tmp_path: Path, wanted: Wanted, namespa
 def test_no_record_no_reveal(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(UnsafePlace):
-        reveal(tmp_path / "audit.jsonl", Wanted(objects=(Named("secrets"),)))
+        reveal(tmp_path / "audit.jsonl", {"objects": (Named("secrets"),)})

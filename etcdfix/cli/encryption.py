@@ -30,14 +30,13 @@ from etcdfix.cli.progress import progress_of
 from etcdfix.commands.encryption.check import check_files
 from etcdfix.commands.encryption.merge import merge_files, require_new
 from etcdfix.commands.encryption.recover import RecoverRequest, recover_configurations
-from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
+from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.commands.opening import Inputs, open_plugins, open_source
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.bootstrap import EMPTY_TOKEN, load_token
-from etcdfix.encryption.candidate_key import NamedCandidate, load_candidate_key
 from etcdfix.encryption.config import EncryptionConfiguration, load_configuration
 from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
@@ -114,13 +113,8 @@ _TRY_CODES = codes(
 @command.command("try", epilog=_TRY_CODES)
 @scope_options
 @in_option((Place.CANDIDATE,))
-@click.option(
-    "--candidate-key", "candidate_keys", multiple=True, metavar="NAME=FILE", envvar="ETCDFIX_CANDIDATE_KEY",
-    help="Try the key in this file under this name, for every provider that it fits (may be repeated). The file holds "
-    "base64 or the bytes; - is standard input.",
-)  # fmt: skip
 @look_options()
-def try_(*, places: tuple[Named, ...], candidate_keys: tuple[str, ...], **options: Any) -> int:
+def try_(*, places: tuple[Named, ...], **options: Any) -> int:
     """Show which candidate opens which of the values that cannot be read today. Reads only.
 
     Every value that does not open with --encryption-config is tried with each candidate; without a configuration, every
@@ -128,29 +122,19 @@ def try_(*, places: tuple[Named, ...], candidate_keys: tuple[str, ...], **option
     that were written with a key of the candidate, but do not open: they are damaged, were moved, or name the key
     otherwise.
     """
-    if not places and not candidate_keys:
-        raise ConfigurationError(
-            "no candidate was named", hint="--in candidate:FILE, or --candidate-key NAME=FILE"
-        )
+    if not places:
+        raise ConfigurationError("no candidate was named", hint="name each: --in candidate:FILE")
     wanted = wanted_scope(options)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
-    files = [NamedCandidate(shown_word(one.what), _load(one.path, shown_word(one.what))) for one in places]
-    candidates = (*files, *map(_candidate_key, candidate_keys))
+    names = [shown_word(one.what) for one in places]
+    candidates = tuple(
+        NamedCandidate(name, _load(one.path, name)) for name, one in zip(names, places, strict=True)
+    )
     request = TryRequest(**inputs.reading_fields(configuration), candidates=candidates, scope=wanted)
     theirs = [candidate.configuration for candidate in candidates]
     besides = tuple(Path(one.path) for one in theirs)
     with open_look(options, inputs, configuration, *theirs, besides=besides) as look:
         return look.tell_of_everything(try_candidates(look.source, request, **look.means), request.run)
-
-
-def _candidate_key(text: str) -> NamedCandidate:
-    name, separator, file = text.partition("=")
-    if not name or not separator or not file:
-        raise ConfigurationError(
-            "--candidate-key does not name a key and a file",
-            hint="write it as NAME=FILE: the name as values have it, and a file that holds the key",
-        )
-    return NamedCandidate(shown_word(text), load_candidate_key(name, Path(file)), is_key=True)
 
 
 _WHAT_IF_CODES = codes(

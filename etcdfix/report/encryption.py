@@ -350,16 +350,12 @@ class CandidateResult(Opened, kw_only=True):
     """What one candidate opens.
 
     Attributes:
-        name: Its file; of a single key its name and file.
-        kind: ``configuration`` or ``key``.
-        key_fingerprints: Of a single key: what its file may mean; empty for a configuration.
+        name: Its file.
         opened: The first etcd keys that it opens, at most five.
         not_opened: The first that it does not, at most five.
     """
 
     name: str
-    kind: str
-    key_fingerprints: list[str]
     opened: list[str] = []
     not_opened: list[str] = []
 
@@ -391,8 +387,7 @@ class EncryptionTryReport(LookReport, frozen=True, kw_only=True):
         rows = []
         for one in self.candidates:
             examples = (keys[0] if keys else None for keys in (one.not_opened, one.opened))
-            marks = " ".join(one.key_fingerprints)
-            rows.append((one.name, one.opens, one.right_key, one.undetermined, marks, *examples))
+            rows.append((one.name, one.opens, one.right_key, one.undetermined, *examples))
         candidates = Table(columns=_CANDIDATE, rows=rows, noun="candidate", brief=5)
         left = State.FINDINGS if self.opened < self.findings else State.OK
         state = left if self.complete else State.INCOMPLETE
@@ -403,7 +398,6 @@ class EncryptionTryReport(LookReport, frozen=True, kw_only=True):
 _CANDIDATE: Final = (
     Column("CANDIDATE", folds=True),
     *_numbers("OPENS", "RIGHT KEY ONLY", "UNDETERMINED"),
-    Column("FINGERPRINTS", wide=True),
     Column("FIRST NOT OPENED", kind=Kind.KEY, wide=True),
     Column("FIRST OPENED", kind=Kind.KEY, wide=True),
 )

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from etcdfix.commands.encryption import whole
-from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
-from etcdfix.encryption.candidate_key import NamedCandidate
+from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.report.encryption import EncryptionTryReport

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from etcdfix.commands.encryption.merge import rules_of
-from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
+from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.copies.bootstrap import Configuration, bootstrap_values
 from etcdfix.copies.finder import Finder, Named
 from etcdfix.copies.log import Log
@@ -23,7 +23,6 @@ from etcdfix.copies.model import Sameness
 from etcdfix.copies.search import Places, open_finders, problems_of
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.encryption.bootstrap import RecoveredFile, ServerToken, Stage
-from etcdfix.encryption.candidate_key import NamedCandidate
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.config_text import recovered_file
 from etcdfix.errors import ConfigurationError, DecodeError, EndedEarly, OtherHistory, SourceError

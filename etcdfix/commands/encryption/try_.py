@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from etcdfix.commands.encryption.whole import Looked, Whole, keep_example
-from etcdfix.encryption.candidate_key import NamedCandidate
+from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
@@ -42,6 +42,13 @@ from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
+
+
+class NamedCandidate(msgspec.Struct, frozen=True):
+    """A configuration that may open what today's does not."""
+
+    name: str
+    configuration: EncryptionConfiguration
 
 
 class TryRequest(Reading, frozen=True, kw_only=True):
@@ -118,7 +125,7 @@ def try_candidates(
 
 def _examiner_of(candidate: NamedCandidate, source: Source, request: TryRequest, today: Examiner) -> Examiner:
     reading = msgspec.structs.replace(request, configuration=candidate.configuration)
-    if today.readers.unreadable_crds and not candidate.is_key:
+    if today.readers.unreadable_crds:
         examiner = Examiner.of_cluster(source, reading, today.plugins)
     else:  # today's configuration reads every CRD: nobody reads them again
         examiner = Examiner.of(reading, today.plugins)
@@ -159,14 +166,7 @@ class _Trying:
         self._request = request
         self._groups: dict[KeyName, FindingGroup] = {}
         self._first_opened: dict[KeyName, bytes] = {}
-        self.candidates = [
-            CandidateResult(
-                name=one.name,
-                kind="key" if one.is_key else "configuration",
-                key_fingerprints=one.fingerprints,
-            )
-            for one in request.candidates
-        ]
+        self.candidates = [CandidateResult(name=one.name) for one in request.candidates]
         self.tried = self.opened = self.untold = 0
 
     def take(self, finding: _Finding, found: Sequence[Examination]) -> None:
@@ -225,9 +225,9 @@ def _is_right_key(found: Examination) -> bool:
 
 
 def _best(request: TryRequest, group: FindingGroup) -> tuple[NamedCandidate, int] | None:
-    """Return the candidate that opens most, configurations before single keys, the first among equals."""
+    """Return the candidate that opens most, the first among equals."""
     opens = {one.candidate: one.opens for one in group.candidates}
-    best = max(request.candidates, key=lambda one: (opens.get(one.name, 0), not one.is_key))
+    best = max(request.candidates, key=lambda one: opens.get(one.name, 0))
     return (best, opens[best.name]) if opens.get(best.name) else None
 
 
@@ -237,12 +237,12 @@ def _next_of(request: TryRequest, group: FindingGroup, example: bytes | None) ->
         return None
     candidate, count = best
     opens = f"opens {count} of {group.findings}"
-    path = candidate.name if candidate.is_key else shown_word(candidate.configuration.path)
-    if request.configuration is None and not candidate.is_key:
+    path = shown_word(candidate.configuration.path)
+    if request.configuration is None:
         reading = ("--encryption-config", path, Part.RELEASE)
         return Step(f"Read with {path}: it {opens}", scan(reading=reading))
     where = "the configuration of every API server, below the write key"
-    if candidate.is_key or request.run.of_kine or example is None:
+    if request.run.of_kine or example is None:
         return Step(f"Add the key of {path} to {where}: it {opens}")
     return Step(
         f"{path} {opens}. You can write one object again under today's write key",
@@ -253,12 +253,10 @@ def _next_of(request: TryRequest, group: FindingGroup, example: bytes | None) ->
 
 def _next(request: TryRequest, groups: Sequence[FindingGroup]) -> Step | None:
     best = dict.fromkeys(found[0] for group in groups if (found := _best(request, group)) is not None)
-    files = [shown_word(one.configuration.path) for one in best if not one.is_key]
-    keys = [one.name for one in best if one.is_key]
+    files = [shown_word(one.configuration.path) for one in best]
     if not files or request.configuration is None:
         return next((group.next for group in groups if group.next is not None), None)
-    also = f", then add {', '.join(keys)}" if keys else ""
     return Step(
-        f"Merge today's configuration with the files that help{also}. Check what it reads, then deploy its keys",
+        "Merge today's configuration with the files that help. Check what it reads, then deploy its keys",
         encryption_merge([request.configuration.path, *files]),
     )

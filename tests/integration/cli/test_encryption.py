@@ -113,17 +113,13 @@ def test_the_commands_of_try_run_as_they_are_pasted(registry: Registry, tmp_path
     assert again.code == 0, again.err
 
 
-def test_no_key_material_in_any_output(
-    rotation: Rotation, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_no_key_material_in_any_output(rotation: Rotation, capfd: pytest.CaptureFixture[str]) -> None:
     rotation.write(1, KEY_2, "old")
-    key = tmp_path / "key"
-    encoded = base64.b64encode(KEY_2)
-    key.write_bytes(encoded)
     both = rotation.config("both.yaml", provider("aesgcm", new=KEY_1), IDENTITY)
+    old = rotation.config("old.yaml", provider("aesgcm", old=KEY_2))
     source = ["--endpoints", rotation.server.endpoint, "--encryption-config", both]
     for form in ("wide", "json", "html"):
-        for words in (["try", "--candidate-key", f"old={key}"], ["usage"], ["what-if", "--new", both]):
+        for words in (["try", "--in", f"candidate:{old}"], ["usage"], ["what-if", "--new", both]):
             capfd.readouterr()
             run(["encryption", *words, *source, "-o", form])
             captured = capfd.readouterr()

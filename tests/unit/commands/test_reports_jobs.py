@@ -11,9 +11,8 @@ import pytest
 
 from etcdfix import examine_jobs
 from etcdfix.commands.copies import CopiesRequest, find_copies
-from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
+from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
-from etcdfix.encryption.candidate_key import NamedCandidate
 from etcdfix.encryption.config import EncryptionConfiguration, load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.remediation.places import RecordPaths

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
-from etcdfix.encryption.candidate_key import NamedCandidate, load_candidate_key
+from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.errors import ConfigurationError, EndedEarly
 from etcdfix.report.encryption import EncryptionTryReport, FindingGroup
@@ -25,7 +22,6 @@ from tests.support.objects import (
     KEY_2,
     aescbc,
     aesgcm,
-    config_map,
     configuration,
     crd,
     namespace_object,
@@ -51,12 +47,6 @@ def sealed(*numbers: int, key: bytes = KEY_2, called: str = "old") -> dict[str, 
 
 def config(label: str, *providers: Any, resources: tuple[str, ...] = ("secrets",)) -> NamedCandidate:
     return NamedCandidate(label, configuration(*providers, resources=resources))
-
-
-def key(folder: Path, called: str, material: bytes) -> NamedCandidate:
-    path = folder / called
-    path.write_bytes(base64.b64encode(material))
-    return NamedCandidate(f"{called}={path}", load_candidate_key(called, path), is_key=True)
 
 
 def tried(
@@ -126,23 +116,8 @@ def test_groups_that_several_candidates_open_are_told_apart() -> None:
     assert (report.findings, report.opened) == (4, 3)
 
 
-def test_a_single_key_is_tried_for_every_provider_and_resource(tmp_path: Path) -> None:
-    settings = "/registry/configmaps/shop/settings"
-    values = {
-        **sealed(1),
-        name(2): aescbc(secret("web-2"), KEY_2, name="old"),
-        settings: aesgcm(config_map(), settings, key=KEY_2, name="old"),
-    }
-    report = tried(values, key(tmp_path, "old", KEY_2))
-    assert (report.findings, report.opened) == (3, 3)
-    (found,) = report.candidates
-    assert (found.kind, len(found.key_fingerprints)) == ("key", 2)
-    assert report.next is not None
-    assert (line(report.next), "below the write key" in report.next.action) == ("", True)
-
-
-def test_the_right_bytes_under_another_name_are_seen_and_do_not_count_as_opening(tmp_path: Path) -> None:
-    report = tried(sealed(1, 2), key(tmp_path, "mine", KEY_2))
+def test_the_right_bytes_under_another_name_are_seen_and_do_not_count_as_opening() -> None:
+    report = tried(sealed(1, 2), config("mine.yaml", provider("aesgcm", mine=KEY_2)))
     assert [row[1:] for row in counts(report)] == [(0, 2, 0)]
     (group,) = report.groups
     assert group.candidates[0].named == "aesgcm/v1/old"
@@ -170,12 +145,10 @@ def test_damage_that_is_proven_today_is_told() -> None:
     assert (group.findings, group.damaged, group.opened) == (1, 1, 0)
 
 
-def test_values_that_must_not_be_plain_are_opened_by_a_configuration_with_identity_and_by_no_key(
-    tmp_path: Path,
-) -> None:
+def test_values_that_must_not_be_plain_are_opened_by_a_configuration_with_identity() -> None:
     strict = configuration(provider("aesgcm", new=KEY_1))
-    report = tried({name(1): secret("web-1")}, WRONG, RIGHT, key(tmp_path, "old", KEY_2), today=strict)
-    assert [row[1] for row in counts(report)] == [1, 0, 0]
+    report = tried({name(1): secret("web-1")}, WRONG, RIGHT, today=strict)
+    assert [row[1] for row in counts(report)] == [1, 0]
 
 
 def test_without_a_configuration_everything_that_is_encrypted_is_tried() -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.commands.encryption.try_ import TryRequest, try_candidates
+from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
-from etcdfix.encryption.candidate_key import NamedCandidate
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.model import key_id_digest

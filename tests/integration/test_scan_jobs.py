@@ -1,22 +1,32 @@
-"""scan --jobs with processes: equal reports, workers that are killed, an etcd that is written to and compacted."""
+"""Looks with --jobs and processes: equal reports, workers that are killed, an etcd that is written to and compacted."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from etcdfix.commands.orphans import orphans_report
+from etcdfix.commands.plan import PlanRequest, build_plan
 from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import load_configuration
+from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import no_progress
+from etcdfix.graph.cluster import index_cluster
+from etcdfix.report.render import SCAN_FORMS
+from etcdfix.report.saved_report import load_report
 from etcdfix.sources import mvcc
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection
@@ -25,12 +35,14 @@ from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer
+from etcdfix.text.commands import RunOptions
 from tests.support.collecting import ALPHA, CollectingReporter
 from tests.support.thorough import some
 
 T = TypeVar("T")
 Report = tuple[Any, ...]
 SNAPSHOT = ALPHA / "snapshot.db.gz"
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +60,6 @@ def scanned(source: Source, jobs: int, progress: Any = no_progress) -> Report:
     result = run_scan(source, request, reporter, jobs=jobs, progress=progress)
     conclusion = reporter.conclusion
     assert conclusion is not None
-    assert not children(), "no worker is left"
     reasons = conclusion.incomplete_reasons
     return (
         list(reporter.findings.values()),
@@ -75,9 +86,51 @@ def of_snapshot(jobs: int, progress: Any = no_progress) -> Report:
         return scanned(source, jobs, progress)
 
 
+def planned(jobs: int, progress: Any = no_progress) -> Report:
+    configuration = load_configuration(ALPHA / "config-rotated.yaml")
+    with tempfile.NamedTemporaryFile(suffix=".json") as report, SnapshotSource(SNAPSHOT) as source:
+        request = ScanRequest(layout=StorageLayout(), configuration=configuration)
+        run_scan(source, request, SCAN_FORMS["json"](report.file, RunOptions(), 100))
+        report.flush()
+        saved = load_report(Path(report.name))
+        examiner = Examiner.of_cluster(source, request)
+        wanted = PlanRequest(layout=StorageLayout(), report=saved, configuration=configuration)
+        plan = build_plan(source, examiner, wanted, now=lambda: NOON, progress=progress, jobs=jobs)
+        return list(plan.entries), plan.incomplete_reasons
+
+
+def orphaned(jobs: int, progress: Any = no_progress) -> Report:
+    request = Reading(layout=StorageLayout(), configuration=load_configuration(ALPHA / "config-rotated.yaml"))
+    with SnapshotSource(SNAPSHOT) as source:
+        found = index_cluster(source, request, keep=lambda _: 0, progress=progress, jobs=jobs)
+        report = orphans_report(found)
+    return report.groups, report.incomplete_reasons
+
+
+LOOKS = [of_snapshot, planned, orphaned]
+
+
+@pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("jobs", some([3, 2, 8], of=3))
-def test_a_snapshot(jobs: int) -> None:
-    assert of_snapshot(jobs) == of_snapshot(1)
+def test_a_snapshot(look: Callable[..., Report], jobs: int) -> None:
+    assert look(jobs) == look(1)
+    assert not children(), "no worker is left"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_worker_that_is_killed_is_named_and_nothing_is_missing(look: Callable[..., Report]) -> None:
+    def killing(items: Iterator[T], label: str, _estimate: int | None, **_: Any) -> Iterator[T]:
+        for number, item in enumerate(items):
+            if label == "keys" and number == 8:
+                os.kill(children()[0], signal.SIGKILL)
+            yield item
+
+    *one, whole = look(1)
+    *less, reasons = look(2, killing)
+    assert less == one
+    (lost,) = set(reasons) - set(whole)
+    assert lost.startswith("a worker process was ended by SIGKILL")
+    assert not children(), "no worker is left"
 
 
 @pytest.mark.parametrize("closed", some(["<&- 2>&-", "<&-", "2>&-"], of=3))

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.commands.explaining.changes import changed_fields
 from etcdfix.copies.log import Log
 from etcdfix.copies.model import digest_of
 from etcdfix.errors import SourceError
@@ -24,6 +23,8 @@ from etcdfix.report.history import History, KeptWrite
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.sources.base import Source
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
+from etcdfix.text.safetext import safe_text
+from etcdfix.text.words import fit
 from etcdfix.verdicts.deletability import FAILED
 from etcdfix.verdicts.examination import Examination
 
@@ -32,23 +33,10 @@ _MOST: Final = 100
 _MOST_SEARCHED: Final = 20
 """So many revisions that do not open are searched for what was damaged; each can take a second."""
 _ALWAYS_CHANGE: Final = ("resourceVersion", "managedFields", "generation")
-
-
-def kept_revisions(source: Source, key: bytes) -> Iterator[KeptRevision]:
-    """Yield what is kept of a key, oldest first, up to the revision that the source is read at.
-
-    Raises:
-        SourceError: It cannot be read.
-    """
-    description = source.describe()
-    last = None
-    for kept in source.history(key):
-        # A file holds what is newer, too. An etcd may have compacted the revision, and is read at a later one then.
-        if description.type != "etcd" and kept.revision.main > description.revision:
-            return
-        if kept.revision != last:  # a salvaged file may hold a page twice
-            yield kept
-        last = kept.revision
+_MOST_FIELDS: Final = 8
+_LONGEST_PATH: Final = 120
+_MISSING: Final = object()
+_Path = tuple[str | int, ...]
 
 
 def history_of(
@@ -76,20 +64,17 @@ def history_of(
     compacted: int | None = None
     logged: list[KeptWrite] = []
     try:
-        for kept in progress(kept_revisions(source, key), "revisions", 0):
+        for kept in progress(_kept_revisions(source, key), "revisions", 0):
             told.add(kept)
         compacted = source.compacted_revision() if whole else None
         writes = (write for log in logs for write in log.writes(key) if not write.refused)
         logged = [_logged(write, examiner) for write in deque(writes, maxlen=_MOST)]
     except SourceError as exc:
         problems.append(f"the history could not be read to its end: {exc.message}")
-    logged = [one for one in logged if one.mod_revision not in told.kept]
     last = 0
-    turns: list[tuple[int, int, KeptWrite]] = [(one.mod_revision or 0, 0, one) for one in told.writes]
-    for turn, one in enumerate(
-        logged, start=1
-    ):  # those of unknown revision stand where they stand in the log
-        last = one.mod_revision or last
+    turns = [(one.mod_revision or 0, 0, one) for one in told.writes]
+    for turn, one in enumerate((one for one in logged if one.mod_revision not in told.kept), start=1):
+        last = one.mod_revision or last  # those of unknown revision stand where they stand in the log
         turns.append((last, turn, one))
     return History(
         compacted_revision=compacted,
@@ -100,6 +85,18 @@ def history_of(
         left_out=len(told.kept) - len(told.writes) if whole else 0,
         writes=[one for *_, one in sorted(turns, key=lambda each: each[:2], reverse=True)],
     )
+
+
+def _kept_revisions(source: Source, key: bytes) -> Iterator[KeptRevision]:
+    description = source.describe()
+    last = None
+    for kept in source.history(key):
+        # A file holds what is newer, too. An etcd may have compacted the revision, and is read at a later one then.
+        if description.type != "etcd" and kept.revision.main > description.revision:
+            return
+        if kept.revision != last:  # a salvaged file may hold a page twice
+            yield kept
+        last = kept.revision
 
 
 def _logged(write: LoggedWrite, examiner: Examiner) -> KeptWrite:
@@ -136,20 +133,18 @@ class _Revisions:
         self._examiner.kept = examiner.kept  # they are all of one etcd key
         self._whole, self._masked = Viewer(self._examiner, reveal=True), Viewer(self._examiner)
         self._before: tuple[dict[str, Any], dict[str, Any]] | None = None
-        self._searched = 0
+        self._searched = self.readable = 0
         self.writes: deque[KeptWrite] = deque(maxlen=_MOST)
         self.kept: set[int] = set()
         self.deleted_at: int | None = None
-        self.readable = 0
         self.older_versions: int | None = None
 
     def add(self, kept: KeptRevision) -> None:
         """Examine one revision, and take note of it."""
-        revision = kept.revision.main
+        revision, stored = kept.revision.main, kept.stored
         if self.writes:
             self.writes[-1] = msgspec.structs.replace(self.writes[-1], stands_until=revision - 1)
         self.kept.add(revision)
-        stored = kept.stored
         self.deleted_at = revision if stored is None else None
         if not self._tells:
             return
@@ -165,9 +160,8 @@ class _Revisions:
             self.older_versions = max(stored.version - 1, 0)
         self.readable += found.verdict.outcome is Outcome.READABLE
         doubt = "kine keeps it beside the next revision alone" if kept.from_old_value else ""
-        self.writes.append(
-            msgspec.structs.replace(_written(found), doubt=doubt, changed=self._changed(found))
-        )
+        write = msgspec.structs.replace(_written(found), doubt=doubt, changed=self._changed(found))
+        self.writes.append(write)
 
     def _changed(self, found: Examination) -> list[str] | None:
         """Return the fields that differ from the readable value before; None where there is nothing to compare."""
@@ -179,8 +173,12 @@ class _Revisions:
         before, self._before = self._before, (_comparable(shown.document), self._masked.show(found).document)
         if before is None:
             return None
-        (old, old_names), (new, new_names) = before, self._before
-        return changed_fields(old, new, old_names, new_names)
+        (old, old_masked), (new, new_masked) = before, self._before
+        # Names that are not in what may be shown are told by their size.
+        names = {*_names(old_masked), *_names(new_masked)}
+        differing = [f"{_shown_path(path, names)} ({change})" for path, change in _differing(old, new)]
+        more = len(differing) - _MOST_FIELDS
+        return differing if more <= 0 else [*differing[:_MOST_FIELDS], f"{more} more"]
 
 
 def _comparable(document: dict[str, Any]) -> dict[str, Any]:
@@ -188,7 +186,44 @@ def _comparable(document: dict[str, Any]) -> dict[str, Any]:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):
         return document
-    return {
-        **document,
-        "metadata": {name: what for name, what in metadata.items() if name not in _ALWAYS_CHANGE},
-    }
+    kept = {name: what for name, what in metadata.items() if name not in _ALWAYS_CHANGE}
+    return {**document, "metadata": kept}
+
+
+def _names(document: dict[str, Any]) -> Iterator[str]:
+    waiting: list[Any] = [document]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            yield from item
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
+
+
+def _differing(before: Any, after: Any) -> Iterator[tuple[_Path, str]]:
+    """Yield each place where two objects differ; not by recursion, since strangers decide how deep they are."""
+    waiting: list[tuple[_Path, Any, Any]] = [((), before, after)]
+    while waiting:
+        path, old, new = waiting.pop()
+        if old is _MISSING or new is _MISSING:
+            yield path, "added" if old is _MISSING else "removed"
+        elif isinstance(old, dict) and isinstance(new, dict):
+            members = reversed(dict.fromkeys((*new, *old)))
+            waiting += [((*path, name), old.get(name, _MISSING), new.get(name, _MISSING)) for name in members]
+        elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+            waiting += [((*path, at), old[at], new[at]) for at in reversed(range(len(old)))]
+        elif type(old) is not type(new) or old != new:
+            yield path, "changed"
+
+
+def _shown_path(path: _Path, names: set[str]) -> str:
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part in names:
+            text += f".{safe_text(part)}" if text else safe_text(part)
+        else:
+            text += f".<name of {len(part.encode('utf-8', 'surrogatepass'))} bytes masked>"
+    return fit(text, _LONGEST_PATH)

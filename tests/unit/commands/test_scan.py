@@ -83,61 +83,49 @@ def code(result: ScanResult) -> int:
     return scan_exit_code(result)
 
 
-def test_nothing_wrong() -> None:
-    reporter, result = scan(HEALTHY)
-    assert reporter.findings == {}
-    assert code(result) is ExitCode.NOTHING_WRONG
-    assert result.report.complete
-    assert (
-        result.report.summary.keys,
-        result.report.summary.readable,
-        result.report.summary.not_objects,
-    ) == (6, 5, 1)
-    assert reporter.conclusion is not None
-    assert reporter.conclusion.incomplete_reasons == []
-
-
-def test_a_finding() -> None:
-    reporter, result = scan(HEALTHY | BROKEN)
-    assert list(reporter.findings) == list(BROKEN)
-    assert code(result) is ExitCode.FINDINGS
-    assert result.report.complete
-    assert [*result.new.values()] == [1, 0, 0, 0]
-
-
-@pytest.mark.parametrize("holds", [HEALTHY | PLUGIN, HEALTHY | PLUGIN | BROKEN])
-def test_something_undetermined_is_incomplete_and_wins_over_findings(holds: dict[str, bytes]) -> None:
-    reporter, result = scan(holds, config=configuration(provider("aescbc", key1=KEY_1), PROVIDER_KMS))
-    assert code(result) is ExitCode.INCOMPLETE
-    assert not result.report.complete
-    assert reporter.conclusion is not None
-    assert reporter.conclusion.incomplete_reasons == ["undetermined: 1 key"]
-
-
 PROVIDER_KMS = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///run/kms.sock"}}
+WITH_KMS = configuration(provider("aescbc", key1=KEY_1), PROVIDER_KMS)
+SILENT = SourceUnreachable("nobody answers any more")
+MIDWAY = "the source was lost midway: nobody answers any more"
+PAGE = "page 7 cannot be read"
 
 
-@pytest.mark.parametrize("holds", [HEALTHY, HEALTHY | BROKEN])
-def test_a_source_that_could_not_show_everything_is_incomplete(holds: dict[str, bytes]) -> None:
-    reporter, result = scan(MemorySource(holds, problems=["page 7 cannot be read"]))
-    assert code(result) is ExitCode.INCOMPLETE
-    assert result.problems == ["page 7 cannot be read"]
-    assert reporter.conclusion is not None
-    assert (reporter.conclusion.complete, reporter.conclusion.incomplete_reasons) == (
-        False,
-        ["page 7 cannot be read"],
+@pytest.mark.parametrize(
+    ("source", "expected", "keys", "reason"),
+    [
+        (MemorySource(HEALTHY), ExitCode.NOTHING_WRONG, 6, ""),
+        (MemorySource(HEALTHY | BROKEN), ExitCode.FINDINGS, 7, ""),
+        (MemorySource(HEALTHY | PLUGIN), ExitCode.INCOMPLETE, 7, "undetermined: 1 key"),
+        (MemorySource(HEALTHY | PLUGIN | BROKEN), ExitCode.INCOMPLETE, 8, "undetermined: 1 key"),
+        (MemorySource(HEALTHY, problems=[PAGE]), ExitCode.INCOMPLETE, 6, PAGE),
+        (MemorySource(HEALTHY | BROKEN, problems=[PAGE]), ExitCode.INCOMPLETE, 7, PAGE),
+        *((MemorySource(HEALTHY | BROKEN, fails_after=n, failure=SILENT), ExitCode.INCOMPLETE, n, MIDWAY)
+          for n in range(1, 7)),
+        (MemorySource(HEALTHY | BROKEN, fails_after=3, failure=KeyboardInterrupt()), ExitCode.INTERRUPTED, 3,
+         "interrupted before the end"),
+    ],
+)  # fmt: skip
+def test_what_a_scan_comes_to(source: MemorySource, expected: ExitCode, keys: int, reason: str) -> None:
+    reporter, result = scan(source, config=WITH_KMS)
+    report, conclusion = result.report, reporter.conclusion
+    assert (code(result), report.summary.keys, result.below_prefix) == (expected, keys, True)
+    assert report.incomplete_reasons == ([reason] if reason else [])
+    assert report.complete is not bool(reason)
+    assert conclusion is not None
+    assert (conclusion.complete, conclusion.incomplete_reasons) == (
+        report.complete,
+        report.incomplete_reasons,
     )
+    assert conclusion.interrupted is (expected is ExitCode.INTERRUPTED)
+    assert result.problems == ([reason] if reason in {PAGE, MIDWAY} else [])
+    whole = reason not in {MIDWAY, "interrupted before the end"}
+    assert not whole or report.summary.readable == 5
+    assert set(reporter.findings) <= {*BROKEN, *PLUGIN}
 
 
-@pytest.mark.parametrize("after", range(1, 7))
-def test_a_source_lost_midway_still_gives_a_report(after: int) -> None:
-    failure = SourceUnreachable("nobody answers any more")
-    reporter, result = scan(MemorySource(HEALTHY | BROKEN, fails_after=after, failure=failure))
-    assert code(result) is ExitCode.INCOMPLETE
-    assert result.below_prefix
-    assert result.report.summary.keys == after
-    assert reporter.conclusion is not None
-    assert reporter.conclusion.incomplete_reasons == ["the source was lost midway: nobody answers any more"]
+def test_a_source_lost_before_the_first_key_examined_nothing() -> None:
+    with pytest.raises(SourceUnreachable, match="nobody answers"):
+        scan(MemorySource(HEALTHY, fails_after=0, failure=SILENT))
 
 
 @pytest.mark.parametrize("minor", [36, None])
@@ -152,22 +140,6 @@ def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | Non
     )
     (delete,) = [r for r in finding.remedies if "etcdfix delete" in r.command.line(RunOptions())]
     assert delete.command.line(RunOptions()).endswith(" --dry-run --accept newer-than-known")
-
-
-def test_a_source_lost_before_the_first_key_examined_nothing() -> None:
-    failure = SourceUnreachable("nobody answers")
-    with pytest.raises(SourceUnreachable, match="nobody answers"):
-        scan(MemorySource(HEALTHY, fails_after=0, failure=failure))
-
-
-def test_an_interrupted_scan_still_gives_a_report() -> None:
-    reporter, result = scan(MemorySource(HEALTHY | BROKEN, fails_after=3, failure=KeyboardInterrupt()))
-    assert code(result) == ExitCode.INTERRUPTED
-    assert not result.report.complete
-    assert result.report.summary.keys == 3
-    assert reporter.conclusion is not None
-    assert reporter.conclusion.interrupted
-    assert reporter.conclusion.incomplete_reasons == ["interrupted before the end"]
 
 
 @pytest.mark.parametrize(
@@ -258,9 +230,6 @@ def save_report(tmp_path: Path, holds: dict[str, bytes], config: Any, output: st
         request = ScanRequest(layout=StorageLayout(), configuration=config)
         run_scan(MemorySource(holds), request, SCAN_FORMS[output](stream, RunOptions(), 100))
     return path
-
-
-WITH_KMS = configuration(provider("aescbc", key1=KEY_1), PROVIDER_KMS)
 
 
 @pytest.mark.parametrize("output", ["json", "jsonl"])
@@ -422,39 +391,28 @@ def test_stray_keys_among_the_definitions_disturb_no_scope(tail: bytes) -> None:
     assert reporter.findings == {}
 
 
-@pytest.mark.parametrize(
-    "scope",
-    [
-        ScopeRequest(namespaces=("nowhere",)),
-        ScopeRequest(("secrets",), namespaces=("nowhere", "neither")),
-        ScopeRequest(("/registry/secrets/none",)),
-        ScopeRequest(keys=(b"/registry/secrets/shop/none",)),
-    ],
-)
-def test_what_was_named_and_does_not_exist_makes_no_complete_report(scope: ScopeRequest) -> None:
-    reporter, result = scan(HEALTHY, scope=scope)
-    assert code(result) is ExitCode.SOURCE
-    assert not result.report.complete
-    assert reporter.conclusion is not None
-    assert reporter.conclusion.complete is False
-    assert reporter.conclusion.incomplete_reasons == ["no key matches the given name"]
+EMPTY = {"/registry/namespaces/empty": namespace_object("empty")}
 
 
 @pytest.mark.parametrize(
-    ("holds", "namespaces"),
+    ("scope", "exists"),
     [
-        ({"/registry/namespaces/empty": namespace_object("empty")}, ("empty",)),
-        ({"/registry/namespaces/empty": namespace_object("empty")}, ("empty", "nowhere")),
-        ({"/registry/secrets/orphaned/web": aescbc(secret("web", "orphaned"))}, ("orphaned",)),
+        (ScopeRequest(namespaces=("nowhere",)), False),
+        (ScopeRequest(("secrets",), namespaces=("nowhere", "neither")), False),
+        (ScopeRequest(("/registry/secrets/none",)), False),
+        (ScopeRequest(keys=(b"/registry/secrets/shop/none",)), False),
+        (ScopeRequest(("secrets",), namespaces=("empty",)), True),
+        (ScopeRequest(("secrets",), namespaces=("empty", "nowhere")), True),
+        (ScopeRequest(("secrets",), namespaces=("orphaned",)), True),
     ],
-    ids=["empty", "one-of-two", "objects-without-namespace"],
 )
-def test_a_namespace_that_exists_or_holds_something_is_complete(
-    holds: dict[str, bytes], namespaces: tuple[str, ...]
+def test_what_was_named_and_does_not_exist_makes_no_complete_report(
+    scope: ScopeRequest, exists: bool
 ) -> None:
-    _reporter, result = scan(HEALTHY | holds, scope=ScopeRequest(("secrets",), (), namespaces))
-    assert code(result) is ExitCode.NOTHING_WRONG
-    assert result.report.complete
+    orphaned = {"/registry/secrets/orphaned/web": aescbc(secret("web", "orphaned"))}
+    _reporter, result = scan(HEALTHY | EMPTY | orphaned, scope=scope)
+    assert code(result) is (ExitCode.NOTHING_WRONG if exists else ExitCode.SOURCE)
+    assert result.report.incomplete_reasons == ([] if exists else ["no key matches the given name"])
 
 
 def remedies_of(holds: dict[str, bytes], key: str, **settings: Any) -> list[str]:
@@ -471,16 +429,13 @@ def test_a_version_that_the_definition_dropped_is_put_back_not_deleted() -> None
     assert not any("delete" in line for line in lines)
 
 
-def test_a_custom_resource_gets_the_path_of_its_served_version() -> None:
-    (key,) = WIDGET
+@pytest.mark.parametrize(
+    ("key", "definition"),
+    [(*WIDGET, crd()), ("/registry/example.com/widgets/w-1", crd(scope="Cluster"))],
+)
+def test_a_custom_resource_gets_the_path_of_its_served_version(key: str, definition: bytes) -> None:
     config = configuration(provider("aescbc", key1=KEY_1), resources=("widgets.example.com",))
-    lines = remedies_of({key: aescbc(widget(), name="old")}, key, config=config)
-    assert "|etcdfix rescue widgets.example.com --kubeconfig FILE" in lines[1]
-    cluster = {
-        CRD_KEY: crd(scope="Cluster"),
-        "/registry/example.com/widgets/w-1": aescbc(widget(), name="old"),
-    }
-    lines = remedies_of(cluster, "/registry/example.com/widgets/w-1", config=config)
+    lines = remedies_of({CRD_KEY: definition, key: aescbc(widget(), name="old")}, key, config=config)
     assert "|etcdfix rescue widgets.example.com --kubeconfig FILE" in lines[1]
 
 
@@ -599,23 +554,22 @@ def test_one_key_name_in_two_rules_makes_two_lines() -> None:
         assert not any("delete" in remedy.command.line(RunOptions()) for remedy in finding.remedies)
 
 
-def test_damage_under_a_key_that_is_right_is_searched_for() -> None:
-    flipped = bytearray(gcm("m"))
-    flipped[-1] ^= 4
-    # A look shows that the key is right, whether anything else opens or not.
-    reporter, _result = scan(Records(("m", 5, bytes(flipped))), config=GCM)
-    assert causes(reporter) == {"m": "ciphertext-damaged"}
-    reporter, _result = scan(Records(("m", 5, bytes(flipped)), ("z", 1, gcm("z"))), config=GCM)
+def flipped(name: str) -> bytes:
+    value = bytearray(gcm(name))
+    value[-1] ^= 4
+    return bytes(value)
+
+
+@pytest.mark.parametrize("others", [(), (("z", 1, gcm("z")),)])
+def test_damage_under_a_key_that_is_right_is_searched_for(others: tuple[tuple[str, int, bytes], ...]) -> None:
+    """A look shows that the key is right, whether anything else opens or not."""
+    reporter, _result = scan(Records(("m", 5, flipped("m")), *others), config=GCM)
     assert causes(reporter) == {"m": "ciphertext-damaged"}
 
 
 def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etcdfix.examine_all.MOST_SEARCHED", 2)
-    entries = []
-    for number in range(4):
-        value = bytearray(gcm(str(number)))
-        value[-1] ^= 4
-        entries.append((str(number), 50 + number, bytes(value)))
+    entries = [(str(number), 50 + number, flipped(str(number))) for number in range(4)]
     reporter, _result = scan(Records(*entries, ("z", 1, gcm("z"))), config=GCM)
     assert list(causes(reporter).values()) == ["ciphertext-damaged"] * 2 + ["associated-data-unknown"] * 2
 

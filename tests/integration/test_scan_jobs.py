@@ -88,11 +88,12 @@ def of_snapshot(jobs: int, progress: Any = no_progress) -> Report:
 
 def planned(jobs: int, progress: Any = no_progress) -> Report:
     configuration = load_configuration(ALPHA / "config-rotated.yaml")
-    with tempfile.NamedTemporaryFile(suffix=".json") as report, SnapshotSource(SNAPSHOT) as source:
+    with tempfile.TemporaryDirectory() as folder, SnapshotSource(SNAPSHOT) as source:
+        path = Path(folder) / "report.json"
         request = ScanRequest(layout=StorageLayout(), configuration=configuration)
-        run_scan(source, request, SCAN_FORMS["json"](report.file, RunOptions(), 100))
-        report.flush()
-        saved = load_report(Path(report.name))
+        with path.open("wb") as stream:
+            run_scan(source, request, SCAN_FORMS["json"](stream, RunOptions(), 100))
+        saved = load_report(path)
         examiner = Examiner.of_cluster(source, request)
         wanted = PlanRequest(layout=StorageLayout(), report=saved, configuration=configuration)
         plan = build_plan(source, examiner, wanted, now=lambda: NOON, progress=progress, jobs=jobs)

@@ -48,32 +48,22 @@ _MOST_NAMED: Final = 100
 
 
 class NamespaceState(msgspec.Struct, frozen=True):
-    """Everything that is known about the end of a namespace.
+    """Everything that is known about the end of a namespace; published as it is, but for ``missing_apis``.
 
     Attributes:
-        name: Its name.
-        object: Its key.
         exists: Whether its key was seen. Where ``complete`` is False, one that was not seen may be there all the same.
-        readable: Whether it can be read.
         terminating_since: Its deletionTimestamp, "" for none.
-        phase: ``Active`` or ``Terminating`` as stored; "" where it is not known.
-        conditions: As the namespace controller wrote them.
+        phase: As stored; "" where it is not known.
         spec_finalizers: Removed by the controller at the very end, and by whoever else put one there.
-        finalizers: ``metadata.finalizers``.
-        contents: What it holds, by resource.
-        stages: In which order it goes.
+        contents: What it holds, by resource; ``stages``: in which order that goes.
         order_lost: A pod cannot be read: the rest is deleted while pods may still run.
         frozen: The Namespace object itself fails the LIST of its type: no namespace of the cluster is processed.
-        cycles: Objects that wait for one another.
-        missing_apis: APIs that do not answer, or which have objects here and no readable CRD, with the reason.
-        complete: Whether the index held everything.
-        elsewhere: What outside of the namespace holds it, the first hundred: objects of namespaced types, and
-            Namespaces, that cannot be read or judged. They hold every namespace of the cluster.
-        elsewhere_count: How many there are.
-        unavailable_apis: How many of ``missing_apis`` fail discovery, which holds every namespace of the cluster.
+        missing_apis: With the reason. The first ``unavailable_apis`` fail discovery, which holds every namespace of the
+            cluster, the next ``unknown_apis`` may; the others have objects here and no readable CRD.
+        elsewhere: Objects of namespaced types, and Namespaces, outside of it that cannot be read or judged, and so hold
+            every namespace: the first hundred of ``elsewhere_count``.
         left_behind: How many objects in it stay stored although it finishes: no API serves them.
-        unknown_apis: How many of ``missing_apis`` may fail discovery: their APIServices cannot be read.
-        judged: Whether its object could be judged: it can be read, or is proven broken.
+        judged: Whether its object can be read, or is proven broken.
         certain: Whether what holds it does so for certain; False where none of it could be judged.
         webhooks: Of one that is being deleted: the webhooks that hold it, or may, and that nobody answers.
     """

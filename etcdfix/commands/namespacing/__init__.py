@@ -1,1 +1,0 @@
-"""What to do about a namespace that cannot finish deleting."""

@@ -251,7 +251,7 @@ class ImpactIndex:
     @cached_property
     def unreadable_by_path(self) -> dict[str, int]:
         """How many objects of each directory are proven broken or could not be judged."""
-        return Counter(self.place(node)[0].path for node in self.nodes() if self.unreadable(node))
+        return Counter(self.place(node)[0].path for node in self._unreadable_nodes())
 
     @cached_property
     def unlistable(self) -> dict[str, tuple[int, ...]]:
@@ -259,11 +259,15 @@ class ImpactIndex:
 
         Left out is what the API server shows as an empty object, and what no API serves.
         """
-        reasons = filter(self._kept_from_being_listed, self.nodes())
+        reasons = filter(self._kept_from_being_listed, self._unreadable_nodes())
         return {
             directory.path: tuple(sorted(nodes, key=self.relative))
             for directory, nodes in self.by_directory(reasons)
         }
+
+    def _unreadable_nodes(self) -> list[int]:
+        unread = UNREADABLE | UNDETERMINED
+        return [node for node, flags in enumerate(self._tables.flags) if flags & unread and flags & SEEN]
 
     def unlistable_counts(self, without: Iterable[int] = ()) -> dict[str, int]:
         """Return how many objects keep each directory of :meth:`unlistable` from being listed.

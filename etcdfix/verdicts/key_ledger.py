@@ -16,12 +16,12 @@ from etcdfix.verdicts.key_loss import KeyCounts, is_unproven
 
 
 class _OfKey:
-    __slots__ = ("damaged", "failed", "opened", "undetermined", "unread")
+    __slots__ = ("damaged", "failed", "gone", "opened", "undetermined", "unread")
 
     def __init__(self) -> None:
         self.opened = array("Q")
         self.unread = array("Q")
-        self.failed = self.damaged = self.undetermined = 0
+        self.failed = self.damaged = self.undetermined = self.gone = 0
 
 
 class KeyLedger:
@@ -48,10 +48,18 @@ class KeyLedger:
             self._unproven[name.transformer, name.key, found.verdict.key_proven] += unproven
 
     def take_out(self, found: Examination) -> None:
-        """No longer ask a value that is gone which one failed last; it goes on counting among those that fail."""
-        if found.verdict.outcome in FAILED or found.verdict.outcome is Outcome.UNDETERMINED:
-            for name in found.encryption_keys:
+        """Take out a value that is gone, or one like it that opened; what failed goes on counting among what fails.
+
+        Which value failed last is no longer asked of it.
+        """
+        outcome = found.verdict.outcome
+        if outcome is Outcome.NOT_AN_OBJECT:
+            return
+        for name in found.encryption_keys:
+            if outcome in FAILED or outcome is Outcome.UNDETERMINED:
                 self._of_key[name].unread.remove(found.stored.mod_revision)
+            else:
+                self._of_key[name].gone += 1
 
     def of(self, name: KeyName, target: StoredValue, *, target_counts: bool) -> KeyCounts:
         """Return what the values under one key come to, for one of them that does not open."""
@@ -68,7 +76,7 @@ class KeyLedger:
         if later and not (opened_later and opened_later < later):
             others = later
         return KeyCounts(
-            opened=len(of_key.opened),
+            opened=len(of_key.opened) - of_key.gone,
             failed=of_key.failed,
             damaged=of_key.damaged,
             undetermined=of_key.undetermined,
@@ -77,6 +85,11 @@ class KeyLedger:
             unexplained=self._unproven[name.transformer, name.key, False],
             unfitting=self._unproven[name.transformer, name.key, True],
         )
+
+    def fails(self, name: KeyName) -> bool:
+        """Say whether a value under a key does not open."""
+        of_key = self._of_key.get(name)
+        return of_key is not None and bool(of_key.unread)
 
     def opened_last(self, name: KeyName) -> bool:
         """Say whether the newest value under a key opens."""

@@ -1,22 +1,21 @@
 """One look at everything for a run over many keys, kept while nothing speaks against that.
 
 It implements :class:`~etcdfix.remediation.preflight.surroundings.Surroundings`. Before each key of the run, etcd's
-watch says what was written since the look. The look stays where a value is gone, and where one was put that reads, each
-of its encryption keys having opened a value newer than all of that key's which do not open: our own deletions and the
-copies that are put back are such, and so is nearly all that a cluster writes. After anything else everything is looked
-at anew: another value that does not open, a key that opened nothing of late, a definition through which others are
-read, what etcd compacted before it was told. Behind KMS plugins, whose answers no event tells, and for whoever may not
-read all of etcd, each look is a fresh one.
+watch says what was written since the look. The look stays where a value is gone or put that says nothing of others:
+our own deletions and the copies that are put back are such, and so is nearly all that a cluster writes. After anything
+else everything is looked at anew: another value that does not open; one under a key that opened nothing of late; one
+that had opened, is gone, and spoke for the key of values that fail; a definition through which others are read; what
+etcd compacted before it was told. Behind KMS plugins, whose answers no event tells, and for whoever may not read all
+of etcd, each look is a fresh one.
 
-Who refers to whom is kept up to date with each event. What the values under an encryption key came to is a fact of the
-look: that one opened, or did not, under a configuration which is still the same, stays true when it is gone or
-replaced. So what failed goes on counting among what fails although this run has deleted it. But which value failed last
-before a target is asked of those that still stand, as in a fresh look: a deletion never speaks for the next one. Each
-target itself is examined anew, and all that was written since may speak against it.
+Who refers to whom, and how many values open, is kept up to date. What failed goes on counting among what fails although
+this run has deleted it: a deletion never speaks for the next one. But which value failed last before a target is asked
+of those that still stand. Each target itself is examined anew, and all that was written since may speak against it.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -161,16 +160,13 @@ class KeptLook:
         self._builder = IndexBuilder(examiner, source)
         self._ledger = KeyLedger()
         self._similar = SimilarValues(examiner)
-        self._opened: set[tuple[str, str]] = set()
+        self._opened: Counter[tuple[str, str]] = Counter()
         self._unread: dict[bytes, Examination] = {}
+        self._settled = _Settled()
         self._keys = 0
 
         def take(found: Examination, _view: View) -> None:
-            self._keys += 1
-            self._builder.add(found)
-            self._ledger.add(found)
-            self._similar.add(found)
-            self._note(found)
+            self._add(found)
 
         examine_all(examiner, source.pages(self._prefix), take, progress=self._progress, whole=True)
         if self._cluster.no_encryption:
@@ -181,11 +177,38 @@ class KeptLook:
         self._stale = ""
         self._touched = False
 
-    def _note(self, found: Examination) -> None:
+    def _add(self, found: Examination) -> None:
+        self._keys += 1
+        self._builder.add(found)
+        self._ledger.add(found)
+        self._similar.add(found)
         if found.opened and found.verdict.outcome not in FAILED:
-            self._opened.add((found.rule, found.transformer))
+            self._opened[found.rule, found.transformer] += 1
         if is_unread(found) or not found.opened:
             self._unread[found.stored.key] = _without_most_of_its_value(found)
+        if found.verdict.outcome in _SETTLED:
+            node = self._builder.index.find(found.stored.key)
+            assert node is not None  # it was added
+            self._settled.put(node, found)
+
+    def _take_out(self, key: bytes) -> bool:
+        """Forget the value of a key; say whether it spoke for the encryption key of others."""
+        node = self._builder.index.find(key)
+        unread = self._unread.pop(key, None)
+        like = self._settled.pop(node) if node is not None else None
+        if node is None or (unread is None and like is None):
+            return False
+        self._keys -= 1
+        self._builder.forget(key)
+        if like is None:
+            assert unread is not None  # one of the two
+            self._ledger.take_out(unread)
+            return False
+        self._ledger.take_out(like)
+        self._similar.take_out(like)
+        if like.opened:
+            self._opened[like.rule, like.transformer] -= 1
+        return like.transformer != IDENTITY and any(map(self._ledger.fails, like.encryption_keys))
 
     def _absorb_until(self, revision: int) -> None:
         try:
@@ -205,11 +228,9 @@ class KeptLook:
             self._stale = f"what values are read through was changed, at revision {at}"
             return
         self._touched = True
-        self._builder.forget(key)
-        before = self._unread.pop(key, None)
-        if before is not None:
-            self._ledger.take_out(before)
-        if stored is None:
+        if self._take_out(key):
+            self._stale = f"a value is gone that opened under the key of others that fail, at revision {at}"
+        if self._stale or stored is None:
             return
         found = self._examiner.examine(stored)
         if found.verdict.outcome not in _SETTLED:
@@ -217,8 +238,7 @@ class KeptLook:
         elif found.transformer != IDENTITY and not all(map(self._ledger.opened_last, found.encryption_keys)):
             self._stale = f"a value opens under an encryption key that opened none of late, at revision {at}"
         else:
-            self._builder.add(found)
-            self._note(found)
+            self._add(found)
 
     def _alike(self, found: Examination) -> Alike:
         stored = found.stored
@@ -235,11 +255,39 @@ class KeptLook:
                 name: self._ledger.of(name, stored, target_counts=name in failing)
                 for name in found.encryption_keys
             },
-            (found.rule, found.transformer) in self._opened,
+            self._opened[found.rule, found.transformer] > 0,
             self._similar.of(found, similarity_of(found, self._examiner)),
             unread,
             self._keys,
         )
+
+
+class _Settled:
+    """Which values read, or are served: by node, one of those that count alike."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[object, int] = {}
+        self._firsts: list[Examination] = []
+        self._kind_of = array("i")
+
+    def put(self, node: int, found: Examination) -> None:
+        decoded = found.decoded
+        read = None if decoded is None else (decoded.gvk, decoded.encoding)
+        verdict = (found.verdict.outcome, found.verdict.cause)
+        like = (found.directory, verdict, found.encryption_keys, found.opened, read)
+        if like not in self._kinds:
+            self._kinds[like] = len(self._firsts)
+            self._firsts.append(
+                msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, value=b""))
+            )
+        self._kind_of.extend([-1] * (node + 1 - len(self._kind_of)))
+        self._kind_of[node] = self._kinds[like]
+
+    def pop(self, node: int) -> Examination | None:
+        if node >= len(self._kind_of) or self._kind_of[node] < 0:
+            return None
+        kind, self._kind_of[node] = self._kind_of[node], -1
+        return self._firsts[kind]
 
 
 class _NowOfRun(EtcdNow):

@@ -71,7 +71,7 @@ class DeleteRequest(ChangeRequest, frozen=True, kw_only=True):
     Attributes:
         plan: What a reviewed plan expects, which may add a refusal; None without one.
         rescued: Directory of objects that were saved from API servers; None for none.
-        brief: Nobody reads the preview: repairs that nothing proves, which are only told there, are not looked for.
+        brief: Nobody reads the preview: what is only told there is not looked for.
     """
 
     key: bytes
@@ -127,8 +127,13 @@ def run_delete(
     checked = msgspec.structs.replace(
         checked,
         warnings=(*checked.warnings, *place_warnings(request.record_paths)),
-        candidate=None if request.brief else _unproven_repair(cluster, checked.found),
     )
+    if not request.brief:
+        checked = msgspec.structs.replace(
+            checked,
+            candidate=_unproven_repair(cluster, checked.found),
+            readable=ReadableRevisions(cluster.source, cluster.examiner).of(checked.found).revision,
+        )
     return carry_out(
         cluster,
         request,

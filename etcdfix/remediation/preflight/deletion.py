@@ -18,7 +18,6 @@ from etcdfix.examine_all import Progress, look_last, no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.graph.model import Assessment, Risk
 from etcdfix.model import ClusterIdentity, Outcome, ReadableRevision, Repair, StoredValue
-from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.datastore import KeyReading, Landmark
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.preflight.api_servers import (
@@ -202,7 +201,6 @@ def check_deletion(
         warnings=tuple(warnings),
         declared_lost=declared,
         accepted=accepted.as_flags(),
-        readable=ReadableRevisions(cluster.source, cluster.examiner).of(found).revision,
     )
 
 

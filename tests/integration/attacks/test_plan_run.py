@@ -599,6 +599,38 @@ def test_ctrl_c_finishes_the_key_at_hand(
     assert planned.there(keys) == [False] * 3
 
 
+def test_what_opened_and_is_gone_shows_no_key_right(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values that open before and after it make damage of one that fails; without them its key may be another one."""
+    planned.configure(provider("aesgcm", key1=KEY_1, key2=KEY_2), IDENTITY)
+    for name in ("a", "b"):
+        right = KEY_1 if name == "a" else KEY_2
+        for part in ("before", "", "later"):
+            key = planned.key(f"shop/{name}{part}")
+            value = seal(
+                "aesgcm",
+                secret(f"{name}{part}"),
+                key,
+                right if part else bytes(32),
+                f"key{1 + (name == 'b')}",
+            )
+            planned.etcd.put(key, value)
+    keys = [planned.key("shop/a"), planned.key("shop/b")]
+    planned.make_plan(all="delete")
+
+    def take_away() -> None:
+        for part in ("before", "later"):
+            planned.etcd.delete(planned.key(f"shop/b{part}"))
+
+    accepted = ("--accept", "unproven-damage", "--accept", "no-api-server", "--accept", "ends-cached-reads")
+    assert planned.work(*accepted, "--dry-run").code == 0
+    at_object(monkeypatch, 2, take_away)
+    ran = planned.work(*accepted)
+    assert ran.code == 4, ran
+    assert planned.there(keys) == [False, True]
+
+
 # -- repairs and restores
 
 

@@ -220,28 +220,10 @@ class NotABackup(BackupUnreadable):
     code = "not-a-backup"
 
 
-class BackupVersionUnknown(BackupUnreadable):
-    """Raised when a backup has a format that this version does not know."""
+class BackupDamaged(BackupUnreadable):
+    """Raised when a backup is not what was written: cut off, edited, or of another version."""
 
-    code = "backup-version-unknown"
-
-
-class BackupTruncated(BackupUnreadable):
-    """Raised when a backup ends too early."""
-
-    code = "backup-truncated"
-
-
-class BackupEdited(BackupUnreadable):
-    """Raised when a backup is not what was written: a digest does not fit, or it contradicts itself."""
-
-    code = "backup-edited"
-
-
-class BackupTooLarge(BackupUnreadable):
-    """Raised when a backup is larger than any that is written."""
-
-    code = "backup-too-large"
+    code = "backup-damaged"
 
 
 class TransformError(EtcdfixError):
@@ -436,7 +418,7 @@ class AuditLogBroken(AuditError):
     """Raised when the chain of a log is broken, so that nothing may be added to it.
 
     Attributes:
-        findings: What is wrong with it, each a ``report.audit.LogFault``.
+        findings: What is wrong with it, each a ``report.log.LogFault``.
     """
 
     code = "audit-log-broken"

@@ -68,10 +68,7 @@ class Rule(StrEnum):
     UNCHECKED_SERVER = "unchecked-server"
     SERVER_REFUSED = "server-refused"
     BACKUP_UNLISTED = "backup-unlisted"
-    BACKUP_NOT_OURS = "backup-not-ours"
     BACKUP_OPEN = "backup-open"
-    BACKUP_UNDECIDED = "backup-undecided"
-    NOT_APPLIED = "not-applied"
 
 
 MEANINGS: Final[Mapping[Rule, str]] = {
@@ -90,7 +87,6 @@ MEANINGS: Final[Mapping[Rule, str]] = {
     Rule.NO_API_SERVER: "no API server can be asked, not even for permission",
     Rule.UNDEPLOYED_WRITE_KEY: "nothing shows that API servers hold today's write key, and you know that they do",
     Rule.EXPIRED_LEASE: "its lease has expired, and you want the value without it",
-    Rule.NOT_APPLIED: "the log says that the change was not made, and you do not need its backup",
     Rule.UNCHECKED_MEMBER: "the member NAME cannot be asked",
     Rule.UNCHECKED_SERVER: "the API server at URL does not answer or has loaded another configuration file; if it "
     "does not have today's write key, it cannot read what is written anew",

@@ -51,25 +51,12 @@ def completion(*, shell: str) -> int:
 def audit_schema() -> dict[str, Any]:
     """Return the schema of one record of the audit log."""
     # The other schemas need nothing that can write.
-    from etcdfix.inputs.ownfiles import ANNOTATION_PREFIX, RECORD_API_VERSION, RECORD_KIND  # noqa: PLC0415
-    from etcdfix.remediation.audit.grounds import Grounds  # noqa: PLC0415
-    from etcdfix.remediation.audit.record import RecordType, Result, Verb  # noqa: PLC0415
-    from etcdfix.remediation.audit.record_line import Event  # noqa: PLC0415
+    from etcdfix.remediation.audit.record import Event, annotation_schemas  # noqa: PLC0415
 
-    schema = schema_of(Event, f"{RECORD_KIND} of {RECORD_API_VERSION}, as the audit log of etcdfix holds it")
-    event = schema["$defs"]["Event"]["properties"]
-    event["kind"], event["apiVersion"] = {"const": RECORD_KIND}, {"const": RECORD_API_VERSION}
-    event["verb"] = {"enum": [verb.value for verb in Verb]}
-    notes = schema["$defs"]["Annotations"]["properties"]
-    notes[ANNOTATION_PREFIX + "type"] = {"enum": [kind.value for kind in RecordType]}
-    notes[ANNOTATION_PREFIX + "outcome"] = {"enum": [result.value for result in Result]}
-    (inside,), parts = msgspec.json.schema_components([Grounds], ref_template="#/$defs/{name}")
+    schema = schema_of(Event, "A record of the audit log of etcdfix: an Event of audit.k8s.io/v1")
+    notes, parts = annotation_schemas()
+    schema["$defs"]["Event"]["properties"]["annotations"]["properties"] = notes
     schema["$defs"] |= parts
-    notes[ANNOTATION_PREFIX + "grounds"] = {
-        "type": "string", "contentMediaType": "application/json", "contentSchema": inside
-    }  # fmt: skip
-    notes[ANNOTATION_PREFIX + "sequence"] = {"type": "string", "pattern": "^[1-9][0-9]*$"}
-    notes[ANNOTATION_PREFIX + "previous"] = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
     return schema
 
 

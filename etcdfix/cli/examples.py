@@ -65,8 +65,8 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
             f"etcdfix delete {_KEY} {_LOST} \\\n  --declare-key-lost aescbc/v1/key1 {_ACK}",
         ),
     ),
-    "backup prune": (
-        ("What would go", 'etcdfix backup prune --older-than 90d --reason "kept long enough" --dry-run'),
+    "log prune": (
+        ("What would go", 'etcdfix log prune --older-than 90d --reason "kept long enough" --dry-run'),
     ),
     "doctor": (
         ("On a control-plane node", "etcdfix doctor --manifest /etc/kubernetes/manifests/kube-apiserver.yaml"),

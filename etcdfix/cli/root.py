@@ -38,8 +38,7 @@ COMMANDS: Commands = {
         "undo": "Put back exactly what a change replaced or deleted.",
     },
     "Record": {
-        "audit": "Show and verify the audit log; say what became of open intents.",
-        "backup": "List backups, compare them with the audit log, remove old ones.",
+        "log": "Show and verify the audit log and its backups; settle what is open; remove old backups.",
         "report": "Show saved reports in another form, compare two of them, or make one of several.",
     },
     "Check": {
@@ -193,7 +192,9 @@ def _end_early(ending: EndedEarly) -> int:
 def _what_changed() -> str:
     """Say what an unforeseen end leaves behind: a command that changes something keeps a record."""
     if HABITS.changing:
-        return "whether anything was changed, the audit log tells: etcdfix audit verify FILE, then audit reconcile FILE"
+        return (
+            "whether anything was changed, the audit log tells: etcdfix log verify FILE, then log settle FILE"
+        )
     return "nothing was changed"
 
 

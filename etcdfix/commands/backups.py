@@ -7,40 +7,35 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from etcdfix.errors import AuditLogUnreadable, NotDurable
-from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.remediation.audit.record import unicode_text
-from etcdfix.remediation.audit.search import is_there
 from etcdfix.remediation.audit.verify import (
     LOG_IS_GONE,
     NO_HEAD_FILE,
-    ChainState,
     Verification,
+    is_gone,
+    is_there,
     read_records,
     verify,
 )
-from etcdfix.remediation.backup.account import Account, Listed
-from etcdfix.remediation.backup.directory import (
+from etcdfix.remediation.backup.file import Backup
+from etcdfix.remediation.backup.folder import (
+    Account,
     FileKind,
     FoundFile,
+    Listed,
     anchors_in,
-    is_backup_name,
     look_into,
     names_log,
-    resource_of,
 )
-from etcdfix.remediation.backup.file import Backup
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.backups import BackupFinding, BackupList, ListedBackup, OtherFile
 from etcdfix.report.origin import TOOL, timestamp
-from etcdfix.storagekey import display
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageCodec, StorageLayout, display, likely_prefixes
 from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted
 
 _SECRETS = "secrets"
-
-_Found = tuple[bool, BackupFinding]
-"""True where it is wrong, False where it cannot be told; and what."""
 
 
 def list_backups(places: RecordPaths) -> BackupList:
@@ -55,36 +50,49 @@ def list_backups(places: RecordPaths) -> BackupList:
     there = [path for path in places.directories if places.backup_directories or os.path.lexists(path)]
     by_place = {_place(file.path): file for directory in there for file in look_into(directory)}
     files = list(by_place.values())
-    account, head, found = _read_log(log, files)
-    found = [*_unsafe(there), *found]
+    found, listed, account, head = list(_unsafe(there)), list[Listed](), None, None
+    try:
+        if is_there(log):
+            verified = verify(log, anchors=anchors_in(files, log))
+            account, head = Account(read_records(log)), str(verified.head)
+            listed = list(account.listed.values())
+            found += _about_log(verified)
+        else:
+            told = f"there is no audit log {log}: whether it knows these backups cannot be told"
+            gone = is_gone(log)
+            found.append(_finding("log", f"{log}: {LOG_IS_GONE}" if gone else told, wrong=gone))
+    except AuditLogUnreadable as exc:
+        found.append(_finding("log", exc.message, wrong=False))
+    rows = []
     for file in files:
-        found.extend(_about_file(file, account, log))
-    every = [] if account is None else list(account.in_order())
-    going = set() if account is None else account.files_to_prune()
-    for listed in every:
-        found.extend(_absent(listed, places.directories, by_place, going))
-    rows = [_row(file, file.backup, account, log) for file in files if file.backup is not None]
-    rows.sort(
-        key=lambda row: (-row.stored_as_plaintext - (row.stored_as_plaintext and row.secret), row.made_at)
-    )
-    findings, doubts = ([one for bad, one in found if bad is wrong] for wrong in (True, False))
-    state = ChainState.TAMPERED if findings else ChainState.UNFINISHED if doubts else ChainState.WHOLE
+        if file.backup is None:
+            found += _about_other(file)
+            continue
+        standing, its = _standing(file, file.backup, account, log)
+        found += _about_backup(file, file.backup, standing, its)
+        rows.append(_row(file, file.backup, standing, its))
+    for one in listed:
+        found += _absent(one, places.directories, by_place)
+    others = [file for file in files if file.backup is None]
     return BackupList(
         tool=TOOL,
         generated_at=timestamp(),
-        state=state.value,
         directories=[unicode_text(str(path)) for path in places.directories],
         audit_log=unicode_text(str(log)),
         audit_log_head=head,
-        backups=rows,
+        backups=sorted(
+            rows,
+            key=lambda row: (
+                not (row.stored_as_plaintext and row.secret),
+                not row.stored_as_plaintext,
+                row.made_at,
+            ),
+        ),
         others=[
-            OtherFile(unicode_text(str(file.path)), file.kind.value, unicode_text(file.what))
-            for file in files
-            if file.backup is None
+            OtherFile(unicode_text(str(one.path)), one.kind.value, unicode_text(one.what)) for one in others
         ],
-        findings=findings,
-        doubts=doubts,
-        pruned=sum(len(listed.pruned) for listed in every),
+        findings=sorted(found, key=lambda one: not one.wrong),
+        pruned=sum(len(one.pruned) for one in listed),
         size=sum(file.size for file in files if file.backup is not None),
     )
 
@@ -94,76 +102,45 @@ def _place(path: Path) -> str:
     return unicode_text(os.path.join(os.path.realpath(path.parent), path.name))  # noqa: PTH118 - bytes of any kind
 
 
-def _finding(reason: str, message: str, path: Path | None = None, intent: int | None = None) -> BackupFinding:
-    return BackupFinding(
-        reason, unicode_text(message), None if path is None else unicode_text(str(path)), intent
-    )
+def _finding(
+    reason: str, message: str, path: Path | None = None, intent: int | None = None, *, wrong: bool = True
+) -> BackupFinding:
+    shown = None if path is None else unicode_text(str(path))
+    return BackupFinding(wrong, reason, unicode_text(message), shown, intent)
 
 
-def _unsafe(directories: Sequence[Path]) -> Iterator[_Found]:
+def _unsafe(directories: Sequence[Path]) -> Iterator[BackupFinding]:
     for path in directories:
         try:
             open_directory(path).close()
         except NotDurable as exc:
-            yield True, _finding("unsafe-directory", exc.message, path)
+            yield _finding("unsafe-directory", exc.message, path)
 
 
-def _read_log(log: Path, files: Sequence[FoundFile]) -> tuple[Account | None, str | None, list[_Found]]:
-    """Return what the log says of backups, its head, and what is wrong with it or cannot be told."""
-    try:
-        if is_there(log):
-            found = verify(log, anchors=anchors_in(files, log))
-            return Account.of(log, read_records(log)), str(found.head), list(_about_log(found))
-        gone = is_there(log.with_name(log.name + HEAD_SUFFIX))
-        told = f"there is no audit log {log}: whether it knows these backups cannot be told"
-        return None, None, [(gone, _finding("log", f"{log}: {LOG_IS_GONE}" if gone else told))]
-    except AuditLogUnreadable as exc:
-        return None, None, [(False, _finding("log", exc.message))]
-
-
-def _about_log(found: Verification) -> Iterator[_Found]:
+def _about_log(found: Verification) -> Iterator[BackupFinding]:
     for fault in found.findings:
-        yield True, _finding("log", f"{fault.kind}: {fault.message}", intent=fault.record)
+        yield _finding("log", f"{fault.kind}: {fault.message}", intent=fault.record)
     if found.more_findings:
-        more = f"and {counted(found.more_findings, 'more finding')}: etcdfix audit verify shows them"
-        yield True, _finding("log", more)
+        more = counted(found.more_findings, "more finding")
+        yield _finding("log", f"and {more}: etcdfix log verify shows them")
     for sequence in sorted(found.open_intents):
-        message = f"intent {sequence} is open: etcdfix audit reconcile says what became of it"
-        yield False, _finding("log", message, intent=sequence)
+        message = f"intent {sequence} is open: etcdfix log settle says what became of it"
+        yield _finding("log", message, intent=sequence, wrong=False)
     if found.torn_size:
-        yield False, _finding("log", "the last line of the audit log is torn")
+        yield _finding("log", "the last line of the audit log is torn", wrong=False)
     if found.head_missing:
-        yield False, _finding("log", NO_HEAD_FILE)
+        yield _finding("log", NO_HEAD_FILE, wrong=False)
 
 
-def _about_file(file: FoundFile, account: Account | None, log: Path) -> Iterator[_Found]:
-    path, backup = file.path, file.backup
-    if backup is None:
-        if file.kind is FileKind.UNREADABLE:
-            yield False, _finding("unreadable", f"{path}: {file.what}", path)
-        elif file.marked:
-            after = "its marker stands beside it: a crash cut it off, and nothing was sent"
-            yield False, _finding("unconfirmed", f"{path}: {file.what}; {after}", path)
-        elif file.kind is FileKind.DAMAGED or is_backup_name(path.name):
-            yield True, _finding("damaged", f"{path}: {file.what}", path)
-        return
-    number = backup.intent.sequence
-    for problem in file.exposed:
-        yield True, _finding("exposed", f"{path} {problem}", path, number)
-    standing, listed = _standing(file, backup, account, log)
-    record = listed.pruned.get(_place(path)) if listed is not None else None
-    wrong = {
-        "unlisted": f"the audit log that it names does not know it as the backup of intent {number}",
-        "listed": f"by record {record.sequence} it was pruned, and it is there" if record is not None else "",
-    }
-    unknown = {
-        "unconfirmed": "its marker stands beside it, and no record names it: nothing was sent for it",
-        "another-log": f"it belongs to another audit log, {backup.intent.audit_log}: name that with --audit-log",
-    }
-    if message := wrong.get(standing):
-        yield True, _finding("returned" if listed else standing, f"{path}: {message}", path, number)
-    elif message := unknown.get(standing):
-        yield False, _finding(standing, f"{path}: {message}", path, number)
+def _about_other(file: FoundFile) -> Iterator[BackupFinding]:
+    told = f"{file.path}: {file.what}"
+    if file.kind is FileKind.UNREADABLE:
+        yield _finding("unreadable", told, file.path, wrong=False)
+    elif file.marked:
+        after = "its marker stands beside it: a crash cut it off, and nothing was sent"
+        yield _finding("unconfirmed", f"{told}; {after}", file.path, wrong=False)
+    elif file.kind is FileKind.DAMAGED or file.named_as_backup:
+        yield _finding("damaged", told, file.path)
 
 
 def _standing(
@@ -179,40 +156,52 @@ def _standing(
     return ("unlisted" if names_log(backup, log) else "another-log"), None
 
 
+def _about_backup(
+    file: FoundFile, backup: Backup, standing: str, listed: Listed | None
+) -> Iterator[BackupFinding]:
+    path, number = file.path, backup.intent.sequence
+    for problem in file.exposed:
+        yield _finding("exposed", f"{path} {problem}", path, number)
+    pruned = None if listed is None else listed.pruned.get(_place(path))
+    if pruned is not None:
+        message = f"record {pruned} says that it is pruned, and it is there: etcdfix log prune removes it"
+        yield _finding("pruned", f"{path}: {message}", path, number, wrong=False)
+    if standing == "unlisted":
+        message = f"the audit log that it names does not know it as the backup of intent {number}"
+        yield _finding(standing, f"{path}: {message}", path, number)
+    elif standing == "unconfirmed":
+        message = "its marker stands beside it, and no record names it: nothing was sent for it"
+        yield _finding(standing, f"{path}: {message}", path, number, wrong=False)
+    elif standing == "another-log":
+        message = f"it belongs to another audit log, {backup.intent.audit_log}: name that with --audit-log"
+        yield _finding(standing, f"{path}: {message}", path, number, wrong=False)
+
+
 def _absent(
-    listed: Listed, directories: Iterable[Path], files: dict[str, FoundFile], going: set[str]
-) -> Iterator[_Found]:
+    listed: Listed, directories: Iterable[Path], files: dict[str, FoundFile]
+) -> Iterator[BackupFinding]:
     """Yield what is not there of a backup that the log lists; a file that is no whole backup is told by itself."""
     intent, number = listed.intent, listed.intent.link.sequence
     named = {unicode_text(os.path.realpath(directory)) for directory in directories}
-    copies = [
-        place
-        for place, file in files.items()
-        if file.backup is not None and file.backup.content_sha256 == listed.content_sha256
-    ]
+    copies = [place for place, file in files.items() if file.backup is not None and listed.is_of(file.backup)]
     for text in listed.paths:
-        file = files.get(text)
+        file, path = files.get(text), Path(text)
         if text in copies or text in listed.pruned or (file is not None and file.backup is None):
             continue
-        path = Path(text)
         whose = f"{text}: the backup of intent {number} ({intent.verb.purpose} {display(intent.subject.key)})"
-        if text in going:
-            message = f"{whose} is gone, and the intent to prune it is open: etcdfix audit reconcile"
-            yield False, _finding("missing", message, path, number)
-        elif str(path.parent) in named:
+        if str(path.parent) in named:
             instead = "; another backup stands in its place" if file is not None else ""
             copy = f"; a copy is {copies[0]}" if copies else ""
-            yield True, _finding("missing", f"{whose} is missing{instead}{copy}", path, number)
+            yield _finding("missing", f"{whose} is missing{instead}{copy}", path, number)
         elif not copies:
             message = f"{whose} was not looked at: name its directory with --backup-dir"
-            yield False, _finding("elsewhere", message, path, number)
+            yield _finding("elsewhere", message, path, number, wrong=False)
 
 
-def _row(file: FoundFile, backup: Backup, account: Account | None, log: Path) -> ListedBackup:
+def _row(file: FoundFile, backup: Backup, standing: str, listed: Listed | None) -> ListedBackup:
     content = backup.content
-    standing, listed = _standing(file, backup, account, log)
     subject = listed.intent.subject if listed is not None else None
-    secret = resource_of(content.key_base64) == _SECRETS
+    secret = _resource_of(content.key_base64) == _SECRETS
     return ListedBackup(
         path=unicode_text(str(file.path)),
         key=content.key,
@@ -228,5 +217,14 @@ def _row(file: FoundFile, backup: Backup, account: Account | None, log: Path) ->
         audit_log=backup.intent.audit_log,
         intent=backup.intent.sequence,
         log=standing,
-        outcome=listed.outcome if listed is not None else None,
+        outcome=None if listed is None else str(listed.outcome or "open"),
     )
+
+
+def _resource_of(key: bytes) -> str:
+    """Return the resource of an etcd key under whatever storage prefix fits, ``deployments.apps``; "" for none."""
+    for prefix in (DEFAULT_PREFIX, *likely_prefixes([key])):
+        directory, _shared = StorageLayout(prefix).locate(key)
+        if directory.codec not in {StorageCodec.NOT_AN_OBJECT, StorageCodec.UNKNOWN}:
+            return str(directory.group_resource)
+    return ""

@@ -29,7 +29,7 @@ from etcdfix.examine_jobs import Jobs
 from etcdfix.in_scope import resolved
 from etcdfix.model import Outcome
 from etcdfix.readable_revision import Keeps
-from etcdfix.remediation.backup.rows import with_records
+from etcdfix.remediation.backup.folder import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths

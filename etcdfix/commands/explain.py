@@ -32,7 +32,7 @@ from etcdfix.examine_jobs import Jobs
 from etcdfix.graph.cluster import ClusterIndex, index_cluster
 from etcdfix.graph.model import Risk
 from etcdfix.model import Outcome
-from etcdfix.remediation.backup.rows import with_records
+from etcdfix.remediation.backup.folder import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import Offer, Refusal, offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths

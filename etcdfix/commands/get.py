@@ -306,7 +306,7 @@ def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | Non
         AuditError: The record could not be made durable.
     """
     from etcdfix.remediation.audit.log import AuditLog  # noqa: PLC0415 - only with a log
-    from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb  # noqa: PLC0415 - same
+    from etcdfix.remediation.audit.record import Operator, Record, RecordType, Subject, Verb  # noqa: PLC0415 - same
 
     if request.key is not None:
         directory, shared = request.layout.locate(request.key)
@@ -331,5 +331,7 @@ def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | Non
     operator = Operator.of_this_process(etcd_user=etcd_user)
     with AuditLog.open(log, operator=operator) as opened:
         return opened.append(
-            Entry(type=RecordType.REVEAL, verb=Verb.REVEAL, operator=operator, subject=subject, detail=detail)
+            Record(
+                type=RecordType.REVEAL, verb=Verb.REVEAL, operator=operator, subject=subject, detail=detail
+            )
         )

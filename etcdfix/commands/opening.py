@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
     from etcdfix.examine import Examiner, Reading
     from etcdfix.model import ClusterIdentity
-    from etcdfix.remediation.audit.record import Intent
+    from etcdfix.remediation.audit.record import Record
     from etcdfix.remediation.datastore import Datastore
     from etcdfix.remediation.places import RecordPaths
     from etcdfix.remediation.preflight.cluster import Cluster
@@ -400,7 +400,7 @@ def _kine(where: str) -> RefusedByRule:
 
 
 def connect_for_intents(
-    inputs: Inputs, intents: Iterable[Intent], *, say: Say
+    inputs: Inputs, intents: Iterable[Record], *, say: Say
 ) -> tuple[Datastore, ClusterIdentity]:
     """Open what the intents were about and say which cluster it is; their backups may tell where it does not.
 

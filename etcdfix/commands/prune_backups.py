@@ -74,5 +74,6 @@ def run_prune(
 
 def refused_report(request: PruneRequest, error: EtcdfixError, *, dry_run: bool) -> BackupPruning:
     """Return why nothing was removed."""
-    report = request.report(dry_run=dry_run)
-    return msgspec.structs.replace(report, refusal=refusal_by(error), exit_code=int(error.exit_code))
+    return msgspec.structs.replace(
+        request.report(), dry_run=dry_run, refusal=refusal_by(error), exit_code=int(error.exit_code)
+    )

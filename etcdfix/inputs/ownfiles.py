@@ -25,6 +25,9 @@ MAX_RECORD_SIZE: Final = 1 << 20
 HEAD_SUFFIX: Final = ".head"
 """The head file is the log's name and this."""
 
+LOCK_SUFFIX: Final = ".lock"
+"""The file that says who writes to a log is the log's name and this."""
+
 HEAD: Final = re.compile(r"(\d{1,15}):(?:sha256:)?([0-9a-fA-F]{64})", re.ASCII)
 """``SEQ:SHA256``: what a head file holds."""
 

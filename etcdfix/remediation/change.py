@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Result, Subject, Verb
+from etcdfix.remediation.audit.record import Operator, Record, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.commit import ChangeOutcome, Write, commit
 from etcdfix.remediation.durable import Step, no_step
@@ -174,7 +174,7 @@ def _change(cluster: Cluster, request: ChangeRequest, checked: Change) -> Write:
     present = checked.reading.stored
     landmarks = checked.landmarks
     return Write(
-        entry=Entry(
+        entry=Record(
             type=RecordType.INTENT,
             verb=checked.verb,
             operator=operator,

@@ -25,7 +25,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.model import ClusterIdentity, Confidence, Outcome
 from etcdfix.remediation.backup.file import read_backup
-from etcdfix.remediation.backup.rows import UNKNOWN_TO_THE_LOG, with_records
+from etcdfix.remediation.backup.folder import UNKNOWN_TO_THE_LOG, with_records
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.backup import Standing, standing_of
 from etcdfix.remediation.datastore import KeyReading

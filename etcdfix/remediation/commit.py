@@ -35,12 +35,14 @@ from etcdfix.errors import (
 from etcdfix.interruptions import signals_held
 from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Entry, Intent, Link, Operator, RecordType, Result
-from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
-from etcdfix.remediation.backup.write import (
+from etcdfix.remediation.audit.record import Link, Operator, Record, RecordType, Result
+from etcdfix.remediation.backup.file import (
     ANOMALY,
+    BackupCluster,
+    BackupContent,
     BackupPlan,
     keep_second_backup,
+    make_content,
     record_intent,
     resting_on,
 )
@@ -55,7 +57,7 @@ from etcdfix.remediation.datastore import (
 from etcdfix.remediation.durable import SafeDirectory, Step, no_step, probe
 from etcdfix.remediation.places import RecordPaths, lasting_warnings
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.remediation.reconcile import judge_reading, open_intents_of, predict, reconcile_intent
+from etcdfix.remediation.settle import judge_reading, open_intents_of, predict, settle_intent
 from etcdfix.remediation.writer import TxnAnswer, send_transaction
 from etcdfix.rules import refuse
 from etcdfix.sources.etcd.client import EtcdClient
@@ -87,7 +89,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
         accepted: What is accepted of intents that are reconciled first.
     """
 
-    entry: Entry
+    entry: Record
     landmarks: Landmarks
     content: BackupContent | None
     value: bytes | None = None
@@ -257,7 +259,7 @@ class _Run(NamedTuple):
             try:
                 if for_real:
                     self.step("reconcile: open intent of the same key")
-                    found = reconcile_intent(
+                    found = settle_intent(
                         self.now, self.log, intent, self.operator, cluster=cluster, accepted=accepted
                     )
                 else:
@@ -266,7 +268,7 @@ class _Run(NamedTuple):
                 warnings.append(refusal.message)
                 continue
             became = "was settled" if for_real else "would be settled first"
-            said = f"{became}: {found.result}" if found.settled else "stays open"
+            said = f"{became}: {found.outcome}" if found.settled else "stays open"
             warnings += [f"the open intent {intent.link.sequence} {said}, {found.detail}", *found.warnings]
         return warnings
 
@@ -312,7 +314,7 @@ class _Run(NamedTuple):
             sent = msgspec.structs.replace(sent, detail=sent.detail + trouble)
         return self._close(intent, sent, kept)
 
-    def _record(self) -> Intent:
+    def _record(self) -> Record:
         entry, content = self.change.entry, self.change.content
         if content is not None:
             return record_intent(self.log, entry, content, self.directories, step=self.step)
@@ -320,7 +322,7 @@ class _Run(NamedTuple):
         link = self.log.append(msgspec.structs.replace(entry, type=RecordType.INTENT))
         return self.log.intent(link.sequence)
 
-    def _keep_others(self, intent: Intent, answer: TxnAnswer) -> tuple[list[BackupPlan], str]:
+    def _keep_others(self, intent: Record, answer: TxnAnswer) -> tuple[list[BackupPlan], str]:
         """Something else came back than what was asked for: keep what was there, if there was anything else."""
         entry, kept, said = self.change.entry, [], ""
         # What another cluster gave back would be no undo in this one.
@@ -359,25 +361,23 @@ class _Run(NamedTuple):
             said += f"; {len(others) - _MOST_KEPT} more values came back and were not kept"
         return kept, said
 
-    def _closed(self, intent: Intent, sent: Sent, second: Sequence[BackupPlan] = ()) -> Entry:
+    def _closed(self, intent: Record, sent: Sent, second: Sequence[BackupPlan] = ()) -> Record:
         return intent.closed_by(
             sent.result,
             operator=self.operator,
             detail=sent.detail,
             header_revision=sent.revision,
-            backups=tuple(str(path) for plan in second for path in plan.paths) or None,
-            backup_sha256=" ".join(plan.content_sha256 for plan in second) or None,
+            backups=tuple(str(path) for plan in second for path in plan.paths),
+            backup_sha256=" ".join(plan.content_sha256 for plan in second),
         )
 
-    def _close(self, intent: Intent, sent: Sent, second: Sequence[BackupPlan]) -> ChangeOutcome:
+    def _close(self, intent: Record, sent: Sent, second: Sequence[BackupPlan]) -> ChangeOutcome:
         """Record the outcome; where that fails, say what happened all the same, and that the record is missing."""
         head, warnings = None, sent.warnings
         try:
             head = self.log.append(self._closed(intent, sent, second))
         except EtcdfixError as exc:
-            missing = (
-                f"the outcome could not be recorded: {exc.message}; etcdfix audit reconcile will do so later"
-            )
+            missing = f"the outcome could not be recorded: {exc.message}; etcdfix log settle will do so later"
             warnings = (*warnings, missing)
         values = [intent.value_sha256] if intent.backups else []
         return ChangeOutcome(
@@ -395,7 +395,7 @@ class _Run(NamedTuple):
         )
 
 
-def _transact(client: EtcdClient, change: Write, intent: Intent, step: Step) -> Sent:
+def _transact(client: EtcdClient, change: Write, intent: Record, step: Step) -> Sent:
     step("transaction: before send")
     try:
         answer = send_transaction(client, change.expected, change.value, lease=change.lease)
@@ -420,7 +420,7 @@ def _transact(client: EtcdClient, change: Write, intent: Intent, step: Step) -> 
     return Sent(result=change.done, revision=answer.revision)
 
 
-def _after_silence(now: Datastore, change: Write, intent: Intent, error: TransactionUnanswered) -> Sent:
+def _after_silence(now: Datastore, change: Write, intent: Record, error: TransactionUnanswered) -> Sent:
     """No answer came, or an error that proves nothing: read the key again, and say no more than that shows."""
     try:
         sighting = now.sight(change.key, change.landmarks)

@@ -22,7 +22,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -40,6 +40,7 @@ _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _VOLATILE: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _CHUNK: Final = 1 << 20
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_READABLE: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _ATTEMPTS: Final = 10
 _POLL_SECONDS: Final = 0.05
 
@@ -54,6 +55,15 @@ def announced(step: Step, what: str, action: str) -> Iterator[None]:
     step(f"{what}: before {action}")
     yield
     step(f"{what}: after {action}")
+
+
+@contextmanager
+def _durably(what: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        reason = "it is a symbolic link" if exc.errno == errno.ELOOP else why(exc)
+        raise NotDurable(f"{what} {path}: {reason}", path=path) from exc
 
 
 def write_fully(descriptor: int, data: bytes) -> None:
@@ -90,25 +100,22 @@ class SafeDirectory(Closing):
             NotDurable: It exists already, or any of the actions failed, or other bytes came back.
         """
         path = self.path / name
-        with ExitStack() as on_failure:
-            try:
-                with announced(step, what, "create file"):
-                    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                    descriptor = os.open(name, flags, 0o600, dir_fd=self.descriptor)
-                    on_failure.callback(self._forget, name)
-                    on_failure.callback(os.close, descriptor)
-                    os.fchmod(descriptor, 0o600)  # whatever the umask took away
-                with announced(step, what, "write file"):
-                    write_fully(descriptor, data)
-                with announced(step, what, "fsync file"):
-                    os.fsync(descriptor)
-                self._fsync(what, step)
-                with announced(step, what, "read back"):
-                    # Clean pages go, so that the bytes come from where they were written to.
-                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                    same = self.read(name, limit=len(data)) == data
-            except OSError as exc:
-                raise NotDurable(f"{what} {path}: {why(exc)}", path=path) from exc
+        with ExitStack() as on_failure, _durably(what, path):
+            with announced(step, what, "create file"):
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                descriptor = os.open(name, flags, 0o600, dir_fd=self.descriptor)
+                on_failure.callback(self.forget, name)
+                on_failure.callback(os.close, descriptor)
+                os.fchmod(descriptor, 0o600)  # whatever the umask took away
+            with announced(step, what, "write file"):
+                write_fully(descriptor, data)
+            with announced(step, what, "fsync file"):
+                os.fsync(descriptor)
+            self._fsync(what, step)
+            with announced(step, what, "read back"):
+                # Clean pages go, so that the bytes come from where they were written to.
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                same = self.read(name, limit=len(data)) == data
             if not same:
                 raise NotDurable(f"{what} {path}: other bytes came back than were written", path=path)
             on_failure.pop_all()
@@ -123,16 +130,13 @@ class SafeDirectory(Closing):
             NotDurable: Any of the actions failed; the file is the old one or the new one, never a mixture.
         """
         fresh = f"{name}.new"
-        path = self.path / name
-        try:
+        with _durably(what, self.path / name):
             with suppress(FileNotFoundError):
                 os.unlink(fresh, dir_fd=self.descriptor)
             self.create(fresh, data, what=what, step=step)
             with announced(step, what, "rename file"):
                 os.rename(fresh, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
             self._fsync(what, step)
-        except OSError as exc:
-            raise NotDurable(f"{what} {path}: {why(exc)}", path=path) from exc
 
     def remove(self, name: str, *, what: str, step: Step = no_step) -> None:
         """Remove a file, on disk before it returns; one that is gone already is fine.
@@ -140,13 +144,21 @@ class SafeDirectory(Closing):
         Raises:
             NotDurable: It cannot be removed.
         """
-        path = self.path / name
-        try:
+        with _durably(what, self.path / name):
             with announced(step, what, "unlink file"), suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self.descriptor)
             self._fsync(what, step)
-        except OSError as exc:
-            raise NotDurable(f"{what} {path}: {why(exc)}", path=path) from exc
+
+    def scribble(self, name: str, data: bytes) -> None:
+        """Write a note that need not last, mode 0600; where that fails, there is none."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        with suppress(OSError), open(name, "wb", opener=lambda path, _: self._open(path, flags)) as file:
+            file.write(data)
+
+    def forget(self, name: str) -> None:
+        """Remove a file that need not be gone for good."""
+        with suppress(OSError):
+            os.unlink(name, dir_fd=self.descriptor)
 
     def read(self, name: str, *, limit: int, ours: str = "") -> bytes:
         """Return at most ``limit`` + 1 bytes of a regular file of this directory; ``ours`` is what must be ours alone.
@@ -155,8 +167,7 @@ class SafeDirectory(Closing):
             UnsafePlace: See :func:`refuse_foreign_file`.
             OSError: No such file, a symbolic link, or it cannot be read.
         """
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(name, flags, dir_fd=self.descriptor)
+        descriptor = self._open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if ours:
                 refuse_foreign_file(descriptor, self.path / name, what=ours)
@@ -184,18 +195,12 @@ class SafeDirectory(Closing):
         """
         path, deadline = self.path / name, time.monotonic() + wait_seconds
         for _ in range(_ATTEMPTS):
-            with ExitStack() as on_failure, suppress(FileExistsError):
-                try:
+            with ExitStack() as on_failure:
+                with _durably(what, path):
                     descriptor = self._open_or_make(name, what, step, before_making)
                     on_failure.callback(os.close, descriptor)
                     refuse_foreign_file(descriptor, path, what=what)
-                    left = max(0.0, deadline - time.monotonic())
-                    locked = lock(descriptor, fcntl.LOCK_EX, wait_seconds=left)
-                except FileExistsError:
-                    raise
-                except OSError as exc:
-                    reason = "it is a symbolic link" if exc.errno == errno.ELOOP else why(exc)
-                    raise NotDurable(f"{what} {path}: {reason}", path=path) from exc
+                    locked = lock(descriptor, fcntl.LOCK_EX, wait_seconds=deadline - time.monotonic())
                 if not locked:
                     raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
                 if self.leads_to(name, descriptor):
@@ -206,10 +211,13 @@ class SafeDirectory(Closing):
 
     def _open_or_make(self, name: str, what: str, step: Step, before_making: Callable[[], None]) -> int:
         with suppress(FileNotFoundError):
-            return os.open(name, _APPEND, dir_fd=self.descriptor)
+            return self._open(name, _APPEND)
         before_making()
         with announced(step, what, "create file"):
-            descriptor = os.open(name, _APPEND | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.descriptor)
+            try:
+                descriptor = self._open(name, _APPEND | os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                return self._open(name, _APPEND)  # another process made it in between
         try:
             os.fchmod(descriptor, 0o600)  # whatever the umask took away
             with announced(step, what, "fsync file"):
@@ -232,13 +240,16 @@ class SafeDirectory(Closing):
         """Return the names of the files in it, sorted."""
         return sorted(os.listdir(self.descriptor))  # noqa: PTH208 - pathlib does not list a descriptor
 
+    def has(self, name: str) -> bool:
+        """Say whether a file is in it, a link that leads nowhere too."""
+        return name in self.names()
+
+    def _open(self, name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600, dir_fd=self.descriptor)
+
     def _fsync(self, what: str, step: Step) -> None:
         with announced(step, what, "fsync directory"):
             os.fsync(self.descriptor)
-
-    def _forget(self, name: str) -> None:
-        with suppress(OSError):
-            os.unlink(name, dir_fd=self.descriptor)
 
 
 def lock(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
@@ -291,21 +302,23 @@ def open_directory(path: Path, *, create: bool = False, step: Step = no_step) ->
     resolved = whole.parent.resolve() / whole.name
     descriptor = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for above in whole.parents:  # as named: whoever owns a link may lead it elsewhere
-            with suppress(FileNotFoundError):
-                _refuse_foreign_parent(above.stat(), resolved)
-        for part in resolved.parts[1:]:
-            _refuse_foreign_parent(os.fstat(descriptor), resolved)
-            below = _descend(descriptor, part, resolved, create=create, step=step)
-            os.close(descriptor)
-            descriptor = below
-        _refuse_foreign(descriptor, resolved)
-        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
-    except OSError as exc:
-        raise NotDurable(f"directory {resolved}: {why(exc)}", path=resolved) from exc
+        with _durably("directory", resolved):
+            for above in whole.parents:  # as named: whoever owns a link may lead it elsewhere
+                with suppress(FileNotFoundError):
+                    _refuse_foreign_parent(above.stat(), resolved)
+            for part in resolved.parts[1:]:
+                _refuse_foreign_parent(os.fstat(descriptor), resolved)
+                below = _descend(descriptor, part, resolved, create=create, step=step)
+                os.close(descriptor)
+                descriptor = below
+            found = os.fstat(descriptor)
+            # A directory that everybody shares has to stay open to them.
+            own = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
+            hint = f"chmod go-w {resolved}" if own else "choose a directory of your own"
+            _refuse_others(found, f"directory {resolved}", resolved, hint)
+            return SafeDirectory(os.open(".", _READABLE, dir_fd=descriptor), resolved)
     finally:
         os.close(descriptor)
-    return SafeDirectory(readable, resolved)
 
 
 def _descend(descriptor: int, part: str, path: Path, *, create: bool, step: Step) -> int:
@@ -314,38 +327,31 @@ def _descend(descriptor: int, part: str, path: Path, *, create: bool, step: Step
         return os.open(part, flags, dir_fd=descriptor)
     except FileNotFoundError as exc:
         if not create:
-            raise UnsafePlace(
-                f"directory {path} does not exist", path=path, hint="make it, with mode 0700"
-            ) from exc
+            hint = "make it, with mode 0700"
+            raise UnsafePlace(f"directory {path} does not exist", path=path, hint=hint) from exc
     except NotADirectoryError as exc:
-        raise UnsafePlace(
-            f"directory {path}: {part} is a symbolic link or no directory",
-            path=path,
-            hint="name the directory itself",
-        ) from exc
+        problem = f"directory {path}: {part} is a symbolic link or no directory"
+        raise UnsafePlace(problem, path=path, hint="name the directory itself") from exc
     with announced(step, "directory", "create directory"), suppress(FileExistsError):
         os.mkdir(part, 0o700, dir_fd=descriptor)
-    readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
-    try:
-        with announced(step, "directory", "fsync directory"):
+    with announced(step, "directory", "fsync directory"):
+        readable = os.open(".", _READABLE, dir_fd=descriptor)
+        try:
             os.fsync(readable)
-    finally:
-        os.close(readable)
+        finally:
+            os.close(readable)
     return os.open(part, flags, dir_fd=descriptor)
 
 
 def _refuse_foreign_parent(found: os.stat_result, path: Path) -> None:
-    problem = ""
     if found.st_uid not in _trusted_users():
         problem = f"a directory above it belongs to uid {found.st_uid}"
     elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         problem = "everybody may write to a directory above it"
-    if problem:
-        raise UnsafePlace(
-            f"directory {path}: {problem}",
-            path=path,
-            hint="choose a directory whose parents only you and root can change",
-        )
+    else:
+        return
+    hint = "choose a directory whose parents only you and root can change"
+    raise UnsafePlace(f"directory {path}: {problem}", path=path, hint=hint)
 
 
 def _trusted_users() -> set[int]:
@@ -355,14 +361,6 @@ def _trusted_users() -> set[int]:
     if os.geteuid() == 0 and re.fullmatch("[1-9][0-9]*", caller, re.ASCII):
         users.add(int(caller))
     return users
-
-
-def _refuse_foreign(descriptor: int, path: Path) -> None:
-    found = os.fstat(descriptor)
-    # A directory that everybody shares has to stay open to them.
-    own = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
-    hint = f"chmod go-w {path}" if own else "choose a directory of your own"
-    _refuse_others(found, f"directory {path}", path, hint)
 
 
 def refuse_foreign_file(descriptor: int, path: Path, *, what: str) -> None:
@@ -383,10 +381,11 @@ def refuse_foreign_file(descriptor: int, path: Path, *, what: str) -> None:
 def _refuse_others(found: os.stat_result, whose: str, path: Path, hint: str) -> None:
     if found.st_uid != os.geteuid():
         problem = f"belongs to uid {found.st_uid}, expected {os.geteuid()}"
-        raise UnsafePlace(f"{whose} {problem}", path=path, hint=hint)
-    if found.st_mode & _OTHERS_MAY_WRITE:
+    elif found.st_mode & _OTHERS_MAY_WRITE:
         problem = f"has mode {stat.S_IMODE(found.st_mode):04o}: others may write to it"
-        raise UnsafePlace(f"{whose} {problem}", path=path, hint=hint)
+    else:
+        return
+    raise UnsafePlace(f"{whose} {problem}", path=path, hint=hint)
 
 
 def probe(directory: SafeDirectory, *, step: Step = no_step) -> None:
@@ -419,42 +418,33 @@ class Filesystem(msgspec.Struct, frozen=True):
         return self.kind in _VOLATILE
 
 
-_UNKNOWN: Final = Filesystem(kind="", source="", mount_point="")
-
-
 def filesystem_kind(path: Path) -> Filesystem:
     """Say what an existing path lies on.
 
     Raises:
         OSError: No such path.
-
-    Format:
-        proc(5): ``/proc/self/mountinfo`` holds a line for each mount: id, parent, major:minor, root, mount point,
-        options, optional fields, ``-``, type, source, options.
     """
     whole = path.resolve(strict=True)
     return find_mount_above(whole, Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
 
 
 def find_mount_above(path: Path, mountinfo: str) -> Filesystem:
-    """Return the mount out of ``mountinfo`` that a path without links lies on; all "" where it is not there."""
-    above = [mount for mount in _mounts(mountinfo) if path.is_relative_to(mount.mount_point)]
-    # Of two at one place, the one that was mounted last is seen.
-    return max(reversed(above), key=lambda mount: len(mount.mount_point), default=_UNKNOWN)
+    """Return the mount out of ``mountinfo`` that a path without links lies on; all "" where it is not there.
 
-
-def _mounts(mountinfo: str) -> Iterator[Filesystem]:
+    Format:
+        proc(5): ``/proc/self/mountinfo`` holds a line for each mount: id, parent, major:minor, root, mount point,
+        options, optional fields, ``-``, type, source, options.
+    """
+    found = Filesystem(kind="", source="", mount_point="")
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
-        fields, details = before.split(" "), after.split(" ")
-        if len(details) > 1:
-            yield Filesystem(kind=details[0], source=details[1], mount_point=_unescape(fields[4]))
-
-
-def _unescape(field: str) -> str:
-    for octal in ("040", "011", "012", "134"):
-        field = field.replace(f"\\{octal}", chr(int(octal, 8)))
-    return field
+        details, point = after.split(" "), before.split(" ")[4:5]
+        for octal in ("040", "011", "012", "134"):
+            point = [text.replace(f"\\{octal}", chr(int(octal, 8))) for text in point]
+        # Of two at one place, the one that was mounted last is seen.
+        if len(details) > 1 and path.is_relative_to(point[0]) and len(point[0]) >= len(found.mount_point):
+            found = Filesystem(kind=details[0], source=details[1], mount_point=point[0])
+    return found
 
 
 def same_disk(one: Path, other: Path) -> bool:
@@ -471,15 +461,15 @@ def same_disk(one: Path, other: Path) -> bool:
     return source.startswith("/dev/") and source == filesystem_kind(other).source
 
 
-def default_directory(environment: Mapping[str, str] = os.environ) -> Path:
+def default_directory() -> Path:
     """Return where backups and the audit log go unless told: root's, or the user's state directory."""
     if os.geteuid() == 0:
         return machine.state_of_root()
-    state = Path(environment.get("XDG_STATE_HOME", ""))
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
     # A relative path is invalid and to be ignored (XDG Base Directory Specification).
     return (state if state.is_absolute() else Path.home() / ".local" / "state") / "etcdfix"
 
 
-def default_audit_log(environment: Mapping[str, str] = os.environ) -> Path:
+def default_audit_log() -> Path:
     """Return the audit log that is written unless another is named."""
-    return default_directory(environment) / "audit.jsonl"
+    return default_directory() / "audit.jsonl"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from etcdfix.errors import AuditError, ConfigurationError, RemediationRefused
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
+from etcdfix.remediation.audit.record import Operator, Record, RecordType, Subject, Verb
 from etcdfix.remediation.durable import SafeDirectory, default_audit_log, open_directory
 from etcdfix.report.configurations import FileRecord
 from etcdfix.report.model import ReportConfiguration
@@ -90,7 +90,7 @@ def record_key_files(
     try:
         with AuditLog.open(log_path(audit_log), operator=operator, create_directory=audit_log is None) as log:
             for file in files:
-                entry = Entry(
+                entry = Record(
                     type=RecordType(verb.value),
                     verb=verb,
                     operator=operator,

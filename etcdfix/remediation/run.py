@@ -7,7 +7,6 @@ another log is named, what was done is met as a surprise, and nothing is done tw
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -18,14 +17,13 @@ from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.graph.model import Risk
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import CLOSING_TYPES, Operator, Result, Verb
-from etcdfix.remediation.audit.record_line import Event, parse_list
+from etcdfix.remediation.audit.record import Operator, Record, Result, Verb
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.change import DONE, ChangeRequest, operator_for
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.preflight.expectation import refuse_plan
-from etcdfix.remediation.reconcile import open_intents_of, reconcile_intent
+from etcdfix.remediation.settle import open_intents_of, settle_intent
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import DECLARE_KEY_LOST, Decision, PlanEntry, decision_on, is_breaking, meaning
 from etcdfix.report.planfile import plan_key
@@ -258,12 +256,12 @@ def finished_before(
         return set()
     step("check: what earlier runs did")
     if request.dry_run:
-        recorded = _recorded((event for _, event in read_records(path)), plan)
+        recorded = _recorded(read_records(path), plan)
     else:
         operator = operator_for(None, request.etcd_user)
         with request.record_paths.open_log(operator, step) as log:
             _settle(cluster, log, planned, operator, identity, request.accepted, say)
-            recorded = _recorded((event for _, event in log.records()), plan)
+            recorded = _recorded(log.records(), plan)
     finished = set()
     for key, outcome in recorded.items():
         if key in planned and _stands_again(cluster, key, outcome, planned[key]):
@@ -291,13 +289,13 @@ def _settle(
             continue
         accepted = accepted.only(Rule.UNKNOWN_CLUSTER)
         try:
-            found = reconcile_intent(cluster.now, log, intent, operator, cluster=identity, accepted=accepted)
+            found = settle_intent(cluster.now, log, intent, operator, cluster=identity, accepted=accepted)
         except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
             say(refusal.message)
             continue
-        became = f"was settled: {found.result}" if found.settled else "stays open"
+        became = f"was settled: {found.outcome}" if found.settled else "stays open"
         say(f"the open intent {intent.link.sequence} {became}, {found.detail}")
-        if not found.settled or found.result is Result.ANOMALY:
+        if not found.settled or found.outcome is Result.ANOMALY:
             first = "look at it, then run" if found.settled else "run"
             raise refuse(
                 Rule.PLAN,
@@ -306,16 +304,15 @@ def _settle(
             )
 
 
-def _recorded(events: Iterable[Event], plan: DeletionPlan) -> dict[bytes, str]:
+def _recorded(records: Iterable[Record], plan: DeletionPlan) -> dict[bytes, str]:
     """Return what runs over this plan did to each key."""
     ending, found = _ending(plan), {}
-    for event in events:
-        notes = event.annotations
-        if notes.type not in CLOSING_TYPES or ending not in notes.accepted:
-            continue
-        done = {DONE[Verb.DELETE], Result.APPLIED_OR_GONE} if event.verb == Verb.DELETE else {DONE[Verb.FIX]}
-        if notes.outcome in done and any(flag.endswith(ending) for flag in parse_list(notes.accepted)):
-            found[base64.b64decode(notes.key_base64)] = notes.outcome
+    for record in records:
+        deleted = {DONE[Verb.DELETE], Result.APPLIED_OR_GONE}
+        done = deleted if record.verb is Verb.DELETE else {DONE[Verb.FIX]}
+        ours = record.tells_outcome and any(flag.endswith(ending) for flag in record.accepted)
+        if ours and record.outcome in done:
+            found[record.subject.key] = str(record.outcome)
     return found
 
 

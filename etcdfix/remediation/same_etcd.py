@@ -15,7 +15,7 @@ import msgspec
 
 from etcdfix.errors import RefusedByRule, RevisionCompacted
 from etcdfix.model import ClusterIdentity, StoredValue
-from etcdfix.remediation.audit.record import Intent
+from etcdfix.remediation.audit.record import Record
 from etcdfix.remediation.backup.file import BackupContent, digest
 from etcdfix.remediation.datastore import Datastore, KeyReading
 from etcdfix.rules import Rule, acceptance, refuse
@@ -56,7 +56,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def of_intent(cls, intent: Intent, *, cluster_id: str = "") -> Recorded:
+    def of_intent(cls, intent: Record, *, cluster_id: str = "") -> Recorded:
         """Return what an intent says; ``cluster_id`` is what its backup says."""
         return cls(
             key=intent.subject.key,

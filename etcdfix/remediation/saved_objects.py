@@ -22,7 +22,7 @@ from etcdfix.apiserver.objects import APIObject
 from etcdfix.closing import Closing
 from etcdfix.errors import NotDurable, why
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Entry, Operator, RecordType, Subject, Verb
+from etcdfix.remediation.audit.record import Operator, Record, RecordType, Subject, Verb
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.durable import (
     SafeDirectory,
@@ -247,7 +247,7 @@ class RescueRecord:
             syslog=self._places.syslog,
         ) as log:
             log.append(
-                Entry(
+                Record(
                     type=kind,
                     verb=Verb.RESCUE,
                     operator=operator,

@@ -14,11 +14,24 @@ from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
 
 _BRIEF: Final = 12
-_STATES: Final = {
-    "whole": (State.OK, "whole"),
-    "tampered": (State.FINDINGS, "SOMETHING IS WRONG OR MISSING"),
-    "unfinished": (State.INCOMPLETE, "nothing is wrong, but etcdfix cannot check everything"),
-}
+_FOUND: Final = (Column("STATE"), Column("REASON"), Column("WHAT", folds=True))
+_MADE: Final = (Column("MADE"), Column("COMMAND"), Column("OUTCOME"))
+_KEY: Final = Column("ETCD KEY", kind=Kind.KEY)
+_LISTED: Final = (
+    Column("HOLDS"),
+    *_MADE,
+    Column("LOG"),
+    Column("INTENT", kind=Kind.NUMBER),
+    Column("SIZE", kind=Kind.NUMBER, wide=True),
+    Column("CLUSTER", wide=True),
+    Column("VALUE", wide=True),
+    Column("FILE", wide=True),
+    _KEY,
+)
+_OTHERS: Final = (Column("WHAT"), Column("WHY", folds=True), Column("FILE", kind=Kind.KEY))
+_PRUNED: Final = (Column("STATE"), *_MADE, Column("INTENT", kind=Kind.NUMBER), _KEY)
+_PROBLEMS: Final = (Column("PROBLEM", folds=True), _KEY)
+_KEPT: Final = (Column("FILES", kind=Kind.NUMBER), Column("RULE"), Column("WHY", folds=True))
 
 
 class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +68,16 @@ class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
     log: str
     outcome: str | None
 
+    def row(self) -> tuple[str | int, ...]:
+        """Return it as a row of the table."""
+        holds = "plaintext" if self.stored_as_plaintext else "enveloped"
+        if self.secret:
+            holds = "PLAINTEXT SECRET" if self.stored_as_plaintext else "enveloped Secret"
+        return (
+            holds, f"{self.made_at[:19]}Z", self.command, self.outcome or "-", self.log, self.intent,
+            self.value_size, self.cluster_uid or "unknown", self.value_sha256, self.path, self.key,
+        )  # fmt: skip
+
 
 class OtherFile(msgspec.Struct, frozen=True):
     """A file that is no whole backup.
@@ -72,13 +95,15 @@ class BackupFinding(msgspec.Struct, frozen=True):
     """Something that is wrong, or that cannot be told.
 
     Attributes:
-        reason: ``missing``, ``returned`` (pruned by the log, and there again), ``damaged``, ``exposed`` (owner, mode,
-            names), ``unsafe-directory``, ``unlisted``, ``log``; of what cannot be told: ``another-log``,
-            ``unconfirmed``, ``unreadable``, ``elsewhere`` (in a directory that was not named), ``missing``, ``log``.
+        wrong: False where it cannot be told.
+        reason: ``missing``, ``damaged``, ``exposed`` (owner, mode, names), ``unsafe-directory``, ``unlisted``, ``log``,
+            ``another-log``, ``unconfirmed``, ``unreadable``, ``elsewhere`` (in a directory that was not named), or
+            ``pruned`` (by the log, and still there).
         path: Of the file; null where it is about the log.
         intent: Sequence, null for none.
     """
 
+    wrong: bool
     reason: str
     message: str
     path: str | None = None
@@ -89,12 +114,9 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
     """All files of some backup directories, compared with themselves and with their log.
 
     Attributes:
-        state: ``whole``; ``tampered`` where something is wrong or missing; ``unfinished`` where something cannot be
-            told.
         audit_log_head: Its last record, for ``--expect-head``; null where it cannot be read.
         backups: Plaintext Secrets first, then other plaintext, then the rest; each oldest first.
-        findings: What is wrong or missing.
-        doubts: What cannot be told.
+        findings: What is wrong or missing, then what cannot be told.
         pruned: How many files the log calls pruned.
         size: Bytes of the files of all backups.
     """
@@ -102,25 +124,27 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
     ROWS: ClassVar[str] = "backups"
 
     kind: str = "BackupList"
-    state: str
     directories: list[str]
     audit_log: str
     audit_log_head: str | None
     backups: list[ListedBackup]
     others: list[OtherFile]
     findings: list[BackupFinding]
-    doubts: list[BackupFinding]
     pruned: int
     size: int
 
     @property
     def exit_code(self) -> int:
         """0 where all is whole, 1 where something is wrong or missing, 3 where something cannot be told."""
-        return 1 if self.findings else 3 if self.doubts else 0
+        return 1 if any(one.wrong for one in self.findings) else 3 if self.findings else 0
 
     def document(self) -> Document:
         """Return what is wrong, what cannot be told, the backups, and what else lies beside them."""
-        state, words = _STATES[self.state]
+        state, words = {
+            0: (State.OK, "whole"),
+            1: (State.FINDINGS, "SOMETHING IS WRONG OR MISSING"),
+            3: (State.INCOMPLETE, "nothing is wrong, but etcdfix cannot check everything"),
+        }[self.exit_code]
         number = (
             f"{counted(len(self.backups), 'backup')}, {self.size} bytes" if self.backups else "no backups"
         )
@@ -128,57 +152,27 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
         pruned = f", {counted(self.pruned, 'file')} pruned according to it" if self.pruned else ""
         secrets = sum(one.secret and one.stored_as_plaintext for one in self.backups)
         told = f"PLAINTEXT SECRETS: {secrets}. Whoever can read these files has what is in them."
-        found = [("WRONG", one.reason, one.message) for one in self.findings]
-        found += [("unknown", one.reason, one.message) for one in self.doubts]
+        found = [("WRONG" if one.wrong else "unknown", one.reason, one.message) for one in self.findings]
         others = [(other.kind, other.what, other.path) for other in self.others]
+        places = [word for path in self.directories for word in ("--backup-dir", path)]
+        prune = ("--audit-log", self.audit_log, "--older-than", "90d", "--reason", "TEXT", "--dry-run")
+        closed = any(one.outcome not in {None, "open"} for one in self.backups)
         return Document(
             status=Status(state, f"{words}, {number}: {', '.join(self.directories)}"),
             about=Facts(facts=[("audit log", f"compared with {compared}{pruned}")]),
             stakes=[told] if secrets else [],
-            next=self._next(),
+            next=Step("Remove old backups", Command(("etcdfix", "log", "prune", *places, *prune)))
+            if closed
+            else None,
             sections=[
                 Table(columns=_FOUND, rows=found, noun="finding", brief=_BRIEF),
-                Table(columns=_LISTED, rows=list(map(_row, self.backups)), noun="backup", brief=_BRIEF),
+                Table(columns=_LISTED, rows=[one.row() for one in self.backups], noun="backup", brief=_BRIEF),
                 Table(title="Other files", columns=_OTHERS, rows=others, noun="file", brief=_BRIEF // 2),
             ],
         )
 
-    def _next(self) -> Step | None:
-        if not any(one.outcome not in {None, "open"} for one in self.backups):
-            return None
-        places = [word for path in self.directories for word in ("--backup-dir", path)]
-        words = ("--audit-log", self.audit_log, "--older-than", "90d", "--reason", "TEXT", "--dry-run")
-        return Step("Remove old backups", Command(("etcdfix", "backup", "prune", *places, *words)))
 
-
-_FOUND: Final = (Column("STATE"), Column("REASON"), Column("WHAT", folds=True))
-_LISTED: Final = (
-    Column("HOLDS"),
-    Column("MADE"),
-    Column("COMMAND"),
-    Column("OUTCOME"),
-    Column("LOG"),
-    Column("INTENT", kind=Kind.NUMBER),
-    Column("SIZE", kind=Kind.NUMBER, wide=True),
-    Column("CLUSTER", wide=True),
-    Column("VALUE", wide=True),
-    Column("FILE", wide=True),
-    Column("ETCD KEY", kind=Kind.KEY),
-)
-_OTHERS: Final = (Column("WHAT"), Column("WHY", folds=True), Column("FILE", kind=Kind.KEY))
-
-
-def _row(backup: ListedBackup) -> tuple[str | int, ...]:
-    holds = "plaintext" if backup.stored_as_plaintext else "enveloped"
-    if backup.secret:
-        holds = "PLAINTEXT SECRET" if backup.stored_as_plaintext else "enveloped Secret"
-    return (
-        holds, f"{backup.made_at[:19]}Z", backup.command, backup.outcome or "-", backup.log, backup.intent,
-        backup.value_size, backup.cluster_uid or "unknown", backup.value_sha256, backup.path, backup.key,
-    )  # fmt: skip
-
-
-class PrunedBackup(msgspec.Struct, frozen=True, kw_only=True):
+class PrunedBackup(msgspec.Struct, kw_only=True):
     """A backup that was removed, or would be.
 
     Attributes:
@@ -189,12 +183,12 @@ class PrunedBackup(msgspec.Struct, frozen=True, kw_only=True):
         made_at: RFC 3339, UTC.
         outcome: What became of that change, by the log.
         intent: Sequence of the change in the log.
-        record: Of the removal, ``SEQ:SHA256``; null in a dry run, and where it could not be recorded.
+        record: Of the removal, ``SEQ:SHA256``; null in a dry run.
         problem: Why not all are gone, "" where they are.
     """
 
     content_sha256: str
-    paths: list[str]
+    paths: list[str] = msgspec.field(default_factory=list)
     removed: list[str] = msgspec.field(default_factory=list)
     key: str
     key_base64: str | None
@@ -249,40 +243,30 @@ class BackupPruning(PublishedReport, frozen=True, kw_only=True):
         else:
             gone = counted(sum(bool(one.removed) for one in self.pruned), "backup")
             status = Status(State.UNKNOWN if self.stopped else State.DONE, f"{gone} removed.")
+        rows = []
+        for one in self.pruned:
+            stays = len(one.paths) - len(one.removed)
+            state = "would go" if self.dry_run else f"{stays} of {len(one.paths)} STAY" if stays else "gone"
+            rows.append((state, one.made_at, one.command, one.outcome, one.intent, one.key))
         problems = [(one.problem, one.key) for one in self.pruned if one.problem]
-        kept = Counter((one.rule, one.message) for one in self.kept)
-        head = self.audit_log_head
-        record = [("Audit log", self.audit_log), ("Head", head)] if head is not None else []
-        stopped = f"STOPPED before all were done: {self.stopped}"
+        kept = Counter((one.rule, one.message) for one in self.kept).most_common()
+        younger = [("Not old enough", str(self.younger) if self.younger else "")]
+        record = [("Audit log", self.audit_log), ("Head", self.audit_log_head or "")]
         return Document(
             status=status,
-            stakes=[*([stopped] if self.stopped else []), *self.warnings],
+            stakes=[
+                *([f"STOPPED before all were done: {self.stopped}"] if self.stopped else []),
+                *self.warnings,
+            ],
             sections=[
-                Table(columns=_PRUNED, rows=list(map(self._row, self.pruned)), noun="backup", brief=24),
+                Table(columns=_PRUNED, rows=rows, noun="backup", brief=24),
                 Table(title="Not finished", columns=_PROBLEMS, rows=problems, noun="problem"),
                 Table(
                     title="Kept, although old enough",
                     columns=_KEPT,
-                    rows=[(number, *why) for why, number in kept.most_common()],
+                    rows=[(number, *why) for why, number in kept],
                     noun="rule",
                 ),
-                Facts(facts=[("Not old enough", str(self.younger) if self.younger else ""), *record]),
+                Facts(facts=[*younger, *(record if self.audit_log_head else [])]),
             ],
         )
-
-    def _row(self, one: PrunedBackup) -> tuple[str | int, ...]:
-        stays = len(one.paths) - len(one.removed)
-        state = "would go" if self.dry_run else f"{stays} of {len(one.paths)} STAY" if stays else "gone"
-        return state, one.made_at, one.command, one.outcome, one.intent, one.key
-
-
-_PRUNED: Final = (
-    Column("STATE"),
-    Column("MADE"),
-    Column("COMMAND"),
-    Column("OUTCOME"),
-    Column("INTENT", kind=Kind.NUMBER),
-    Column("ETCD KEY", kind=Kind.KEY),
-)
-_PROBLEMS: Final = (Column("PROBLEM", folds=True), Column("ETCD KEY", kind=Kind.KEY))
-_KEPT: Final = (Column("FILES", kind=Kind.NUMBER), Column("RULE"), Column("WHY", folds=True))

@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
-from etcdfix.report.audit import AuditReconciliation, AuditVerification
 from etcdfix.report.backups import BackupList, BackupPruning
 from etcdfix.report.cause import CauseList, CausePage
 from etcdfix.report.change import ChangeReport
@@ -20,6 +19,7 @@ from etcdfix.report.diff import ReportDiff
 from etcdfix.report.doctor import DoctorReport
 from etcdfix.report.encryption import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.report.explain import ExplainReport
+from etcdfix.report.log import LogSettling, LogVerification
 from etcdfix.report.merge import ReportMerge
 from etcdfix.report.model import API_VERSION, Finding
 from etcdfix.report.namespace import NamespaceReport
@@ -57,10 +57,10 @@ REPORTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "report-merge": ReportMerge,
     "cause": CausePage,
     "cause-list": CauseList,
-    "audit-verification": AuditVerification,
-    "audit-reconciliation": AuditReconciliation,
-    "backup-list": BackupList,
-    "backup-pruning": BackupPruning,
+    "log-verification": LogVerification,
+    "log-settling": LogSettling,
+    "log-backups": BackupList,
+    "log-pruning": BackupPruning,
 }
 """Every published document, by the name that ``etcdfix schema`` has for it."""
 KINDS: Final = {struct.__name__: struct for struct in REPORTS.values()}

@@ -9,14 +9,9 @@ from etcdfix.errors import (
 )
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
-from etcdfix.remediation.audit.verify import ChainState, verify
-from etcdfix.remediation.backup.account import intent_of
-from etcdfix.remediation.backup.directory import anchor_of
-from etcdfix.remediation.backup.file import Backup, read_backup
-from etcdfix.remediation.backup.write import (
-    MARKER_SUFFIX,
-    confirm_backups,
-)
+from etcdfix.remediation.audit.verify import Anchor, ChainState, verify
+from etcdfix.remediation.backup.file import MARKER_SUFFIX, Backup, confirm_backups, read_backup
+from etcdfix.remediation.backup.folder import anchors_in, intent_of, look_into
 from tests.support.audit_logs import (
     OPERATOR,
     STORED,
@@ -60,6 +55,11 @@ def whole_backups(folder: Path) -> list[Backup]:
     return read
 
 
+def anchors_of(folder: Path) -> list[Anchor]:
+    files = [file for name in ("one", "two") for file in look_into(folder / name)]
+    return anchors_in(files, folder / "audit.jsonl")
+
+
 def check_what_is_left(folder: Path, name: str) -> None:
     path = folder / "audit.jsonl"
     sent = (folder / "sent").exists()
@@ -67,7 +67,7 @@ def check_what_is_left(folder: Path, name: str) -> None:
         assert not sent, name
         return
     backups = whole_backups(folder)
-    anchors = [anchor for anchor in map(anchor_of, backups) if anchor is not None]
+    anchors = anchors_of(folder)
     found = verify(path, anchors=anchors)
     assert found.state is not ChainState.TAMPERED, (name, found)
     if not found.records:
@@ -95,9 +95,9 @@ def go_on(folder: Path, name: str) -> None:
     with AuditLog.open(folder / "audit.jsonl") as log:
         for intent in log.open_intents():
             confirm_backups(intent)
-            log.append(intent.closed_by(Result.NOT_APPLIED, operator=OPERATOR, reconciled=True))
+            log.append(intent.closed_by(Result.NOT_APPLIED, operator=OPERATOR, settled=True))
     delete_with(folder)
-    anchors = [anchor for anchor in map(anchor_of, whole_backups(folder)) if anchor is not None]
+    anchors = anchors_of(folder)
     assert len(anchors) >= 2, name
     found = verify(folder / "audit.jsonl", anchors=anchors)
-    assert (found.state, found.warnings) == (ChainState.WHOLE, ()), name
+    assert (found.state, found.warnings) == (ChainState.WHOLE, []), name

@@ -352,7 +352,7 @@ def test_what_the_audit_log_says(registry: Freezing, capfd: pytest.CaptureFixtur
     chance = registry.chance()
     found = {}
     for command in ("show", "verify"):
-        came = came_to(["audit", command, str(registry.log), "-o", "json"])
+        came = came_to(["log", command, str(registry.log), "-o", "json"])
         found[command] = {**came, "output": chance.without(stripped(json.loads(capfd.readouterr().out)))}
     is_frozen("changes/audit", found)
 
@@ -390,7 +390,7 @@ def test_what_a_person_reads_first(
     reads("undo-dry-run", "undo", backup, "--yes", "--dry-run", *common)
     reads("undo", "undo", backup, "--yes", *common)
     for command in ("show", "verify"):
-        reads(f"audit-{command}", "audit", command, str(registry.log))
+        reads(f"log-{command}", "log", command, str(registry.log))
     places = ["--backup-dir", str(registry.backups), "--audit-log", str(registry.log)]
-    reads("backup-list", "backup", "list", *places)
+    reads("log-backups", "log", "backups", *places)
     is_frozen("text/changes", registry.chance().without(found))

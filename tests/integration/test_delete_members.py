@@ -146,12 +146,8 @@ def test_member_that_is_down_has_to_be_accepted_by_name(members: EtcdMembers, tm
         assert delete(accepting, key).result == "deleted"
     finally:
         members.start("member-1", state="existing")
-    (intent,) = (
-        event.annotations
-        for _, event in read_records(ground.log)
-        if event.annotations.type == RecordType.INTENT
-    )
-    assert intent.accepted == '["--accept unchecked-member=member-1"]'
+    (intent,) = (event for event in read_records(ground.log) if event.type == RecordType.INTENT)
+    assert intent.accepted == ("--accept unchecked-member=member-1",)
     with reached(ground.through(members.endpoint("member-1"))) as cluster:
         assert stands(cluster, key) is None
     (backup,) = ground.backups()

@@ -12,8 +12,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.errors import RefusedByRule
-from etcdfix.remediation.audit.record import RecordType
-from etcdfix.remediation.audit.record_line import Event
+from etcdfix.remediation.audit.record import Record, RecordType
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
@@ -66,8 +65,8 @@ def value_at(ground: Ground, key: bytes) -> bytes | None:
     return None if found is None else found.value
 
 
-def last_event(ground: Ground) -> Event:
-    return list(read_records(ground.log))[-1][1]
+def last_record(ground: Ground) -> Record:
+    return list(read_records(ground.log))[-1]
 
 
 def delete_by_command(
@@ -105,7 +104,7 @@ def test_answer_lost_after_etcd_did_it(etcd: EtcdServer, lay: Lay, tmp_path: Pat
     assert (code, out.startswith("APPLIED-OR-GONE: ")) == (3, True), out + err
     assert value_at(ground, key) is None
     assert [backup.content.stored.value for backup in ground.backups()] == [ground.broken("target")]
-    assert last_event(ground).annotations.outcome == "applied-or-gone"
+    assert last_record(ground).outcome == "applied-or-gone"
     assert verify(ground.log).state is ChainState.WHOLE
 
 
@@ -120,7 +119,7 @@ def test_transaction_lost_on_its_way(etcd: EtcdServer, lay: Lay, tmp_path: Path,
     assert (code, out.startswith("NOT-APPLIED: ")) == (3, True), out + err
     assert "a transaction that is still on its way could arrive later" in unfolded(out)
     assert (value_at(ground, key), etcd.revision()) == (ground.broken("target"), revision)
-    assert last_event(ground).annotations.outcome == "not-applied"
+    assert last_record(ground).outcome == "not-applied"
     assert verify(ground.log).state is ChainState.WHOLE
 
 
@@ -142,11 +141,11 @@ def test_nobody_answers_any_more(
         assert proxy.calls.count(TXN) == 1
         assert (code, out.startswith("UNKNOWN: ")) == (3, True), out + err
         found = verify(ground.log)
-        assert (found.state, found.exit_code, len(found.open_intents)) == (ChainState.UNFINISHED, 3, 1)
+        assert (found.state, len(found.open_intents)) == (ChainState.UNFINISHED, 1)
         # When etcd answers again, the command that it says to run says what became of it.
         proxy.before = None
-        settle = shlex.split(out.partition("etcdfix audit reconcile ")[2].partition("\n")[0])
-        code = run(["audit", "reconcile", *settle])
+        settle = shlex.split(out.partition("etcdfix log settle ")[2].partition("\n")[0])
+        code = run(["log", "settle", *settle])
         assert proxy.calls.count(TXN) == 1
     out = capfd.readouterr().out
     assert (code, ("applied-or-gone" if applied else "not-applied") in out) == (0, True), out
@@ -227,7 +226,7 @@ def test_error_that_etcd_answers(
         assert proxy.calls.count(TXN) == 1
     outcome = "applied-or-gone" if done else "not-applied"
     assert (code, out.startswith(f"{outcome.upper()}: ")) == (3, True), out + err
-    annotations = last_event(ground).annotations
+    annotations = last_record(ground)
     assert annotations.outcome == outcome
     for text in (unfolded(out), annotations.detail):
         assert told in text
@@ -321,7 +320,7 @@ def test_dry_run_makes_the_same_checks_and_changes_nothing(
     assert outcome.result is None
     assert outcome.revision == etcd.revision() == revision
     assert {path.name for path in (Path(ground.folder) / "one").iterdir()} == files
-    assert last_event(ground).annotations.type == RecordType.DRY_RUN
+    assert last_record(ground).type == RecordType.DRY_RUN
     assert change(ground, real, False).result is not None
     assert etcd.revision() == revision + 1
     assert dry.until("preview") == real.until("preview")
@@ -396,7 +395,7 @@ def test_two_operators_send_at_once_and_one_wins(
         )
         assert "the key is gone" in loser.message
         assert etcd.revision() == revision + 1
-        outcomes = {last_event(ground).annotations.outcome for ground in grounds}
+        outcomes = {last_record(ground).outcome for ground in grounds}
         assert outcomes == {"deleted", "refused"}
         assert {verify(ground.log).state for ground in grounds} == {ChainState.WHOLE}
 

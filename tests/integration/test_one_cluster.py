@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import RefusedByRule, TransactionNotSent
-from etcdfix.remediation.audit.record_line import Event
+from etcdfix.remediation.audit.record import Record
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
@@ -55,8 +55,8 @@ class Twins:
     def value_here(self, key: bytes) -> bytes | None:
         return self.here.get(key)
 
-    def last_event(self) -> Event:
-        return list(read_records(self.ground.log))[-1][1]
+    def last_record(self) -> Record:
+        return list(read_records(self.ground.log))[-1]
 
 
 Made = Callable[..., Twins]
@@ -128,8 +128,8 @@ def test_connection_that_turns_while_a_deletion_is_prepared(twins: Made, at: str
     assert TXN not in pair.proxy.calls
     assert pair.value_here(key) == pair.value_there(key) == pair.ground.broken("target")
     assert pair.here.revision() == pair.there.revision() == revision
-    assert pair.last_event().annotations.outcome == "refused"
-    assert "another cluster" in pair.last_event().annotations.detail
+    assert pair.last_record().outcome == "refused"
+    assert "another cluster" in pair.last_record().detail
     assert verify(pair.ground.log).state is ChainState.WHOLE
 
 
@@ -175,7 +175,7 @@ def test_connection_that_turns_at_the_last_moment(
     assert ("nothing was changed" if sent else "no transaction was sent") in refused.value.message
     assert pair.value_there(key) == pair.value_here(key) == before
     assert pair.here.revision() == pair.there.revision() == revision
-    assert pair.last_event().annotations.outcome == "refused"
+    assert pair.last_record().outcome == "refused"
 
 
 def test_healthy_value_at_the_same_revisions(twins: Made) -> None:
@@ -188,7 +188,7 @@ def test_healthy_value_at_the_same_revisions(twins: Made) -> None:
     assert refused.value.rule == Rule.OTHER_CLUSTER
     assert TXN not in pair.proxy.calls
     assert pair.value_there(key) == objects.secret("target")
-    assert pair.last_event().annotations.outcome == "refused"
+    assert pair.last_record().outcome == "refused"
 
 
 def test_connection_that_is_cut_while_a_change_is_sent(twins: Made) -> None:

@@ -19,10 +19,8 @@ from etcdfix.cli.root import run
 from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Entry, Intent, Link, Operator, RecordType, Result, Subject, Verb
-from etcdfix.remediation.audit.record_line import intent_of, parse_record
-from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
-from etcdfix.remediation.backup.write import record_intent
+from etcdfix.remediation.audit.record import Link, Operator, Record, RecordType, Result, Subject, Verb
+from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content, record_intent
 from etcdfix.remediation.durable import Step, no_step, open_directory
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.judge import Verdict
@@ -77,8 +75,8 @@ def subject(key: bytes = KEY, mod_revision: int = 41) -> Subject:
     )
 
 
-def entry(kind: RecordType = RecordType.INTENT, **changes: object) -> Entry:
-    made = Entry(
+def entry(kind: RecordType = RecordType.INTENT, **changes: object) -> Record:
+    made = Record(
         type=kind,
         verb=Verb.DELETE,
         operator=OPERATOR,
@@ -88,10 +86,6 @@ def entry(kind: RecordType = RecordType.INTENT, **changes: object) -> Entry:
         header_revision=77,
     )
     return msgspec.structs.replace(made, **changes)
-
-
-def parse_intent(line: bytes) -> Intent:
-    return intent_of(*parse_record(line))
 
 
 def content(stored: StoredValue = STORED, **changes: object) -> BackupContent:
@@ -279,8 +273,8 @@ if __name__ == "__main__":
 
 
 def audit(capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    """Run ``etcdfix audit``, and return its exit code and what it wrote: nothing that a terminal could act upon."""
-    code = run(["audit", *map(str, words)])
+    """Run ``etcdfix log``, and return its exit code and what it wrote: nothing that a terminal could act upon."""
+    code = run(["log", *map(str, words)])
     captured = capfd.readouterr()
     assert all(line.isprintable() for line in (captured.out + captured.err).splitlines())
     return code, captured.out, captured.err

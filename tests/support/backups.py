@@ -12,8 +12,8 @@ from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.backup.file import keep_second_backup, record_intent
 from etcdfix.remediation.backup.prune import PruneRequest, prune_backups, survey_backups
-from etcdfix.remediation.backup.write import keep_second_backup, record_intent
 from etcdfix.remediation.durable import Step, no_step, open_directory
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import random
@@ -20,8 +19,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import read_records
-from etcdfix.remediation.backup.file import read_backup
-from etcdfix.remediation.backup.write import MARKER_SUFFIX
+from etcdfix.remediation.backup.file import MARKER_SUFFIX, read_backup
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.rules import Rule
@@ -46,7 +44,7 @@ class Scene(NamedTuple):
         is_done: Whether what stands there is what the change was for.
         done: What the outcome is called then.
         refused: By which rule it is refused where it was made already.
-        reconciled: What ``audit reconcile`` says of an open intent where it was made.
+        reconciled: What ``log settle`` says of an open intent where it was made.
     """
 
     key: bytes
@@ -61,7 +59,7 @@ class Scene(NamedTuple):
 
 
 class Aftermath:
-    """What a death left behind, as an operator sees it: etcd, the backups, and ``etcdfix audit``."""
+    """What a death left behind, as an operator sees it: etcd, the backups, and ``etcdfix log``."""
 
     def __init__(self, ground: Ground, cluster: Cluster, key: bytes, capfd: Captured) -> None:
         self.ground = ground
@@ -74,7 +72,7 @@ class Aftermath:
         return stands(self._cluster, self._key)
 
     def verify(self) -> list[int]:
-        """Run ``audit verify`` against the head file; return the open intents. Never is it ``tampered``."""
+        """Run ``log verify`` against the head file; return the open intents. Never is it ``tampered``."""
         code, report = self._audit("verify")
         unfinished = bool(report["open_intents"] or report["torn_size"] or report["head_missing"])
         assert (code, report["findings"]) == (3 if unfinished else 0, [])
@@ -83,9 +81,9 @@ class Aftermath:
         return found
 
     def reconcile(self) -> dict[int, str]:
-        """Run ``audit reconcile``; return what became of each open intent."""
+        """Run ``log settle``; return what became of each open intent."""
         code, report = self._audit(
-            "reconcile", f"--endpoints={self.ground.endpoints[0]}", f"--etcd-prefix={self.ground.prefix}"
+            "settle", f"--endpoints={self.ground.endpoints[0]}", f"--etcd-prefix={self.ground.prefix}"
         )
         assert code == 0
         return {item["sequence"]: item["outcome"] for item in report["intents"]}
@@ -93,12 +91,11 @@ class Aftermath:
     def outcomes(self) -> dict[int, str]:
         """What each intent about the key came to by the word of the log; "" for open ones."""
         found: dict[int, str] = {}
-        for link, event in read_records(self.ground.log):
-            note = event.annotations
-            if note.type == RecordType.INTENT and base64.b64decode(note.key_base64) == self._key:
-                found[link.sequence] = ""
-            elif note.intent and int(note.intent) in found and note.outcome:
-                found[int(note.intent)] = note.outcome
+        for event in read_records(self.ground.log):
+            if event.type is RecordType.INTENT and event.subject.key == self._key:
+                found[event.link.sequence] = ""
+            elif event.intent in found and event.outcome:
+                found[event.intent] = event.outcome
         return found
 
     def kept(self) -> list[StoredValue]:
@@ -113,7 +110,7 @@ class Aftermath:
 
     def _audit(self, name: str, *words: str) -> tuple[int, dict[str, Any]]:
         self._capfd.readouterr()
-        code = run(["audit", name, str(self.ground.log), "-o", "json", *words])
+        code = run(["log", name, str(self.ground.log), "-o", "json", *words])
         out, err = self._capfd.readouterr()
         assert out, err
         report: dict[str, Any] = json.loads(out)

@@ -18,7 +18,7 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
-from etcdfix.remediation.audit.record_line import Event
+from etcdfix.remediation.audit.record import Record
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.places import RecordPaths
@@ -214,9 +214,9 @@ class Registry:
         """Undo the change that made a backup."""
         return self.run("undo", str(backup), *(["--yes"] if yes else []), *arguments, *self.common(**common))
 
-    def events(self) -> list[Event]:
+    def records(self) -> list[Record]:
         """Return the records of the log."""
-        return [event for _link, event in read_records(self.log)]
+        return list(read_records(self.log))
 
     def kept(self, directory: Path | None = None) -> list[Backup]:
         """Return the backups, oldest first."""

@@ -17,8 +17,7 @@ from etcdfix.apiserver.servers import APIAccess
 from etcdfix.model import ClusterIdentity, GroupResource, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Subject, Verb
-from etcdfix.remediation.backup.file import BackupCluster
-from etcdfix.remediation.backup.write import record_intent
+from etcdfix.remediation.backup.file import BackupCluster, record_intent
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.saved_objects import RescueStore
 from etcdfix.sources.base import Source
@@ -218,7 +217,7 @@ class LostKeyCluster(Registry):
 
     def outcomes(self) -> list[str]:
         """What the log says became of each intent, in order."""
-        return [event.annotations.outcome for event in self.events() if event.annotations.outcome]
+        return [event.outcome for event in self.records() if event.outcome]
 
 
 _Lost = TypeVar("_Lost", bound=LostKeyCluster)

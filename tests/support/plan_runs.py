@@ -14,7 +14,6 @@ from etcdfix.commands.planning import run as run_plan
 from etcdfix.remediation import durable
 from etcdfix.remediation.audit import log as log_module
 from etcdfix.remediation.audit.record import Verb
-from etcdfix.remediation.audit.record_line import parse_list
 from tests.support.attacks import TRUE, Attacked, seal
 from tests.support.change_runs import ACKNOWLEDGED, Ran
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
@@ -86,17 +85,12 @@ class Planned(Attacked):
         """Return what runs over this plan did to each key, by its name and the audit log; "" for nothing."""
         ending = f" ({self.document()['content_sha256']})"
         done = {decision["key"].rpartition("/")[2]: "" for decision in self.document()["decisions"]}
-        for event in self.events() if self.log.exists() else []:
-            notes = event.annotations
-            if event.verb == Verb.FIX and notes.outcome != "fixed":
+        for event in self.records() if self.log.exists() else []:
+            if event.verb == Verb.FIX and event.outcome != "fixed":
                 continue
-            ours = any(flag.endswith(ending) for flag in parse_list(notes.accepted))
-            if (
-                event.object_ref is not None
-                and notes.outcome in {"deleted", "fixed", "applied-or-gone"}
-                and ours
-            ):
-                done[event.object_ref.name] = notes.outcome
+            ours = any(flag.endswith(ending) for flag in event.accepted)
+            if event.outcome in {"deleted", "fixed", "applied-or-gone"} and ours:
+                done[event.subject.name] = event.outcome
         return done
 
     @property

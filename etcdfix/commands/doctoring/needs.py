@@ -15,8 +15,7 @@ from etcdfix.commands.doctoring.etcd import mib
 from etcdfix.errors import NotDurable, why
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.audit.search import is_there
-from etcdfix.remediation.audit.verify import LOG_IS_GONE, verify
+from etcdfix.remediation.audit.verify import LOG_IS_GONE, is_there, verify
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file
 from etcdfix.remediation.places import RecordPaths, lasting_warnings
 from etcdfix.report.doctor import Check, State, fail, ok, unknown, warn
@@ -101,14 +100,14 @@ def check_audit_log(places: RecordPaths) -> Iterator[Check]:
     finally:
         os.close(descriptor)
     found = verify(path, wait_seconds=_LOCK_SECONDS)
-    look = Command(("etcdfix", "audit", "verify", str(path)))
+    look = Command(("etcdfix", "log", "verify", str(path)))
     if found.trouble:
         advice = "keep it as it is, find out who changed it, and begin a new one with --audit-log"
         yield fail(f"{path}: {found.trouble}", advice, look)
         return
     if found.open_intents:
         what = f"{path}: {counted(len(found.open_intents), 'change')} without a known outcome"
-        settle = Command(("etcdfix", "audit", "reconcile", str(path), "--dry-run"))
+        settle = Command(("etcdfix", "log", "settle", str(path), "--dry-run"))
         yield warn(what, "find out what became of it: docs/runbooks/open-intents.md", settle)
     elif found.torn_size:
         yield warn(f"{path}: its last line is torn", "the next change sets it aside", look)

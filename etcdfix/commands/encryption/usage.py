@@ -26,8 +26,8 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.model import Outcome, StoredValue, key_id_digest
-from etcdfix.remediation.backup.directory import FileKind, look_into
 from etcdfix.remediation.backup.file import read_backup
+from etcdfix.remediation.backup.folder import FileKind, look_into
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import EncryptionUsageReport, KeyUsage, key_fields
 from etcdfix.report.origin import report_origin, shown_word

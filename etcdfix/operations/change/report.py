@@ -96,7 +96,7 @@ def settling(outcome: ChangeOutcome, run: RunOptions) -> Iterator[FollowUp]:
     if outcome.result is Result.UNKNOWN or outcome.head is None:
         when = "when the file can be read again" if run.of_kine else "when etcd answers again"
         words = (*_same(outcome), str(outcome.audit_log))
-        yield FollowUp(f"Settle it {when}", Command(("etcdfix", "audit", "reconcile", *words)))
+        yield FollowUp(f"Settle it {when}", Command(("etcdfix", "log", "settle", *words)))
 
 
 def _head(verb: Verb, key: bytes | None) -> dict[str, Any]:

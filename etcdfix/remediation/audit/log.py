@@ -1,9 +1,9 @@
 """The hash-chained record of what was done to a cluster: what is written, and what a crash leaves behind.
 
-A log that ``audit verify`` would call tampered takes no further record: opening it walks the whole chain and
+A log that ``log verify`` would call tampered takes no further record: opening it walks the whole chain and
 compares its end with ``FILE.head``. Under the lock nobody else can write, so an append then checks only that the
 path still leads to this file and that the file still ends where we left it. Backups and written-down heads are
-compared by ``audit verify`` alone.
+compared by ``log verify`` alone.
 
 An append is: write the line, fsync, read it back, then replace the head file (write, fsync, rename, fsync). So:
 
@@ -15,48 +15,47 @@ An append is: write the line, fsync, read it back, then replace the head file (w
 - A head that names a record which is not there, or more than one that it does not name: somebody did that.
 
 Room for the record of an outcome is kept from before its intent on (:meth:`AuditLog.reserve`): what was done must be
-told although the disk is full by then.
-
-Where a syslog is named, each record's sequence and hash are sent there once the record is durable. A syslog that
-cannot be reached stops nothing, since the log on disk is the record: :attr:`Syslog.warning` says so.
-
-A call that fails (a full disk) takes its own partial line back, and leaves the log object unusable: open it again.
+told although the disk is full by then. A call that fails (a full disk) takes its own partial line back, and leaves the
+log object unusable: open it again. A syslog that cannot be reached stops nothing: :attr:`Syslog.warning` says so.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from etcdfix.closing import Closing
-from etcdfix.errors import (
-    AuditError,
-    AuditLogLocked,
-    NotDurable,
-    UnsafePlace,
-    why,
-)
-from etcdfix.inputs.ownfiles import HEAD_SUFFIX, MAX_RECORD_SIZE
+from etcdfix.errors import AuditError, AuditLogLocked, NotDurable, UnsafePlace, why
+from etcdfix.inputs.ownfiles import HEAD_SUFFIX, LOCK_SUFFIX, MAX_RECORD_SIZE
 from etcdfix.remediation.audit.record import (
     BEGINNING,
-    Entry,
-    Intent,
+    Draft,
     Link,
     Operator,
+    Record,
     RecordType,
     Verb,
+    hash_of,
+    in_unicode,
+    microtime,
+    placed,
 )
-from etcdfix.remediation.audit.record_line import Draft, Event, draft_entry, hash_of, intent_of, parse_record
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import (
     LOG_IS_GONE,
     Anchor,
+    Holder,
     broken,
     check_chain,
+    held_by,
     records_in,
     refuse_broken,
 )
@@ -110,7 +109,7 @@ class AuditLog(Closing):
         self._clock = clock
         self._syslog = syslog
         self._size = 0
-        self._open: dict[int, Intent] = {}
+        self._open: dict[int, Record] = {}
         self._reserved = False
         self._usable = True
 
@@ -137,6 +136,12 @@ class AuditLog(Closing):
             AuditLogLocked: Somebody else is writing.
             AuditError: It cannot be opened, read, or put right.
         """
+        operator = operator or Operator.of_this_process()
+
+        def refuse_gone() -> None:
+            if directory.has(path.name + HEAD_SUFFIX) and not directory.has(path.name):
+                raise broken(directory.path / path.name, LOG_IS_GONE)
+
         with ExitStack() as on_failure:
             try:
                 directory = open_directory(path.parent, create=create_directory, step=step)
@@ -146,9 +151,8 @@ class AuditLog(Closing):
                     what="audit log",
                     wait_seconds=wait_seconds,
                     step=step,
-                    before_making=lambda: _refuse_gone(directory, path.name),
+                    before_making=refuse_gone,
                 )
-                on_failure.callback(os.close, descriptor)
             except UnsafePlace:
                 raise
             except NotDurable as exc:
@@ -156,10 +160,12 @@ class AuditLog(Closing):
                 raise AuditError(f"audit log {path}: {problem}", path=path) from exc
             except BlockingIOError as exc:
                 raise AuditLogLocked(
-                    f"audit log {path}: another process holds it", path=path, hint="wait for it to finish"
+                    f"audit log {path}: {held_by(path)}", path=path, hint="wait for it to finish"
                 ) from exc
-            whole = directory.path / path.name
-            log = cls(whole, directory, descriptor, step=step, clock=clock, syslog=syslog)
+            log = cls(
+                directory.path / path.name, directory, descriptor, step=step, clock=clock, syslog=syslog
+            )
+            on_failure.callback(log.close)
             log._begin(operator)
             on_failure.pop_all()
         return log
@@ -168,6 +174,7 @@ class AuditLog(Closing):
         """Give the lock back; a second call does nothing."""
         if self._descriptor >= 0:
             self.release()
+            self._directory.forget(self.path.name + LOCK_SUFFIX)
             os.close(self._descriptor)
             self._descriptor = -1
             self._directory.close()
@@ -202,27 +209,26 @@ class AuditLog(Closing):
         with suppress(NotDurable):
             self._directory.remove(self.path.name + RESERVE_SUFFIX, what="audit reserve", step=self._step)
 
-    def draft(self, entry: Entry) -> Draft:
-        """Give an entry its sequence and its exact bytes, without writing anything.
+    def draft(self, record: Record) -> Draft:
+        """Give a record its place and its exact bytes, without writing anything.
 
         Raises:
-            AuditError: The record would be too long, or an earlier append failed.
+            AuditError: It would be too long, or an earlier append failed.
         """
         self._require_usable()
-        draft = draft_entry(entry, self.head, at=self._clock())
+        draft = placed(record, self.head, at=self._clock())
         if len(draft.line) > MAX_RECORD_SIZE:
-            raise self._error(
-                f"the record would have {len(draft.line)} bytes, at most {MAX_RECORD_SIZE} can be kept"
-            )
+            size = len(draft.line)
+            raise self._error(f"the record would have {size} bytes, at most {MAX_RECORD_SIZE} can be kept")
         return draft
 
-    def append(self, entry: Entry) -> Link:
+    def append(self, record: Record) -> Link:
         """Write a record; it is on disk, read back, and named by the head file when this returns.
 
         Raises:
             AuditError: It could not be made durable, or tells the outcome of an intent that is not open.
         """
-        return self.append_draft(self.draft(entry))
+        return self.append_draft(self.draft(record))
 
     def append_draft(self, draft: Draft) -> Link:
         """Write a record that was drafted; the log must not have grown since.
@@ -231,25 +237,24 @@ class AuditLog(Closing):
             AuditError: See :meth:`append`.
         """
         self._require_usable()
-        entry, link = draft.entry, draft.link
-        if draft.previous != self.head:
+        record, link = draft.record, draft.record.link
+        if (link.sequence, record.previous) != (self.head.sequence + 1, f"sha256:{self.head.sha256}"):
             raise self._error(f"record {link.sequence} was drafted for another place in the chain")
-        if entry.intent is not None:
-            self.intent(entry.intent)
+        if record.intent:
+            self.intent(record.intent)
             self.release()
-        opened = intent_of(*parse_record(draft.line)) if entry.type is RecordType.INTENT else None
         self._usable = False  # until this record is whole
         self._write(draft)
         self._usable = True
-        if opened is not None:
-            self._open[link.sequence] = opened
-        elif entry.intent is not None and entry.closes:
-            del self._open[entry.intent]
+        if record.type is RecordType.INTENT:
+            self._open[link.sequence] = record
+        elif record.intent and record.closes:
+            del self._open[record.intent]
         if self._syslog is not None:
             self._syslog.send(self.head, self.path)
         return link
 
-    def records(self) -> Iterator[tuple[Link, Event]]:
+    def records(self) -> Iterator[Record]:
         """Yield what it holds, oldest first.
 
         Raises:
@@ -265,11 +270,11 @@ class AuditLog(Closing):
         """
         refuse_broken(self.path, check_chain(self._descriptor, str(self.head).encode(), anchors))
 
-    def open_intents(self) -> tuple[Intent, ...]:
+    def open_intents(self) -> tuple[Record, ...]:
         """Return the intents of which nobody knows what became, oldest first."""
         return tuple(self._open.values())
 
-    def intent(self, sequence: int) -> Intent:
+    def intent(self, sequence: int) -> Record:
         """Return one open intent.
 
         Raises:
@@ -279,19 +284,22 @@ class AuditLog(Closing):
             raise self._error(f"intent {sequence} is not open")
         return self._open[sequence]
 
-    def _begin(self, operator: Operator | None) -> None:
+    def _begin(self, operator: Operator) -> None:
         try:
+            self._note_holder(operator)
             # A log is made with its head file before the first record: no crash leaves a record without one.
-            found = check_chain(self._descriptor, self._read_head())
+            head: bytes | None = None
+            with suppress(FileNotFoundError):
+                name = self.path.name + HEAD_SUFFIX
+                head = self._directory.read(name, limit=_MAX_HEAD_SIZE, ours="head file")
+            found = check_chain(self._descriptor, head)
             refuse_broken(self.path, found)
             self.head, self._size, self._open = found.head, found.size, found.open_intents
-            self._reserved = _exists(self._directory, self.path.name + RESERVE_SUFFIX)
+            self._reserved = self._directory.has(self.path.name + RESERVE_SUFFIX)
             self.release()  # what a crash left takes the room that the next records need
             if found.named != found.head:
                 self._write_head()
-            if found.torn_size:
-                self._set_aside(found.torn_size)
-            self._record_fragments(operator)
+            self._set_aside(found.torn_size, operator)
         except UnsafePlace:
             raise
         except NotDurable as exc:
@@ -299,15 +307,15 @@ class AuditLog(Closing):
         except OSError as exc:
             raise self._error(why(exc)) from exc
 
-    def _read_head(self) -> bytes | None:
-        name = self.path.name + HEAD_SUFFIX
-        try:
-            return self._directory.read(name, limit=_MAX_HEAD_SIZE, ours="head file")
-        except FileNotFoundError:
-            return None
+    def _note_holder(self, operator: Operator) -> None:
+        """Note who holds the lock, for whoever waits for it; of the command no word that could be a secret."""
+        words = ("etcdfix", *takewhile(str.isalpha, sys.argv[1:3]))
+        since = microtime(self._clock())
+        holder = Holder(operator.os_user, operator.host, os.getpid(), " ".join(words), since)
+        self._directory.scribble(self.path.name + LOCK_SUFFIX, msgspec.json.encode(in_unicode(holder)))
 
     def _write(self, draft: Draft) -> None:
-        number = draft.link.sequence
+        number = draft.record.link.sequence
         try:
             self._refuse_changed()
             with announced(self._step, "audit log", "write record"):
@@ -324,7 +332,7 @@ class AuditLog(Closing):
             self._take_back()
             raise self._error(f"record {number}: other bytes came back than were written")
         self._size += len(draft.line)
-        self.head = draft.link
+        self.head = draft.record.link
         try:
             self._write_head()
         except NotDurable as exc:
@@ -344,44 +352,38 @@ class AuditLog(Closing):
             os.fsync(self._descriptor)
 
     def _refuse_changed(self) -> None:
-        here = os.fstat(self._descriptor)
-        there = os.stat(self.path.name, dir_fd=self._directory.descriptor, follow_symlinks=False)
-        if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+        if not self._directory.leads_to(self.path.name, self._descriptor):
             raise broken(self.path, "the path leads to another file than the one that is locked")
-        if here.st_size != self._size:
+        size = os.fstat(self._descriptor).st_size
+        if size != self._size:
             raise broken(
-                self.path, f"it has {here.st_size} bytes, expected {self._size}: somebody wrote past the lock"
+                self.path, f"it has {size} bytes, expected {self._size}: somebody wrote past the lock"
             )
 
-    def _set_aside(self, size: int) -> None:
-        if size > _MAX_FRAGMENT_SIZE:
-            raise self._error(
-                f"its last line has {size} bytes and no end", hint="keep a copy, then cut it off"
-            )
-        fragment = os.pread(self._descriptor, size, self._size)
-        # The digest in the name: stopped after this and started again, the same fragment gets the same name.
-        name = f"{self._fragment_prefix()}{hash_of(fragment)[:16]}"
-        self._directory.replace(name, fragment, what="audit fragment", step=self._step)
-        with announced(self._step, "audit log", "truncate file"):
-            os.ftruncate(self._descriptor, self._size)
-        with announced(self._step, "audit log", "fsync file"):
-            os.fsync(self._descriptor)
-
-    def _fragment_prefix(self) -> str:
-        return f"{self.path.name}.torn-{self.head.sequence + 1}-"
-
-    def _record_fragments(self, operator: Operator | None) -> None:
-        """Record what was set aside; also by an earlier writer that was stopped before it could say so."""
-        prefix = self._fragment_prefix()
+    def _set_aside(self, torn_size: int, operator: Operator) -> None:
+        """Set a torn last line aside, and record that; also what an earlier writer could not record any more."""
+        if torn_size > _MAX_FRAGMENT_SIZE:
+            problem = f"its last line has {torn_size} bytes and no end"
+            raise self._error(problem, hint="keep a copy, then cut it off")
+        prefix = f"{self.path.name}.torn-{self.head.sequence + 1}-"
+        if torn_size:
+            fragment = os.pread(self._descriptor, torn_size, self._size)
+            # The digest in the name: stopped after this and started again, the same fragment gets the same name.
+            name = prefix + hash_of(fragment)[:16]
+            self._directory.replace(name, fragment, what="audit fragment", step=self._step)
+            with announced(self._step, "audit log", "truncate file"):
+                os.ftruncate(self._descriptor, self._size)
+            with announced(self._step, "audit log", "fsync file"):
+                os.fsync(self._descriptor)
         for name in self._directory.names():
             if name.startswith(prefix) and not name.endswith(".new"):
                 fragment = self._directory.read(name, limit=_MAX_FRAGMENT_SIZE)
                 path = self._directory.path / name
                 self.append(
-                    Entry(
+                    Record(
                         type=RecordType.TORN_LINE,
                         verb=Verb.RECOVER,
-                        operator=operator or Operator.of_this_process(),
+                        operator=operator,
                         value_sha256=f"sha256:{hash_of(fragment)}",
                         detail=f"the last line was torn after {len(fragment)} bytes; they are kept in {path}",
                     )
@@ -394,16 +396,3 @@ class AuditLog(Closing):
 
     def _error(self, problem: str, *, hint: str = "") -> AuditError:
         return AuditError(f"audit log {self.path}: {problem}", path=self.path, hint=hint)
-
-
-def _refuse_gone(directory: SafeDirectory, name: str) -> None:
-    if _exists(directory, name + HEAD_SUFFIX) and not _exists(directory, name):
-        raise broken(directory.path / name, LOG_IS_GONE)
-
-
-def _exists(directory: SafeDirectory, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True

@@ -38,11 +38,7 @@ def parse_address(text: str) -> str | tuple[str, int]:
         return text
     with suppress(ValueError):  # also what is no name of a host
         parts = urlsplit(f"//{text}")
-        if (
-            parts.hostname
-            and parts.port
-            and not (parts.path or parts.query or parts.fragment or parts.username)
-        ):
+        if parts.hostname and parts.port and parts.netloc == text and not parts.username:
             parts.hostname.encode("idna")
             return parts.hostname, parts.port
     raise ConfigurationError(f"--audit-syslog: {text!r} is no address", hint="give /dev/log or HOST:PORT")
@@ -61,19 +57,16 @@ class Syslog(msgspec.Struct):
 
     def send(self, head: Link, log: Path) -> None:
         """Send the sequence and hash of the last record, and the path of its log; over a network with TCP."""
-        try:
-            self._send(f"audit head {head} of {safe_text(str(log))}\n")
-        except OSError as exc:
-            lost = f"syslog at {self.address} did not take the head of the audit log: {why(exc)}"
-            self.warning = f"{lost}; the record is on disk, write its head down: {head}"
-
-    def _send(self, text: str) -> None:
         where = parse_address(self.address)
         kind = None if isinstance(where, str) else socket.SOCK_STREAM
         before = socket.getdefaulttimeout()
         socket.setdefaulttimeout(TIMEOUT_SECONDS)  # the handler has no timeout of its own
         try:
             with closing(_Handler(where, SysLogHandler.LOG_AUTHPRIV, kind)) as handler:
+                text = f"audit head {head} of {safe_text(str(log))}\n"
                 handler.emit(logging.makeLogRecord({"msg": text, "levelname": "INFO"}))
+        except OSError as exc:
+            lost = f"syslog at {self.address} did not take the head of the audit log: {why(exc)}"
+            self.warning = f"{lost}; the record is on disk, write its head down: {head}"
         finally:
             socket.setdefaulttimeout(before)

@@ -1,4 +1,4 @@
-"""Is the audit log what was written? One pass over the chain, in memory that does not grow with the log.
+"""Reads the audit log, and says whether it is what was written: one pass, in memory that does not grow with the log.
 
 Each record names the SHA-256 of the one before it, so a change anywhere shows at the next record. The end of
 the chain shows nothing by itself: what is cut off the end is missed only where something else remembers it.
@@ -11,30 +11,33 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+import socket
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from etcdfix.errors import AuditLogBroken, AuditLogUnreadable, ConfigurationError, why
 from etcdfix.inputs.inputfile import read_input
-from etcdfix.inputs.ownfiles import HEAD, HEAD_SUFFIX, MAX_RECORD_SIZE
+from etcdfix.inputs.ownfiles import HEAD, HEAD_SUFFIX, LOCK_SUFFIX, MAX_RECORD_SIZE
 from etcdfix.remediation.audit.record import (
     BEGINNING,
-    CLOSING_TYPES,
-    Intent,
+    Event,
     Link,
+    Record,
     RecordType,
-    Result,
+    parse_event,
+    parse_record,
     unicode_text,
 )
-from etcdfix.remediation.audit.record_line import Event, intent_of, parse_number, parse_record
 from etcdfix.remediation.durable import lock, read_limited
-from etcdfix.report.audit import LogFault
+from etcdfix.report.log import LogFault
 from etcdfix.text.safetext import quote_command, safe_text
+
+T = TypeVar("T")
 
 MAX_FINDINGS: Final = 100
 """Findings told one by one; beyond that they are counted."""
@@ -45,8 +48,9 @@ NO_HEAD_FILE: Final = "its head file is missing: nothing beside it says which re
 LOG_IS_GONE: Final = "the log is gone, and its head file is still there"
 """Such a log is not made anew."""
 
+_BEGIN_ANEW: Final = "etcdfix log verify shows all of it; keep the file, and begin a new one with --audit-log"
 _MAX_HEAD_SIZE: Final = 256
-_MAX_GAPS: Final = 1000
+_MAX_HOLDER_SIZE: Final = 4096
 
 
 class ChainFaultKind(StrEnum):
@@ -62,28 +66,21 @@ class ChainFaultKind(StrEnum):
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """Something outside the log that remembers one of its records.
-
-    Attributes:
-        source: Where that stands, for messages: ``the head file``, ``--expect-head``, ``backup <path>``.
-    """
+    """Something outside the log that remembers one of its records; ``source`` says where, for messages."""
 
     link: Link
     source: str
 
 
 class ChainState(StrEnum):
-    """What a verification comes to."""
+    """What a verification comes to: tampered wins over unfinished (open intents, a torn last line, or no head file)."""
 
     WHOLE = "whole"
     TAMPERED = "tampered"
     UNFINISHED = "unfinished"
 
 
-_EXIT_CODES = {ChainState.WHOLE: 0, ChainState.TAMPERED: 1, ChainState.UNFINISHED: 3}
-
-
-class Verification(msgspec.Struct, frozen=True, kw_only=True):
+class Verification(msgspec.Struct, kw_only=True):
     """What was found out about a log.
 
     Attributes:
@@ -98,20 +95,20 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
         head_missing: There is no head file: whether later records existed is open.
     """
 
-    records: int
-    head: Link
-    named: Link | None
-    size: int
-    torn_size: int
-    findings: tuple[LogFault, ...]
-    more_findings: int
-    open_intents: dict[int, Intent]
-    warnings: tuple[str, ...]
+    records: int = 0
+    head: Link = BEGINNING
+    named: Link | None = None
+    size: int = 0
+    torn_size: int = 0
+    findings: list[LogFault] = msgspec.field(default_factory=list)
+    more_findings: int = 0
+    open_intents: dict[int, Record] = msgspec.field(default_factory=dict)
+    warnings: list[str] = msgspec.field(default_factory=list)
     head_missing: bool = False
 
     @property
     def state(self) -> ChainState:
-        """Tampered wins over unfinished: open intents, a torn last line, or no head file."""
+        """What it comes to."""
         if self.findings:
             return ChainState.TAMPERED
         if self.open_intents or self.torn_size or self.head_missing:
@@ -125,23 +122,100 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
             return self.findings[0].message
         return NO_HEAD_FILE if self.head_missing and self.records else ""
 
-    @property
-    def exit_code(self) -> int:
-        """What ``audit verify`` returns; an unreadable log is an exception instead, and 5."""
-        return _EXIT_CODES[self.state]
+    def find(self, kind: ChainFaultKind, record: int, message: str) -> None:
+        """Take something that is wrong."""
+        if len(self.findings) < MAX_FINDINGS:
+            self.findings.append(LogFault(kind, record, unicode_text(message)))
+        else:
+            self.more_findings += 1
 
 
-def without_head(path: Path, head: Link) -> str:
-    """Return how to go on with a log whose head file is missing; ``head`` is its last record."""
-    name = safe_text(str(path))
-    if not head.sequence:
-        return f"{name} holds no record: the next writer makes a head file for it"
-    look = quote_command(["etcdfix", "backup", "list", "--audit-log", str(path), "--backup-dir", "DIR"])
-    return (
-        f"compare it with its backups ({look}) or with a head that was written down (--expect-head SEQ:SHA256); if "
-        f"nothing is cut off, put this line into {name}{HEAD_SUFFIX}: {head}; else keep the log as it is, and begin a "
-        "new one with --audit-log"
-    )
+def check_chain(descriptor: int, head: bytes | None, anchors: Iterable[Anchor] = ()) -> Verification:
+    """Walk an open log from its beginning; ``head`` is what its head file holds, None where it has none.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    found = Verification(head_missing=head is None, named=None if head is None else _parse_head(head))
+    remembered: dict[int, list[Anchor]] = {}
+    if found.named is not None and found.named != BEGINNING:
+        anchors = [Anchor(found.named, "the head file"), *anchors]
+    for anchor in anchors:
+        remembered.setdefault(anchor.link.sequence, []).append(anchor)
+    if head is not None and found.named is None:
+        found.find(ChainFaultKind.HEAD, 0, "the head file is no head file")
+    for line, length in _lines(descriptor):
+        if not line.endswith(b"\n"):
+            found.torn_size = length
+            break
+        found.records += 1
+        found.size += length
+        try:
+            record = parse_record(line, length)
+        except ValueError as exc:
+            # It stands where the next record was expected, and nobody knows its hash.
+            found.find(ChainFaultKind.MALFORMED, found.records, f"line {found.records}: {exc}")
+            found.head = Link(found.head.sequence + 1, "")
+            continue
+        _follow(found, record)
+        for anchor in remembered.get(record.link.sequence, ()):
+            if anchor.link != record.link:
+                which = f"record {record.link.sequence} is not the one that {anchor.source} names"
+                found.find(
+                    ChainFaultKind.EDITED,
+                    record.link.sequence,
+                    f"{which}: it was edited, or the log was rewritten",
+                )
+    _judge_end(found, remembered)
+    return found
+
+
+def _follow(found: Verification, record: Record) -> None:
+    """Hold a record against the one before it, and against the open intents."""
+    here, last = record.link.sequence, found.head
+    if here > last.sequence + 1:
+        first, end = last.sequence + 1, here - 1
+        missing = f"record {first} is" if first == end else f"records {first} to {end} are"
+        found.find(ChainFaultKind.DROPPED, first, f"{missing} missing before record {here}")
+    elif here <= last.sequence:
+        where = "there twice" if here == last.sequence else f"after record {last.sequence}"
+        found.find(ChainFaultKind.REORDERED, here, f"record {here} stands {where}")
+    elif last == BEGINNING and record.previous != f"sha256:{last.sha256}":
+        message = "record 1 says that another came before it: the beginning of the log was changed"
+        found.find(ChainFaultKind.EDITED, 1, message)
+    elif last.sha256 and record.previous != f"sha256:{last.sha256}":
+        message = f"record {last.sequence} is not the one that record {here} was chained to: one of the two was edited"
+        found.find(ChainFaultKind.EDITED, last.sequence, message)
+    if here > last.sequence:
+        found.head = record.link
+    if record.type is RecordType.INTENT:
+        found.open_intents[here] = record
+    elif record.tells_outcome:
+        if record.intent not in found.open_intents:
+            message = f"record {here} tells the outcome of intent {record.intent}, which is not open"
+            found.find(ChainFaultKind.STRAY_OUTCOME, here, message)
+        elif record.closes:
+            del found.open_intents[record.intent]
+
+
+def _judge_end(found: Verification, remembered: dict[int, list[Anchor]]) -> None:
+    newest, named = found.head.sequence, found.named
+    for sequence, anchors in sorted(remembered.items()):
+        for anchor in anchors if sequence > newest else ():
+            message = f"cut off the end: {anchor.source} names record {sequence}, the last one is {newest}"
+            found.find(ChainFaultKind.CUT, sequence, message)
+    if named is not None and named.sequence < newest - 1:
+        message = f"the head file names record {named.sequence}, but the log goes on to record {newest}"
+        found.find(ChainFaultKind.HEAD, named.sequence, message)
+    if found.findings:
+        return
+    if named is not None and named.sequence == newest - 1:
+        behind = f"the head file is one record behind: a crash came before it could name record {newest}"
+        found.warnings.append(behind)
+    if named is None and newest not in remembered:
+        found.warnings.append(
+            f"whole up to record {newest}; nothing here can show that later records existed"
+        )
 
 
 def parse_link(text: str) -> Link:
@@ -158,169 +232,89 @@ def parse_link(text: str) -> Link:
     )
 
 
-def parse_head(raw: bytes) -> Link | None:
-    """Return what a head file says, or None where it is no head file."""
+def _parse_head(raw: bytes) -> Link | None:
     try:
         return parse_link(raw.decode("ascii"))
     except (UnicodeDecodeError, ConfigurationError):
         return None
 
 
-class _Chain:
-    """The state of one pass: what was seen last, what is missing so far, what is open."""
+def verify(path: Path, *, anchors: Iterable[Anchor] = (), wait_seconds: float = 10.0) -> Verification:
+    """Verify an audit log and its head file; waits while somebody is writing.
 
-    def __init__(self, anchors: Iterable[Anchor]) -> None:
-        self.anchors: dict[int, list[Anchor]] = {}
-        for anchor in anchors:
-            self.anchors.setdefault(anchor.link.sequence, []).append(anchor)
-        self.lines = 0
-        self.last = BEGINNING
-        self.open: dict[int, tuple[Link, Event]] = {}
-        self.findings: list[LogFault] = []
-        self.more_findings = 0
-        self._before: Link | None = BEGINNING
-        self._gaps: list[tuple[int, int]] = []
-
-    def found(self, kind: ChainFaultKind, record: int, message: str) -> None:
-        if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(LogFault(kind, record, unicode_text(message)))
-        else:
-            self.more_findings += 1
-
-    def line(self, line: bytes) -> None:
-        try:
-            here, event = parse_record(line)
-        except ValueError as exc:
-            self.unusable(str(exc))
-            return
-        self.lines += 1
-        self._place(here, event.annotations.previous)
-        for anchor in self.anchors.get(here.sequence, ()):
-            if anchor.link != here:
-                message = (
-                    f"record {here.sequence} is not the one that {anchor.source} names:"
-                    " it was edited, or the log was rewritten"
-                )
-                self.found(ChainFaultKind.EDITED, here.sequence, message)
-        self._follow(here, event)
-
-    def unusable(self, problem: str) -> None:
-        """Note a line that has no place in the chain; it stands where the next record was expected."""
-        self.lines += 1
-        self.found(ChainFaultKind.MALFORMED, self.lines, f"line {self.lines}: {problem}")
-        self._before = None
-        self.last = Link(self.last.sequence + 1, "")
-
-    def _place(self, here: Link, previous: str) -> None:
-        expected = self.last.sequence + 1
-        before, self._before = self._before, here
-        if here.sequence < expected:
-            self._late(here, expected - 1)
-            return
-        if here.sequence > expected:
-            if len(self._gaps) < _MAX_GAPS:
-                self._gaps.append((expected, here.sequence - 1))
-            else:
-                self.more_findings += 1
-        elif before == BEGINNING and previous != f"sha256:{before.sha256}":
-            message = "record 1 says that another came before it: the beginning of the log was changed"
-            self.found(ChainFaultKind.EDITED, 1, message)
-        # Where the line before it is wrong by itself, that is said already.
-        elif before and before.sequence == here.sequence - 1 and previous != f"sha256:{before.sha256}":
-            message = f"record {before.sequence} is not the one that record {here.sequence} was chained to"
-            self.found(ChainFaultKind.EDITED, before.sequence, f"{message}: one of the two was edited")
-        self.last = here
-
-    def _late(self, here: Link, newest: int) -> None:
-        number = here.sequence
-        for index, (first, last) in enumerate(self._gaps):
-            if first <= number <= last:
-                rest = [(first, number - 1), (number + 1, last)]
-                self._gaps[index : index + 1] = [gap for gap in rest if gap[0] <= gap[1]]
-                self.found(ChainFaultKind.REORDERED, number, f"record {number} stands after record {newest}")
-                return
-        self.found(ChainFaultKind.REORDERED, number, f"record {number} stands there twice")
-
-    def _follow(self, here: Link, event: Event) -> None:
-        notes = event.annotations
-        if notes.type == RecordType.INTENT:
-            self.open[here.sequence] = here, event
-        elif notes.type in CLOSING_TYPES and notes.intent:
-            intent = parse_number(notes.intent) or 0
-            if intent not in self.open:
-                message = f"record {here.sequence} tells the outcome of intent {intent}, which is not open"
-                self.found(ChainFaultKind.STRAY_OUTCOME, here.sequence, message)
-            elif notes.outcome != Result.UNKNOWN:
-                del self.open[intent]
-
-    def open_intents(self) -> dict[int, Intent]:
-        found: dict[int, Intent] = {}
-        for sequence, record in self.open.items():
-            try:
-                found[sequence] = intent_of(*record)
-            except ValueError as exc:
-                self.found(ChainFaultKind.MALFORMED, sequence, str(exc))
-        return found
-
-    def finish(self, head: Link | None) -> tuple[str, ...]:
-        """Judge what only the end of the file can tell; return the warnings."""
-        for first, last in self._gaps:
-            which = f"record {first} is" if first == last else f"records {first} to {last} are"
-            self.found(ChainFaultKind.DROPPED, first, f"{which} missing")
-        newest = self.last.sequence
-        for sequence, anchors in sorted(self.anchors.items()):
-            for anchor in anchors if sequence > newest else ():
-                message = (
-                    f"cut off the end: {anchor.source} names record {sequence}, the last one is {newest}"
-                )
-                self.found(ChainFaultKind.CUT, sequence, message)
-        if head is not None and head.sequence < newest - 1:
-            message = f"the head file names record {head.sequence}, but the log goes on to record {newest}"
-            self.found(ChainFaultKind.HEAD, head.sequence, message)
-        if self.findings:
-            return ()
-        if head is not None and head.sequence == newest - 1:
-            return (f"the head file is one record behind: a crash came before it could name record {newest}",)
-        if head is None and newest not in self.anchors:
-            return (f"whole up to record {newest}; nothing here can show that later records existed",)
-        return ()
-
-
-def check_chain(descriptor: int, head: bytes | None, anchors: Iterable[Anchor] = ()) -> Verification:
-    """Walk an open log from its beginning; ``head`` is what its head file holds, None where it has none.
+    A symbolic link is followed: nothing is written here.
 
     Raises:
-        OSError: It cannot be read.
+        AuditLogUnreadable: The log, or its head file, cannot be read, or a writer holds it for too long.
     """
-    named = None if head is None else parse_head(head)
-    by_head = [] if named is None or named == BEGINNING else [Anchor(named, "the head file")]
-    chain = _Chain([*by_head, *anchors])
-    if head is not None and named is None:
-        chain.found(ChainFaultKind.HEAD, 0, "the head file is no head file")
-    size = torn_size = 0
-    for line, length in _lines(descriptor):
-        if not line.endswith(b"\n"):
-            torn_size = length
-            break
-        if length > MAX_RECORD_SIZE:
-            chain.unusable(f"it has {length} bytes, a record has at most {MAX_RECORD_SIZE}")
-        else:
-            chain.line(line)
-        size += length
-    open_intents = chain.open_intents()
-    warnings = chain.finish(named)
-    return Verification(
-        records=chain.lines,
-        head=chain.last,
-        named=named,
-        size=size,
-        torn_size=torn_size,
-        findings=tuple(chain.findings),
-        more_findings=chain.more_findings,
-        open_intents=open_intents,
-        warnings=warnings,
-        head_missing=head is None,
-    )
+    head_file = path.with_name(path.name + HEAD_SUFFIX)
+    with _reading(path, wait_seconds) as descriptor:
+        head: bytes | None = None
+        try:
+            head = read_input(head_file, most_bytes=_MAX_HEAD_SIZE)
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            raise AuditLogUnreadable(f"head file {head_file}: {why(exc)}") from exc
+        return check_chain(descriptor, head, anchors)
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Yield the records of a log as they stand there, without judging the chain; a torn last line is left out.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read, or a line of it is no record.
+    """
+    with _reading(path) as descriptor:
+        yield from records_in(descriptor, path)
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """Yield the records of a log as audit events; raises what :func:`read_records` raises."""
+    with _reading(path) as descriptor:
+        yield from _each(descriptor, path, parse_event)
+
+
+def records_in(descriptor: int, path: Path) -> Iterator[Record]:
+    """Yield the records of a log that is open, and so locked, already; ``path`` is for messages.
+
+    Raises:
+        AuditLogUnreadable: See :func:`read_records`.
+    """
+    return _each(descriptor, path, parse_record)
+
+
+def _each(descriptor: int, path: Path, parse: Callable[[bytes, int], T]) -> Iterator[T]:
+    number = 0
+    try:
+        for number, (line, length) in enumerate(_lines(descriptor), start=1):  # noqa: B007 - for the message
+            if line.endswith(b"\n"):
+                yield parse(line, length)
+    except OSError as exc:
+        raise AuditLogUnreadable(f"audit log {path}: {why(exc)}") from exc
+    except ValueError as exc:
+        hint = "etcdfix log verify shows more"
+        raise AuditLogUnreadable(f"audit log {path}: line {number}: {exc}", hint=hint) from exc
+
+
+def is_there(path: Path) -> bool:
+    """Say whether there is an audit log; the default one is made by the first change.
+
+    Raises:
+        AuditLogUnreadable: It cannot be told.
+    """
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError as exc:
+        raise AuditLogUnreadable(f"audit log {path}: {why(exc)}") from exc
+    return True
+
+
+def is_gone(path: Path) -> bool:
+    """Say whether a log is not there, and its head file still is."""
+    return not is_there(path) and is_there(path.with_name(path.name + HEAD_SUFFIX))
 
 
 def _lines(descriptor: int) -> Iterator[tuple[bytes, int]]:
@@ -335,46 +329,6 @@ def _lines(descriptor: int) -> Iterator[tuple[bytes, int]]:
             yield line, length
 
 
-def verify(path: Path, *, anchors: Iterable[Anchor] = (), wait_seconds: float = 10.0) -> Verification:
-    """Verify an audit log and its head file; waits while somebody is writing.
-
-    A symbolic link is followed: nothing is written here.
-
-    Raises:
-        AuditLogUnreadable: The log, or its head file, cannot be read, or a writer holds it for too long.
-    """
-    with _reading(path, wait_seconds) as descriptor:
-        return check_chain(descriptor, _read_head(path.with_name(path.name + HEAD_SUFFIX)), anchors)
-
-
-def read_records(path: Path) -> Iterator[tuple[Link, Event]]:
-    """Yield the records of a log as they stand there, without judging the chain; a torn last line is left out.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read, or a line of it is no record.
-    """
-    with _reading(path) as descriptor:
-        yield from records_in(descriptor, path)
-
-
-def records_in(descriptor: int, path: Path) -> Iterator[tuple[Link, Event]]:
-    """Yield the records of a log that is open, and so locked, already; ``path`` is for messages.
-
-    Raises:
-        AuditLogUnreadable: See :func:`read_records`.
-    """
-    number = 0
-    try:
-        for number, (line, _) in enumerate(_lines(descriptor), start=1):  # noqa: B007 - for the message
-            if line.endswith(b"\n"):
-                yield parse_record(line)
-    except OSError as exc:
-        raise AuditLogUnreadable(f"audit log {path}: {why(exc)}") from exc
-    except ValueError as exc:
-        hint = "etcdfix audit verify shows more"
-        raise AuditLogUnreadable(f"audit log {path}: line {number}: {exc}", hint=hint) from exc
-
-
 @contextmanager
 def _reading(path: Path, wait_seconds: float = 10.0) -> Iterator[int]:
     try:
@@ -382,7 +336,7 @@ def _reading(path: Path, wait_seconds: float = 10.0) -> Iterator[int]:
         try:
             read_limited(descriptor, limit=0)  # a folder or a pipe shows itself here
             if not lock(descriptor, fcntl.LOCK_SH, wait_seconds=wait_seconds):
-                raise AuditLogUnreadable(f"audit log {path}: another process is writing to it")
+                raise AuditLogUnreadable(f"audit log {path}: {held_by(path)}", hint="wait for it to finish")
             yield descriptor
         finally:
             os.close(descriptor)
@@ -390,21 +344,38 @@ def _reading(path: Path, wait_seconds: float = 10.0) -> Iterator[int]:
         raise AuditLogUnreadable(f"audit log {path}: {why(exc)}") from exc
 
 
-def _read_head(path: Path) -> bytes | None:
+class Holder(msgspec.Struct, frozen=True):
+    """Who writes to a log, as that process notes it in ``FILE.lock``."""
+
+    user: str
+    host: str
+    pid: int
+    command: str
+    since: str
+
+
+def held_by(path: Path) -> str:
+    """Say who holds the lock of a log, and since when; the note of a process that has died says nothing."""
     try:
-        return read_input(path, most_bytes=_MAX_HEAD_SIZE)
-    except FileNotFoundError:
-        return None
-    except OSError as exc:
-        raise AuditLogUnreadable(f"head file {path}: {why(exc)}") from exc
+        note = read_input(path.with_name(path.name + LOCK_SUFFIX), most_bytes=_MAX_HOLDER_SIZE)
+        holder = msgspec.json.decode(note, type=Holder)
+        if holder.host == socket.gethostname():
+            os.kill(holder.pid, 0)
+    except PermissionError:
+        pass  # it lives, and belongs to somebody else
+    except (OSError, ValueError, OverflowError):
+        return "another process holds it"
+    who = (
+        f"{holder.user}@{holder.host} holds it since {holder.since}: {holder.command} (process {holder.pid})"
+    )
+    return safe_text(who)
 
 
-def broken(
-    path: Path, problem: str, findings: tuple[LogFault, ...] = (), *, hint: str = ""
-) -> AuditLogBroken:
+def broken(path: Path, problem: str, findings: Iterable[LogFault] = (), *, hint: str = "") -> AuditLogBroken:
     """Return the refusal to add to a log whose chain is broken; without a hint it says how to begin a new one."""
-    begin = "etcdfix audit verify shows all of it; keep the file, and begin a new one with --audit-log"
-    return AuditLogBroken(f"audit log {path}: {problem}", path=path, findings=findings, hint=hint or begin)
+    return AuditLogBroken(
+        f"audit log {path}: {problem}", path=path, findings=tuple(findings), hint=hint or _BEGIN_ANEW
+    )
 
 
 def refuse_broken(path: Path, found: Verification) -> None:
@@ -414,5 +385,30 @@ def refuse_broken(path: Path, found: Verification) -> None:
         AuditLogBroken: Its chain is broken, or it has no head file.
     """
     if found.trouble:
-        hint = without_head(path, found.head) if not found.findings else ""
-        raise broken(path, found.trouble, found.findings, hint=hint)
+        raise broken(
+            path, found.trouble, found.findings, hint="" if found.findings else without_head(path, found.head)
+        )
+
+
+def trouble_with(path: Path) -> str:
+    """Say why a log cannot be relied upon, as a writer would find it; "" for one that is whole, or not there at all.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read.
+    """
+    if not is_there(path):
+        return LOG_IS_GONE if is_gone(path) else ""
+    return verify(path).trouble
+
+
+def without_head(path: Path, head: Link) -> str:
+    """Return how to go on with a log whose head file is missing; ``head`` is its last record."""
+    name = safe_text(str(path))
+    if not head.sequence:
+        return f"{name} holds no record: the next writer makes a head file for it"
+    look = quote_command(["etcdfix", "log", "backups", "--audit-log", str(path), "--backup-dir", "DIR"])
+    return (
+        f"compare it with its backups ({look}) or with a head that was written down (--expect-head SEQ:SHA256); if "
+        f"nothing is cut off, put this line into {name}{HEAD_SUFFIX}: {head}; else keep the log as it is, and begin a "
+        "new one with --audit-log"
+    )

@@ -1,4 +1,4 @@
-r"""The format of a backup file, and every way in which a file can fail to be one.
+r"""A backup of stored bytes: its format, how it is read and checked, and how it is written together with its intent.
 
 One file, five lines, one JSON document::
 
@@ -9,13 +9,25 @@ One file, five lines, one JSON document::
     "document_sha256":"sha256:<digest of every byte of the file before ``,\n"document_sha256"``>"}
 
 No byte in a backup was decrypted by us; ``stored_as_plaintext`` says whether the value was stored unencrypted.
+
+A backup names its intent by hash, and the intent names its backups by digest: a circle, were it one digest. There
+are two. ``content_sha256`` covers the content alone and is fixed first; it and the paths go into the intent, whose
+exact bytes, and so its hash, are then known before anything is written; that hash goes into the file beside the
+content, and ``document_sha256`` covers both. The log stays locked from the draft to the append, so nobody takes
+the sequence in between. :func:`record_intent` does all of it.
+
+A crash between backup and intent leaves a file whose intent the log never saw, which must not look like a log
+whose end was cut off. So ``NAME.unconfirmed`` is written before the backup and removed once the intent is durable;
+only then may a transaction be sent. A backup with such a marker proves nothing about the log.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import re
+import os
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -25,20 +37,30 @@ from msgspec import Meta
 
 from etcdfix import __version__
 from etcdfix.errors import (
-    BackupEdited,
-    BackupTooLarge,
-    BackupTruncated,
+    AuditError,
+    BackupDamaged,
+    BackupNotDurable,
     BackupUnreadable,
-    BackupVersionUnknown,
     NotABackup,
+    NotDurable,
     why,
 )
 from etcdfix.inputs.inputfile import read_input
 from etcdfix.inputs.ownfiles import BACKUP_FAMILY, BACKUP_TAIL
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.grounds import Grounds
-from etcdfix.remediation.audit.record import Link, Operator, in_unicode, unicode_text
-from etcdfix.remediation.audit.record_line import timestamp
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import (
+    Link,
+    Operator,
+    Record,
+    RecordType,
+    Result,
+    in_unicode,
+    microtime,
+    unicode_text,
+)
+from etcdfix.remediation.durable import SafeDirectory, Step, no_step, open_directory
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_json
 from etcdfix.verdicts.judge import Verdict
@@ -48,16 +70,24 @@ FORMAT: Final = "etcdfix.backup/v1"
 MAX_BACKUP_SIZE: Final = 768 << 20
 """Largest file that is written or read, bytes: room for the largest answer that we take from etcd, in base64."""
 
+MARKER_SUFFIX: Final = ".unconfirmed"
+"""Stands beside a backup until its intent is in the audit log."""
+
+ANOMALY: Final = "anomaly"
+"""Purpose of a backup of what a transaction gave back although another value was expected."""
+
 _OPENING: Final = f'{{"format":"{FORMAT}",\n"content":'.encode()
-_VERSION: Final = re.compile(rb'\{"format":"(etcdfix\.backup/[^"\\]{1,40})"')
-_TAIL_ANYWHERE: Final = b'\n"document_sha256":"sha256:'
 _TAIL_REACH: Final = 4096
 _ENVELOPE: Final = b"k8s:enc:"
-_LEASE: Final = "[1-9a-f][0-9a-f]{0,14}|[1-7][0-9a-f]{15}"
-
+_NAME_SIZE: Final = 16  # hexadecimal digits
+_FRAME_SIZE: Final = 1 << 16  # all of a file but its content: digests, and a path
+_MARKER_TEXT: Final = b"The audit record of this backup was not written yet when this file was.\n"
 
 Positive = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
+Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+LeaseId = Annotated[str, Meta(pattern="^([1-9a-f][0-9a-f]{0,14}|[1-7][0-9a-f]{15})$")]
+"""A lease id is an int64, and etcd grants none below 1."""
 
 
 class BackupVerdict(msgspec.Struct, frozen=True):
@@ -68,17 +98,6 @@ class BackupVerdict(msgspec.Struct, frozen=True):
     confidence: str
     message: str
     upstream_message: str
-
-    @classmethod
-    def of(cls, verdict: Verdict) -> BackupVerdict:
-        """Return the part of a verdict that a backup keeps."""
-        return cls(
-            outcome=verdict.outcome.value,
-            cause=None if verdict.cause is None else verdict.cause.value,
-            confidence=verdict.confidence.value,
-            message=unicode_text(verdict.message),
-            upstream_message=unicode_text(verdict.upstream_message),
-        )
 
 
 class BackupCluster(msgspec.Struct, frozen=True):
@@ -105,19 +124,13 @@ class BackupCluster(msgspec.Struct, frozen=True):
         return self.identity or ClusterIdentity.by_uid(self.kube_system_uid or "")
 
 
-class BackupTool(msgspec.Struct, frozen=True):
-    """Who wrote it."""
-
-    name: str
-    version: str
-
-
 class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
     """What a backup holds of its key.
 
     Attributes:
         purpose: What it was made before: ``delete``, ``fix``, ``undo``; ``anomaly`` for a value
             that a transaction gave back although another was expected.
+        tool: ``etcdfix/VERSION``.
         key: For people; what is not UTF-8 is spelled out.
         mod_revision: As in ``mvccpb.KeyValue``; so are the next two.
         create_revision: Beginning of this generation of the key.
@@ -129,13 +142,13 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
 
     purpose: str
     created_at: str
-    tool: BackupTool
+    tool: str
     key: str
-    key_base64: bytes
+    key_base64: Annotated[bytes, Meta(min_length=1)]
     mod_revision: Positive
     create_revision: Positive
     version: Natural
-    lease: str | None
+    lease: LeaseId | None
     lease_ttl_seconds: int | None
     stored_as_plaintext: bool
     value_size: int
@@ -168,7 +181,7 @@ class BackupIntent(msgspec.Struct, frozen=True):
     """The audit record that a backup belongs to."""
 
     sequence: Positive
-    sha256: str
+    sha256: Hash
     audit_log: str
 
     @property
@@ -186,6 +199,14 @@ class Backup(msgspec.Struct, frozen=True):
     intent: BackupIntent
 
 
+class _Document(msgspec.Struct):
+    format: str
+    content: msgspec.Raw
+    content_sha256: str
+    intent: BackupIntent
+    document_sha256: str
+
+
 def make_content(
     stored: StoredValue,
     *,
@@ -197,15 +218,11 @@ def make_content(
     lease_ttl_seconds: int | None,
     at: datetime,
 ) -> BackupContent:
-    """Return what a backup of a stored value holds.
-
-    Whether it was stored unencrypted, its first bytes say: no examination is needed for that, and none can be wrong
-    about it.
-    """
+    """Return what a backup of a stored value holds."""
     return BackupContent(
         purpose=purpose,
-        created_at=timestamp(at),
-        tool=BackupTool("etcdfix", __version__),
+        created_at=microtime(at),
+        tool=f"etcdfix/{__version__}",
         key=display(stored.key),
         key_base64=stored.key,
         mod_revision=stored.mod_revision,
@@ -213,20 +230,40 @@ def make_content(
         version=stored.version,
         lease=f"{stored.lease:x}" if stored.lease else None,
         lease_ttl_seconds=lease_ttl_seconds if stored.lease else None,
+        # No examination is needed for that, and none can be wrong about it.
         stored_as_plaintext=not stored.value.startswith(_ENVELOPE),
         value_size=len(stored.value),
         value_sha256=digest(stored.value),
         value_base64=stored.value,
-        verdict=BackupVerdict.of(verdict),
+        verdict=in_unicode(
+            BackupVerdict(
+                outcome=verdict.outcome.value,
+                cause=None if verdict.cause is None else verdict.cause.value,
+                confidence=verdict.confidence.value,
+                message=verdict.message,
+                upstream_message=verdict.upstream_message,
+            )
+        ),
         cluster=in_unicode(cluster),
         operator=in_unicode(operator),
         reason=unicode_text(reason),
     )
 
 
+def resting_on(content: BackupContent, record: Record) -> BackupContent:
+    """Return the content of a backup with what the change rests on, as its record says it."""
+    grounds = None if record.grounds is None else in_unicode(record.grounds)
+    return msgspec.structs.replace(content, grounds=grounds)
+
+
 def digest(data: bytes) -> str:
     """Return the SHA-256 of ``data`` as ``sha256:<hex>``."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def name_of(key: bytes) -> str:
+    """Return what the name of every backup of an etcd key begins with."""
+    return hashlib.sha256(key).hexdigest()[:_NAME_SIZE]
 
 
 def encode_content(content: BackupContent) -> bytes:
@@ -236,14 +273,8 @@ def encode_content(content: BackupContent) -> bytes:
 
 def encode_document(content: bytes, intent: BackupIntent) -> bytes:
     """Return the bytes of a backup file."""
-    body = b"".join(
-        (
-            _OPENING,
-            content,
-            f',\n"content_sha256":"{digest(content)}",\n"intent":'.encode(),
-            safe_json(msgspec.json.encode(intent)),
-        )
-    )
+    told = f',\n"content_sha256":"{digest(content)}",\n"intent":'.encode()
+    body = b"".join((_OPENING, content, told, safe_json(msgspec.json.encode(intent))))
     return body + f',\n"document_sha256":"{digest(body)}"}}\n'.encode()
 
 
@@ -251,82 +282,194 @@ def read_backup(path: Path) -> Backup:
     """Read a backup file and check all of it. Links are followed, and anybody may own it: nothing is written.
 
     Raises:
-        BackupTooLarge: Larger than any backup.
         NotABackup: Something else.
-        BackupVersionUnknown: A format of another version.
-        BackupTruncated: Cut off.
-        BackupEdited: A digest does not fit, or it contradicts itself.
-        BackupUnreadable: It cannot be read at all.
+        BackupDamaged: Cut off, edited, or of another version.
+        BackupUnreadable: It cannot be read at all, or is larger than any backup.
     """
     try:
         raw = read_input(path, most_bytes=MAX_BACKUP_SIZE)
     except OSError as exc:
-        kind = BackupTooLarge if exc.errno == errno.EFBIG else BackupUnreadable
-        raise kind(f"backup {path}: {why(exc)}", path=path) from exc
+        problem = "it is larger than any backup" if exc.errno == errno.EFBIG else why(exc)
+        raise BackupUnreadable(f"backup {path}: {problem}", path=path) from exc
     return parse_backup(raw, path=path)
 
 
-class _Document(msgspec.Struct):
-    format: str
-    content: msgspec.Raw
-    content_sha256: str
-    intent: BackupIntent
-    document_sha256: str
-
-
 def parse_backup(raw: bytes, *, path: Path) -> Backup:
-    """Check the bytes of a backup file; ``path`` is for messages. Raises what :func:`read_backup` raises."""
-    if len(raw) > MAX_BACKUP_SIZE:
-        raise BackupTooLarge(f"backup {path}: it is larger than any backup", path=path)
-    body, told = _check_frame(raw, path)
-    problem = "its bytes are not the ones that its digest was made of"
-    if digest(body) == told:
-        try:
-            document = msgspec.json.decode(raw, type=_Document)
-            encoded = bytes(document.content)
-            content = msgspec.json.decode(encoded, type=BackupContent)
-            problem = _contradiction(document, encoded, content)
-        except (ValueError, RecursionError) as exc:
-            problem = f"the digest fits, the document does not: {exc}"
-    if problem:
-        raise BackupEdited(f"backup {path}: {problem}", path=path)
-    return Backup(path, content, document.content_sha256, document.intent)
+    """Check the bytes of a backup file; ``path`` is for messages.
 
-
-def _check_frame(raw: bytes, path: Path) -> tuple[bytes, str]:
+    Raises:
+        NotABackup: See :func:`read_backup`.
+        BackupDamaged: See :func:`read_backup`.
+    """
     if not raw.startswith(BACKUP_FAMILY[: len(raw)]):
         raise NotABackup(f"{path} is no backup of etcdfix", path=path)
     tail = BACKUP_TAIL.search(raw, max(0, len(raw) - _TAIL_REACH))
-    if raw.startswith(_OPENING) and tail is not None:
-        return raw[: tail.start()], tail[1].decode()
-    version = _VERSION.match(raw)
-    if version is not None and version[1] != FORMAT.encode():
-        found = version[1].decode("ascii", "backslashreplace")
-        raise BackupVersionUnknown(
-            f"backup {path}: its format is {found}, and this etcdfix reads only {FORMAT}",
-            path=path,
-            hint="use the version of etcdfix that wrote it",
-        )
     if not raw.startswith(_OPENING[: len(raw)]):
-        raise BackupEdited(f"backup {path}: its first line was changed", path=path)
-    if len(raw) > len(_OPENING) and (raw.endswith(b"}\n") or _TAIL_ANYWHERE in raw[-_TAIL_REACH:]):
-        raise BackupEdited(f"backup {path}: its last line was changed", path=path)
-    raise BackupTruncated(f"backup {path}: it ends after {len(raw)} bytes, before its digest", path=path)
+        problem = f"its first line is not that of {FORMAT}: another version, or edited"
+    elif tail is None:
+        problem = f"it ends after {len(raw)} bytes without its digest: cut off, or edited"
+    elif digest(raw[: tail.start()]) != tail[1].decode():
+        problem = "its bytes are not the ones that its digest was made of"
+    else:
+        try:
+            document = msgspec.json.decode(raw, type=_Document)
+            content = msgspec.json.decode(document.content, type=BackupContent)
+            problem = _contradiction(document, content)
+            if not problem:
+                return Backup(path, content, document.content_sha256, document.intent)
+        except (ValueError, RecursionError) as exc:
+            problem = f"the digest fits, the document does not: {exc}"
+    raise BackupDamaged(f"backup {path}: {problem}", path=path)
 
 
-def _contradiction(document: _Document, encoded: bytes, content: BackupContent) -> str:
+def _contradiction(document: _Document, content: BackupContent) -> str:
     value = content.value_base64
     fits = {
-        "content_sha256 is not the digest of its content": document.content_sha256 == digest(encoded),
+        "content_sha256 is not the digest of its content": document.content_sha256
+        == digest(bytes(document.content)),
         "value_sha256 is not the digest of its value": content.value_size == len(value)
         and content.value_sha256 == digest(value),
-        "key and key_base64 differ": content.key_base64 and content.key == display(content.key_base64),
+        "key and key_base64 differ": content.key == display(content.key_base64),
         "it calls an encrypted value plaintext": not (
             content.stored_as_plaintext and value.startswith(_ENVELOPE)
         ),
-        # A lease id is an int64, and etcd grants none below 1.
-        "its lease is no lease id": re.fullmatch(_LEASE, content.lease or "1"),
-        "the hash of its intent is no hash": re.fullmatch("[0-9a-f]{64}", document.intent.sha256),
         "the path of its audit log is none": "\0" not in document.intent.audit_log,
     }
     return next((f"the digest fits, but {problem}" for problem, fine in fits.items() if not fine), "")
+
+
+class BackupPlan:
+    """Backup files that are decided upon: names and contents are fixed, nothing is written yet.
+
+    Attributes:
+        content_sha256: What the intent calls them by.
+
+    Raises:
+        BackupNotDurable: No directory, one of them named twice, or the file would be too large to be read again.
+    """
+
+    def __init__(
+        self, content: BackupContent, directories: Sequence[SafeDirectory], *, sequence: int
+    ) -> None:
+        self._encoded = encode_content(content)
+        self._directories = tuple(directories)
+        self.content_sha256 = digest(self._encoded)
+        self.value_sha256 = content.value_sha256
+        unique = self.content_sha256.removeprefix("sha256:")[:16]  # it covers the time, so no two are alike
+        self._name = f"{name_of(content.key_base64)}-{content.mod_revision}-{sequence}-{unique}.json"
+        self.paths = tuple(directory.path / self._name for directory in directories)
+        problem, hint = "", ""
+        path = self.paths[0] if self.paths else Path()
+        stats = [os.fstat(directory.descriptor) for directory in directories]
+        if not directories:
+            problem, hint = "no directory for a backup is named", "--backup-dir DIR"
+        elif len({(found.st_dev, found.st_ino) for found in stats}) < len(stats):
+            problem, hint = "a directory is named twice", "name each --backup-dir once"
+        elif len(self._encoded) > MAX_BACKUP_SIZE - _FRAME_SIZE:
+            problem = f"the value is too large, {MAX_BACKUP_SIZE} bytes at most can be read again"
+        if problem:
+            raise BackupNotDurable(f"backup {path}: {problem}", path=path, hint=hint)
+
+    def write(self, intent: Link, *, audit_log: Path, step: Step = no_step) -> None:
+        """Write every file, each with its marker; if one fails, those already written are withdrawn.
+
+        Raises:
+            BackupNotDurable: One could not be made durable.
+        """
+        named = BackupIntent(intent.sequence, intent.sha256, unicode_text(str(audit_log)))
+        document = encode_document(self._encoded, named)
+        written: list[SafeDirectory] = []
+        try:
+            for directory in self._directories:
+                written.append(directory)
+                directory.create(self._name + MARKER_SUFFIX, _MARKER_TEXT, what="backup marker", step=step)
+                directory.create(self._name, document, what="backup", step=step)
+        except NotDurable as exc:
+            for directory in written:
+                # The backup first: without its marker it would speak against the log.
+                with suppress(NotDurable):
+                    directory.remove(self._name, what="backup withdrawn")
+                    directory.remove(self._name + MARKER_SUFFIX, what="backup withdrawn")
+            raise BackupNotDurable(exc.message, path=exc.path, hint=exc.hint) from exc
+
+    def confirm(self, *, step: Step = no_step) -> None:
+        """Remove the markers: the intent is in the log.
+
+        Raises:
+            BackupNotDurable: One could not be removed.
+        """
+        try:
+            for directory in self._directories:
+                directory.remove(self._name + MARKER_SUFFIX, what="backup marker", step=step)
+        except NotDurable as exc:
+            raise BackupNotDurable(exc.message, path=exc.path, hint=exc.hint) from exc
+
+
+def record_intent(
+    log: AuditLog,
+    record: Record,
+    content: BackupContent,
+    directories: Sequence[SafeDirectory],
+    *,
+    step: Step = no_step,
+) -> Record:
+    """Write the backups and then the intent; when this returns it, a transaction may be sent.
+
+    What the change rests on stands in the record, and is put into the backups from there: the two say the same.
+
+    The log is locked until the outcome is recorded; all directories must take the backup. Digest and backups
+    of the record are filled in here.
+
+    Raises:
+        BackupNotDurable: A backup is not durable. The log has no open intent of it.
+        AuditError: The intent is not durable. The backups keep their markers.
+    """
+    plan = BackupPlan(resting_on(content, record), directories, sequence=log.head.sequence + 1)
+    draft = log.draft(
+        msgspec.structs.replace(
+            record,
+            type=RecordType.INTENT,
+            value_sha256=content.value_sha256,
+            backups=tuple(str(path) for path in plan.paths),
+            backup_sha256=plan.content_sha256,
+        )
+    )
+    plan.write(draft.record.link, audit_log=log.path, step=step)
+    log.append_draft(draft)
+    try:
+        plan.confirm(step=step)
+    except BackupNotDurable as exc:
+        with suppress(AuditError):  # then the intent stays open, and settling finds that nothing was done
+            log.append(draft.record.closed_by(Result.REFUSED, operator=record.operator, detail=exc.message))
+        raise
+    return draft.record
+
+
+def confirm_backups(intent: Record, *, step: Step = no_step) -> None:
+    """Remove the markers that a crash left beside the backups of an intent, which the log holds.
+
+    Raises:
+        NotDurable: A directory is not there any more, or a marker cannot be removed.
+    """
+    for path in map(Path, intent.backups):
+        with open_directory(path.parent) as directory:
+            directory.remove(path.name + MARKER_SUFFIX, what="backup marker", step=step)
+
+
+def keep_second_backup(
+    content: BackupContent,
+    directories: Sequence[SafeDirectory],
+    *,
+    intent: Record,
+    audit_log: Path,
+    step: Step = no_step,
+) -> BackupPlan:
+    """Write what a transaction gave back although another value was expected; its intent is in the log already.
+
+    Raises:
+        BackupNotDurable: It is not durable everywhere.
+    """
+    plan = BackupPlan(content, directories, sequence=intent.link.sequence)
+    plan.write(intent.link, audit_log=audit_log, step=step)
+    plan.confirm(step=step)
+    return plan

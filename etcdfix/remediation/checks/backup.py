@@ -9,12 +9,11 @@ import msgspec
 
 from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.audit.record import Intent, Result, Verb
-from etcdfix.remediation.audit.search import is_there, outcomes_of, trouble_with
-from etcdfix.remediation.audit.verify import broken
-from etcdfix.remediation.backup.account import intent_of
-from etcdfix.remediation.backup.file import Backup
-from etcdfix.remediation.backup.write import ANOMALY
+from etcdfix.remediation.audit.record import Record, Result, Verb
+from etcdfix.remediation.audit.search import outcomes_of
+from etcdfix.remediation.audit.verify import broken, is_there, trouble_with
+from etcdfix.remediation.backup.file import ANOMALY, Backup
+from etcdfix.remediation.backup.folder import intent_of
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.preflight.cluster import Cluster
@@ -37,7 +36,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         doubts: What was accepted of it, or could not be compared; one sentence each.
     """
 
-    intent: Intent | None
+    intent: Record | None
     other_past: str
     doubts: tuple[str, ...]
 
@@ -81,7 +80,7 @@ def lost_log(backup: Backup) -> str:
     return f"its audit log {own} does not list it"
 
 
-def _intent_behind(backup: Backup, audit_log: Path) -> Intent | None:
+def _intent_behind(backup: Backup, audit_log: Path) -> Record | None:
     """Return the intent by whose word the value was at this very key of this very cluster; None where there is none."""
     try:
         trouble = trouble_with(audit_log)
@@ -92,7 +91,7 @@ def _intent_behind(backup: Backup, audit_log: Path) -> Intent | None:
         raise AuditLogUnreadable(exc.message, hint=exc.hint or _ANOTHER_LOG) from exc
 
 
-def _recorded(backup: Backup, intent: Intent | None, log: Path) -> Recorded:
+def _recorded(backup: Backup, intent: Record | None, log: Path) -> Recorded:
     content = backup.content
     if content.purpose == ANOMALY:
         # Members may disagree on what was there: then the history of another one says nothing of it.

@@ -6,7 +6,6 @@ newest value of the resource. Only where that is stored as ours will be, it is c
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,8 @@ from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storag
 from etcdfix.golang.gojsontext import parse_exactly
 from etcdfix.model import ClusterIdentity, GroupResource, Outcome, StoredValue
 from etcdfix.remediation.audit.search import own_writes
-from etcdfix.remediation.backup.write import name_of, unlisted_writes
+from etcdfix.remediation.backup.file import name_of
+from etcdfix.remediation.backup.folder import unlisted_writes
 from etcdfix.remediation.checks.situation import Situation
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.preflight.noencryption import check_no_encryption, looks_enveloped
@@ -151,12 +151,12 @@ def find_proof(
 
 
 def _newest_of_others(
-    cluster: Cluster, found: Examination, ours: Mapping[str, int], unlisted: Container[str]
+    cluster: Cluster, found: Examination, ours: Mapping[bytes, int], unlisted: Container[str]
 ) -> bytes:
     prefix = cluster.examiner.layout.directory_prefix(found.directory)
 
     def reach(stored: StoredValue) -> int:
-        return ours.get(b64encode(stored.key).decode(), 0)
+        return ours.get(stored.key, 0)
 
     newest = max(
         (stored for stored in cluster.source.current(prefix) if stored.mod_revision != reach(stored)),

@@ -20,7 +20,7 @@ from etcdfix.copies.model import Way
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.remediation.audit.record import Intent, Result, Verb
+from etcdfix.remediation.audit.record import Record, Result, Verb
 from etcdfix.remediation.change import Change, ChangeRequest, Confirmer, carry_out
 from etcdfix.remediation.commit import ChangeOutcome, Sent
 from etcdfix.remediation.datastore import Expected, describe_move, find_difference, find_elsewhere
@@ -29,7 +29,7 @@ from etcdfix.remediation.memory.ground import Ground
 from etcdfix.remediation.memory.held import SILENT, Held, check_held
 from etcdfix.remediation.memory.kind import check_kind
 from etcdfix.remediation.patcher import FIXED_AT, LONGEST_ANSWER, now_text, patch_annotation
-from etcdfix.remediation.reconcile import Carried
+from etcdfix.remediation.settle import Carried
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.rescued import read_saved
 from etcdfix.rules import Rule, refuse
@@ -92,7 +92,7 @@ def intent_detail(at: str) -> str:
     return f"by a merge PATCH that sets {FIXED_AT}={at}"
 
 
-def was_patched(examiner: Examiner, intent: Intent, stored: StoredValue) -> Carried:
+def was_patched(examiner: Examiner, intent: Record, stored: StoredValue) -> Carried:
     """Say whether a value opens, and carries the annotation that an intent asked for."""
     found = examiner.examine(stored)
     at = _annotation(_document(examiner, found)) if found.opened else ""

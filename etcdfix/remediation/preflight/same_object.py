@@ -14,9 +14,8 @@ from typing import NamedTuple
 from etcdfix.errors import AuditLogUnreadable, BackupUnreadable
 from etcdfix.model import ClusterIdentity
 from etcdfix.readable_revision import newest_kept, reads
-from etcdfix.remediation.backup.account import intent_of
-from etcdfix.remediation.backup.file import BackupContent, read_backup
-from etcdfix.remediation.backup.write import name_of
+from etcdfix.remediation.backup.file import BackupContent, name_of, read_backup
+from etcdfix.remediation.backup.folder import intent_of
 from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Cluster

@@ -159,7 +159,7 @@ def test_a_bit_is_put_back_and_that_can_be_undone(
         assert restored.code == 0, restored.err
         assert registry.stored(key) == damaged
     assert not holds(registry.log.read_bytes())
-    assert {event.verb for event in registry.events()} == {"fix", "undo"}
+    assert {event.verb for event in registry.records()} == {"fix", "undo"}
 
 
 @pytest.mark.parametrize("kind", ["kms/v2/0", "kms/v2/1"])
@@ -329,7 +329,7 @@ def test_aescbc_needs_a_word_and_what_is_written_is_said_to_be_unproven(registry
     assert ran.code == 0, ran.err
     assert "ITS CONTENTS MAY BE WRONG" in ran.err
     assert registry.stored(key) == value
-    assert registry.events()[0].annotations.accepted == '["--accept unproven-repair"]'
+    assert registry.records()[0].accepted == ("--accept unproven-repair",)
 
 
 def test_a_deletion_names_a_repair_that_nothing_proves_and_is_not_refused_for_it(registry: Attacked) -> None:

@@ -189,8 +189,8 @@ def test_a_bit_before_an_earlier_revision(registry: Registry) -> None:
     assert ran.code == 0, ran.err
     assert registry.stored(key) == values[1]
     backup = registry.kept()[-1]
-    assert (backup.content.purpose, registry.events()[-1].verb) == ("fix", "fix")
-    assert registry.events()[-1].annotations.way == "put"
+    assert (backup.content.purpose, registry.records()[-1].verb) == ("fix", "fix")
+    assert registry.records()[-1].way == "put"
     ran = registry.undo(backup.path, configured=False)
     assert ran.code == 0, ran.err
     assert registry.stored(key) == backup.content.stored.value

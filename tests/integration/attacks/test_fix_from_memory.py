@@ -283,9 +283,7 @@ def test_a_server_that_does_not_answer_has_to_be_accepted(cluster: LostKeyCluste
     assert f"--accept unchecked-server={gone}" in str(refusal["next_step"])
     told = cluster.told("one", "--accept", f"unchecked-server={gone}")
     assert told["result"] == "fixed"
-    assert any(
-        f"--accept unchecked-server={gone}" in event.annotations.accepted for event in cluster.events()
-    )
+    assert any(f"--accept unchecked-server={gone}" in event.accepted for event in cluster.records())
 
 
 def test_a_server_that_is_accepted_and_not_there_is_told(cluster: LostKeyCluster) -> None:
@@ -534,7 +532,7 @@ def test_who_stopped_waiting_does_not_know_what_becomes_of_it(cluster: LostKeyCl
         told = cluster.told("one", code=3)
     assert told["result"] == "unknown"
     assert "may still be on its way" in told["detail"]
-    assert any("audit reconcile" in step["command"] for step in told["follow_ups"])
+    assert any("log settle" in step["command"] for step in told["follow_ups"])
     assert len(cluster.patches()) == 1
     cluster.p1.behaviour.instead.clear()
     ran = _reconciled(cluster)
@@ -721,7 +719,7 @@ def test_the_server_dies_before_it_wrote(cluster: LostKeyCluster) -> None:
     with cluster.unwritten():
         told = cluster.told("one", code=3)
     assert told["result"] == "unknown"
-    assert any("audit reconcile" in step["command"] for step in told["follow_ups"])
+    assert any("log settle" in step["command"] for step in told["follow_ups"])
     assert _reconciled(cluster).out.count("not-applied") == 1
     cluster.p1.restart()
 
@@ -772,7 +770,7 @@ def test_an_open_intent_is_settled(
 def test_an_open_intent_and_the_write_of_somebody_else(cluster: LostKeyCluster) -> None:
     _at_patch(cluster, lambda: cluster.p1.die_after(0))
     cluster.told("one", code=3)
-    reconcile = ["audit", "reconcile", *cluster.where, "--etcd-prefix", cluster.prefix]
+    reconcile = ["log", "settle", *cluster.where, "--etcd-prefix", cluster.prefix]
     cluster.place(cluster.key("shop/one"), aescbc(secret("one"), KEY_2, "key2"))
     ran = cluster.run(*reconcile, str(cluster.log))
     assert ran.code == 4, ran  # without a configuration nothing can be told, and it stays open
@@ -845,7 +843,7 @@ def test_what_was_written_cannot_be_examined(cluster: LostKeyCluster, plugin: KM
     told = cluster.told("one", code=3)
     assert told["result"] == "unknown"
     assert "cannot be examined" in told["detail"]
-    assert any("audit reconcile" in step["command"] for step in told["follow_ups"])
+    assert any("log settle" in step["command"] for step in told["follow_ups"])
     plugin.refusal = None
     assert "fixed" in _reconciled(cluster).out
 
@@ -870,7 +868,7 @@ def test_an_open_heal_is_not_settled_by_another_change(cluster: LostKeyCluster) 
 def _reconciled(cluster: LostKeyCluster, *arguments: str) -> Ran:
     common = [*cluster.where, "--etcd-prefix", cluster.prefix]
     config = ["--encryption-config", str(cluster.config)]
-    return cluster.run("audit", "reconcile", *common, *config, *arguments, str(cluster.log))
+    return cluster.run("log", "settle", *common, *config, *arguments, str(cluster.log))
 
 
 @on_etcd

@@ -163,7 +163,7 @@ def _left_open(cluster: LostKeyKineCluster) -> None:
 
 def _settle(cluster: LostKeyKineCluster, *words: str) -> Ran:
     reading = ["--etcd-prefix", cluster.prefix, "--encryption-config", str(cluster.config)]
-    return cluster.run("audit", "reconcile", *words, *reading, str(cluster.log))
+    return cluster.run("log", "settle", *words, *reading, str(cluster.log))
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -278,6 +278,6 @@ def test_no_room_for_a_copy(
     _at_patch(cluster, lambda: monkeypatch.setattr("tempfile.mkdtemp", refuse))
     told = cluster.told("one", code=3)
     assert told["result"] == "unknown"
-    (settle,) = [step for step in told["follow_ups"] if "audit reconcile" in step["command"]]
+    (settle,) = [step for step in told["follow_ups"] if "log settle" in step["command"]]
     assert settle["what"] == "Settle it when the file can be read again"
     monkeypatch.undo()

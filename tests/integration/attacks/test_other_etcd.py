@@ -147,7 +147,7 @@ def test_a_cluster_that_came_back_from_its_own_snapshot(production: Registry, re
     assert ran.code == 0, ran.err
     assert "of another etcd, as accepted: its etcd has the cluster id" in ran.err
     assert again.stored(again.key("shop/broken")) == BROKEN
-    assert "--accept other-cluster-id" in str(again.events()[-2].annotations.accepted)
+    assert "--accept other-cluster-id" in str(again.records()[-2].accepted)
 
 
 @pytest.mark.parametrize("same_object", [True, False])
@@ -200,7 +200,7 @@ def left_open(registry: Registry, monkeypatch: pytest.MonkeyPatch, name: str = "
 
 def reconcile(registry: Registry, *arguments: str) -> Ran:
     where = registry.common(places=False, reason=None)
-    return registry.run("audit", "reconcile", str(registry.log), *where, *arguments)
+    return registry.run("log", "settle", str(registry.log), *where, *arguments)
 
 
 @pytest.mark.parametrize("copied", [False, True])

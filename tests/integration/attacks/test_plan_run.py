@@ -47,7 +47,7 @@ def test_a_dry_run_checks_everything_and_changes_nothing(planned: Planned) -> No
     assert [each["result"] for each in json.loads(ran.out)["objects"]] == ["dry-run", "dry-run"]
     assert (planned.etcd.revision(), planned.plan.read_bytes()) == (before, plan)
     assert planned.there(keys) == [True, True]
-    assert [event.annotations.type for event in planned.events()] == ["dry-run", "dry-run"]
+    assert [event.type for event in planned.records()] == ["dry-run", "dry-run"]
     assert not planned.kept()
 
 
@@ -152,7 +152,7 @@ def test_the_review_prints_the_command(planned: Planned) -> None:
     assert words[-3:] == ["--yes", "--expect-plan", planned.digest]
     ran = planned.run(*words)
     assert ran.code == 0, ran
-    assert f"--expect-plan {planned.digest}" in planned.events()[-1].annotations.accepted
+    assert f"--expect-plan {planned.digest}" in planned.records()[-1].accepted
     assert planned.there(keys) == [False, True]
     planned.agree()
 
@@ -653,7 +653,7 @@ def test_a_plan_proposes_what_destroys_least_and_the_run_does_it(planned: Planne
     assert "read back" not in ran.err  # all is well: no warning
     assert len(planned.kept()) == 3
     planned.work()
-    assert {event.annotations.outcome for event in planned.events() if event.annotations.outcome} == {
+    assert {event.outcome for event in planned.records() if event.outcome} == {
         "fixed", "deleted",
     }  # fmt: skip
 

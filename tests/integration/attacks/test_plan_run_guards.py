@@ -15,7 +15,7 @@ from etcdfix.commands.planning import run as module
 from etcdfix.remediation import run as remediation_run
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
-from etcdfix.remediation.reconcile import reconcile_intent
+from etcdfix.remediation.settle import settle_intent
 from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import namespace_object
 from tests.support.plan_runs import DECLARED, Planned, mixed, not_written
@@ -135,12 +135,12 @@ def test_a_dry_run_settles_nothing(planned: Planned, monkeypatch: pytest.MonkeyP
     not_written(monkeypatch, 2)
     assert planned.work(*DECLARED).code == 3
     monkeypatch.undo()
-    plan, records = planned.plan.read_bytes(), len(planned.events())
+    plan, records = planned.plan.read_bytes(), len(planned.records())
     with planned.nothing_changes():
         assert planned.work(*DECLARED, "--dry-run").code == 4  # the first one is gone
     assert planned.plan.read_bytes() == plan
-    assert {event.annotations.type for event in planned.events()[records:]} <= {"dry-run"}
-    assert planned.run("audit", "verify", str(planned.log)).code == 3
+    assert {event.type for event in planned.records()[records:]} <= {"dry-run"}
+    assert planned.run("log", "verify", str(planned.log)).code == 3
 
 
 def test_an_open_intent_of_another_cluster(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_an_open_intent_of_another_cluster(planned: Planned, monkeypatch: pytest
     ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
     assert planned.there(keys) == [False, False]
-    assert planned.run("audit", "verify", str(planned.log)).code == 3
+    assert planned.run("log", "verify", str(planned.log)).code == 3
 
 
 def test_a_plan_whose_file_is_called_like_another(planned: Planned) -> None:
@@ -216,13 +216,13 @@ def test_an_intent_that_cannot_be_settled(
     not_written(monkeypatch, 2)
     assert planned.work(*DECLARED).code == 3
     monkeypatch.undo()
-    settle = reconcile_intent
+    settle = settle_intent
 
     def unsettled(*arguments: object, **named: object) -> object:
         found = settle(*arguments, **named)  # type: ignore[arg-type]
         return msgspec.structs.replace(found, result=result, detail="etcd does not answer")
 
-    monkeypatch.setattr(remediation_run, "reconcile_intent", unsettled)
+    monkeypatch.setattr(remediation_run, "settle_intent", unsettled)
     with planned.nothing_changes():
         ran = planned.work(*DECLARED)
     assert ran.code == 4, ran
@@ -242,7 +242,7 @@ def test_open_intents_of_others_are_left_to_others(planned: Planned, monkeypatch
     assert ran.code == 0, ran
     assert "the open intent" not in ran.err
     assert planned.there(keys) == [False, False]
-    assert planned.run("audit", "verify", str(planned.log)).code == 3
+    assert planned.run("log", "verify", str(planned.log)).code == 3
 
 
 def test_what_another_plan_did_is_nothing_of_this_one(

@@ -64,15 +64,15 @@ def test_killed_at_every_step(
         planned.agree()
         assert set(planned.outcomes().values()) <= {"deleted", "applied-or-gone"}, (at, planned.outcomes())
         closed = Counter(
-            event.object_ref.name
-            for event in planned.events()
-            if event.object_ref is not None and event.annotations.outcome in {"deleted", "applied-or-gone"}
+            event.subject.name
+            for event in planned.records()
+            if event.outcome in {"deleted", "applied-or-gone"}
         )
         assert closed == {"a": 1, "b": 1}, (at, closed)
         places = ["--backup-dir", str(planned.backups), "--audit-log", str(planned.log)]
-        verified = planned.run("audit", "verify", str(planned.log))
+        verified = planned.run("log", "verify", str(planned.log))
         assert verified.code == 0, (at, verified)
-        assert planned.run("backup", "list", *places).code in {0, 3}
+        assert planned.run("log", "backups", *places).code in {0, 3}
         at += stride
     assert deaths >= 150 // stride
 

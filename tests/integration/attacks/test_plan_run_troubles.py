@@ -31,9 +31,9 @@ pytestmark = pytest.mark.etcd
 def closed(planned: Planned) -> dict[str, str]:
     """Return what the log says that became of each key, by its name."""
     return {
-        event.object_ref.name: event.annotations.outcome
-        for event in planned.events()
-        if event.object_ref is not None and event.annotations.type in {"outcome", "reconciled"}
+        event.subject.name: str(event.outcome)
+        for event in planned.records()
+        if event.type in {"outcome", "settled"}
     }
 
 
@@ -41,7 +41,7 @@ def verified(planned: Planned) -> int:
     """Return the worse of what the log and the backups come to."""
     places = ["--backup-dir", str(planned.backups), "--audit-log", str(planned.log)]
     return max(
-        planned.run("audit", "verify", str(planned.log)).code, planned.run("backup", "list", *places).code
+        planned.run("log", "verify", str(planned.log)).code, planned.run("log", "backups", *places).code
     )
 
 
@@ -78,7 +78,7 @@ def test_a_file_system_that_is_full(planned: Planned, where: str, least: int) ->
             midway += 0 < len(done) < 3
         assert (codes[0], codes[-1]) == (4, 0)
         assert midway
-        assert planned.run("audit", "verify", str(planned.log)).code == 0
+        assert planned.run("log", "verify", str(planned.log)).code == 0
         assert verified(planned) in {0, 3}  # a backup may be left of a change that the log had no room for
         planned.agree()
         assert planned.outcomes() == dict.fromkeys("abc", "deleted")

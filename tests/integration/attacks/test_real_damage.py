@@ -6,7 +6,6 @@ what the key makes of it.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -163,8 +162,7 @@ def test_likely_damage_needs_a_word(registry: Attacked, sealer: Sealer, kind: st
     words = ["unproven-damage", *(["newer-than-known"] if kind == "aescbc" else [])]
     ran = registry.delete(at[0], *(word for each in words for word in ("--accept", each)))
     assert ran.code == 0, ran.err
-    accepted = json.loads(registry.events()[0].annotations.accepted)
-    assert accepted == [f"--accept {each}" for each in words]
+    assert registry.records()[0].accepted == tuple(f"--accept {each}" for each in words)
 
 
 @pytest.mark.parametrize("kind", PROVIDERS)

@@ -8,12 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import pytest
 
 import etcdfix
 from etcdfix.cli.options import CLUSTER_RULES, DELETION_RULES, REPLACING_RULES
-from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.rules import Rule
 from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import (
@@ -354,9 +352,9 @@ def test_what_a_deletion_rested_on(registry: Attacked, api: KubernetesAPI) -> No
     content = registry.kept()[-1].content
     found = content.grounds
     assert found is not None
-    assert content.tool.version == etcdfix.__version__
-    for event in registry.events():
-        assert msgspec.json.decode(event.annotations.grounds, type=Grounds) == found
+    assert content.tool == f"etcdfix/{etcdfix.__version__}"
+    for event in registry.records():
+        assert event.grounds == found
     config = hashlib.sha256(registry.config.read_bytes()).hexdigest()
     assert (found.configuration_sha256, found.no_encryption) == (f"sha256:{config}", False)
     assert (found.rule, found.release, found.release_source) == ("secrets", "1.34", "--kubernetes-version")

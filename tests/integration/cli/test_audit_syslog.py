@@ -22,7 +22,7 @@ def test_a_deletion_and_its_undo(registry: Registry, tmp_path: Path) -> None:
         ran = registry.delete(key, "--audit-syslog", str(syslog.path))
         assert ran.code == 0
         sent = syslog.lines()
-        assert len(sent) == len(registry.events()) == 2
+        assert len(sent) == len(registry.records()) == 2
         assert f"audit head {verify(registry.log).head} of {registry.log}" in sent[-1]
         assert not any("broken" in line for line in sent)
         undo = follow_up(ran.out, "Undo")

@@ -136,7 +136,7 @@ def test_without_a_document_an_unknown_outcome_is_told_whole(
     err = capfd.readouterr().err
     for told in (
         "UNKNOWN /registry/secrets/shop/a", outcome.detail, *outcome.warnings, "Backup b.json", "Its value sha256:1",
-        "  etcdfix audit reconcile --endpoints e:1 audit.jsonl", "  etcdfix undo b.json --endpoints e:1",
+        "  etcdfix log settle --endpoints e:1 audit.jsonl", "  etcdfix undo b.json --endpoints e:1",
     ):  # fmt: skip
         assert told in err
 

@@ -54,11 +54,11 @@ def test_deletion(registry: Registry) -> None:
     assert f"DELETED {key.decode()} at revision {before + 1}." in ran.out
     assert f"Head  {head}\n" in ran.out
     assert f"Backup  {registry.kept()[0].path}" in ran.out
-    intent, outcome = registry.events()
-    assert (intent.annotations.type, outcome.annotations.type) == ("intent", "outcome")
-    assert outcome.annotations.outcome == "deleted"
-    assert intent.annotations.reason == "its key is lost"
-    assert intent.annotations.authorization == "none"
+    intent, outcome = registry.records()
+    assert (intent.type, outcome.type) == ("intent", "outcome")
+    assert outcome.outcome == "deleted"
+    assert intent.reason == "its key is lost"
+    assert intent.operator.authorization == "none"
     assert verify(registry.log).state is ChainState.WHOLE
 
 
@@ -105,9 +105,9 @@ def test_dry_run_changes_nothing_and_is_recorded(registry: Registry) -> None:
     assert f"DRY RUN: {key.decode()} would be deleted. Nothing was changed." in ran.out
     assert "Undo" not in ran.out
     assert "\nLess destructive\n" in ran.err
-    (event,) = registry.events()
-    assert event.annotations.type == RecordType.DRY_RUN
-    assert event.annotations.value_sha256 == digest_of(BROKEN)
+    (event,) = registry.records()
+    assert event.type == RecordType.DRY_RUN
+    assert event.value_sha256 == digest_of(BROKEN)
 
 
 def digest_of(value: bytes) -> str:
@@ -159,7 +159,7 @@ def test_unknown_cluster(registry: Registry) -> None:
     assert ran.code == 0, ran.err
     assert "kube-system uid unknown (accepted)" in ran.err
     assert registry.kept()[0].content.cluster.kube_system_uid is None
-    assert "--accept unknown-cluster" in registry.events()[0].annotations.accepted
+    assert "--accept unknown-cluster" in registry.records()[0].accepted
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,8 @@ def test_allowed(registry: Registry, api: KubernetesAPI) -> None:
     asked = [r.body["spec"]["resourceAttributes"] for r in api.requests if r.path == ACCESS_REVIEW]
     assert [a["verb"] for a in asked] == ["unsafe-delete-ignore-read-errors", "delete"]
     assert all((a["resource"], a["namespace"], a["name"]) == ("secrets", "shop", "broken") for a in asked)
-    intent = registry.events()[0].annotations
-    assert (intent.authorization, intent.api_user) == ("allowed", "alice@example.org")
+    intent = registry.records()[0]
+    assert (intent.operator.authorization, intent.operator.api_user) == ("allowed", "alice@example.org")
 
 
 SECRETS = "/api/v1/secrets"
@@ -275,8 +275,8 @@ def test_nobody_answers(registry: Registry, api: KubernetesAPI) -> None:
     assert ran.code == 0, ran.err
     assert "Allowed by  nobody: no API server answered, as accepted" in ran.err
     assert f"API server  {api.url} may not be asked: it does not know the kubeconfig's user (401)" in ran.err
-    intent = registry.events()[0].annotations
-    assert (intent.authorization, intent.accepted) == ("none", '["--accept no-api-server"]')
+    intent = registry.records()[0]
+    assert (intent.operator.authorization, intent.accepted) == ("none", ("--accept no-api-server",))
 
 
 def test_the_flag_lifts_no_answer_that_was_given(registry: Registry, api: KubernetesAPI) -> None:
@@ -359,7 +359,7 @@ def test_backup_directory_full(registry: Registry, monkeypatch: pytest.MonkeyPat
         with registry.untouched():
             ran = registry.delete(registry.key("shop/broken"), *dry_run)
         registry.refused(ran, str(registry.backups), "No space left on device")
-    assert not registry.log.exists() or registry.events() == []
+    assert not registry.log.exists() or registry.records() == []
 
 
 def test_audit_log_broken(registry: Registry) -> None:
@@ -369,7 +369,7 @@ def test_audit_log_broken(registry: Registry) -> None:
     for dry_run in ((), ("--dry-run",)):
         with registry.untouched():
             ran = registry.delete(key, *dry_run)
-        registry.refused(ran, f"audit log {registry.log}", hint="etcdfix audit verify shows all of it")
+        registry.refused(ran, f"audit log {registry.log}", hint="etcdfix log verify shows all of it")
 
 
 @pytest.mark.parametrize(

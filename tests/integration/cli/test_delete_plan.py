@@ -66,8 +66,8 @@ def test_a_plan_that_fits_is_recorded_and_everything_looked_at(registry: Registr
     ran = registry.delete(registry.key("shop/broken"), "--plan", str(plan))
     assert ran.code == 0, ran.err
     assert registry.stored(registry.key("shop/broken")) is None
-    for event in registry.events()[-2:]:  # the intent, and its outcome
-        assert f"--plan {plan} ({load_plan(plan).content_sha256})" in event.annotations.accepted
+    for event in registry.records()[-2:]:  # the intent, and its outcome
+        assert f"--plan {plan} ({load_plan(plan).content_sha256})" in event.accepted
 
 
 def two_broken(registry: Registry) -> None:
@@ -158,7 +158,7 @@ def test_a_plan_from_the_environment_is_none(registry: Registry, monkeypatch: py
         monkeypatch.setenv("ETCDFIX_PLAN", named)
         ran = registry.delete(registry.key("shop/broken"), "--dry-run")
         assert ran.code == 0, ran.err
-        assert "--plan" not in str(registry.events()[-1].annotations.accepted)
+        assert "--plan" not in str(registry.records()[-1].accepted)
 
 
 def test_a_value_that_was_written_since(registry: Registry) -> None:

@@ -52,7 +52,7 @@ def test_from_revision(registry: Registry, good: bytes, deleted: bool) -> None:
     assert f"FIXED {good.decode()} at revision " in ran.out
     assert ran.err.count("\n") <= 30
     assert registry.stored(good) == WHOLE
-    assert not registry.events()[0].annotations.accepted
+    assert not registry.records()[0].accepted
     assert [backup.content.stored.value for backup in registry.kept()] == ([] if deleted else [BROKEN])
 
 
@@ -92,7 +92,7 @@ def test_from_revision_where_the_present_object_is_not_known(registry: Registry,
     ran = registry.put_back(good, f"revision:{then}", "--accept", "unknown-uid")
     assert ran.code == 0, ran.err
     assert "perhaps of ANOTHER OBJECT" in ran.err
-    assert registry.events()[0].annotations.accepted == '["--accept unknown-uid"]'
+    assert registry.records()[0].accepted == ("--accept unknown-uid",)
 
 
 @pytest.mark.parametrize("case", ["the present one", "compacted", "before the deletion"])
@@ -248,7 +248,7 @@ def test_rewritten_under_the_key_of_today(registry: Registry, key: bytes, candid
     assert not holds(backup.path.read_bytes())
     assert not holds(registry.log.read_bytes())
     assert not holds((ran.out + ran.err).encode())
-    assert [(event.verb, event.annotations.way) for event in registry.events()] == [("fix", "seal")] * 2
+    assert [(event.verb, event.way) for event in registry.records()] == [("fix", "seal")] * 2
     assert verify(registry.log).state is ChainState.WHOLE
 
 
@@ -291,7 +291,7 @@ def test_undone_although_the_answer_never_came(registry: Registry, key: bytes, c
         lossy.lost = {TXN}
         assert registry.put_back(key, candidate).code == 0
     registry.endpoints = registry.etcd.endpoint
-    assert registry.events()[-1].annotations.header_revision == str(registry.mod_revision(key))
+    assert registry.records()[-1].header_revision == registry.mod_revision(key)
     assert registry.undo(registry.kept()[0].path).code == 0
 
 
@@ -312,14 +312,14 @@ def test_no_space(registry: Registry, key: bytes, candidate: str) -> None:
     with LossyProxy(registry.etcd.endpoint) as lossy:
         lossy.rewrite = alarm
         registry.endpoints = lossy.endpoint
-        records = len(registry.events())
+        records = len(registry.records())
         for ran in (
             registry.put_back(key, candidate),
             registry.put_back(key, candidate, "--dry-run"),
             registry.undo(backup.path),
         ):
             registry.refused(ran, "has raised etcd's NOSPACE alarm", hint="etcdctl alarm disarm")
-        assert len(registry.events()) == records
+        assert len(registry.records()) == records
         # A deletion is what makes room.
         broken = registry.put("shop/broken", BROKEN)
         ran = registry.delete(broken, "--accept", "ends-cached-reads")

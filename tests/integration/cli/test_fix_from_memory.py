@@ -38,7 +38,7 @@ def test_one_object(cluster: LostKeyCluster) -> None:
     assert set(patch["metadata"]) == {"uid", "resourceVersion", "annotations"}
     assert patch["metadata"]["resourceVersion"] == str(before.mod_revision)
     assert list(patch["metadata"]["annotations"]) == ["etcdfix.io/fixed-at"]
-    assert [event.verb for event in cluster.events()] == ["fix", "fix"]
+    assert [event.verb for event in cluster.records()] == ["fix", "fix"]
     assert cluster.outcomes() == ["fixed"]
     (backup,) = cluster.kept()
     assert backup.content.stored.value == before.value
@@ -58,7 +58,7 @@ def test_a_dry_run_sends_no_change(cluster: LostKeyCluster) -> None:
     assert ran.code == 0, ran
     assert cluster.patches() == []
     assert "dryRun=All" in ran.err
-    assert [event.annotations.type for event in cluster.events()] == ["dry-run"]
+    assert [event.type for event in cluster.records()] == ["dry-run"]
 
 
 def test_what_admission_changes_is_told_by_its_path(cluster: LostKeyCluster) -> None:

@@ -69,7 +69,7 @@ def test_what_is_compacted_comes_back_byte_for_byte(registry: Registry, data: Pa
     proof = "the log shows its life to its end" if deleted else "it is of the same generation of the key"
     assert f"Proof  {proof}" in ran.err
     assert registry.stored(key) == WHOLE
-    detail = registry.events()[-2].annotations.detail
+    detail = registry.records()[-2].detail
     assert detail.startswith("from entry ")
     if not deleted:
         backup = registry.kept()[-1]

@@ -80,8 +80,8 @@ def test_over_a_value_that_is_broken(registry: Registry, api: KubernetesAPI) -> 
     stored = registry.stored(key)
     assert stored is not None
     assert stored.startswith(b"k8s:enc:aescbc:v1:key1:")
-    intent = registry.events()[-2].annotations
-    assert (json.loads(intent.accepted), intent.way) == (["--accept unknown-uid"], "seal")
+    intent = registry.records()[-2]
+    assert (intent.accepted, intent.way) == (("--accept unknown-uid",), "seal")
     assert intent.detail.endswith(f"now {digest(stored)}")
     assert registry.undo(registry.kept()[-1].path).code == 0
     assert registry.stored(key) == BROKEN

@@ -54,7 +54,7 @@ def test_a_refused_deletion_names_a_repair_that_is_recorded_there(
     assert places(repair) == expected(registry)
     assert not registry.log.exists()
     assert registry.run(*repair).code == 0
-    assert len(registry.events()) == 1
+    assert len(registry.records()) == 1
     assert not nowhere_else.exists()
 
 
@@ -97,7 +97,7 @@ def test_what_copies_says_to_put_back(
     restore = shlex.split(copy["fix"])[1:]
     assert places(restore) == expected(registry)
     assert registry.run(*restore).code == 0
-    assert len(registry.events()) == 1
+    assert len(registry.records()) == 1
     assert not nowhere_else.exists()
     assert places(shlex.split(copy["save"])[1:]) == {"--audit-log": [str(registry.log)]}
 

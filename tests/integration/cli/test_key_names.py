@@ -59,6 +59,7 @@ def test_a_name_of_the_candidate_is_whole(registry: Registry) -> None:
     registry.configure(provider("aescbc", key1=KEY_1), IDENTITY)
     ran = registry.put_back(key, f"candidate:{candidate}", "--accept", "undeployed-write-key")
     assert ran.code == 0, ran.err
-    grounds = json.loads(registry.events()[-1].annotations.grounds)
-    assert grounds["transformer"] in {"", "aescbc/v1/a:b"}
+    grounds = registry.records()[-1].grounds
+    assert grounds is not None
+    assert grounds.transformer in {"", "aescbc/v1/a:b"}
     assert "aescbc/v1/a:b" in ran.err

@@ -37,7 +37,7 @@ def test_the_second_story_of_kep_3926(
     ran = registry.paste(delete)
     assert ran.code == 0, ran.err
     assert registry.stored(key) is not None
-    assert [event.annotations.type for event in registry.events()] == [RecordType.DRY_RUN]
+    assert [event.type for event in registry.records()] == [RecordType.DRY_RUN]
 
     ran = registry.paste(delete.removesuffix(" --dry-run"))
     assert ran.code == 0, ran.err

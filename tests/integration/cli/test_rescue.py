@@ -20,8 +20,8 @@ from etcdfix.apiserver.ask_memory import Pace
 from etcdfix.cli.root import run
 from etcdfix.commands import rescue as rescue_module
 from etcdfix.errors import AuditError
-from etcdfix.remediation.audit.search import saved_digests, trouble_with
-from etcdfix.remediation.audit.verify import read_records
+from etcdfix.remediation.audit.search import saved_digests
+from etcdfix.remediation.audit.verify import read_records, trouble_with
 from etcdfix.remediation.saved_objects import RescueRecord
 from etcdfix.rescued import INDEX_NAME, digest_of, file_name, read_index, read_saved
 from etcdfix.testing.certificates import CertificateAuthority
@@ -177,8 +177,8 @@ def test_the_record_comes_before_the_first_object_is_asked_for(ground: Ground) -
     ground.server.before.append(look)
     assert ground.rescue("--from-report", ground.report(keys)).code == 0
     assert seen == [1]
-    (_, first), (_, second) = read_records(ground.log)
-    assert [first.annotations.type, second.annotations.type] == ["reveal", "rescued"]
+    first, second = read_records(ground.log)
+    assert [first.type, second.type] == ["reveal", "rescued"]
     assert first.verb == second.verb == "rescue"
 
 

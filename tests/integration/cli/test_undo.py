@@ -87,8 +87,8 @@ def test_backup_whose_log_is_lost_is_undone_by_itself(registry: Registry, config
     assert ran.code == 0, ran.err
     assert "by itself: its own digests fit, and the one that was given" in ran.err
     assert registry.stored(registry.key("shop/broken")) == BROKEN
-    intent = registry.events()[1].annotations
-    assert json.loads(intent.accepted) == ["--accept unlisted-source", f"--expect-value-sha256 {digest}"]
+    intent = registry.records()[1]
+    assert intent.accepted == ("--accept unlisted-source", f"--expect-value-sha256 {digest}")
     assert f"its audit log {registry.log} does not list it; now {digest}" in intent.detail
     assert verify(registry.log).state is ChainState.WHOLE
 
@@ -124,7 +124,7 @@ def test_broken_log_says_how_to_go_on_and_hinders_nothing(
     assert ran.code == 0, ran.err
     assert registry.stored(registry.key("shop/broken")) == BROKEN
     assert {path: path.read_bytes() for path in broken.parent.iterdir()} == left
-    detail = registry.events()[0].annotations.detail
+    detail = registry.records()[0].detail
     assert f"its audit log {broken} has a broken chain: " in detail
     assert why in detail
 
@@ -141,7 +141,7 @@ def test_another_log_than_the_one_that_lists_it(registry: Registry, begun_anew: 
     ran = registry.undo(backup, *_ALONE, digest)
     assert ran.code == 0, ran.err
     says = "does not list it" if begun_anew else "lists it, but another one was named"
-    assert f"its audit log {first} {says}" in registry.events()[0].annotations.detail
+    assert f"its audit log {first} {says}" in registry.records()[0].detail
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_protected_kind_by_itself_needs_the_risk_accepted(registry: Registry) ->
     registry.refused(ran, "holds no object of the API", hint="--etcd-prefix")
     ran = registry.undo(*given, "--accept", "cluster-breaking")
     assert ran.code == 0, ran.err
-    assert "--accept cluster-breaking" in registry.events()[0].annotations.accepted
+    assert "--accept cluster-breaking" in registry.records()[0].accepted
 
 
 def test_undo_needs_no_configuration(registry: Registry) -> None:
@@ -248,9 +248,9 @@ def test_undo_needs_no_configuration(registry: Registry) -> None:
         assert words in ran.err, words
     assert f"UNDONE {key.decode()} at revision {before + 1}." in ran.out
     assert "Undo" not in ran.out
-    intent, outcome = registry.events()[2:]
-    assert (intent.verb, outcome.annotations.outcome) == ("undo", "undone")
-    assert intent.annotations.backups == ""
+    intent, outcome = registry.records()[2:]
+    assert (intent.verb, outcome.outcome) == ("undo", "undone")
+    assert intent.backups == ()
     assert verify(registry.log).state is ChainState.WHOLE
 
 
@@ -283,7 +283,7 @@ def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI
     ran = registry.undo(*asked)
     assert ran.code == 0, ran.err
     assert f"Allowed by  {api.url}, for alice@example.org" in ran.err
-    assert registry.events()[-2].annotations.authorization == "allowed"
+    assert registry.records()[-2].operator.authorization == "allowed"
 
 
 def test_backup_of_another_cluster(registry: Registry) -> None:
@@ -336,7 +336,7 @@ def test_lease(registry: Registry, expired: bool) -> None:
     assert ran.code == 0, ran.err
     assert "Lease  is left out, as accepted" in ran.err
     assert registry.lease(key) == 0
-    assert registry.events()[-2].annotations.accepted == '["--accept expired-lease"]'
+    assert registry.records()[-2].accepted == ("--accept expired-lease",)
 
 
 def _differing(survey: MemberSurvey) -> MemberSurvey:
@@ -462,7 +462,7 @@ def test_places(registry: Registry, syslog: PlayedSyslog, prepared: Prepared) ->
     assert [len(list(folder.glob("*.json"))) for folder in (registry.backups, second)] == [number, number]
     assert words.count("--backup-dir") == (0 if prepared is _delete else 2)
     assert words[words.index("--audit-log") + 1] == str(registry.log)
-    assert len(registry.events()) == len(syslog.heads())
+    assert len(registry.records()) == len(syslog.heads())
 
 
 def test_a_place_that_is_named_once_more(registry: Registry) -> None:

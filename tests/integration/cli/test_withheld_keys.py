@@ -157,7 +157,7 @@ def test_the_record_of_a_look_does_not_show_it(
         look(["get", f"base64:{encoded}", "--reveal", "--revision", "3", *stores[2]], tmp_path, capfdbinary)
     assert log.read_bytes()
     assert [one for one in in_any_form() if one in log.read_bytes()] == []
-    assert run(["audit", "verify", str(log)]) == 0
+    assert run(["log", "verify", str(log)]) == 0
 
 
 @pytest.mark.parametrize("command", ["explain", "get"])

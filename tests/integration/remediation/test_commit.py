@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -19,10 +18,10 @@ from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation import places as places_module
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Entry, Link, RecordType, Result, Verb
+from etcdfix.remediation.audit.record import Link, Record, RecordType, Result, Verb
 from etcdfix.remediation.audit.verify import verify
-from etcdfix.remediation.backup.account import intent_of
 from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.backup.folder import intent_of
 from etcdfix.remediation.commit import Write
 from etcdfix.remediation.datastore import Landmarks
 from etcdfix.remediation.durable import Filesystem
@@ -80,7 +79,7 @@ def test_refused_by_etcd(registry: Registry, lossy: LossyProxy) -> None:
     assert (ran.code, ran.out) == (4, "")
     assert "nothing was changed" in ran.err
     assert registry.etcd.revision() == before
-    assert registry.events()[-1].annotations.outcome == "refused"
+    assert registry.records()[-1].outcome == "refused"
     assert not verify(registry.log).open_intents
 
 
@@ -95,7 +94,7 @@ def test_never_sent(registry: Registry, lossy: LossyProxy) -> None:
     assert (ran.code, ran.out) == (5, "")
     assert "no transaction was sent" in ran.err
     assert TXN not in lossy.calls
-    assert registry.events()[-1].annotations.outcome == "not-applied"
+    assert registry.records()[-1].outcome == "not-applied"
     assert not verify(registry.log).open_intents
 
 
@@ -110,7 +109,7 @@ def test_key_that_moves_while_the_transaction_is_on_its_way(registry: Registry, 
     ran = registry.delete(key)
     registry.refused(ran, "the key was written again", "nothing was changed", hint="examine it again")
     assert registry.stored(key) == fixed
-    assert registry.events()[-1].annotations.outcome == "refused"
+    assert registry.records()[-1].outcome == "refused"
 
 
 def _answer(lossy: LossyProxy, change: Callable[[Any], None]) -> None:
@@ -151,7 +150,7 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert (second.content.stored_as_plaintext, second.content.verdict.outcome) == (False, "undetermined")
     assert second.content.lease_ttl_seconds is None
     assert second.content.stored.version == 1 + shift
-    annotations = registry.events()[-1].annotations
+    annotations = registry.records()[-1]
     assert annotations.outcome == "anomaly"
     assert str(second.path) in annotations.backups
     assert annotations.backup_sha256 == second.content_sha256
@@ -215,7 +214,7 @@ def test_second_backup_that_fails_hides_nothing(
     assert ran.code == 3
     assert "ANOMALY: " in ran.out
     assert "it could not be kept: no space" in ran.out
-    assert registry.events()[-1].annotations.outcome == "anomaly"
+    assert registry.records()[-1].outcome == "anomaly"
 
 
 @pytest.mark.parametrize("what", ["nothing", "the same", "no answer to it"])
@@ -234,7 +233,7 @@ def test_nothing_else_to_keep(registry: Registry, lossy: LossyProxy, what: str) 
     assert "ANOMALY: " in ran.out
     assert "second backup" not in ran.out
     assert len(registry.kept()) == 1
-    assert registry.events()[-1].annotations.outcome == "anomaly"
+    assert registry.records()[-1].outcome == "anomaly"
 
 
 def test_what_a_refusal_tells_of_is_no_value_to_keep(registry: Registry, lossy: LossyProxy) -> None:
@@ -267,7 +266,7 @@ def test_something_was_there_although_nothing_was(registry: Registry, lossy: Los
     ran = registry.undo(backup.path)
     assert ran.code == 3
     assert "ANOMALY: " in ran.out
-    annotations = registry.events()[-1].annotations
+    annotations = registry.records()[-1]
     assert annotations.outcome == "anomaly"
     second = next(kept for kept in registry.kept() if kept.content.purpose == "anomaly")
     assert (second.content.stored.key, second.content.stored.value) == (registry.key("shop/broken"), OTHER)
@@ -337,13 +336,13 @@ def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry
     ran = registry.put_back(key, f"revision:{good}")
     assert ran.code == 3
     assert ran.out.startswith("ANOMALY: ")
-    assert registry.events()[-1].annotations.outcome == "anomaly"
+    assert registry.records()[-1].outcome == "anomaly"
 
 
 def test_outcome_that_cannot_be_recorded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     real = AuditLog.append
 
-    def append(log: AuditLog, entry: Entry) -> Link:
+    def append(log: AuditLog, entry: Record) -> Link:
         if entry.type is RecordType.OUTCOME:
             raise AuditError("no space", path=log.path)
         return real(log, entry)
@@ -354,7 +353,7 @@ def test_outcome_that_cannot_be_recorded(registry: Registry, monkeypatch: pytest
     assert ran.code == 3
     assert f"DELETED {key.decode()}" in ran.out
     assert "the outcome could not be recorded: no space" in ran.out
-    assert "Settle it when etcd answers again\n  etcdfix audit reconcile" in ran.out
+    assert "Settle it when etcd answers again\n  etcdfix log settle" in ran.out
     assert "\nHead  " not in ran.out
     assert verify(registry.log).open_intents.keys() == {1}
 
@@ -369,7 +368,7 @@ def test_no_room_for_the_outcome_refuses_before_anything_is_sent(
     assert (ran.code, ran.out) == (4, "")
     assert "there is no room for the record of the outcome" in ran.err
     assert TXN not in lossy.calls
-    assert registry.events() == []
+    assert registry.records() == []
     assert registry.kept() == []
 
 
@@ -380,7 +379,7 @@ def test_signals_wait_for_the_outcome(registry: Registry, number: signal.Signals
     assert outcome.result is Result.DELETED
     assert outcome.warnings == (f"{number.name} arrived meanwhile and waited for the outcome",)
     assert signal.getsignal(number) is before
-    assert registry.events()[-1].annotations.outcome == "deleted"
+    assert registry.records()[-1].outcome == "deleted"
 
 
 def test_time_that_is_over_while_a_change_is_made_cuts_nothing(registry: Registry) -> None:
@@ -427,7 +426,7 @@ def test_look_that_did_not_see_everything(registry: Registry, monkeypatch: pytes
 
 def _to_put(registry: Registry) -> Write:
     return Write(
-        entry=Entry(
+        entry=Record(
             type=RecordType.INTENT, verb=Verb.UNDO, operator=OPERATOR,
             subject=subject(registry.key("shop/new"), 0), value_sha256=digest(b"x"),
         ),
@@ -543,8 +542,8 @@ def test_the_record_and_the_backup_name_the_disk_that_they_share_with_etcd(
         ran = registry.delete(registry.key("shop/broken"), *arguments)
         assert ran.code == 0, ran.err
         assert (ran.out + ran.err).count(str(machine.etcd_data())) == 1
-    recorded = [event.annotations.grounds for event in registry.events()]
-    assert [json.loads(text)["disk_of_etcd"] for text in recorded] == ["/dev/sda2"] * 3
+    recorded = [event.grounds for event in registry.records()]
+    assert [grounds and grounds.disk_of_etcd for grounds in recorded] == ["/dev/sda2"] * 3
     (backup,) = registry.kept()
     assert backup.content.grounds is not None
     assert backup.content.grounds.disk_of_etcd == "/dev/sda2"

@@ -49,9 +49,10 @@ def look(registry: Registry, *directories: Path) -> ClusterIdentity:
 
 
 def annotated(registry: Registry) -> ClusterIdentity:
-    grounds = registry.events()[-1].annotations.grounds
-    found = msgspec.json.decode(grounds)["cluster"]
-    return msgspec.convert(found, ClusterIdentity)
+    grounds = registry.records()[-1].grounds
+    assert grounds is not None
+    assert grounds.cluster is not None
+    return grounds.cluster
 
 
 def test_the_namespace_itself(registry: Registry) -> None:
@@ -336,8 +337,9 @@ def test_a_server_that_remembers_nothing_is_said_and_recorded(registry: Registry
     ran = _ask(registry, api)
     assert ran.code == 0, ran.err
     assert "it was not compared which cluster it is of" in ran.err
-    grounds = msgspec.json.decode(registry.events()[-1].annotations.grounds)
-    assert "it was not compared which cluster it is of" in grounds["server_answers"][0]["answer"]
+    grounds = registry.records()[-1].grounds
+    assert grounds is not None
+    assert "it was not compared which cluster it is of" in grounds.server_answers[0].answer
 
 
 def _namespace(uid: str, resource_version: str) -> Answer:

@@ -244,15 +244,9 @@ def test_what_is_revealed_is_recorded_first(
     assert not log.exists()
     assert run(["get", "/registry/secrets/pay/db-plain-0", *arguments, "--reveal"]) == 0
     run(["get", "secrets", "-n", "pay", *arguments, "--reveal"])
-    first, second = (event for _, event in read_records(log))
-    assert first.object_ref is not None
-    assert second.object_ref is not None
-    assert (first.object_ref.namespace, first.object_ref.name) == ("pay", "db-plain-0")
-    assert (second.object_ref.resource, second.object_ref.namespace, second.object_ref.name) == (
-        "secrets",
-        "pay",
-        "",
-    )
+    first, second = (event.subject for event in read_records(log))
+    assert (first.namespace, first.name) == ("pay", "db-plain-0")
+    assert (second.resource, second.namespace, second.name) == ("secrets", "pay", "")
     log.write_text("not a log\n")
     capfdbinary.readouterr()
     assert run(["get", "/registry/secrets/pay/db-plain-0", *arguments, "--reveal"]) == 4

@@ -73,7 +73,7 @@ def test_an_unknown_command_is_told_the_nearest(words: list[str], capfd: pytest.
         (["help", "encryption"], ["encryption", "--help"]),
         (["help", "encryption", "usage"], ["encryption", "usage", "--help"]),
         (["encryption", "help", "usage"], ["encryption", "usage", "--help"]),
-        (["help", "audit", "verify", "x"], ["audit", "verify", "--help"]),
+        (["help", "log", "verify", "x"], ["log", "verify", "--help"]),
     ],
     ids=" ".join,
 )

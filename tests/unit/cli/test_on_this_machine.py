@@ -78,7 +78,7 @@ def test_nor_where_a_variable_names_something(
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("name", sorted(CHANGING - {"backup prune"}))
+@pytest.mark.parametrize("name", sorted(CHANGING - {"log prune"}))
 def test_a_change_rests_on_nothing_that_was_only_found(
     name: str, root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -175,10 +175,10 @@ WORDS: dict[str, tuple[list[str], set[str]]] = {
         ["plan", "--run", "p", ACKNOWLEDGEMENT, "--reason", "x"],
         {*_DELETED, "unproven-repair", "unknown-uid", "expired-lease", *_CLUSTER},
     ),
-    "audit reconcile": (["audit", "reconcile", "l"], {"unknown-cluster", "other-cluster-id"}),
-    "backup prune": (
-        ["backup", "prune", "--older-than", "9d", "--reason", "x"],
-        {"only-copy", "not-applied"},
+    "log settle": (["log", "settle", "l"], {"unknown-cluster", "other-cluster-id"}),
+    "log prune": (
+        ["log", "prune", "--older-than", "9d", "--reason", "x"],
+        {"only-copy"},
     ),
 }
 
@@ -206,7 +206,7 @@ def test_a_word_that_no_check_of_a_command_asks_for_is_a_usage_error(
 def test_what_a_change_would_refuse_is_not_offered(
     capfd: pytest.CaptureFixture[str], name: str, option: str
 ) -> None:
-    if option == "--kine" and name in {"fix", "plan --run", "audit reconcile"}:
+    if option == "--kine" and name in {"fix", "plan --run", "log settle"}:
         return  # which change nothing in it
     value = [] if option in {"--salvage", "--all-namespaces"} else ["1"]
     assert run([*WORDS[name][0], option, *value]) == 2

@@ -29,7 +29,7 @@ COMMANDS = {
     "plan": ["plan", "--from-report", "{report}", *CONFIG],
     "delete": ["delete", KEY, "--reason", "x", "--dry-run", ACKNOWLEDGEMENT, *CONFIG],
     "fix": ["fix", KEY, "--from", "revision:3", "--reason", "x", "--dry-run"],
-    "reconcile": ["audit", "reconcile", "{log}", "--dry-run"],
+    "reconcile": ["log", "settle", "{log}", "--dry-run"],
 }
 
 

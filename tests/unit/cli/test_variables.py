@@ -29,7 +29,7 @@ ALLOWED = {
     "--timeout",
     "--encryption-config", "--manifest",
 }  # fmt: skip
-CHANGING = {"delete", "fix", "undo", "audit reconcile", "backup prune"}
+CHANGING = {"delete", "fix", "undo", "log settle", "log prune"}
 # What lifts a rule, says yes for somebody, or shows what is hidden: once exported, it would decide every night.
 SAFETY = re.compile(
     r"--(yes|reason|dry-run|audit-syslog|accept|declare-.*|expect-.*|ignore-.*|reveal.*|replace-.*"
@@ -39,8 +39,8 @@ NEEDED = {
     "delete": ["/k", "--reason", "x", ACKNOWLEDGEMENT],
     "fix": ["/k", "--reason", "x"],
     "undo": ["/k", "--reason", "x"],
-    "audit reconcile": ["log"],
-    "backup prune": ["--older-than", "1d", "--reason", "x"],
+    "log settle": ["log"],
+    "log prune": ["--older-than", "1d", "--reason", "x"],
 }
 
 
@@ -96,7 +96,7 @@ def test_an_unforeseen_end_points_to_the_log_where_something_may_be_changed(
     }
     assert run([*name.split(), *needed[name]]) == 3
     told = capfd.readouterr().err
-    assert ("etcdfix audit verify" in told, "nothing was changed" in told) == (name != "plan", name == "plan")
+    assert ("etcdfix log verify" in told, "nothing was changed" in told) == (name != "plan", name == "plan")
 
 
 @pytest.mark.parametrize("name", [*sorted(CHANGING), "plan --run"])
@@ -169,7 +169,7 @@ def test_everything_exported_and_only_the_list_counts(
 
 
 @pytest.mark.parametrize("variable", ["ETCDFIX_INSECURE_SKIP_TLS_VERIFY", "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"])
-@pytest.mark.parametrize("name", sorted(CHANGING - {"backup prune"}))  # which asks no etcd
+@pytest.mark.parametrize("name", sorted(CHANGING - {"log prune"}))  # which asks no etcd
 def test_no_variable_turns_tls_checks_off_for_a_change(
     name: str, variable: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.commands.get import GetRequest, Named, record_reveal
 from etcdfix.errors import UnsafePlace
-from etcdfix.remediation.audit.verify import read_records, verify
+from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.storagekey import StorageLayout
 
 
@@ -33,15 +33,13 @@ def test_a_reveal_is_a_record_of_its_own(
     tmp_path.chmod(0o700)
     log = tmp_path / "audit.jsonl"
     link = reveal(log, wanted)
-    ((found, event),) = read_records(log)
-    assert found == link
-    assert (event.verb, event.annotations.type) == ("reveal", "reveal")
-    assert event.annotations.detail == "contents revealed, as yaml, from file old.db"
-    assert event.object_ref is not None
-    assert (event.object_ref.resource, event.object_ref.namespace or "", event.object_ref.name or "") == (
-        "secrets", namespace, name,
-    )  # fmt: skip
-    assert verify(log).exit_code == 0
+    (event,) = read_records(log)
+    assert event.link == link
+    assert (event.verb, event.type) == ("reveal", "reveal")
+    assert event.detail == "contents revealed, as yaml, from file old.db"
+    subject = event.subject
+    assert (subject.resource, subject.namespace, subject.name) == ("secrets", namespace, name)
+    assert verify(log).state is ChainState.WHOLE
 
 
 def test_no_record_no_reveal(tmp_path: Path) -> None:

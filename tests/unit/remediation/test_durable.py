@@ -486,24 +486,22 @@ class TestDefaults:
     def test_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         monkeypatch.setattr(machine, "ROOT", Path("/"))
-        assert default_directory({"XDG_STATE_HOME": "/elsewhere"}) == Path("/var/lib/etcdfix")
-        assert default_audit_log({}) == Path("/var/lib/etcdfix/audit.jsonl")
+        assert default_directory() == Path("/var/lib/etcdfix")
+        assert default_audit_log() == Path("/var/lib/etcdfix/audit.jsonl")
 
     @pytest.mark.parametrize(
-        ("environment", "expected"),
+        ("state", "expected"),
         [
-            ({"XDG_STATE_HOME": "/state"}, "/state/etcdfix"),
-            ({"XDG_STATE_HOME": "relative"}, "/home/ada/.local/state/etcdfix"),
-            ({"XDG_STATE_HOME": ""}, "/home/ada/.local/state/etcdfix"),
-            ({}, "/home/ada/.local/state/etcdfix"),
+            ("/state", "/state/etcdfix"),
+            ("relative", "/home/ada/.local/state/etcdfix"),
+            ("", "/home/ada/.local/state/etcdfix"),
         ],
     )
-    def test_others(
-        self, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str
-    ) -> None:
+    def test_others(self, monkeypatch: pytest.MonkeyPatch, state: str, expected: str) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        monkeypatch.setenv("XDG_STATE_HOME", state)
         monkeypatch.setenv("HOME", "/home/ada")
-        assert default_directory(environment) == Path(expected)
+        assert default_directory() == Path(expected)
 
 
 def test_what_the_system_says() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from etcdfix.errors import UnsafePlace
-from etcdfix.remediation.audit.record_line import parse_list
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.audit.verify import read_records, verify
 from etcdfix.remediation.places import RecordPaths
@@ -33,16 +32,13 @@ def test_digests_are_recorded_in_batches_after_the_announcement(log: Path) -> No
     objects = [saved_object(body=str(number).encode()) for number in range(2 * BATCH + 50)]
     one.saved(objects)
     one.saved([])
-    events = [event for _link, event in read_records(log)]
-    assert [event.annotations.type for event in events] == ["reveal", "rescued", "rescued", "rescued"]
-    assert [len(parse_list(event.annotations.saved)) for event in events] == [0, BATCH, BATCH, 50]
+    events = list(read_records(log))
+    assert [event.type for event in events] == ["reveal", "rescued", "rescued", "rescued"]
+    assert [len(event.saved) for event in events] == [0, BATCH, BATCH, 50]
     assert {event.verb for event in events} == {"rescue"}
-    assert (
-        events[0].annotations.detail == "contents of 250 secrets asked of API servers, to be saved in /saved"
-    )
-    assert events[0].object_ref is not None
-    assert events[0].object_ref.resource.endswith("kind19,…")
-    assert verify(log).findings == ()
+    assert events[0].detail == "contents of 250 secrets asked of API servers, to be saved in /saved"
+    assert events[0].subject.resource.endswith("kind19,…")
+    assert verify(log).findings == []
     digests = {saved.sha256 for saved in objects}
     assert record(log).announce("again") == digests
 

@@ -84,7 +84,7 @@ def test_what_was_not_done_needs_no_undo(result: Result | None) -> None:
 def test_what_is_open_is_settled_first() -> None:
     report = told(Verb.DELETE, Result.UNKNOWN, unknown_cluster=True, recorded=False)
     (settle,) = commands(report).items()
-    settling = f"etcdfix audit reconcile {SAME} --accept unknown-cluster /log/audit.jsonl"
+    settling = f"etcdfix log settle {SAME} --accept unknown-cluster /log/audit.jsonl"
     assert settle == ("Settle it when etcd answers again", settling)
     assert (report.result, report.audit_log_head) == ("unknown", None)
 

@@ -89,7 +89,7 @@ def test_accepted_it_is_a_warning_and_on_record(ground: LostKeyCluster) -> None:
     ran = lost(ground, ground.keys[0], *ACCEPTED)
     assert ran.code == 0, ran.err
     assert "give all of them up with this deletion" in ran.err
-    assert "--accept ends-cached-reads" in ground.events()[0].annotations.accepted
+    assert "--accept ends-cached-reads" in ground.records()[0].accepted
 
 
 def test_that_no_api_server_can_be_asked_is_another_rule(ground: LostKeyCluster) -> None:

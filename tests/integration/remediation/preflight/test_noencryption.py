@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from etcdfix.remediation.preflight.noencryption import looks_enveloped
@@ -53,8 +52,9 @@ def test_a_deletion_says_and_records_it(plain: Registry) -> None:
     ran = delete(plain)
     assert ran.code == 0, ran.err
     assert "Encryption  none at rest, as you say (--no-encryption)" in ran.err
-    grounds = msgspec.json.decode(plain.events()[-1].annotations.grounds)
-    assert (grounds["no_encryption"], grounds["configuration_sha256"]) == (True, None)
+    grounds = plain.records()[-1].grounds
+    assert grounds is not None
+    assert (grounds.no_encryption, grounds.configuration_sha256) == (True, None)
     (backup,) = plain.kept()
     assert backup.content.grounds is not None
     assert backup.content.grounds.no_encryption

@@ -14,7 +14,7 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.errors import NotDurable
 from etcdfix.remediation import key_files
-from etcdfix.remediation.audit.verify import read_records, verify
+from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from tests.support.audit_logs import own_directory
 from tests.support.objects import IDENTITY, configuration_yaml, provider
 
@@ -81,12 +81,16 @@ def test_merge(merge: Merge, capfd: pytest.CaptureFixture[str]) -> None:
     assert [decision["decision"] for decision in report["decisions"]] == ["same-name-other-bytes"]
     keys = [key["transformer"] for key in report["rules"][0]["keys"]]
     assert keys == ["aescbc/v1/k", "aescbc/v1/k", "identity"]
-    ((link, event),) = read_records(merge.log)
-    assert report["audit_record"] == {"path": str(merge.log), "sequence": 1, "hash": f"sha256:{link.sha256}"}
-    assert (event.verb, event.annotations.type) == ("merge-configurations", "merge-configurations")
+    (event,) = read_records(merge.log)
+    assert report["audit_record"] == {
+        "path": str(merge.log),
+        "sequence": 1,
+        "hash": f"sha256:{event.link.sha256}",
+    }
+    assert (event.verb, event.type) == ("merge-configurations", "merge-configurations")
     for digest in [*(file["sha256"] for file in report["files"]), report["output"]["sha256"]]:
-        assert digest in (event.annotations.detail or "")
-    assert verify(merge.log).exit_code == 0
+        assert digest in (event.detail or "")
+    assert verify(merge.log).state is ChainState.WHOLE
     assert_no_keys(out, err, merge.log.read_text())
 
 
@@ -141,7 +145,7 @@ def test_a_file_that_could_not_be_recorded_is_not_there(
     assert not merge.output.exists()
     assert not [*merge.output.parent.glob(".etcdfix*")]
     assert merge.run() == 0
-    assert verify(merge.log).exit_code == 0
+    assert verify(merge.log).state is ChainState.WHOLE
 
 
 def test_without_the_default_log_it_is_said(

@@ -129,7 +129,7 @@ def test_an_open_intent(own: Path) -> None:
     with AuditLog.open(own / "log") as opened:
         opened.append(entry(RecordType.INTENT))
     check, *_ = log(own / "log")
-    settle = f"etcdfix audit reconcile {own / 'log'} --dry-run"
+    settle = f"etcdfix log settle {own / 'log'} --dry-run"
     assert (check.state, check.command.line(RunOptions())) == ("warn", settle)
 
 
@@ -138,7 +138,7 @@ def test_a_log_that_was_tampered_with_and_one_without_half_of_it(own: Path) -> N
     raw = (own / "log").read_bytes()
     (own / "log").write_bytes(raw.replace(b"mod_revision", b"mod-revision", 1).replace(b"41", b"42", 1))
     (check,) = log(own / "log")
-    assert (check.state, check.command.line(RunOptions())) == ("fail", f"etcdfix audit verify {own / 'log'}")
+    assert (check.state, check.command.line(RunOptions())) == ("fail", f"etcdfix log verify {own / 'log'}")
     (own / "log").write_bytes(raw)
     (own / "log.head").rename(own / "kept")
     assert states(log(own / "log")) == ["fail"]

@@ -20,8 +20,17 @@ from etcdfix.inputs.ownfiles import MAX_RECORD_SIZE
 from etcdfix.remediation import durable
 from etcdfix.remediation.audit import log as audit
 from etcdfix.remediation.audit.log import RESERVE_SIZE, AuditLog
-from etcdfix.remediation.audit.record import BEGINNING, Link, RecordType, Result, Verb
-from etcdfix.remediation.audit.record_line import draft_entry, hash_of, parse_record
+from etcdfix.remediation.audit.record import (
+    BEGINNING,
+    NO_SUBJECT,
+    Link,
+    RecordType,
+    Result,
+    Verb,
+    hash_of,
+    parse_record,
+    placed,
+)
 from etcdfix.remediation.audit.verify import ChainFaultKind, ChainState, verify, without_head
 from etcdfix.remediation.durable import SafeDirectory
 from tests.support.audit_logs import (
@@ -118,8 +127,8 @@ class TestAppend:
         with AuditLog.open(path) as log:
             first, second = log.open_intents()
             assert (first.link, second.subject.key) == (one, b"/registry/secrets/shop/other")
-            log.append(first.closed_by(Result.NOT_APPLIED, operator=OPERATOR, reconciled=True))
-            log.append(second.closed_by(Result.APPLIED_OR_GONE, operator=OPERATOR, reconciled=True))
+            log.append(first.closed_by(Result.NOT_APPLIED, operator=OPERATOR, settled=True))
+            log.append(second.closed_by(Result.APPLIED_OR_GONE, operator=OPERATOR, settled=True))
             assert log.open_intents() == ()
             with pytest.raises(AuditError, match="intent 2 is not open"):
                 log.intent(2)
@@ -386,7 +395,7 @@ class TestBrokenLogs:
         head_of(path).unlink()
         last = links[0] if pairs == 1 else links[-1]
         found = verify(path)
-        assert (found.exit_code, found.head_missing) == (3, True)
+        assert (found.state, found.head_missing) == (ChainState.UNFINISHED, True)
         with pytest.raises(AuditLogBroken) as caught:
             AuditLog.open(path)
         assert caught.value.exit_code == 4
@@ -423,7 +432,7 @@ class TestBrokenLogs:
     def test_path_leads_nowhere(self, path: Path) -> None:
         with AuditLog.open(path) as log:
             path.unlink()
-            with pytest.raises(AuditError, match="No such file"):
+            with pytest.raises(AuditLogBroken, match="leads to another file"):
                 log.append(entry())
 
 
@@ -440,14 +449,14 @@ class TestCrashes:
         assert head_of(path).read_text() == f"{BEGINNING}\n"
         head_of(path).unlink()
         found = verify(path)
-        assert (found.records, found.exit_code) == (0, 3)
+        assert (found.records, found.state) == (0, ChainState.UNFINISHED)
         assert "the next writer makes a head file" in without_head(path, found.head)
         AuditLog.open(path).close()
-        assert verify(path).exit_code == 0
+        assert verify(path).state is ChainState.WHOLE
 
     @pytest.mark.parametrize(
         "fragment",
-        [b"{", b'{"kind":"Event"', b"\0" * 4096, draft_entry(entry(), Link(6, "0" * 64), at=NOON).line[:-1]],
+        [b"{", b'{"kind":"Event"', b"\0" * 4096, placed(entry(), Link(6, "0" * 64), at=NOON).line[:-1]],
     )
     def test_torn_last_line_is_kept_aside_and_recorded(self, path: Path, fragment: bytes) -> None:
         write_log(path)
@@ -463,13 +472,13 @@ class TestCrashes:
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         assert kept.name == f"audit.jsonl.torn-7-{hash_of(fragment)[:16]}"
         assert path.read_bytes().startswith(whole)
-        _, event = parse_record(lines(path)[6])
-        assert event.annotations.type == RecordType.TORN_LINE
+        event = parse_record(lines(path)[6])
+        assert event.type == RecordType.TORN_LINE
         assert event.verb == Verb.RECOVER
-        assert event.annotations.value_sha256 == f"sha256:{hash_of(fragment)}"
-        assert str(kept) in event.annotations.detail
-        assert event.annotations.os_user == "ada"
-        assert event.object_ref is None
+        assert event.value_sha256 == f"sha256:{hash_of(fragment)}"
+        assert str(kept) in event.detail
+        assert event.operator.os_user == "ada"
+        assert event.subject == NO_SUBJECT
         assert tuple(seen) == (*TORN_STEPS, *APPEND_STEPS)
         assert verify(path).state is ChainState.WHOLE
 
@@ -540,7 +549,7 @@ class TestCrashes:
             with AuditLog.open(path) as log:
                 log.append(entry(RecordType.DRY_RUN))
             assert verify(path).state is ChainState.WHOLE, name
-            torn_lines = [e for _, e in map(parse_record, lines(path)) if e.annotations.type == "torn-line"]
+            torn_lines = [e for e in map(parse_record, lines(path)) if e.type == "torn-line"]
             assert len(torn_lines) == len(list(folder.glob("*.torn-*"))) == torn, name
         head_steps = [s for s in APPEND_STEPS if s.startswith("audit head")]
         assert names == [*head_steps, *(TORN_STEPS if torn else ()), ""]
@@ -641,7 +650,7 @@ class TestLock:
     def test_log_and_head_appear_while_it_is_looked_for(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        real = audit._exists
+        real = SafeDirectory.has
 
         raced: list[bool] = []
 
@@ -651,7 +660,7 @@ class TestLock:
                 write_log(path)
             return real(directory, name)
 
-        monkeypatch.setattr(audit, "_exists", race)
+        monkeypatch.setattr(SafeDirectory, "has", race)
         with AuditLog.open(path) as log:
             assert log.head.sequence == 6
 

@@ -19,9 +19,8 @@ def test_operator_in_unicode() -> None:
 
 
 def test_who_runs_this(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Operator.of_this_process(
-        etcd_user="e", authorization="allowed", api_user="a", environment={"SUDO_USER": "grace"}
-    )
+    monkeypatch.setenv("SUDO_USER", "grace")
+    made = Operator.of_this_process(etcd_user="e", authorization="allowed", api_user="a")
     assert made.os_user == pwd.getpwuid(os.getuid()).pw_name
     assert (made.sudo_user, made.etcd_user, made.authorization, made.api_user) == (
         "grace",
@@ -35,7 +34,7 @@ def test_who_runs_this(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyError
 
     monkeypatch.setattr("pwd.getpwuid", nobody)
-    assert Operator.of_this_process(environment={}).os_user == str(os.getuid())
+    assert Operator.of_this_process().os_user == str(os.getuid())
 
 
 def test_grounds_name_the_cluster_where_they_know_it() -> None:

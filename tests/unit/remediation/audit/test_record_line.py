@@ -17,19 +17,17 @@ from etcdfix.remediation.audit.record import (
     RecordType,
     Result,
     Verb,
+    hash_of,
+    microtime,
+    parse_record,
+    placed,
     unicode_text,
 )
-from etcdfix.remediation.audit.record_line import (
-    draft_entry,
-    hash_of,
-    parse_record,
-    timestamp,
-)
-from tests.support.audit_logs import GROUNDS, KEY, NOON, OPERATOR, entry, parse_intent, subject
+from tests.support.audit_logs import GROUNDS, KEY, NOON, OPERATOR, entry, subject
 
 
 def test_an_intent_is_an_event_of_the_api_servers_kind() -> None:
-    made = draft_entry(
+    made = placed(
         entry(backups=("/b/1.json", "/b/2.json"), backup_sha256="sha256:aa", value_sha256="sha256:bb"),
         Link(6, "ab" * 32),
         at=NOON,
@@ -82,9 +80,9 @@ def test_an_intent_is_an_event_of_the_api_servers_kind() -> None:
 
 
 def test_what_it_rests_on_stands_in_intent_and_outcome() -> None:
-    draft = draft_entry(entry(grounds=GROUNDS), BEGINNING, at=NOON)
-    intent = parse_intent(draft.line)
-    closing = draft_entry(intent.closed_by(Result.DELETED, operator=OPERATOR), draft.link, at=NOON)
+    draft = placed(entry(grounds=GROUNDS), BEGINNING, at=NOON)
+    intent = parse_record(draft.line)
+    closing = placed(intent.closed_by(Result.DELETED, operator=OPERATOR), draft.record.link, at=NOON)
     told = [json.loads(line)["annotations"]["etcdfix.io/grounds"] for line in (draft.line, closing.line)]
     assert told[0] == told[1]
     assert json.loads(told[0]) == {
@@ -122,9 +120,9 @@ def test_hostile_words_in_what_it_rests_on() -> None:
         server_answers=(RecordedAnswer("http://\ud800", "\x1b[2J"),),
         peek=("\udc80",),
     )
-    draft = draft_entry(entry(grounds=hostile), BEGINNING, at=NOON)
+    draft = placed(entry(grounds=hostile), BEGINNING, at=NOON)
     assert draft.line[:-1].decode().isprintable()
-    assert parse_intent(draft.line).grounds == Grounds(
+    assert parse_record(draft.line).grounds == Grounds(
         transformer="a\\udce9\u202e\n", server_answers=(RecordedAnswer("http://\\ud800", "\x1b[2J"),),
         peek=("\\udc80",),
     )  # fmt: skip
@@ -132,11 +130,11 @@ def test_hostile_words_in_what_it_rests_on() -> None:
 
 @pytest.mark.parametrize("told", ["[]", "{", '{"peek":[7]}', '{"x":' + "[" * 100_000])
 def test_grounds_that_are_none(told: str) -> None:
-    line = draft_entry(entry(grounds=Grounds()), BEGINNING, at=NOON).line
+    line = placed(entry(grounds=Grounds()), BEGINNING, at=NOON).line
     notes = json.loads(line)
     notes["annotations"]["etcdfix.io/grounds"] = told
-    with pytest.raises(ValueError, match="record 1 is no intent that can be read"):
-        parse_intent(json.dumps(notes).encode())
+    with pytest.raises(ValueError, match="it is no record of etcdfix"):
+        parse_record(json.dumps(notes).encode())
 
 
 @pytest.mark.parametrize(
@@ -153,12 +151,10 @@ def test_grounds_that_are_none(told: str) -> None:
     ],
 )
 def test_an_outcome_belongs_to_its_intent(result: Result, status: str, code: int) -> None:
-    draft = draft_entry(
-        entry(accepted=("--accept cluster-breaking",), backups=("/b/1.json",)), BEGINNING, at=NOON
-    )
-    intent = parse_intent(draft.line)
+    draft = placed(entry(accepted=("--accept cluster-breaking",), backups=("/b/1.json",)), BEGINNING, at=NOON)
+    intent = parse_record(draft.line)
     closing = intent.closed_by(result, operator=OPERATOR, detail="so it went", header_revision=80)
-    event = json.loads(draft_entry(closing, draft.link, at=NOON).line)
+    event = json.loads(placed(closing, draft.record.link, at=NOON).line)
     assert event["stage"] == "ResponseComplete"
     assert event["auditID"] == json.loads(draft.line)["auditID"]
     assert event["responseStatus"]["status"] == status
@@ -183,7 +179,7 @@ def test_an_outcome_belongs_to_its_intent(result: Result, status: str, code: int
     ],
 )
 def test_only_the_unsafe_deletion_has_upstreams_annotation(kind: RecordType, verb: Verb) -> None:
-    event = json.loads(draft_entry(entry(kind, verb=verb), BEGINNING, at=NOON).line)
+    event = json.loads(placed(entry(kind, verb=verb), BEGINNING, at=NOON).line)
     present = "apiserver.k8s.io/unsafe-delete-ignore-read-error" in event["annotations"]
     assert present is (verb is Verb.DELETE)
     assert event["verb"] == verb.value
@@ -199,10 +195,10 @@ def test_what_an_intent_says_comes_back() -> None:
         header_revision=0,
         cluster_uid="",
     )
-    draft = draft_entry(given, Link(8, "0" * 64), at=NOON)
+    draft = placed(given, Link(8, "0" * 64), at=NOON)
     assert draft.line[:-1].decode().isprintable()
-    read = parse_intent(draft.line)
-    assert read.link == draft.link == Link(9, hash_of(draft.line))
+    read = parse_record(draft.line)
+    assert read.link == draft.record.link == Link(9, hash_of(draft.line))
     assert read.subject == given.subject
     assert (read.reason, read.accepted, read.verb) == (given.reason, given.accepted, Verb.DELETE)
     assert (read.header_revision, read.cluster_uid, read.backups) == (0, "", ())
@@ -210,7 +206,7 @@ def test_what_an_intent_says_comes_back() -> None:
 
 def test_words_that_are_not_unicode() -> None:
     given = entry(reason=os.fsdecode(b"caf\xe9"), detail="\ud800")
-    notes = json.loads(draft_entry(given, BEGINNING, at=NOON).line)["annotations"]
+    notes = json.loads(placed(given, BEGINNING, at=NOON).line)["annotations"]
     assert notes["etcdfix.io/reason"] == "caf\\udce9"
     assert notes["etcdfix.io/detail"] == "\\ud800"
     assert unicode_text("café") == "café"
@@ -222,27 +218,25 @@ def test_words_that_are_not_unicode() -> None:
         b"",
         b"{}\n",
         b"[" * 100_000,
-        draft_entry(entry(), BEGINNING, at=NOON).line.replace(b'"Event"', b'"Other"'),
-        draft_entry(entry(), BEGINNING, at=NOON).line.replace(b"k8s.io/v1", b"k8s.io/v2"),
-        draft_entry(entry(RecordType.REVEAL), BEGINNING, at=NOON).line,
-        draft_entry(entry(RecordType.INTENT, subject=None), BEGINNING, at=NOON).line,
-        draft_entry(entry(), BEGINNING, at=NOON).line.replace(b'sequence":"1"', b'sequence":"x"'),
-        draft_entry(entry(), BEGINNING, at=NOON).line.replace(b'base64":"', b'base64":"?'),
+        placed(entry(), BEGINNING, at=NOON).line.replace(b'"Event"', b'"Other"'),
+        placed(entry(), BEGINNING, at=NOON).line.replace(b"k8s.io/v1", b"k8s.io/v2"),
+        placed(entry(), BEGINNING, at=NOON).line.replace(b'sequence":"1"', b'sequence":"x"'),
+        placed(entry(), BEGINNING, at=NOON).line.replace(b'base64":"', b'base64":"?'),
     ],
 )
-def test_no_intent(line: bytes) -> None:
+def test_no_record(line: bytes) -> None:
     with pytest.raises(ValueError):
-        parse_intent(line)
+        parse_record(line)
 
 
 def test_nested_too_deeply() -> None:
-    line = draft_entry(entry(), BEGINNING, at=NOON).line
+    line = placed(entry(), BEGINNING, at=NOON).line
     deep = line.replace(b'"user":', b'"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"user":')
     with pytest.raises(ValueError, match="it is no record of etcdfix"):
         parse_record(deep)
 
 
 def test_times_are_utc_with_six_digits() -> None:
-    assert timestamp(datetime(2026, 1, 1, tzinfo=UTC)) == "2026-01-01T00:00:00.000000Z"
+    assert microtime(datetime(2026, 1, 1, tzinfo=UTC)) == "2026-01-01T00:00:00.000000Z"
     east = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
-    assert timestamp(east) == "2026-01-01T00:00:00.000000Z"
+    assert microtime(east) == "2026-01-01T00:00:00.000000Z"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from pathlib import Path
 
 import msgspec
@@ -11,14 +10,13 @@ import pytest
 from etcdfix.errors import AuditLogUnreadable
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Intent, RecordType, Result, Verb
-from etcdfix.remediation.audit.search import is_there, outcomes_of, own_writes, trouble_with, wrote
-from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE
+from etcdfix.remediation.audit.record import Record, RecordType, Result, Verb
+from etcdfix.remediation.audit.search import outcomes_of, own_writes, wrote
+from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, is_there, trouble_with
 from etcdfix.remediation.backup.file import digest
 from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
 
 KEY = b"/registry/secrets/shop/db"
-NAME = b64encode(KEY).decode()
 VALUE = b"k8s:enc:aescbc:v1:new:written"
 WRITTEN = StoredValue(KEY, VALUE, 90, 7, 3, 0)
 
@@ -28,7 +26,7 @@ def path(tmp_path: Path) -> Path:
     return own_directory(tmp_path / "log") / "audit.jsonl"
 
 
-def record(path: Path, *results: tuple[Result, int], verb: Verb = Verb.FIX, uid: str = "d4c1") -> Intent:
+def record(path: Path, *results: tuple[Result, int], verb: Verb = Verb.FIX, uid: str = "d4c1") -> Record:
     """Record one intent, and what became of it."""
     with AuditLog.open(path) as log:
         link = log.append(
@@ -112,19 +110,21 @@ def test_a_deletion_writes_nothing(path: Path) -> None:
 @pytest.mark.parametrize(
     ("results", "found"),
     [
-        ([(Result.FIXED, 90)], {NAME: 90}),
-        ([(Result.APPLIED_OR_GONE, 90)], {NAME: 90}),
-        ([(Result.ANOMALY, 90)], {NAME: 90}),
-        ([(Result.ANOMALY, 0)], {NAME: 0}),
-        ([(Result.UNKNOWN, 0), (Result.UNDONE, 90)], {NAME: 90}),
+        ([(Result.FIXED, 90)], {KEY: 90}),
+        ([(Result.APPLIED_OR_GONE, 90)], {KEY: 90}),
+        ([(Result.ANOMALY, 90)], {KEY: 90}),
+        ([(Result.ANOMALY, 0)], {KEY: 0}),
+        ([(Result.UNKNOWN, 0), (Result.UNDONE, 90)], {KEY: 90}),
         ([(Result.REFUSED, 90)], {}),
         ([(Result.NOT_APPLIED, 90)], {}),
         # Nobody knows: it may be ours whenever it was written.
-        ([(Result.UNKNOWN, 0)], {NAME: 1 << 63}),
-        ([], {NAME: 1 << 63}),
+        ([(Result.UNKNOWN, 0)], {KEY: 1 << 63}),
+        ([], {KEY: 1 << 63}),
     ],
 )
-def test_keys_that_may_be_ours(path: Path, results: list[tuple[Result, int]], found: dict[str, int]) -> None:
+def test_keys_that_may_be_ours(
+    path: Path, results: list[tuple[Result, int]], found: dict[bytes, int]
+) -> None:
     record(path, *results)
     assert own_writes(path, "d4c1") == found
 
@@ -132,7 +132,7 @@ def test_keys_that_may_be_ours(path: Path, results: list[tuple[Result, int]], fo
 def test_the_latest_write_counts(path: Path) -> None:
     record(path, (Result.UNDONE, 90))
     record(path, (Result.FIXED, 80))
-    assert own_writes(path, "d4c1") == {NAME: 90}
+    assert own_writes(path, "d4c1") == {KEY: 90}
 
 
 def test_a_dry_run_writes_nothing(path: Path) -> None:
@@ -147,4 +147,4 @@ def test_a_dry_run_writes_nothing(path: Path) -> None:
 )
 def test_the_same_key_of_another_cluster(path: Path, told: str, asked: str, counts: bool) -> None:
     record(path, (Result.UNDONE, 90), uid=told)
-    assert own_writes(path, asked) == ({NAME: 90} if counts else {})
+    assert own_writes(path, asked) == ({KEY: 90} if counts else {})

@@ -1,4 +1,4 @@
-"""The format of a backup file: what it holds, and every way in which a file is refused."""
+"""A backup file: everything that it holds comes back, every damage is found, and it goes with its intent."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,20 +15,31 @@ import pytest
 
 from etcdfix import __version__
 from etcdfix.errors import (
-    BackupEdited,
-    BackupTooLarge,
-    BackupTruncated,
+    AuditError,
+    BackupDamaged,
+    BackupNotDurable,
     BackupUnreadable,
-    BackupVersionUnknown,
     NotABackup,
+    NotDurable,
 )
 from etcdfix.model import ClusterIdentity, StoredValue
-from etcdfix.remediation.audit.record import Link
+from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.audit.record import Link, RecordType, Result, parse_record
+from etcdfix.remediation.audit.verify import Anchor, ChainState, verify
 from etcdfix.remediation.backup import file as backup_file
-from etcdfix.remediation.backup.file import read_backup
-from etcdfix.remediation.backup.write import BackupPlan
-from etcdfix.remediation.durable import SafeDirectory
-from tests.support.audit_logs import CLUSTER, KEY, OPERATOR, STORED, content
+from etcdfix.remediation.backup.file import (
+    MARKER_SUFFIX,
+    BackupPlan,
+    confirm_backups,
+    encode_content,
+    keep_second_backup,
+    read_backup,
+    record_intent,
+)
+from etcdfix.remediation.backup.folder import anchors_in, intent_of, look_into
+from etcdfix.remediation.durable import SafeDirectory, open_directory
+from tests.support.audit_logs import CLUSTER, GROUNDS, KEY, OPERATOR, STORED, content, entry
+from tests.support.durable_steps import CONFIRM_STEPS, WRITE_STEPS, FailAt
 
 INTENT = Link(7, "ab" * 32)
 
@@ -67,7 +79,7 @@ class TestContents:
         assert document["content"] == {
             "purpose": "delete",
             "created_at": "2026-03-01T12:00:00.123456Z",
-            "tool": {"name": "etcdfix", "version": __version__},
+            "tool": f"etcdfix/{__version__}",
             "key": KEY.decode(),
             "key_base64": base64.b64encode(KEY).decode(),
             "mod_revision": 41,
@@ -168,45 +180,31 @@ class TestReading:
         assert type(caught.value) is kind
         assert (caught.value.exit_code, caught.value.path) == (5, path)
 
-    def test_every_truncation(self, written: Path) -> None:
-        raw = written.read_bytes()
-        for length in range(len(raw)):
-            written.write_bytes(raw[:length])
-            with pytest.raises((BackupTruncated, BackupEdited)) as caught:
-                read_backup(written)
-            # Only where a few bytes of the last line are missing does it look like a changed last line.
-            assert type(caught.value) is BackupTruncated or length > len(raw) - 80, length
-
-    def test_every_changed_byte(self, written: Path) -> None:
+    @pytest.mark.parametrize("damage", ["cut", "one bit changed"])
+    def test_every_byte_counts(self, written: Path, damage: str) -> None:
         raw = written.read_bytes()
         for position in range(len(raw)):
-            changed = bytearray(raw)
-            changed[position] ^= 0x01
-            written.write_bytes(changed)
-            with pytest.raises((NotABackup, BackupVersionUnknown, BackupTruncated, BackupEdited)):
+            changed = raw[:position] + bytes([raw[position] ^ 1]) + raw[position + 1 :]
+            written.write_bytes(raw[:position] if damage == "cut" else changed)
+            with pytest.raises(NotABackup if damage != "cut" and position < 26 else BackupDamaged):
                 read_backup(written)
 
     @pytest.mark.parametrize("more", [b"\n", b" ", b"{}\n", b"\0" * 100])
     def test_more_at_the_end(self, written: Path, more: bytes) -> None:
         written.write_bytes(written.read_bytes() + more)
-        self.refused(written, BackupEdited, "last line was changed")
+        self.refused(written, BackupDamaged, "cut off, or edited")
 
     def test_what_was_changed(self, written: Path) -> None:
         body, raw = body_of(written), written.read_bytes()
-        for changed, kind, match in (
-            (raw.replace(b"is lost", b"is fine"), BackupEdited, "not the ones that its digest was made of"),
-            (b"", BackupTruncated, "it ends after 0 bytes"),
-            (
-                seal(body.replace(b"backup/v1", b"backup/v2", 1)),
-                BackupVersionUnknown,
-                "its format is etcdfix",
-            ),
-            (seal(body.replace(b"backup/v1", b"backup/" + b"v" * 99, 1)), BackupEdited, "its first line"),
-            (seal(body.replace(b",\n", b",", 1)), BackupEdited, "its first line was changed"),
-            (body + b',\n"document":"other"}\n', BackupEdited, "its last line was changed"),
+        for changed, match in (
+            (raw.replace(b"is lost", b"is fine"), "not the ones that its digest was made of"),
+            (b"", "it ends after 0 bytes"),
+            (seal(body.replace(b"backup/v1", b"backup/v2", 1)), "another version"),
+            (seal(body.replace(b",\n", b",", 1)), "its first line"),
+            (body + b',\n"document":"other"}\n', "cut off, or edited"),
         ):
             written.write_bytes(changed)
-            self.refused(written, kind, match)
+            self.refused(written, BackupDamaged, match)
 
     @pytest.mark.parametrize(
         "raw", [b"x", b"{}\n", b'{"format":"other/v1"}\n', b"\x1f\x8b\x08", b"\0" * 5000]
@@ -217,7 +215,7 @@ class TestReading:
 
     def test_too_large(self, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(backup_file, "MAX_BACKUP_SIZE", written.stat().st_size - 1)
-        self.refused(written, BackupTooLarge, "larger than")
+        self.refused(written, BackupUnreadable, "larger than")
 
     def test_as_large_as_can_be(self, written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(backup_file, "MAX_BACKUP_SIZE", written.stat().st_size)
@@ -243,7 +241,7 @@ class TestReading:
                 "the document does not",
             ),
             (b"is lost", b"is fine", "content_sha256 is not the digest"),
-            (b'"sha256":"abab', b'"sha256":"xbab', "the hash of its intent is no hash"),
+            (b'"sha256":"abab', b'"sha256":"xbab', "the document does not"),
             (b"etcdfix/audit.jsonl", b"etcdfix\\u0000/audit.jsonl", "the path of its audit log is none"),
         ],
     )
@@ -251,7 +249,7 @@ class TestReading:
         body = body_of(written)
         assert body.count(old) == 1
         written.write_bytes(seal(body.replace(old, new)))
-        self.refused(written, BackupEdited, match)
+        self.refused(written, BackupDamaged, match)
 
     @pytest.mark.parametrize(
         ("changes", "match"),
@@ -260,10 +258,10 @@ class TestReading:
             ({"value_base64": b"k8s:enc:other"}, "value_sha256 is not the digest"),
             ({"value_size": 5}, "value_sha256 is not the digest"),
             ({"key_base64": b"/other"}, "key and key_base64 differ"),
-            ({"key_base64": b"", "key": ""}, "key and key_base64 differ"),
+            ({"key_base64": b"", "key": ""}, "the document does not"),
             ({"stored_as_plaintext": True}, "calls an encrypted value plaintext"),
-            ({"lease": "0x1"}, "lease is no lease id"),
-            ({"lease": "f" * 17}, "lease is no lease id"),
+            ({"lease": "0x1"}, "the document does not"),
+            ({"lease": "f" * 17}, "the document does not"),
         ],
     )
     def test_contradicts_itself(
@@ -271,15 +269,193 @@ class TestReading:
     ) -> None:
         plan = BackupPlan(msgspec.structs.replace(content(), **changes), directories, sequence=7)
         plan.write(INTENT, audit_log=Path("/a"))
-        self.refused(plan.paths[0], BackupEdited, match)
+        self.refused(plan.paths[0], BackupDamaged, match)
 
     def test_errors_hold_no_contents(self, written: Path) -> None:
         body = body_of(written)
         texts = []
         for old, new in ((b'"purpose":"delete"', b'"purpose":7'), (b'"version":3', b'"version":"3"')):
             written.write_bytes(seal(body.replace(old, new)))
-            with pytest.raises(BackupEdited) as caught:
+            with pytest.raises(BackupDamaged) as caught:
                 read_backup(written)
             texts.append(str(caught.value))
         value = base64.b64encode(STORED.value).decode()
         assert all(value[:20] not in text for text in texts)
+
+
+@pytest.fixture
+def log(folder: Path) -> Iterator[AuditLog]:
+    with AuditLog.open(folder / "audit.jsonl") as opened:
+        yield opened
+
+
+def anchors_of(directories: list[SafeDirectory], log: Path) -> list[Anchor]:
+    return anchors_in([file for one in directories for file in look_into(one.path)], log)
+
+
+class TestWriting:
+    def test_names_say_nothing_of_the_key(self, directories: list[SafeDirectory]) -> None:
+        evil = msgspec.structs.replace(STORED, key=b"/registry/secrets/../../etc/passwd\n")
+        plan = BackupPlan(content(evil), directories, sequence=7)
+        digest = hashlib.sha256(evil.key).hexdigest()[:16]
+        unique = plan.content_sha256.removeprefix("sha256:")[:16]
+        assert [path.name for path in plan.paths] == [f"{digest}-41-7-{unique}.json"] * 2
+        assert [path.parent.name for path in plan.paths] == ["one", "two"]
+
+    def test_marker_comes_first_and_goes_last(self, directories: list[SafeDirectory]) -> None:
+        plan = BackupPlan(content(), directories, sequence=7)
+        seen: list[str] = []
+        plan.write(INTENT, audit_log=Path("/a"), step=seen.append)
+        assert seen == [*WRITE_STEPS, *WRITE_STEPS]
+        for directory, path in zip(directories, plan.paths, strict=True):
+            assert directory.names() == [path.name, path.name + MARKER_SUFFIX]
+        seen.clear()
+        plan.confirm(step=seen.append)
+        assert seen == [*CONFIRM_STEPS, *CONFIRM_STEPS]
+        assert [directory.names() for directory in directories] == [[path.name] for path in plan.paths]
+
+    @pytest.mark.parametrize("skip", [0, 1], ids=["first directory", "second directory"])
+    @pytest.mark.parametrize("at", WRITE_STEPS)
+    def test_all_or_nothing(self, directories: list[SafeDirectory], at: str, skip: int) -> None:
+        plan = BackupPlan(content(), directories, sequence=7)
+        with pytest.raises(BackupNotDurable, match="No space left") as caught:
+            plan.write(INTENT, audit_log=Path("/a"), step=FailAt(at, skip=skip))
+        assert caught.value.exit_code == 4
+        assert caught.value.path.parent.name == ("one", "two")[skip]
+        assert [directory.names() for directory in directories] == [[], []]
+
+    def test_what_cannot_be_withdrawn_keeps_its_marker(
+        self, directories: list[SafeDirectory], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def stuck(self: SafeDirectory, name: str, *, what: str) -> None:
+            raise NotDurable("stuck", path=self.path)
+
+        monkeypatch.setattr(SafeDirectory, "remove", stuck)
+        plan = BackupPlan(content(), directories, sequence=7)
+        with pytest.raises(BackupNotDurable, match="No space left"):
+            plan.write(INTENT, audit_log=Path("/a"), step=FailAt("backup: before write file", skip=1))
+        name = plan.paths[0].name
+        assert directories[0].names() == [name, name + MARKER_SUFFIX]
+        assert anchors_of(directories, Path("/a")) == []
+
+    def test_no_directory(self) -> None:
+        with pytest.raises(BackupNotDurable, match="no directory"):
+            BackupPlan(content(), [], sequence=1)
+
+    def test_one_directory_twice(self, directories: list[SafeDirectory], folder: Path) -> None:
+        with (
+            open_directory(folder / "two") as again,
+            pytest.raises(BackupNotDurable, match="named twice"),
+        ):
+            BackupPlan(content(), [*directories, again], sequence=1)
+
+    def test_the_largest_that_can_be_read_again(
+        self, directories: list[SafeDirectory], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        size = len(encode_content(content())) + backup_file._FRAME_SIZE
+        monkeypatch.setattr(backup_file, "MAX_BACKUP_SIZE", size)
+        assert BackupPlan(content(), directories, sequence=1).paths
+        monkeypatch.setattr(backup_file, "MAX_BACKUP_SIZE", size - 1)
+        with pytest.raises(BackupNotDurable, match="too large"):
+            BackupPlan(content(), directories, sequence=1)
+
+
+class TestIntent:
+    def test_the_circle_closes(self, log: AuditLog, directories: list[SafeDirectory]) -> None:
+        log.append(entry(RecordType.DRY_RUN))
+        intent = record_intent(log, entry(), content(), directories)
+        assert log.head == intent.link == Link(2, intent.link.sha256)
+        assert len(intent.backups) == 2
+        assert intent.value_sha256 == content().value_sha256
+        for path in map(Path, intent.backups):
+            read = read_backup(path)
+            assert read.intent.link == intent.link
+            assert read.intent.audit_log == str(log.path)
+            assert read.content_sha256 == intent.backup_sha256
+        assert anchors_of(directories, log.path) == [
+            Anchor(intent.link, f"backup {path}") for path in intent.backups
+        ]
+        assert log.open_intents() == (intent,)
+        log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
+        assert log.open_intents() == ()
+
+    def test_backup_and_intent_rest_on_the_same(
+        self, log: AuditLog, directories: list[SafeDirectory]
+    ) -> None:
+        hostile = msgspec.structs.replace(GROUNDS, transformer="a\udce9")
+        intent = record_intent(log, entry(grounds=hostile), content(), directories)
+        assert intent.grounds == msgspec.structs.replace(GROUNDS, transformer="a\\udce9")
+        for path in intent.backups:
+            assert read_backup(Path(path)).content.grounds == intent.grounds
+
+    def test_a_backup_that_fails_leaves_no_intent(
+        self, log: AuditLog, directories: list[SafeDirectory]
+    ) -> None:
+        with pytest.raises(BackupNotDurable, match="No space left"):
+            record_intent(
+                log, entry(), content(), directories, step=FailAt("backup: after fsync file", skip=1)
+            )
+        assert log.head.sequence == 0
+        assert [directory.names() for directory in directories] == [[], []]
+        assert record_intent(log, entry(), content(), directories).link.sequence == 1
+
+    def test_an_intent_that_fails_leaves_marked_backups(
+        self, folder: Path, directories: list[SafeDirectory]
+    ) -> None:
+        step = FailAt("audit log: before fsync file", skip=1)
+        with AuditLog.open(folder / "audit.jsonl", step=step) as log, pytest.raises(AuditError):
+            record_intent(log, entry(), content(), directories)
+        for directory in directories:
+            name, marker = directory.names()
+            assert marker == name + MARKER_SUFFIX
+        assert anchors_of(directories, folder / "audit.jsonl") == []
+        assert verify(folder / "audit.jsonl").records == 0
+
+    def test_markers_that_cannot_be_removed_refuse(
+        self, log: AuditLog, directories: list[SafeDirectory]
+    ) -> None:
+        with pytest.raises(BackupNotDurable, match="backup marker"):
+            record_intent(
+                log, entry(), content(), directories, step=FailAt("backup marker: before unlink file")
+            )
+        assert log.open_intents() == ()
+        outcome = parse_record(log.path.read_bytes().splitlines()[1])
+        assert outcome.outcome == Result.REFUSED
+        assert "backup marker" in outcome.detail
+
+    def test_nor_that_recorded(self, folder: Path, directories: list[SafeDirectory]) -> None:
+        step = FailAt("audit log: before write record", skip=1)
+        with AuditLog.open(folder / "audit.jsonl", step=step) as log, pytest.raises(BackupNotDurable):
+            record_intent(
+                log, entry(), content(), directories, step=FailAt("backup marker: before unlink file")
+            )
+        found = verify(folder / "audit.jsonl")
+        assert (found.state, list(found.open_intents)) == (ChainState.UNFINISHED, [1])
+        with AuditLog.open(folder / "audit.jsonl") as log:
+            confirm_backups(log.intent(1))
+        assert all(len(directory.names()) == 1 for directory in directories)
+
+    def test_second_backup(self, log: AuditLog, directories: list[SafeDirectory], folder: Path) -> None:
+        intent = record_intent(log, entry(), content(), directories)
+        other = content(msgspec.structs.replace(STORED, value=b"another"), purpose="anomaly")
+        plan = keep_second_backup(other, directories, intent=intent, audit_log=log.path)
+        closing = intent.closed_by(
+            Result.ANOMALY,
+            operator=OPERATOR,
+            backups=tuple(map(str, plan.paths)),
+            backup_sha256=plan.content_sha256,
+        )
+        log.append(closing)
+        log.close()
+        read = read_backup(plan.paths[0])
+        assert read.content.stored.value == b"another"
+        # The intent does not name it, and its outcome does.
+        found = intent_of(read, folder / "audit.jsonl")
+        assert found is not None
+        assert found.link == intent.link
+        for changed in ({"content_sha256": "sha256:" + "0" * 64}, {"content": content(STORED)}):
+            assert intent_of(msgspec.structs.replace(read, **changed), folder / "audit.jsonl") is None
+        anchors = anchors_of(directories, folder / "audit.jsonl")
+        assert len(anchors) == 4
+        assert verify(folder / "audit.jsonl", anchors=anchors).state is ChainState.WHOLE
+        assert [len(directory.names()) for directory in directories] == [2, 2]

@@ -23,13 +23,11 @@ from etcdfix.errors import (
     UnsafePlace,
 )
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Intent, Result, Verb
+from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup import prune
-from etcdfix.remediation.backup.file import encode_content, encode_document, read_backup
-from etcdfix.remediation.backup.prune import judge_prune
-from etcdfix.remediation.backup.write import MARKER_SUFFIX
+from etcdfix.remediation.backup.file import MARKER_SUFFIX, encode_content, encode_document, read_backup
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule
 from tests.support.audit_logs import OPERATOR, own_directory
@@ -45,13 +43,7 @@ def ground(tmp_path: Path) -> Ground:
 
 
 def records(ground: Ground) -> list[tuple[str, str, str]]:
-    return [
-        (event.verb, event.annotations.type, event.annotations.outcome)
-        for _, event in read_records(ground.log)
-    ]
-
-
-BOTH = Acceptances(words=(Rule.ONLY_COPY, Rule.NOT_APPLIED))
+    return [(event.verb, event.type, event.outcome or "") for event in read_records(ground.log)]
 
 
 class TestWhatGoes:
@@ -64,9 +56,7 @@ class TestWhatGoes:
             *names[:1] * 2,
             *names[1:] * 2,
         ]
-        assert (
-            records(ground)[4:] == [("prune-backup", "intent", ""), ("prune-backup", "outcome", "pruned")] * 2
-        )
+        assert records(ground)[4:] == [("prune-backup", "prune", "")] * 2
         assert done.audit_log_head == str(verify(ground.log).head)
         assert (done.stopped, done.warnings, done.exit_code) == ("", [], 0)
         assert verify(ground.log).state is ChainState.WHOLE
@@ -74,13 +64,11 @@ class TestWhatGoes:
     def test_the_record_says_what_and_why(self, ground: Ground) -> None:
         name = ground.change()
         ground.prune()
-        _, event = list(read_records(ground.log))[2]
-        notes = event.annotations
-        assert name in notes.backups
-        assert notes.reason == "aged"
-        assert notes.accepted == '["--accept only-copy"]'
-        assert notes.detail == "the backup of intent 1 (delete), made 2026-01-05T12:00:00.000000Z"
-        assert (event.object_ref.name if event.object_ref else "") == "db"
+        record = list(read_records(ground.log))[2]
+        assert [Path(path).name for path in record.backups] == [name, name]
+        assert (record.reason, record.accepted) == ("aged", ("--accept only-copy",))
+        assert record.detail.startswith("the backup of intent 1 (delete), made 2026-01-05T12:00:00.000000Z")
+        assert record.subject.name == "db"
 
     def test_those_that_are_younger_stay(self, ground: Ground) -> None:
         ground.change()
@@ -131,20 +119,12 @@ class TestWhatStays:
         assert ground.files() == before
         return [Rule(kept.rule) for kept in survey.kept]
 
-    @pytest.mark.parametrize("result", [Result.DELETED, Result.APPLIED_OR_GONE])
+    @pytest.mark.parametrize(
+        "result", [Result.DELETED, Result.APPLIED_OR_GONE, Result.REFUSED, Result.NOT_APPLIED]
+    )
     def test_the_only_copy(self, ground: Ground, result: Result) -> None:
         ground.change(result)
         assert self.rules(ground, accepted=Acceptances()) == [Rule.ONLY_COPY] * 2
-
-    def test_a_key_that_was_written_again_has_another(self, ground: Ground) -> None:
-        ground.change()
-        ground.change(Result.UNDONE, verb=Verb.UNDO, key=OTHER)
-        assert [one.key for one in ground.survey(accepted=Acceptances()).pruned] == [OTHER.decode()]
-        ground.change(Result.UNDONE, verb=Verb.UNDO)
-        assert len(ground.survey(accepted=Acceptances()).pruned) == 3
-        ground.change()  # and deleted once more
-        kept = ground.survey(accepted=Acceptances()).kept
-        assert [item.rule for item in kept] == [Rule.ONLY_COPY] * 2
 
     @pytest.mark.parametrize("result", [None, Result.UNKNOWN])
     def test_what_nobody_knows(self, ground: Ground, result: Result | None) -> None:
@@ -168,13 +148,7 @@ class TestWhatStays:
 
     def test_an_anomaly_and_what_came_back_then(self, ground: Ground) -> None:
         ground.change(Result.ANOMALY)
-        assert self.rules(ground, accepted=BOTH) == [Rule.BACKUP_UNDECIDED] * 4
-
-    @pytest.mark.parametrize("result", [Result.REFUSED, Result.NOT_APPLIED])
-    def test_what_was_not_done(self, ground: Ground, result: Result) -> None:
-        ground.change(result)
-        assert self.rules(ground) == [Rule.NOT_APPLIED] * 2
-        assert len(ground.survey(accepted=BOTH).pruned) == 1
+        assert self.rules(ground) == [Rule.BACKUP_OPEN] * 4
 
     def test_a_marker(self, ground: Ground) -> None:
         name = ground.change()
@@ -206,7 +180,7 @@ class TestWhatStays:
         path.symlink_to(outside)
         done = ground.prune()
         assert [(kept.rule, kept.message) for kept in done.kept] == [
-            (Rule.BACKUP_NOT_OURS, "a symbolic link, which is not followed")
+            (Rule.BACKUP_UNLISTED, "a symbolic link, which is not followed")
         ]
         assert outside.exists()
         assert ground.files() == {f"one/{name}"}
@@ -215,14 +189,14 @@ class TestWhatStays:
     def test_a_file_that_others_may_get_at(self, ground: Ground, mode: int) -> None:
         name = ground.change()
         (ground.directories[0] / name).chmod(mode)
-        assert Rule.BACKUP_NOT_OURS in [kept.rule for kept in ground.prune().kept]
+        assert Rule.BACKUP_UNLISTED in [kept.rule for kept in ground.prune().kept]
         assert (ground.directories[0] / name).exists()
 
     def test_a_damaged_one(self, ground: Ground) -> None:
         name = ground.change()
         path = ground.directories[0] / name
         path.write_bytes(path.read_bytes()[:-40])
-        assert Rule.BACKUP_NOT_OURS in [kept.rule for kept in ground.prune().kept]
+        assert Rule.BACKUP_UNLISTED in [kept.rule for kept in ground.prune().kept]
         assert path.exists()
 
     def test_files_that_are_not_ours_are_left_alone(self, ground: Ground) -> None:
@@ -249,7 +223,7 @@ class TestWhatStays:
         other.change()
         survey = ground.survey(places=type(ground.places)(other.directories, ground.log))
         assert [kept.rule for kept in survey.kept] == [Rule.BACKUP_UNLISTED] * 2
-        assert "another audit log" in survey.kept[0].message
+        assert "another log" in survey.kept[0].message
 
 
 class TestWhatRefusesAll:
@@ -277,7 +251,7 @@ class TestWhatRefusesAll:
         lines = ground.log.read_bytes().splitlines(keepends=True)
         agreed = ground.survey()
         ground.log.write_bytes(b"".join(lines[:2]))
-        head = next(link for link, _ in list(read_records(ground.log))[1:])
+        head = list(read_records(ground.log))[1].link
         ground.log.with_name("audit.jsonl.head").write_text(f"{head}\n")
         with pytest.raises(AuditLogBroken, match="cut off the end"):
             ground.survey()
@@ -327,43 +301,29 @@ def full() -> None:
 
 
 class TestWhatGoesWrong:
-    def test_a_full_disk_before_anything(self, ground: Ground) -> None:
-        ground.change()
-        with pytest.raises(AuditError, match="no room"):
-            ground.prune(step=Once("audit reserve: before write file", full))
-        assert len(ground.files()) == 2
-        assert len(records(ground)) == 2
-
-    def test_a_full_disk_in_between(self, ground: Ground) -> None:
+    @pytest.mark.parametrize("first", [True, False])
+    def test_a_full_disk(self, ground: Ground, first: bool) -> None:
         ground.change()
         second = ground.change()
-        done = ground.prune(step=Once("audit reserve: before write file", full, skip=1))
-        assert "no room" in done.stopped
-        assert len(done.pruned) == 1
-        assert ground.files() == {f"one/{second}", f"two/{second}"}
-
-    def test_an_outcome_that_could_not_be_recorded(self, ground: Ground) -> None:
-        ground.change()
-        ground.change()
-        done = ground.prune(step=Once("audit log: before write record", full, skip=1))
-        (one,) = done.pruned
-        assert one.record is None
-        assert "could not be recorded" in one.problem
-        assert done.stopped == one.problem
-        assert list(verify(ground.log).open_intents) == [5]
-        again = ground.prune()
-        assert again.warnings == ["the open intent 5 was settled: 2 of its 2 files are gone"]
-        assert ground.files() == set()
-        assert verify(ground.log).state is ChainState.WHOLE
+        step = Once("audit log: before write record", full, skip=0 if first else 1)
+        if first:
+            with pytest.raises(AuditError, match="could not be made durable"):
+                ground.prune(step=step)
+            assert (len(ground.files()), len(records(ground))) == (4, 4)
+        else:
+            done = ground.prune(step=step)
+            assert ("could not be made durable" in done.stopped, len(done.pruned)) == (True, 1)
+            assert ground.files() == {f"one/{second}", f"two/{second}"}
 
     def test_a_file_that_cannot_be_removed(self, ground: Ground) -> None:
         name = ground.change()
         done = ground.prune(step=Once("backup pruned: before unlink file", full))
         (one,) = done.pruned
-        assert (one.removed, one.record is not None) == ([], True)
+        assert (one.removed, one.record is not None, done.exit_code) == ([], True, 3)
         assert "No space left" in one.problem
         assert ground.files() == {f"one/{name}", f"two/{name}"}
-        assert records(ground)[-1] == ("prune-backup", "outcome", "not-applied")
+        assert ground.prune().exit_code == 0
+        assert ground.files() == set()
 
     def test_the_second_file_cannot_be_removed(self, ground: Ground) -> None:
         name = ground.change()
@@ -403,14 +363,14 @@ class TestWhatGoesWrong:
                 (tmp_path / "outside").write_bytes(raw)
                 path.symlink_to(tmp_path / "outside")
 
-        done = ground.prune(step=Once("audit reserve: after read back", change))
+        done = ground.prune(step=Once("audit log: after read back", change))
         assert done.pruned[0].removed == []
         assert done.pruned[0].problem
         assert path.is_symlink() or path.exists() or what == "gone"
         assert what != "link" or (tmp_path / "outside").exists()
-        assert records(ground)[5] == ("prune-backup", "outcome", "not-applied")
+        assert done.exit_code == 3
 
-    def test_a_signal_waits_for_the_outcome(self, ground: Ground) -> None:
+    def test_a_signal_waits_for_the_files(self, ground: Ground) -> None:
         ground.change()
         second = ground.change()
         interrupt = Once("backup pruned: before unlink file", lambda: os.kill(os.getpid(), signal.SIGTERM))
@@ -419,12 +379,12 @@ class TestWhatGoesWrong:
         assert ground.files() == {f"one/{second}", f"two/{second}"}
         assert verify(ground.log).state is ChainState.WHOLE
 
-    def test_a_syslog_that_goes_before_the_outcome(self, ground: Ground, tmp_path: Path) -> None:
+    def test_a_syslog_that_goes(self, ground: Ground, tmp_path: Path) -> None:
         ground.change()
         with PlayedSyslog(tmp_path / "socket") as syslog:
             lost = Syslog(str(syslog.path))
             places = type(ground.places)(ground.directories, ground.log, syslog=lost)
-            ground.prune(places=places, step=Once("backup pruned: after fsync directory", syslog.close))
+            ground.prune(places=places, step=Once("audit log: before write record", syslog.close))
         assert "did not take the head" in lost.warning
         assert ground.files() == set()
         assert verify(ground.log).state is ChainState.WHOLE
@@ -436,35 +396,7 @@ class TestWhatGoesWrong:
             ground.survey()
 
 
-class TestSettling:
-    def intent(self, ground: Ground) -> Intent:
-        """Leave an open intent to prune."""
-        ground.change()
-        with pytest.raises(KeyboardInterrupt):
-            ground.prune(step=Once("backup pruned: before unlink file", self.die))
-        with AuditLog.open(ground.log) as log:
-            (intent,) = log.open_intents()
-        return intent
-
-    @staticmethod
-    def die() -> None:
-        raise KeyboardInterrupt
-
-    def test_by_the_files(self, ground: Ground) -> None:
-        intent = self.intent(ground)
-        assert judge_prune(intent)[0].result is Result.NOT_APPLIED
-        Path(intent.backups[0]).unlink()
-        found, gone = judge_prune(intent)
-        assert (found.result, gone) == (Result.PRUNED, intent.backups[:1])
-        assert found.detail == "1 of its 2 files are gone"
-
-    def test_a_directory_that_is_not_there_says_nothing(self, ground: Ground) -> None:
-        intent = self.intent(ground)
-        ground.directories[1].rename(ground.folder / "unmounted")
-        assert judge_prune(intent)[0].result is Result.UNKNOWN
-
-
 def test_what_is_listed_and_verified_needs_no_grpc() -> None:
     """grpc takes a while to import, and only a prune shares code with what changes etcd."""
-    script = "import sys, etcdfix.cli.backup; assert 'grpc' not in sys.modules"
+    script = "import sys, etcdfix.cli.log; assert 'grpc' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)

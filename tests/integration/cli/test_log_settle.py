@@ -1,4 +1,4 @@
-"""``etcdfix audit reconcile`` against a real etcd."""
+"""``etcdfix log settle`` against a real etcd."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Intent, Verb
+from etcdfix.remediation.audit.record import Record, Verb
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import digest
 from etcdfix.testing.servers import EtcdServer
@@ -41,7 +41,7 @@ def _cluster(etcd: EtcdServer, prefix: bytes) -> None:
     etcd.put(prefix + b"namespaces/kube-system", _namespace("d4c1"))
 
 
-def _open_intent(path: Path, key: bytes, mod_revision: int, **changes: object) -> Intent:
+def _open_intent(path: Path, key: bytes, mod_revision: int, **changes: object) -> Record:
     given: dict[str, object] = {
         "subject": subject(key, mod_revision),
         "header_revision": mod_revision,
@@ -52,7 +52,7 @@ def _open_intent(path: Path, key: bytes, mod_revision: int, **changes: object) -
         return log.intent(log.append(msgspec.structs.replace(entry(), **(given | changes))).sequence)
 
 
-def _gone(etcd: EtcdServer, path: Path, key: bytes, **changes: object) -> Intent:
+def _gone(etcd: EtcdServer, path: Path, key: bytes, **changes: object) -> Record:
     """Leave an intent open about a value that was there, and is gone."""
     revision = etcd.put(key, LOST)
     etcd.delete(key)
@@ -100,7 +100,7 @@ def test_reconcile(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Recon
     ]
     assert document["intents"][1]["record"].startswith("4:")
     assert etcd.revision() == revision
-    assert [event.annotations.type for _, event in read_records(path)][2:] == ["reconciled"] * 2
+    assert [event.type for event in read_records(path)][2:] == ["reconciled"] * 2
     assert reconcile() == (0, "no open intents\n", "")
 
 

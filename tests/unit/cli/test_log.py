@@ -1,4 +1,4 @@
-"""``etcdfix audit``: what a person and a script see of the log."""
+"""``etcdfix log``: what a person and a script see of the log."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 from etcdfix.cli.about import audit_schema
 from etcdfix.cli.root import run
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import RecordType, Result, Verb
-from etcdfix.remediation.backup.write import MARKER_SUFFIX, record_intent
+from etcdfix.remediation.audit.record import NO_SUBJECT, RecordType, Result, Verb
+from etcdfix.remediation.backup.file import MARKER_SUFFIX, record_intent
 from etcdfix.remediation.durable import open_directory
 from etcdfix.text.safetext import quote_command
 from tests.support.audit_logs import OPERATOR, audit, content, entry, own_directory, subject, write_log
@@ -55,7 +55,7 @@ def test_show_json_is_an_event_list_that_fits_the_schema(capfd: Captured, path: 
     write_log(path)
     with AuditLog.open(path) as log:
         log.append(entry(RecordType.REVEAL, verb=Verb.REVEAL))
-        log.append(entry(RecordType.TORN_LINE, verb=Verb.RECOVER, subject=None))
+        log.append(entry(RecordType.TORN_LINE, verb=Verb.RECOVER, subject=NO_SUBJECT))
     _, out, _ = audit(capfd, "show", path, "-o", "json")
     document = json.loads(out)
     written = [json.loads(line) for line in path.read_bytes().splitlines()]
@@ -75,7 +75,7 @@ def test_show_json_in_flat_memory(path: Path) -> None:
     line = path.read_bytes().splitlines(keepends=True)[0]
     script = (
         "import re, sys; from pathlib import Path; from etcdfix.cli.root import run\n"
-        "assert run(['audit', 'show', sys.argv[1], '-o', 'json']) == 0\n"
+        "assert run(['log', 'show', sys.argv[1], '-o', 'json']) == 0\n"
         "print(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1], file=sys.stderr)\n"
     )
     peaks = []
@@ -109,9 +109,9 @@ def test_show_a_key_that_is_no_base64(capfd: Captured, path: Path) -> None:
     write_log(path, pairs=1)
     notes = json.loads(path.read_bytes().splitlines()[0])["annotations"]
     path.write_text(path.read_text().replace(notes["etcdfix.io/key-base64"], "%%%"))
-    code, out, _ = audit(capfd, "show", path)
-    assert code == 0
-    assert out.splitlines()[-1].split()[-1] == "?"
+    code, out, err = audit(capfd, "show", path)
+    assert (code, out) == (5, "")
+    assert "line 1: it is no record of etcdfix" in err
 
 
 def test_show_an_empty_log(capfd: Captured, path: Path) -> None:
@@ -119,7 +119,7 @@ def test_show_an_empty_log(capfd: Captured, path: Path) -> None:
     assert audit(capfd, "show", path) == (0, f"no records: {path}\n", "")
 
 
-@pytest.mark.parametrize("words", [["show"], ["verify"], ["reconcile"]])
+@pytest.mark.parametrize("words", [["show"], ["verify"], ["settle"]])
 def test_unreadable(capfd: Captured, path: Path, words: list[str]) -> None:
     code, out, err = audit(capfd, *words, path)
     assert (code, out) == (5, "")
@@ -144,7 +144,7 @@ def test_verify_says_what_nothing_can_show(capfd: Captured, path: Path) -> None:
         True,
         [],
     )
-    assert quote_command(["etcdfix", "backup", "list", "--audit-log", str(path)]) in found["next_step"]
+    assert quote_command(["etcdfix", "log", "backups", "--audit-log", str(path)]) in found["next_step"]
     assert f"put this line into {path}.head: {links[3]}; else" in found["next_step"]
     told = " ".join(found["warnings"])
     assert "whole up to record 4; nothing here can show that later records existed" in told
@@ -182,7 +182,7 @@ def test_verify_open_intents_and_a_torn_line(capfd: Captured, path: Path) -> Non
     assert "after 7 bytes" in out
     assert "1, 2, 3, " in out
     assert "20, …" in out
-    assert f"  etcdfix audit reconcile {path}\n" in out
+    assert f"  etcdfix log settle {path}\n" in out
     assert json.loads(audit(capfd, "verify", path, "-o", "json")[1])["open_intents"] == [*range(1, 26)]
 
 
@@ -203,15 +203,15 @@ def with_backups(tmp_path: Path, path: Path) -> list[Path]:
 
 def test_backups_tell_of_a_log_that_was_cut(capfd: Captured, path: Path, with_backups: list[Path]) -> None:
     words = ["--backup-dir", str(with_backups[0].parent), "--audit-log", str(path)]
-    assert run(["backup", "list", *words]) == 0
+    assert run(["log", "backups", *words]) == 0
     cut(path, 2)
     assert audit(capfd, "verify", path)[0] == 3
-    assert run(["backup", "list", *words]) == 1
+    assert run(["log", "backups", *words]) == 1
     assert "names record 5, the last one is 4" in " ".join(capfd.readouterr().out.split())
     (
         with_backups[2].parent / (with_backups[2].name + MARKER_SUFFIX)
     ).touch()  # its intent was never confirmed
-    assert run(["backup", "list", *words]) == 3
+    assert run(["log", "backups", *words]) == 3
 
 
 def test_names_that_are_not_unicode(capfd: Captured, tmp_path: Path) -> None:
@@ -228,5 +228,5 @@ def test_names_that_are_not_unicode(capfd: Captured, tmp_path: Path) -> None:
 def test_standard_output_may_be_closed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_log(path)
     monkeypatch.setattr("sys.stdout", None)
-    for words in (["show"], ["verify"], ["reconcile"]):
-        assert run(["audit", *words, str(path)]) == 2
+    for words in (["show"], ["verify"], ["settle"]):
+        assert run(["log", *words, str(path)]) == 2

@@ -7,11 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
-from etcdfix.remediation.audit.record import Link, Verb, unicode_text
-from etcdfix.remediation.audit.record_line import Event
+from etcdfix.remediation.audit.record import Record, unicode_text
 from etcdfix.remediation.audit.verify import (
     NO_HEAD_FILE,
     Anchor,
@@ -20,22 +17,19 @@ from etcdfix.remediation.audit.verify import (
     verify,
     without_head,
 )
-from etcdfix.report.audit import AuditRecords, AuditVerification
 from etcdfix.report.document import CAP
+from etcdfix.report.log import LogRecords, LogVerification
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display
 
 _HEAD_FILE_ALONE: Final = (
-    "Whoever can rewrite the log can rewrite its head file too. Compare it with the backups (etcdfix backup list), "
+    "Whoever can rewrite the log can rewrite its head file too. Compare it with the backups (etcdfix log backups), "
     "or with --expect-head and a head that is kept elsewhere."
 )
 
 
-def verify_log(log: Path, *, expect_head: str | None) -> tuple[AuditVerification, int]:
+def verify_log(log: Path, *, expect_head: str | None) -> LogVerification:
     """Compare a log with itself, its head file, and a head that somebody wrote down.
-
-    Returns:
-        What came of it, and the exit code.
 
     Raises:
         ConfigurationError: The head is none.
@@ -52,7 +46,7 @@ def verify_log(log: Path, *, expect_head: str | None) -> tuple[AuditVerification
         compared.insert(0, f"the head file {log}{HEAD_SUFFIX}")
         if not anchors and not tampered:
             warnings.append(_HEAD_FILE_ALONE)
-    report = AuditVerification(
+    return LogVerification(
         tool=TOOL,
         generated_at=timestamp(),
         audit_log=unicode_text(str(log)),
@@ -61,42 +55,31 @@ def verify_log(log: Path, *, expect_head: str | None) -> tuple[AuditVerification
         head=str(found.head),
         torn_size=found.torn_size,
         head_missing=found.head_missing,
-        findings=list(found.findings),
+        findings=found.findings,
         more_findings=found.more_findings,
         open_intents=sorted(found.open_intents),
         compared_with=[unicode_text(text) for text in compared],
         warnings=[unicode_text(text) for text in warnings],
         next_step=without_head(log, found.head) if found.head_missing and not tampered else "",
     )
-    return report, found.exit_code
 
 
-def newest_records(log: Path, records: Iterable[tuple[Link, Event]]) -> AuditRecords:
+def newest_records(log: Path, records: Iterable[Record]) -> LogRecords:
     """Return the newest records of a log as a person sees them: there may be more than memory holds."""
-    count, newest = 0, deque[tuple[Link, Event]](maxlen=CAP)
+    count, newest = 0, deque[Record](maxlen=CAP)
     for count, record in enumerate(records, start=1):  # noqa: B007 - how many there were
         newest.append(record)
-    rows = [_row(link, event) for link, event in reversed(newest)]
-    return AuditRecords(unicode_text(str(log)), count, rows)
+    return LogRecords(unicode_text(str(log)), count, list(map(_row, reversed(newest))))
 
 
-def _row(link: Link, event: Event) -> tuple[str | int, ...]:
-    notes = event.annotations
-    who = f"{notes.os_user or event.user.username}@{notes.host}"
-    if notes.sudo_user:
-        who += f" (sudo: {notes.sudo_user})"
-    told = [text for text in (notes.reason, notes.detail) if text]
-    if notes.intent:
-        told.insert(0, f"intent {notes.intent}")
-    verb = Verb.DELETE.purpose if event.verb == Verb.DELETE else event.verb
+def _row(record: Record) -> tuple[str | int, ...]:
+    operator = record.operator
+    who = f"{operator.os_user}@{operator.host}"
+    if operator.sudo_user:
+        who += f" (sudo: {operator.sudo_user})"
+    intent = f"intent {record.intent}" if record.intent else ""
+    told = "; ".join(filter(None, (intent, record.reason, record.detail)))
     return (
-        link.sequence, event.stage_timestamp, notes.type, verb, notes.outcome or "-", who, "; ".join(told),
-        _key_of(event),
+        record.link.sequence, record.at, record.type.value, record.verb.purpose, record.outcome or "-", who, told,
+        display(record.subject.key) or "-",
     )  # fmt: skip
-
-
-def _key_of(event: Event) -> str:
-    try:
-        return display(msgspec.convert(event.annotations.key_base64, bytes)) or "-"
-    except msgspec.ValidationError:
-        return "?"

@@ -11,23 +11,22 @@ from etcdfix.commands.opening import Inputs, load_encryption, open_examiner, ope
 from etcdfix.errors import RemediationRefused
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Intent, Operator, Result, Verb, unicode_text
+from etcdfix.remediation.audit.record import Operator, Record, Result, Verb, unicode_text
 from etcdfix.remediation.audit.syslog import Syslog
-from etcdfix.remediation.backup.prune import judge_prune, settle_prune
+from etcdfix.remediation.audit.verify import refuse_broken, verify
 from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.memory.patch import was_patched
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.remediation.reconcile import (
+from etcdfix.remediation.settle import (
     Carried,
-    Reconciliation,
+    Settlement,
     WasPatched,
     predict,
-    read_open_intents,
-    reconcile_intent,
     refuse_other_store,
+    settle_intent,
 )
-from etcdfix.report.audit import AuditReconciliation, SettledIntent
 from etcdfix.report.change import FollowUp
+from etcdfix.report.log import LogSettling, SettledIntent
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.rules import Rule
 from etcdfix.storagekey import display
@@ -45,7 +44,7 @@ def patch_proof(inputs: Inputs) -> WasPatched:
         SourceError: etcd cannot be read.
     """
 
-    def was_ours(intent: Intent, stored: StoredValue) -> Carried:
+    def was_ours(intent: Record, stored: StoredValue) -> Carried:
         configuration = load_encryption(inputs)
         if configuration is None:
             raise RemediationRefused(
@@ -62,9 +61,9 @@ def patch_proof(inputs: Inputs) -> WasPatched:
     return was_ours
 
 
-def settle_intents(
+def settle_log(
     log: Path,
-    connect: Callable[[Sequence[Intent]], tuple[Datastore, ClusterIdentity]],
+    connect: Callable[[Sequence[Record]], tuple[Datastore, ClusterIdentity]],
     *,
     etcd_user: str,
     dry_run: bool,
@@ -72,48 +71,43 @@ def settle_intents(
     run: RunOptions,
     syslog: Syslog | None = None,
     was_patched: WasPatched | None = None,
-) -> AuditReconciliation:
-    """Work through the open intents of a log; it connects only where one about etcd is open.
+) -> LogSettling:
+    """Work through the open intents of a log; it connects only where one is open.
 
     Raises:
         AuditError: The log cannot be written.
+        AuditLogUnreadable: The log cannot be read, or is not there: none is made.
         SourceError: etcd could not be asked.
     """
     operator = Operator.of_this_process(etcd_user=etcd_user)
     settled: list[SettledIntent] = []
+    found = verify(log)
+    refuse_broken(log, found)
+    intents = tuple(found.open_intents.values())
     with ExitStack() as stack:
-        intents = read_open_intents(log)  # also: a log that is not there is an error, and not made
         opened: AuditLog | None = None
         if intents and not dry_run:
             opened = stack.enter_context(AuditLog.open(log, operator=operator, syslog=syslog))
             intents = opened.open_intents()
-        about_etcd = [intent for intent in intents if intent.verb is not Verb.PRUNE]
-        for intent in intents:
-            if intent.verb is Verb.PRUNE:  # the files tell
-                found = judge_prune(intent)[0] if opened is None else settle_prune(opened, intent, operator)
-                settled.append(settled_intent(log, found, run))
-        if about_etcd:
-            now, cluster = connect(about_etcd)
+        if intents:
+            now, cluster = connect(intents)
             stack.callback(now.close)
-        for intent in about_etcd:
+        for intent in intents:
             given: dict[str, Any] = {"cluster": cluster, "accepted": accepted, "was_patched": was_patched}
             try:
                 refuse_other_store(now, intent)
-                if opened is None:
-                    found = predict(now, intent, **given)
-                else:
-                    found = reconcile_intent(now, opened, intent, operator, **given)
-                settled.append(settled_intent(log, found, run))
-            except RemediationRefused as exc:
-                settled.append(
-                    SettledIntent(
-                        **_about(intent),
-                        outcome=_REFUSED,
-                        detail=unicode_text(exc.message),
-                        next_step=unicode_text(exc.hint),
-                    )
+                one = (
+                    predict(now, intent, **given)
+                    if opened is None
+                    else settle_intent(now, opened, intent, operator, **given)
                 )
-    return AuditReconciliation(
+                settled.append(settled_intent(log, one, run))
+            except RemediationRefused as exc:
+                detail, hint = unicode_text(exc.message), unicode_text(exc.hint)
+                settled.append(
+                    SettledIntent(**_about(intent), outcome=_REFUSED, detail=detail, next_step=hint)
+                )
+    return LogSettling(
         tool=TOOL,
         generated_at=timestamp(),
         audit_log=unicode_text(str(log)),
@@ -130,28 +124,28 @@ def exit_code_of(outcomes: Collection[str]) -> int:
     return 3 if Result.UNKNOWN in outcomes or Result.ANOMALY in outcomes else 0
 
 
-def settled_intent(log: Path, found: Reconciliation, run: RunOptions) -> SettledIntent:
+def settled_intent(log: Path, found: Settlement, run: RunOptions) -> SettledIntent:
     """Return what became of one intent, and what to do about it, as it is published."""
-    intent, result = found.intent, found.result
+    intent, outcome = found.intent, found.outcome
     next_step, follow_ups = "", []
     look = explain(intent.subject.key)
-    if result is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
+    if outcome is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
         same = after_change(known_cluster=intent.cluster.is_known)
         more = accepting([Rule.OTHER_CLUSTER_ID]) if found.other_etcd else ()
         recorded = ("--audit-log", str(log), "--reason", "TEXT")
         undo = Command(("etcdfix", "undo", intent.backups[0], *same, *more, *recorded))
         follow_ups = [FollowUp("Undo", undo)]
-    elif result is Result.ANOMALY or (result is Result.APPLIED_OR_GONE and intent.is_patch):
+    elif outcome is Result.ANOMALY or (outcome is Result.APPLIED_OR_GONE and intent.is_patch):
         follow_ups = [FollowUp("Look at it", look)]
-    elif result is Result.UNKNOWN and not found.header_revision:
+    elif outcome is Result.UNKNOWN and not found.header_revision:
         when = "the file can be read again" if run.of_kine else "etcd answers again"
         next_step = f"The intent stays open: run this again when {when}"
-    elif result is Result.UNKNOWN:
+    elif outcome is Result.UNKNOWN:
         what = "The intent stays open: run this again, without --no-kms, once the value can be examined"
         follow_ups = [FollowUp(what, look)]
     return SettledIntent(
         **_about(intent),
-        outcome=result.value,
+        outcome=outcome.value,
         detail=unicode_text(found.detail),
         header_revision=found.header_revision,
         record=None if found.record is None else str(found.record),
@@ -161,7 +155,7 @@ def settled_intent(log: Path, found: Reconciliation, run: RunOptions) -> Settled
     )
 
 
-def _about(intent: Intent) -> dict[str, Any]:
+def _about(intent: Record) -> dict[str, Any]:
     return {
         "sequence": intent.link.sequence,
         "verb": intent.verb.value,

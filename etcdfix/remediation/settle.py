@@ -21,10 +21,8 @@ import msgspec
 from etcdfix.errors import BackupUnreadable, NotDurable, RemediationRefused, SourceError
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Intent, Link, Operator, Result, Verb
-from etcdfix.remediation.audit.verify import refuse_broken, verify
-from etcdfix.remediation.backup.file import BackupCluster, digest, read_backup
-from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups
+from etcdfix.remediation.audit.record import Link, Operator, Record, Result, Verb
+from etcdfix.remediation.backup.file import MARKER_SUFFIX, BackupCluster, confirm_backups, digest, read_backup
 from etcdfix.remediation.datastore import Datastore, KeyReading
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.same_etcd import (
@@ -51,27 +49,26 @@ class Carried(NamedTuple):
     why: str = ""
 
 
-WasPatched = Callable[[Intent, StoredValue], Carried]
+WasPatched = Callable[[Record, StoredValue], Carried]
 """Examines a value of which an intent says that an API server was to write it."""
 
 
-class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one intent.
 
     Attributes:
-        result: ``not-applied``, ``applied-or-gone``, ``anomaly``, what the change is called where the key holds what it
-            put, or ``unknown``, which leaves it open: etcd did not say how the key stands, or what it holds cannot be
-            told now.
+        outcome: ``not-applied``, ``applied-or-gone``, ``anomaly``, what the change is called where the key holds what
+            it put, or ``unknown``, which leaves it open: how the key stands, or what it holds, cannot be told now.
         header_revision: Revision in the header of etcd's answer, 0 where there was none; where the key holds exactly
             what the intent put, the revision of that, as the answer to the transaction would have said.
         record: Place of its record in the log; None where nothing was recorded (a dry run).
         other_etcd: Why the intent is of another etcd, a clause, where that was accepted; else "".
     """
 
-    intent: Intent
-    result: Result
+    intent: Record
+    outcome: Result
     detail: str
-    header_revision: int
+    header_revision: int = 0
     record: Link | None = None
     other_etcd: str = ""
     warnings: tuple[str, ...] = ()
@@ -79,46 +76,29 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def settled(self) -> bool:
         """Whether the intent is closed by it."""
-        return self.result is not Result.UNKNOWN
+        return self.outcome is not Result.UNKNOWN
 
 
-def open_intents_of(log: AuditLog, key: bytes, *, cluster: ClusterIdentity) -> tuple[Intent, ...]:
+def open_intents_of(log: AuditLog, key: bytes, *, cluster: ClusterIdentity) -> tuple[Record, ...]:
     """Return the open intents about one key of one cluster, oldest first.
 
     One log may tell of several clusters, which have the same keys; an intent that does not name its cluster counts.
-
-    Raises:
-        AuditError: One cannot be read.
     """
     return tuple(
         intent
         for intent in log.open_intents()
-        if intent.subject.key == key
-        and intent.verb is not Verb.PRUNE  # it is about a file, and about nothing in etcd
-        and cluster.is_same(intent.cluster) is not False
+        if intent.subject.key == key and cluster.is_same(intent.cluster) is not False
     )
-
-
-def read_open_intents(path: Path) -> tuple[Intent, ...]:
-    """Return all open intents of a log without changing anything, oldest first.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read.
-        AuditLogBroken: The chain is broken, so nothing in it can be relied upon.
-    """
-    found = verify(path)
-    refuse_broken(path, found)
-    return tuple(found.open_intents.values())
 
 
 def predict(
     now: Datastore,
-    intent: Intent,
+    intent: Record,
     *,
     cluster: ClusterIdentity,
     accepted: Acceptances = _NOTHING,
     was_patched: WasPatched | None = None,
-) -> Reconciliation:
+) -> Settlement:
     """Say what became of an intent, and record nothing.
 
     Accepted may be ``unknown-cluster``, where nothing tells whether the intent is about this cluster, and
@@ -129,34 +109,34 @@ def predict(
         RemediationRefused: The intent is about another cluster, or nobody knows whether it is; ``other-cluster-id``
             where it is of another etcd.
     """
-    refuse_other_cluster(intent, cluster, accepted)
+    _refuse_other_cluster(intent, cluster, accepted)
     try:
         reading = now.read_key(intent.subject.key)
         recorded = Recorded.of_intent(intent, cluster_id=_made_in(intent).cluster_id)
         held = hold_against(now, recorded, cluster, reading)
     except SourceError as exc:
         detail = f"how the key stands could not be read: {exc.message}"
-        return Reconciliation(intent=intent, result=Result.UNKNOWN, detail=detail, header_revision=0)
-    result, detail = judge_reading(
+        return Settlement(intent=intent, outcome=Result.UNKNOWN, detail=detail)
+    outcome, detail = judge_reading(
         intent, reading, nothing_was_sent=_is_unconfirmed(intent), was_patched=was_patched
     )
-    contradiction = held.contradiction or (detail if result is Result.ANOMALY else "")
+    contradiction = held.contradiction or (detail if outcome is Result.ANOMALY else "")
     other = held.other_id
     if contradiction and not other:
         if held.has_same_id and not held.is_older:
             # Members disagree, or it is a copy of that etcd's data: what stands here says nothing of the outcome.
-            result, detail = Result.ANOMALY, contradiction
+            outcome, detail = Result.ANOMALY, contradiction
         else:
             other = contradiction
     if other and not accepted.accepts(Rule.OTHER_CLUSTER_ID):
         raise other_etcd(f"intent {intent.link.sequence}, which stays open,", other)
     revision, present = reading.revision, reading.stored
-    was_put = result not in {Result.NOT_APPLIED, Result.ANOMALY}
+    was_put = outcome not in {Result.NOT_APPLIED, Result.ANOMALY}
     if was_put and present is not None and _is_its_write(intent, present):
         revision = present.mod_revision
-    return Reconciliation(
+    return Settlement(
         intent=intent,
-        result=result,
+        outcome=outcome,
         detail=f"{detail}; of another etcd, as was accepted: {other}" if other else detail,
         header_revision=revision,
         other_etcd=other,
@@ -164,16 +144,16 @@ def predict(
     )
 
 
-def reconcile_intent(
+def settle_intent(
     now: Datastore,
     log: AuditLog,
-    intent: Intent,
+    intent: Record,
     operator: Operator,
     *,
     cluster: ClusterIdentity,
     accepted: Acceptances = _NOTHING,
     was_patched: WasPatched | None = None,
-) -> Reconciliation:
+) -> Settlement:
     """Say what became of an intent, and record it.
 
     Raises:
@@ -183,11 +163,11 @@ def reconcile_intent(
     found = predict(now, intent, cluster=cluster, accepted=accepted, was_patched=was_patched)
     record = log.append(
         intent.closed_by(
-            found.result,
+            found.outcome,
             operator=operator,
             detail=found.detail,
             header_revision=found.header_revision,
-            reconciled=True,
+            settled=True,
             accepted=accepted.as_flags(),
         )
     )
@@ -202,12 +182,7 @@ def reconcile_intent(
     return msgspec.structs.replace(found, record=record, warnings=tuple(warnings))
 
 
-def refuse_other_cluster(intent: Intent, cluster: ClusterIdentity, accepted: Acceptances) -> None:
-    """Refuse an intent about another cluster; a key of the same name there says nothing.
-
-    Raises:
-        RemediationRefused: It is another, or nothing tells which and that was not accepted.
-    """
+def _refuse_other_cluster(intent: Record, cluster: ClusterIdentity, accepted: Acceptances) -> None:
     number, same = intent.link.sequence, cluster.is_same(intent.cluster)
     if same is False:
         raise RemediationRefused(
@@ -220,11 +195,11 @@ def refuse_other_cluster(intent: Intent, cluster: ClusterIdentity, accepted: Acc
         raise RemediationRefused(
             f"the kube-system uid of {whose} is unknown: intent {number} may be about another cluster",
             hint="--encryption-config, where namespaces are encrypted; if you are sure that it is this one: "
-            f"etcdfix audit reconcile LOG {acceptance(Rule.UNKNOWN_CLUSTER)}",
+            f"etcdfix log settle LOG {acceptance(Rule.UNKNOWN_CLUSTER)}",
         )
 
 
-def refuse_other_store(now: Datastore, intent: Intent) -> None:
+def refuse_other_store(now: Datastore, intent: Record) -> None:
     """Refuse an intent that is about another file of kine, or about an etcd where a file is read, or the other way.
 
     A copy has the same cluster and the same keys, and says nothing of what stands there now. A file that such a
@@ -246,7 +221,7 @@ def refuse_other_store(now: Datastore, intent: Intent) -> None:
     )
 
 
-def _made_in(intent: Intent) -> BackupCluster:
+def _made_in(intent: Record) -> BackupCluster:
     for path in intent.backups:
         with suppress(BackupUnreadable):
             return read_backup(Path(path)).content.cluster
@@ -254,36 +229,27 @@ def _made_in(intent: Intent) -> BackupCluster:
 
 
 def judge_reading(
-    intent: Intent,
+    intent: Record,
     reading: KeyReading,
     *,
     nothing_was_sent: bool = False,
     was_patched: WasPatched | None = None,
 ) -> tuple[Result, str]:
-    """Decide from one linearizable read what became of an intent: the result and one sentence."""
-    expected, present = intent.subject.mod_revision, reading.stored
+    """Decide from one linearizable read what became of an intent: the outcome and one sentence."""
+    expected, at, present = intent.subject.mod_revision, intent.header_revision, reading.stored
     if nothing_was_sent:
         stands = "is absent" if present is None else f"stands at mod_revision {present.mod_revision}"
         return Result.NOT_APPLIED, f"the process ended before anything was sent; the key {stands}"
-    if reading.revision < max(expected, intent.header_revision):
-        return Result.ANOMALY, (
-            f"etcd stands at revision {reading.revision}, and stood at "
-            f"{max(expected, intent.header_revision)} at the time of the intent: it was put back to an older state"
-        )
-    if present is not None and expected < present.mod_revision <= intent.header_revision:
-        # The read before the intent would have found it.
-        return Result.ANOMALY, (
-            f"the key stands at mod_revision {present.mod_revision}, and had none after {expected} when etcd stood at "
-            f"{intent.header_revision}: it was put back to an older state, and went on from there"
-        )
+    older = _older_state(expected, at, reading)
+    if older:
+        return Result.ANOMALY, f"{older}: etcd was put back to an older state"
     if present is None:
         absent = f"the key is absent at revision {reading.revision}"
         if not expected:
             return Result.NOT_APPLIED, f"{absent}, as it was before"
-        if intent.verb is Verb.DELETE:
-            return Result.APPLIED_OR_GONE, f"{absent}: deleted by this intent, or by somebody else"
         unseen = "somebody deleted it; whether it was written before cannot be seen"
-        return Result.APPLIED_OR_GONE, f"{absent}: {unseen}"
+        by = "deleted by this intent, or by somebody else" if intent.verb is Verb.DELETE else unseen
+        return Result.APPLIED_OR_GONE, f"{absent}: {by}"
     if expected == 0:
         created = f"the key was created at revision {present.create_revision} and holds"
         if digest(present.value) == intent.value_sha256:
@@ -292,49 +258,50 @@ def judge_reading(
         return Result.APPLIED_OR_GONE, f"{created} {other}"
     if present.mod_revision == expected:
         return _judge_unmoved(intent, present)
-    if present.mod_revision < expected:
-        return Result.ANOMALY, (
-            f"the key stands at mod_revision {present.mod_revision}, before {expected} which was examined: "
-            "etcd was put back to an older state"
-        )
     if present.create_revision > expected:
-        return Result.APPLIED_OR_GONE, (
-            f"what was examined is gone, and the key was created again at revision {present.create_revision}"
-        )
+        again = f"the key was created again at revision {present.create_revision}"
+        return Result.APPLIED_OR_GONE, f"what was examined is gone, and {again}"
     if intent.verb is Verb.DELETE:
-        return Result.NOT_APPLIED, (
-            f"the key was written again since, to mod_revision {present.mod_revision}, and never deleted"
+        again = f"the key was written again since, to mod_revision {present.mod_revision}"
+        return Result.NOT_APPLIED, f"{again}, and never deleted"
+    written = (
+        f"the key was written since, to mod_revision {present.mod_revision} with {digest(present.value)}"
+    )
+    if intent.is_patch:  # only its value tells by whom
+        carried = (
+            Carried(None, "it was not examined") if was_patched is None else was_patched(intent, present)
         )
-    if intent.is_patch:
-        return _judge_patched(intent, present, was_patched)
-    if _is_its_write(intent, present):
-        return _PUTS[intent.verb], (
-            f"the key was written once since, at mod_revision {present.mod_revision}, and holds the bytes of the intent"
-        )
-    return Result.APPLIED_OR_GONE, f"{_written(present)}: by this intent, or by somebody else"
+        if carried.ours:
+            return Result.FIXED, f"{written}: its value opens, and carries the annotation of this intent"
+        if carried.ours is None:
+            return (
+                Result.UNKNOWN,
+                f"{written}: by whom, only its value tells ({carried.why.removesuffix('.')})",
+            )
+    elif _is_its_write(intent, present):
+        once = f"the key was written once since, at mod_revision {present.mod_revision}"
+        return _PUTS[intent.verb], f"{once}, and holds the bytes of the intent"
+    return Result.APPLIED_OR_GONE, f"{written}: by this intent, or by somebody else"
 
 
-def _judge_patched(
-    intent: Intent, present: StoredValue, was_patched: WasPatched | None
-) -> tuple[Result, str]:
-    """Judge a key that was written after an API server was asked to write it: only its value tells by whom."""
-    carried = Carried(None) if was_patched is None else was_patched(intent, present)
-    if carried.ours:
-        return Result.FIXED, (
-            f"the key was written since, to mod_revision {present.mod_revision}: its value opens, and carries the "
-            "annotation of this intent"
-        )
-    if carried.ours is None:
-        why = carried.why or "it was not examined"
-        return Result.UNKNOWN, f"{_written(present)}: by whom, only its value tells ({why.removesuffix('.')})"
-    return Result.APPLIED_OR_GONE, f"{_written(present)}: by this intent, or by somebody else"
+def _older_state(expected: int, at: int, reading: KeyReading) -> str:
+    """Say why etcd cannot have stood like this after the intent; "" where it can."""
+    present = reading.stored
+    if reading.revision < max(expected, at):
+        stood = max(expected, at)
+        return f"etcd stands at revision {reading.revision}, and stood at {stood} at the time of the intent"
+    if present is None:
+        return ""
+    stands = f"the key stands at mod_revision {present.mod_revision}"
+    if expected < present.mod_revision <= at:
+        # The read before the intent would have found it.
+        return f"{stands}, and had none after {expected} when etcd stood at {at}"
+    if present.mod_revision < expected:
+        return f"{stands}, before {expected} which was examined"
+    return ""
 
 
-def _written(present: StoredValue) -> str:
-    return f"the key was written since, to mod_revision {present.mod_revision} with {digest(present.value)}"
-
-
-def _is_its_write(intent: Intent, present: StoredValue) -> bool:
+def _is_its_write(intent: Record, present: StoredValue) -> bool:
     """Say whether a key holds what the intent put: the very next write after what was examined, with its bytes.
 
     A record without a version says nothing of it, unless the key was not there.
@@ -350,17 +317,14 @@ def _is_its_write(intent: Intent, present: StoredValue) -> bool:
     )
 
 
-def _judge_unmoved(intent: Intent, present: StoredValue) -> tuple[Result, str]:
+def _judge_unmoved(intent: Record, present: StoredValue) -> tuple[Result, str]:
+    stands = f"the key stands at mod_revision {present.mod_revision}"
     if digest(present.value) != intent.value_sha256:
-        return Result.ANOMALY, (
-            f"the key stands at mod_revision {present.mod_revision} as examined, but with other bytes: "
-            "members disagree, or etcd was put back to an older state and went on from there"
-        )
-    detail = f"the key stands at mod_revision {present.mod_revision}, as it was examined"
-    if intent.is_patch:
-        detail += " (a request that an API server still works on could arrive later)"
-    return Result.NOT_APPLIED, detail
+        other = "but with other bytes: members disagree, or etcd was put back to an older state and went on from there"
+        return Result.ANOMALY, f"{stands} as examined, {other}"
+    late = " (a request that an API server still works on could arrive later)" if intent.is_patch else ""
+    return Result.NOT_APPLIED, f"{stands}, as it was examined{late}"
 
 
-def _is_unconfirmed(intent: Intent) -> bool:
+def _is_unconfirmed(intent: Record) -> bool:
     return any(os.path.lexists(path + MARKER_SUFFIX) for path in intent.backups)

@@ -14,7 +14,6 @@ import pytest
 
 from etcdfix.errors import (
     AuditError,
-    AuditLogBroken,
     RefusedByRule,
     RemediationRefused,
     SourceUnreachable,
@@ -22,27 +21,24 @@ from etcdfix.errors import (
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Intent, RecordType, Result, Subject, Verb
-from etcdfix.remediation.audit.record_line import parse_list
+from etcdfix.remediation.audit.record import Record, RecordType, Result, Subject, Verb
 from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
-from etcdfix.remediation.backup.directory import anchor_of
-from etcdfix.remediation.backup.file import read_backup
-from etcdfix.remediation.backup.write import MARKER_SUFFIX, confirm_backups, record_intent
+from etcdfix.remediation.backup.file import MARKER_SUFFIX, confirm_backups, record_intent
+from etcdfix.remediation.backup.folder import anchors_in, look_into
 from etcdfix.remediation.datastore import Datastore, EtcdNow, KeyReading
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.remediation.reconcile import (
+from etcdfix.remediation.same_etcd import Recorded, hold_against
+from etcdfix.remediation.settle import (
     Carried,
-    Reconciliation,
+    Settlement,
     judge_reading,
     open_intents_of,
     predict,
-    read_open_intents,
-    reconcile_intent,
     refuse_other_store,
+    settle_intent,
 )
-from etcdfix.remediation.same_etcd import Recorded, hold_against
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.testing.servers import EtcdServer
@@ -75,7 +71,7 @@ def about(key: bytes, mod_revision: int) -> Subject:
 
 def open_intent(
     path: Path, key: bytes, *, mod_revision: int, verb: Verb = Verb.DELETE, **changes: object
-) -> Intent:
+) -> Record:
     """Leave an intent open, as a process does that died after recording it."""
     given: dict[str, object] = {
         "subject": about(key, mod_revision),
@@ -86,45 +82,45 @@ def open_intent(
         return log.intent(log.append(msgspec.structs.replace(entry(verb=verb), **(given | changes))).sequence)
 
 
-def reconciled(
+def settled(
     etcd: EtcdServer,
     path: Path,
-    intent: Intent,
+    intent: Record,
     *accepting: Rule,
     cluster: ClusterIdentity | None = None,
 ) -> Result:
-    """Reconcile, and check what every reconciliation has in common."""
+    """Settle, and check what every settling has in common."""
     before = etcd.revision()
     cluster = cluster or ClusterIdentity.by_uid(UID)
     accepted = Acceptances(words=accepting)
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         expected = predict(EtcdNow(client), intent, cluster=cluster, accepted=accepted)
-        found = reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster, accepted=accepted)
+        found = settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster, accepted=accepted)
         assert log.open_intents() == ()
     assert expected.record is None
-    assert (found.result, found.detail, found.header_revision) == (
-        expected.result,
+    assert (found.outcome, found.detail, found.header_revision) == (
+        expected.outcome,
         expected.detail,
         expected.header_revision,
     )
     assert etcd.revision() == before == found.header_revision
-    link, event = list(read_records(path))[-1]
-    assert link == found.record
-    assert event.annotations.type == RecordType.RECONCILED
-    assert event.annotations.outcome == found.result
-    assert event.annotations.detail == found.detail
-    assert event.annotations.intent == str(intent.link.sequence)
+    event = list(read_records(path))[-1]
+    assert event.link == found.record
+    assert event.type == RecordType.SETTLED
+    assert event.outcome == found.outcome
+    assert event.detail == found.detail
+    assert event.intent == intent.link.sequence
     assert event.audit_id == intent.audit_id
     assert verify(path).state is ChainState.WHOLE
     assert found.settled
-    return found.result
+    return found.outcome
 
 
-def settle(etcd: EtcdServer, path: Path, intent: Intent, **given: Any) -> Reconciliation:
-    """Reconcile an intent of the cluster that is there."""
+def settle_one(etcd: EtcdServer, path: Path, intent: Record, **given: Any) -> Settlement:
+    """Settle an intent of the cluster that is there."""
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         here = ClusterIdentity.by_uid(UID)
-        return reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=here, **given)
+        return settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=here, **given)
 
 
 # A deletion.
@@ -132,19 +128,19 @@ def settle(etcd: EtcdServer, path: Path, intent: Intent, **given: Any) -> Reconc
 
 def test_key_that_stands_as_examined_was_not_deleted(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
-    assert reconciled(etcd, path, intent) is Result.NOT_APPLIED
+    assert settled(etcd, path, intent) is Result.NOT_APPLIED
 
 
 def test_other_bytes_at_the_same_revision_are_an_anomaly(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, b"not what was examined"))
     stays_open(etcd, path, intent, "had other bytes")
-    assert reconciled(etcd, path, intent, Rule.OTHER_CLUSTER_ID) is Result.ANOMALY
+    assert settled(etcd, path, intent, Rule.OTHER_CLUSTER_ID) is Result.ANOMALY
 
 
 def test_etcd_that_was_put_back_cannot_tell(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), header_revision=etcd.revision() + 1000)
     stays_open(etcd, path, intent, "had come to revision")
-    assert reconciled(etcd, path, intent, Rule.OTHER_CLUSTER_ID) is Result.ANOMALY
+    assert settled(etcd, path, intent, Rule.OTHER_CLUSTER_ID) is Result.ANOMALY
 
 
 # Another etcd, which shares the uid of kube-system.
@@ -199,7 +195,7 @@ def test_what_contradicts_the_record_under_the_same_id_is_an_anomaly(
             intent = record_intent(log, wanted, held, [directory])
         confirm_backups(intent)
     words = [Rule.OTHER_CLUSTER_ID] if accept else []
-    assert reconciled(etcd, path, intent, *words, cluster=here) is Result.ANOMALY
+    assert settled(etcd, path, intent, *words, cluster=here) is Result.ANOMALY
 
 
 def test_an_older_state_under_the_same_id_is_refused(etcd: EtcdServer, path: Path, key: bytes) -> None:
@@ -221,8 +217,8 @@ def test_what_is_compacted_is_said(etcd: EtcdServer, path: Path, key: bytes) -> 
     etcd.delete(key)
     etcd.put(key + b"-other", VALUE)
     etcd.compact()
-    found = settle(etcd, path, intent)
-    assert found.result is Result.APPLIED_OR_GONE
+    found = settle_one(etcd, path, intent)
+    assert found.outcome is Result.APPLIED_OR_GONE
     (warning,) = found.warnings
     assert f"revision {intent.subject.mod_revision} is compacted" in warning
 
@@ -243,7 +239,7 @@ def test_an_etcd_that_does_not_say_how_the_key_stood(
 
         monkeypatch.setattr(client, "call", call)
         found = predict(now, intent, cluster=ClusterIdentity.by_uid(UID))
-    assert (found.result, "permission denied" in found.detail) == (Result.UNKNOWN, True)
+    assert (found.outcome, "permission denied" in found.detail) == (Result.UNKNOWN, True)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +267,7 @@ def test_a_deletion_at_its_revision(etcd: EtcdServer, key: bytes, case: str) -> 
     assert (f"revision {deleted} is compacted" in held.unseen) == (case == "compacted")
 
 
-def stays_open(etcd: EtcdServer, path: Path, intent: Intent, why: str, *, cluster_id: str = "") -> None:
+def stays_open(etcd: EtcdServer, path: Path, intent: Record, why: str, *, cluster_id: str = "") -> None:
     """Assert that an intent is refused as one of another etcd, and that nothing is recorded."""
     cluster = ClusterIdentity(uid=UID, known_by=KnownBy.VALUE, cluster_id=cluster_id)
     written = path.read_bytes()
@@ -279,7 +275,7 @@ def stays_open(etcd: EtcdServer, path: Path, intent: Intent, why: str, *, cluste
         with pytest.raises(RefusedByRule, match=why) as caught:
             predict(EtcdNow(client), intent, cluster=cluster)
         with pytest.raises(RefusedByRule, match=why):
-            reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster)
+            settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster)
     assert caught.value.rule == Rule.OTHER_CLUSTER_ID
     assert "--accept other-cluster-id" in caught.value.hint
     assert path.read_bytes() == written
@@ -302,8 +298,8 @@ def test_the_next_write_with_its_bytes_is_its_own(
     )
     written = etcd.put(key, PUT)
     etcd.put(key + b"-other", b"later")
-    found = settle(etcd, path, intent)
-    assert (found.result, found.header_revision) == (PUTS[verb], written)
+    found = settle_one(etcd, path, intent)
+    assert (found.outcome, found.header_revision) == (PUTS[verb], written)
     now = StoredValue(key, PUT, written, revision, 2, 0)
     assert wrote(path, intent, now)
     assert not wrote(path, intent, msgspec.structs.replace(now, value=VALUE))
@@ -324,13 +320,13 @@ def test_what_may_be_somebody_elses_is_not_its_own(
         path, key, mod_revision=revision, verb=verb, subject=about_it, header_revision=header,
         detail=f"now {digest(PUT)}",
     )  # fmt: skip
-    found = settle(
+    found = settle_one(
         etcd,
         path,
         intent,
         accepted=Acceptances(words=(Rule.OTHER_CLUSTER_ID,) if case == "the header is later" else ()),
     )
-    assert found.result in {Result.APPLIED_OR_GONE, Result.ANOMALY}
+    assert found.outcome in {Result.APPLIED_OR_GONE, Result.ANOMALY}
     assert not wrote(path, intent, StoredValue(key, PUT, written, revision, 2, 0))
 
 
@@ -395,7 +391,7 @@ def test_a_patch_is_known_by_what_the_value_carries(
     written = etcd.put(key, b"k8s:enc:aescbc:v1:key2:" + bytes(64))
     was_patched = None if carries is None else lambda _intent, _stored: carries
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        found = reconcile_intent(
+        found = settle_intent(
             EtcdNow(client),
             log,
             intent,
@@ -404,7 +400,7 @@ def test_a_patch_is_known_by_what_the_value_carries(
             was_patched=was_patched,
         )
         assert log.open_intents() == (() if found.settled else (intent,))
-    assert found.result is result
+    assert found.outcome is result
     assert found.settled == (result is not Result.UNKNOWN)
     assert f"mod_revision {written}" in found.detail
     assert (carries.why if carries is not None else "only its value tells") in found.detail
@@ -419,7 +415,7 @@ def test_a_patch_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) -
             cluster=ClusterIdentity.by_uid(UID),
             was_patched=lambda _intent, _stored: Carried(True),
         )
-    assert found.result is Result.NOT_APPLIED  # it did not move: what it carries is not asked
+    assert found.outcome is Result.NOT_APPLIED  # it did not move: what it carries is not asked
     assert "could arrive later" in found.detail
 
 
@@ -478,8 +474,8 @@ def test_marker_stays_while_nobody_knows(
         raise SourceUnreachable("nobody is there")
 
     monkeypatch.setattr(EtcdNow, "read_key", silent)
-    found = settle(etcd, path, intent)
-    assert (found.result, found.warnings) == (Result.UNKNOWN, ())
+    found = settle_one(etcd, path, intent)
+    assert (found.outcome, found.warnings) == (Result.UNKNOWN, ())
     assert marker.exists()
 
 
@@ -494,14 +490,12 @@ def test_no_answer_leaves_the_intent_open(
     with connected(server.endpoint, dial_timeout_seconds=0.5, command_timeout_seconds=0.5) as client:
         server.stop()
         with AuditLog.open(path) as log:
-            found = reconcile_intent(
-                EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID)
-            )
+            found = settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
             assert [i.link for i in log.open_intents()] == [intent.link]
-    assert found.result is Result.UNKNOWN
+    assert found.outcome is Result.UNKNOWN
     assert not found.settled
     assert found.header_revision == 0
-    assert [event.annotations.outcome for _, event in read_records(path)] == ["", "unknown"]
+    assert [event.outcome for event in read_records(path)] == ["", "unknown"]
     assert verify(path).state is ChainState.UNFINISHED
 
 
@@ -514,7 +508,7 @@ def test_another_cluster_is_refused_and_nothing_recorded(etcd: EtcdServer, path:
                 RemediationRefused,
                 match=r"kube-system uid d4c1.*holds the cluster with kube-system uid other",
             ):
-                reconcile_intent(
+                settle_intent(
                     EtcdNow(client),
                     log,
                     intent,
@@ -536,19 +530,18 @@ def test_unknown_cluster_must_be_accepted(
     with connected(etcd.endpoint) as client:
         with pytest.raises(RemediationRefused, match=whose) as caught:
             predict(EtcdNow(client), intent, cluster=ClusterIdentity.by_uid(live))
-        assert "etcdfix audit reconcile LOG --accept unknown-cluster" in caught.value.hint
+        assert "etcdfix log settle LOG --accept unknown-cluster" in caught.value.hint
         accepted = Acceptances(words=(Rule.UNKNOWN_CLUSTER,))
         cluster = ClusterIdentity.by_uid(live)
         found = predict(EtcdNow(client), intent, cluster=cluster, accepted=accepted)
         with AuditLog.open(path) as log:
-            reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster, accepted=accepted)
-    assert found.result is Result.NOT_APPLIED
-    (_, before), (_, after) = read_records(path)
-    own = parse_list(before.annotations.accepted)
-    assert parse_list(after.annotations.accepted) == (*own, "--accept unknown-cluster")
+            settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster, accepted=accepted)
+    assert found.outcome is Result.NOT_APPLIED
+    before, after = read_records(path)
+    assert after.accepted == (*before.accepted, "--accept unknown-cluster")
 
 
-def _with_backup(path: Path, made_with: str) -> Intent:
+def _with_backup(path: Path, made_with: str) -> Record:
     """Leave an intent open whose backup names where the key was read."""
     held = content(cluster=msgspec.structs.replace(CLUSTER, endpoints=(made_with,)))
     with AuditLog.open(path) as log, open_directory(own_directory(path.parent / "backups")) as directory:
@@ -635,21 +628,17 @@ def test_unconfirmed_backup_proves_that_nothing_was_sent(
             pytest.raises(Killed),
         ):
             record_intent(log, wanted, kept, [directory], step=die)
-        (intent,) = read_open_intents(path)
+        (intent,) = verify(path).open_intents.values()
         (file,) = map(Path, intent.backups)
-        assert anchor_of(read_backup(file)) is None
+        assert anchors_in(look_into(file.parent), path) == []
         etcd.delete(key)
         with AuditLog.open(path) as log:
-            found = reconcile_intent(
-                EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID)
-            )
-    assert found.result is Result.NOT_APPLIED
+            found = settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+    assert found.outcome is Result.NOT_APPLIED
     assert "before anything was sent" in found.detail
     assert found.warnings == ()
     assert not file.with_name(file.name + MARKER_SUFFIX).exists()
-    anchor = anchor_of(read_backup(file))
-    assert anchor is not None
-    assert anchor.link == intent.link
+    assert [anchor.link for anchor in anchors_in(look_into(file.parent), path)] == [intent.link]
 
 
 def test_marker_that_cannot_be_removed_is_told(
@@ -659,8 +648,8 @@ def test_marker_that_cannot_be_removed_is_told(
     (place / ("a.json" + MARKER_SUFFIX)).touch()
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(place / "a.json"),))
     place.chmod(0o777)
-    found = settle(etcd, path, intent)
-    assert found.result is Result.NOT_APPLIED
+    found = settle_one(etcd, path, intent)
+    assert found.outcome is Result.NOT_APPLIED
     (warning,) = found.warnings
     assert "keeps its marker" in warning
 
@@ -671,8 +660,8 @@ def test_backups_that_were_moved_away_need_no_confirming(
     file = tmp_path / "gone" / "a.json"
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(file),))
     etcd.delete(key)
-    found = settle(etcd, path, intent)
-    assert (found.result, found.warnings) == (Result.APPLIED_OR_GONE, ())
+    found = settle_one(etcd, path, intent)
+    assert (found.outcome, found.warnings) == (Result.APPLIED_OR_GONE, ())
 
 
 # Which intents.
@@ -688,27 +677,9 @@ def test_open_intents_of_one_key_of_one_cluster(path: Path) -> None:
     assert [intent.link for intent in found] == [mine.link, nameless.link]
 
 
-def test_reading_open_intents_changes_nothing(path: Path) -> None:
-    made = [open_intent(path, b"/registry/secrets/a/%d" % n, mod_revision=n) for n in range(1, 4)]
-    with AuditLog.open(path) as log:
-        log.append(made[1].closed_by(Result.DELETED, operator=OPERATOR))
-    path.write_bytes(path.read_bytes() + b'{"torn')
-    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
-    assert read_open_intents(path) == (made[0], made[2])
-    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
-
-
-def test_open_intents_of_a_broken_log_are_not_believed(path: Path) -> None:
-    open_intent(path, b"/registry/secrets/a/b", mod_revision=5)
-    path.write_bytes(path.read_bytes().replace(b"the key is lost", b"the key is LOST"))
-    with pytest.raises(AuditLogBroken) as caught:
-        read_open_intents(path)
-    assert caught.value.findings
-
-
 def test_intent_that_is_closed_already_is_not_closed_again(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
-        reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+        settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
         with pytest.raises(AuditError, match="not open"):
-            reconcile_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
+            settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))

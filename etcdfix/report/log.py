@@ -8,25 +8,35 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from etcdfix.report.change import FollowUp
-from etcdfix.report.document import (
-    Column,
-    Document,
-    Facts,
-    Kind,
-    Prose,
-    Section,
-    State,
-    Status,
-    Step,
-    Steps,
-    Table,
-)
+from etcdfix.report.document import Column, Document, Facts, Kind, Prose, State, Status, Step, Steps, Table
 from etcdfix.report.model import PublishedReport
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
 
 _MOST_NUMBERS: Final = 20
 _BRIEF: Final = 16
+_RECORDS: Final = (
+    Column("RECORD", kind=Kind.NUMBER),
+    Column("TIME"),
+    Column("TYPE"),
+    Column("VERB"),
+    Column("OUTCOME"),
+    Column("WHO", wide=True),
+    Column("WHY AND WHAT", folds=True, wide=True),
+    Column("ETCD KEY", kind=Kind.KEY),
+)
+_FAULTS: Final = (Column("WRONG"), Column("RECORD", kind=Kind.NUMBER), Column("WHAT", folds=True))
+_SETTLED: Final = (
+    Column("INTENT", kind=Kind.NUMBER),
+    Column("OUTCOME"),
+    Column("WHAT", folds=True),
+    Column("ETCD KEY", kind=Kind.KEY),
+)
+_STATES: Final = {
+    "whole": (State.OK, "whole"),
+    "tampered": (State.FINDINGS, "TAMPERED"),
+    "unfinished": (State.INCOMPLETE, "whole, but unfinished"),
+}
 
 
 class EventList(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
@@ -40,7 +50,7 @@ class EventList(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version"
     items: list[Any] = msgspec.field(default_factory=list)
 
 
-class AuditRecords(msgspec.Struct, frozen=True):
+class LogRecords(msgspec.Struct, frozen=True):
     """The newest records of a log, the newest first, as rows of a table; ``count`` is how many it has in all."""
 
     log: str
@@ -51,24 +61,9 @@ class AuditRecords(msgspec.Struct, frozen=True):
         """Return the records."""
         if not self.rows:
             return Document(status=Status(State.OK, f"no records: {self.log}"))
-        return Document(
-            status=Status(State.OK, f"{counted(self.count, 'record')}, the newest first: {self.log}"),
-            sections=[
-                Table(columns=_RECORDS, rows=self.rows, total=self.count, noun="older record", brief=_BRIEF)
-            ],
-        )
-
-
-_RECORDS: Final = (
-    Column("RECORD", kind=Kind.NUMBER),
-    Column("TIME"),
-    Column("TYPE"),
-    Column("VERB"),
-    Column("OUTCOME"),
-    Column("WHO", wide=True),
-    Column("WHY AND WHAT", folds=True, wide=True),
-    Column("ETCD KEY", kind=Kind.KEY),
-)
+        records = Table(columns=_RECORDS, rows=self.rows, total=self.count, noun="older record", brief=_BRIEF)
+        headline = f"{counted(self.count, 'record')}, the newest first: {self.log}"
+        return Document(status=Status(State.OK, headline), sections=[records])
 
 
 class LogFault(msgspec.Struct, frozen=True):
@@ -79,7 +74,7 @@ class LogFault(msgspec.Struct, frozen=True):
     message: str
 
 
-class AuditVerification(PublishedReport, frozen=True, kw_only=True):
+class LogVerification(PublishedReport, frozen=True, kw_only=True):
     """What verifying a log came to.
 
     Attributes:
@@ -93,7 +88,7 @@ class AuditVerification(PublishedReport, frozen=True, kw_only=True):
         next_step: How to go on without a head file; "" where it has one.
     """
 
-    kind: str = "AuditVerification"
+    kind: str = "LogVerification"
     audit_log: str
     state: str
     records: int
@@ -107,6 +102,11 @@ class AuditVerification(PublishedReport, frozen=True, kw_only=True):
     warnings: list[str]
     next_step: str = ""
 
+    @property
+    def exit_code(self) -> int:
+        """0 for whole, 1 for tampered, 3 for unfinished."""
+        return {"whole": 0, "tampered": 1}.get(self.state, 3)
+
     def document(self) -> Document:
         """Return the state, what it was compared with, and what is wrong."""
         state, word = _STATES[self.state]
@@ -114,47 +114,33 @@ class AuditVerification(PublishedReport, frozen=True, kw_only=True):
             word = "open"
         nothing = "nothing: no head file, and no head that was written down"
         facts = [("Head", self.head), ("Compared with", ", ".join(self.compared_with) or nothing)]
+        step = Step(self.next_step) if self.next_step else None
         if self.open_intents:
             numbers = ", ".join(map(str, self.open_intents[:_MOST_NUMBERS]))
             more = ", …" if len(self.open_intents) > _MOST_NUMBERS else ""
             facts.append(("Open intents", f"{numbers}{more}: nobody knows what became of them"))
+            settle = Command(("etcdfix", "log", "settle", self.audit_log))
+            step = Step("Find out what became of the open intents", settle)
         if self.torn_size:
             cut = f"a crash cut off a write after {counted(self.torn_size, 'byte')}; the next writer keeps them aside"
             facts.append(("Last line", cut))
         rows = [(fault.kind, fault.record, fault.message) for fault in self.findings]
         total = len(rows) + self.more_findings
-        sections: list[Section] = [
-            Facts(facts=facts),
-            Table(columns=_FAULTS, rows=rows, total=total, noun="finding", brief=_BRIEF),
-            Prose(paragraphs=self.warnings),
-        ]
         return Document(
             status=Status(state, f"{word}, {counted(self.records, 'record')}: {self.audit_log}"),
-            next=self._next(),
-            sections=sections,
+            next=step,
+            sections=[
+                Facts(facts=facts),
+                Table(columns=_FAULTS, rows=rows, total=total, noun="finding", brief=_BRIEF),
+                Prose(paragraphs=self.warnings),
+            ],
         )
-
-    def _next(self) -> Step | None:
-        if self.open_intents:
-            words = ("etcdfix", "audit", "reconcile", self.audit_log)
-            return Step("Find out what became of the open intents", Command(words))
-        return Step(self.next_step) if self.next_step else None
-
-
-_STATES: Final = {
-    "whole": (State.OK, "whole"),
-    "tampered": (State.FINDINGS, "TAMPERED"),
-    "unfinished": (State.INCOMPLETE, "whole, but unfinished"),
-}
-_FAULTS: Final = (Column("WRONG"), Column("RECORD", kind=Kind.NUMBER), Column("WHAT", folds=True))
 
 
 class SettledIntent(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one open intent.
 
     Attributes:
-        sequence: Of the intent.
-        key_base64: The key itself.
         outcome: One word of the audit log; ``refused`` where nothing may be said here.
         header_revision: etcd's, when the key was read.
         record: Of the outcome, ``SEQ:SHA256``; null where none was made.
@@ -175,10 +161,10 @@ class SettledIntent(msgspec.Struct, frozen=True, kw_only=True):
     follow_ups: list[FollowUp] = msgspec.field(default_factory=list)
 
 
-class AuditReconciliation(PublishedReport, frozen=True, kw_only=True):
+class LogSettling(PublishedReport, frozen=True, kw_only=True):
     """What became of the open intents of a log."""
 
-    kind: str = "AuditReconciliation"
+    kind: str = "LogSettling"
     audit_log: str
     dry_run: bool
     intents: list[SettledIntent]
@@ -191,14 +177,14 @@ class AuditReconciliation(PublishedReport, frozen=True, kw_only=True):
         refused = sum(one.outcome == "refused" for one in self.intents)
         number = counted(len(self.intents) - refused, "intent")
         done = "would be settled" if self.dry_run else "settled"
-        rows = [
-            (one.sequence, one.outcome, ". ".join([one.detail, *one.warnings]), one.key)
-            for one in self.intents
-        ]
         steps: list[Step] = []
         for one in self.intents:
             steps += [Step(one.next_step)] if one.next_step else []
             steps += [Step(follow_up.what, follow_up.command) for follow_up in one.follow_ups]
+        rows = [
+            (one.sequence, one.outcome, ". ".join([one.detail, *one.warnings]), one.key)
+            for one in self.intents
+        ]
         state = State.UNKNOWN if self.exit_code else State.WOULD_DO if self.dry_run else State.DONE
         return Document(
             status=Status(state, f"{number} {done}{f', {refused} refused' if refused else ''}"),
@@ -209,11 +195,3 @@ class AuditReconciliation(PublishedReport, frozen=True, kw_only=True):
                 Steps(title="Then", steps=steps[1:]),
             ],
         )
-
-
-_SETTLED: Final = (
-    Column("INTENT", kind=Kind.NUMBER),
-    Column("OUTCOME"),
-    Column("WHAT", folds=True),
-    Column("ETCD KEY", kind=Kind.KEY),
-)

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from etcdfix.commands.settle import exit_code_of, settle_log, settled_intent
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.change.settle_intents import exit_code_of, settle_intents, settled_intent
-from etcdfix.remediation.audit.record import Intent, Result, Verb
+from etcdfix.remediation.audit.record import Record, Result, Verb
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import own_directory, write_log
@@ -25,16 +25,14 @@ def test_only_what_is_certain_is_settled(result: Result) -> None:
 
 
 def test_nobody_is_asked_where_no_intent_is_open(tmp_path: Path) -> None:
-    def connect(_intents: Sequence[Intent]) -> NoReturn:
+    def connect(_intents: Sequence[Record]) -> NoReturn:
         raise AssertionError
 
     log = own_directory(tmp_path / "log") / "audit.jsonl"
     write_log(log)
     before = log.read_bytes()
     for dry_run in (True, False):
-        settled = settle_intents(
-            log, connect, etcd_user="", dry_run=dry_run, accepted=Acceptances(), run=ETCD
-        )
+        settled = settle_log(log, connect, etcd_user="", dry_run=dry_run, accepted=Acceptances(), run=ETCD)
         assert (settled.exit_code, settled.intents) == (0, [])
         assert settled.document().status.headline == "no open intents"
     assert log.read_bytes() == before
@@ -54,7 +52,7 @@ def item(
     )
     return SimpleNamespace(
         intent=intent,
-        result=result,
+        outcome=result,
         detail="seen",
         header_revision=7,
         warnings=(),

@@ -1,0 +1,227 @@
+"""``etcdfix log``: the record of what was done, and its backups."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from etcdfix.cli.command import ChangingCommand, Group
+from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.exit_codes import codes
+from etcdfix.cli.inputs import gather_inputs
+from etcdfix.cli.look import record_paths, report_place
+from etcdfix.cli.options import (
+    FILE,
+    TEXT,
+    accept_option,
+    audit_log_option,
+    backup_dirs_option,
+    change_output_option,
+    kine_option,
+    live_options,
+    main_etcd_options,
+    option_group,
+    reading_options,
+    report_options,
+    syslog_option,
+    timeout_option,
+)
+from etcdfix.cli.output import require_output, say, show_change, show_preview
+from etcdfix.commands.backups import list_backups
+from etcdfix.commands.log import newest_records, verify_log
+from etcdfix.commands.opening import connect_for_intents
+from etcdfix.errors import EtcdfixError
+from etcdfix.remediation.audit.syslog import Syslog
+from etcdfix.remediation.audit.verify import read_events, read_records
+from etcdfix.report.document import CAP
+from etcdfix.report.log import EventList
+from etcdfix.report.render import FORMS
+from etcdfix.rules import Rule
+from etcdfix.text.commands import RunOptions
+from etcdfix.text.safetext import safe_json
+
+_VERIFY_CODES: Final = codes(
+    "whole", "tampered", "open intents, a torn last line, or no head file", source="unreadable"
+)
+_SETTLE_CODES: Final = codes(
+    "every open intent is settled (or there is none)",
+    incomplete="an intent stays open, or ended in an anomaly",
+    refused="another cluster, or a log whose chain is broken (wins over 3)",
+    source="etcd or the log cannot be read",
+)
+_BACKUPS_CODES: Final = codes(
+    "every backup is whole and what the audit log says, and none is missing",
+    "something is wrong or missing",
+    "something cannot be told (1 wins over it)",
+    source="a directory cannot be listed",
+)
+_PRUNE_CODES: Final = codes(
+    "removed, or the dry run would; or none was old enough",
+    incomplete="a file could not be removed",
+    refused="a rule keeps a backup that is old enough (the others are removed), or nothing was removed at all",
+    source="a directory or the audit log cannot be read; nothing was removed",
+)
+_log_argument: Final = click.argument("log", metavar="FILE", type=FILE)
+_places: Final = option_group(backup_dirs_option, audit_log_option, timeout_option)
+
+
+@click.group("log", cls=Group)
+def command() -> None:
+    """Show and verify the audit log and its backups; settle what is open; remove old backups.
+
+    The log is the record of every deletion, fix and undo, chained by hashes. A backup holds the stored bytes of one
+    key, as they were in etcd: plaintext, where they were plaintext there.
+    """
+
+
+@command.command("show")
+@_log_argument
+@report_options()
+@timeout_option
+def show(*, log: Path, **options: Any) -> int:
+    """Print the records of an audit log, as they stand there.
+
+    json is one audit.k8s.io/v1 EventList, jsonl one Event to a line. Nothing is judged: log verify does that.
+    """
+    output = options["output"]
+    with report_place(options, [log]) as place:
+        if output in {"text", "wide", "html"}:
+            place.show(newest_records(log, read_records(log)))
+        elif output == "jsonl":
+            for event in read_events(log):
+                place.stream.write(safe_json(msgspec.json.encode(event)) + b"\n")
+        else:
+            writer = FORMS[output](place.stream, RunOptions(), CAP)
+            for event in read_events(log):
+                writer.row(event)
+            writer.end(EventList())
+    return 0
+
+
+@command.command("verify", epilog=_VERIFY_CODES)
+@_log_argument
+@click.option(
+    "--expect-head",
+    metavar="SEQ:SHA256",
+    help="A head that was written down elsewhere: every change prints one, --audit-syslog sends them.",
+)
+@timeout_option
+@report_options()
+def verify(*, log: Path, expect_head: str | None, **options: Any) -> int:
+    """Check that an audit log is what was written: nothing edited, dropped, reordered, or cut off its end.
+
+    A chain does not show by itself that it once went on. The head file beside the log, and a head that somebody wrote
+    down or a syslog kept, remember its records; log backups compares it with the backups.
+    """
+    with report_place(options, [log]) as place:
+        verified = verify_log(log, expect_head=expect_head)
+        place.show(verified)
+    return verified.exit_code
+
+
+@command.command("settle", cls=ChangingCommand, epilog=_SETTLE_CODES)
+@_log_argument
+@kine_option
+@live_options
+@main_etcd_options
+@reading_options
+@click.option("--dry-run", is_flag=True, help="Say what would be recorded; change nothing, the log included.")
+@accept_option(Rule.UNKNOWN_CLUSTER, Rule.OTHER_CLUSTER_ID)
+@syslog_option
+@change_output_option
+def settle(
+    *,
+    log: Path,
+    dry_run: bool,
+    accepted_words: tuple[str, ...],
+    syslog: Syslog | None,
+    output: str,
+    **options: Any,
+) -> int:
+    """Say what became of every open intent, and record it.
+
+    An intent is open when its process ended before it could record the outcome. Its key is read from the live
+    etcd, or from the file that --kine names; nothing is written there.
+    """
+    require_output()
+    inputs = gather_inputs(options)
+    for notice in inputs.notices:
+        say(notice)
+    # grpc is slow to import, and the other log commands work without it.
+    from etcdfix.commands.settle import patch_proof, settle_log  # noqa: PLC0415
+    from etcdfix.remediation.preflight.cluster import Acceptances  # noqa: PLC0415
+
+    run = inputs.run_options()
+    settled = settle_log(
+        log,
+        lambda intents: connect_for_intents(inputs, intents, say=say),
+        etcd_user=inputs.etcd_user,
+        dry_run=dry_run,
+        accepted=Acceptances(words=accepted_words),
+        run=run,
+        syslog=syslog,
+        was_patched=patch_proof(inputs),
+    )
+    show_change(settled, output, run)
+    return settled.exit_code
+
+
+@command.command("backups", epilog=_BACKUPS_CODES)
+@_places
+@report_options()
+def backups(**options: Any) -> int:
+    """Show every backup, and check that they are whole, safe, what the audit log says, and all there.
+
+    Each file's digests, owner and mode; its record in the audit log, by sequence, hash and path; and each record's
+    backups. Secrets that are stored as plaintext come first. Writes nothing.
+    """
+    with report_place(options, []) as place:
+        listed = list_backups(record_paths(options))
+        place.show(listed)
+    return listed.exit_code
+
+
+@command.command("prune", cls=ChangingCommand, epilog=_PRUNE_CODES)
+@_places
+@change_output_option
+@click.option("--older-than", required=True, metavar="AGE|DATE",
+              help="Remove backups of more than this age (12w, 90d, 36h), or from before this date (UTC).")  # fmt: skip
+@click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the audit log.")
+@click.option("--dry-run", is_flag=True, help="Show what would go; remove nothing, record nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for their number to be typed back (for scripts).")
+@accept_option(Rule.ONLY_COPY)
+@syslog_option
+def prune(*, output: str, older_than: str, **options: Any) -> int:
+    """Remove old backups, with a record of each in the audit log.
+
+    Removing a backup removes the undo of its change. Only a file goes that is exactly the one that the log means, and
+    whose change is known to be done. Whatever cannot be told stays, and is named.
+    """
+    from etcdfix.cli.changing import acceptances  # noqa: PLC0415 - grpc is slow to import
+    from etcdfix.commands import prune_backups  # noqa: PLC0415 - same
+    from etcdfix.remediation.backup.prune import PruneRequest  # noqa: PLC0415 - same
+
+    if not str(options["reason"]).strip():
+        raise click.UsageError("--reason is empty: say why, for the record")
+    require_output()
+    request = PruneRequest(
+        before=prune_backups.older_than(older_than, now=datetime.now(UTC)),
+        reason=options["reason"],
+        places=record_paths(options),
+        accepted=acceptances(options),
+    )
+    dry_run, confirm = options["dry_run"], Terminal(yes=options["yes"]).confirm_number
+    try:
+        pruning = prune_backups.run_prune(
+            request, dry_run=dry_run, confirm=confirm, preview=lambda found: show_preview(found, RunOptions())
+        )
+    except EtcdfixError as exc:
+        if output != TEXT:
+            show_change(prune_backups.refused_report(request, exc, dry_run=dry_run), output, RunOptions())
+        raise
+    show_change(pruning, output, RunOptions())
+    return pruning.exit_code

@@ -1,0 +1,398 @@
+"""What lies in backup directories, and what the audit log says of it.
+
+Every file is named, whatever it is, and nothing outside is followed: files are reached by plain name from the
+descriptor of the directory, and one value at a time is in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from etcdfix.copies.backups import BackupRow
+from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.model import Place
+from etcdfix.errors import AuditLogUnreadable, BackupUnreadable, NotABackup, why
+from etcdfix.inputs.ownfiles import OwnFile, own_file
+from etcdfix.model import ClusterIdentity
+from etcdfix.remediation.audit.record import Record, RecordType, Result
+from etcdfix.remediation.audit.search import saved_digests
+from etcdfix.remediation.audit.verify import Anchor, is_there, read_records
+from etcdfix.remediation.backup.file import (
+    ANOMALY,
+    MARKER_SUFFIX,
+    MAX_BACKUP_SIZE,
+    Backup,
+    name_of,
+    parse_backup,
+    read_backup,
+)
+from etcdfix.remediation.durable import read_limited
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.text.safetext import safe_text
+
+if TYPE_CHECKING:
+    from etcdfix.copies.search import Places
+
+UNKNOWN_TO_THE_LOG: Final = "the audit log does not know the backup, or not as it is: it may have been edited"
+
+_BACKUP_NAME: Final = re.compile(r"[0-9a-f]{16}-\d+-\d+-[0-9a-f]{16}\.json", re.ASCII)
+_LEFT_BEHIND: Final = re.compile(r"^\.etcdfix-probe-|\.torn-|(\.head\.new|\.json\.new|\.reserve|\.lock)$")
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class FileKind(StrEnum):
+    """What a file in a backup directory is."""
+
+    BACKUP = "backup"
+    DAMAGED = "damaged"
+    """It has the name or the beginning of a backup, and is none that is whole."""
+    UNREADABLE = "unreadable"
+    OURS = "ours"
+    """Another file of ours: an audit log, its head, a plan, what a crash left."""
+    FOREIGN = "foreign"
+
+
+class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a backup directory.
+
+    Attributes:
+        what: The same for a person, half a sentence; "" for a whole backup.
+        backup: What it holds, without the value; None unless it is a backup that is whole.
+        marked: Its marker stands beside it: the audit log may not have its intent.
+        exposed: What is wrong with its owner, mode or names, one half sentence each.
+    """
+
+    path: Path
+    kind: FileKind
+    what: str = ""
+    backup: Backup | None = None
+    marked: bool = False
+    exposed: tuple[str, ...] = ()
+    size: int = 0
+
+    @property
+    def named_as_backup(self) -> bool:
+        """Whether its name is one that backups have."""
+        return _BACKUP_NAME.fullmatch(self.path.name) is not None
+
+
+def names_log(backup: Backup, log: Path) -> bool:
+    """Say whether a backup says of an audit log that it belongs to it, whatever links lead there."""
+    return os.path.realpath(backup.intent.audit_log) == os.path.realpath(log)
+
+
+def anchors_in(files: Iterable[FoundFile], log: Path) -> list[Anchor]:
+    """Return what backups prove about the audit log that they belong to: that their intents stood there.
+
+    One with its marker proves nothing: its intent may never have been written.
+    """
+    return [
+        Anchor(file.backup.intent.link, f"backup {file.path}")
+        for file in files
+        if file.backup is not None and not file.marked and names_log(file.backup, log)
+    ]
+
+
+def look_into(directory: Path | int, path: Path | None = None) -> Iterator[FoundFile]:
+    """Yield every file of a directory, in the order of their names; markers only where their backup is missing.
+
+    Args:
+        directory: Where it is, or the descriptor of it.
+        path: Where it is that a descriptor is open on.
+
+    Raises:
+        BackupUnreadable: The directory cannot be listed.
+    """
+    where = path if path is not None else Path(str(directory))
+    opened = -1
+    try:
+        if not isinstance(directory, int):
+            directory = opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        names = sorted(os.listdir(directory))  # noqa: PTH208 - pathlib does not list a descriptor
+        for name in names:
+            if not (name.endswith(MARKER_SUFFIX) and name.removesuffix(MARKER_SUFFIX) in names):
+                yield look_at(directory, where / name)
+    except OSError as exc:
+        raise BackupUnreadable(f"backup directory {where}: {why(exc)}", path=where) from exc
+    finally:
+        if opened >= 0:
+            os.close(opened)
+
+
+def look_at(directory: int, path: Path) -> FoundFile:
+    """Return what one file is."""
+    try:
+        status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
+            is_link = stat.S_ISLNK(status.st_mode)
+            what = "a symbolic link, which is not followed" if is_link else "no regular file"
+            return FoundFile(path=path, kind=FileKind.FOREIGN, what=what)
+        descriptor = os.open(path.name, _FLAGS, dir_fd=directory)
+        try:
+            return _look_at_open(descriptor, directory, path)
+        finally:
+            os.close(descriptor)
+    except OSError as exc:
+        return FoundFile(path=path, kind=FileKind.UNREADABLE, what=why(exc))
+
+
+def _look_at_open(descriptor: int, directory: int, path: Path) -> FoundFile:
+    status = os.fstat(descriptor)
+    marked = _is_in(directory, path.name + MARKER_SUFFIX)
+    found = partial(
+        FoundFile, path=path, exposed=tuple(_exposures(status)), size=status.st_size, marked=marked
+    )
+    if path.name.endswith(MARKER_SUFFIX):
+        return found(kind=FileKind.OURS, what="the marker of a backup that is not there")
+    if _LEFT_BEHIND.search(path.name):
+        return found(kind=FileKind.OURS, what="beside an audit log, or left behind by a crash")
+    try:
+        backup = parse_backup(read_limited(descriptor, limit=MAX_BACKUP_SIZE), path=path)
+    except NotABackup:
+        ours = own_file(directory, path.name)
+        if _BACKUP_NAME.fullmatch(path.name) or ours is OwnFile.BACKUP:
+            what = "it has the name or the end of a backup, and does not begin like one"
+            return found(kind=FileKind.DAMAGED, what=what)
+        kind = FileKind.FOREIGN if ours is None else FileKind.OURS
+        return found(kind=kind, what="not a file of etcdfix" if ours is None else ours.value)
+    except BackupUnreadable as exc:
+        return found(kind=FileKind.DAMAGED, what=exc.message.removeprefix(f"backup {path}: "))
+    # A list of thousands must not hold their values; every digest was compared already.
+    content = msgspec.structs.replace(backup.content, value_base64=b"")
+    return found(kind=FileKind.BACKUP, backup=msgspec.structs.replace(backup, content=content))
+
+
+def _is_in(directory: int, name: str) -> bool:
+    with suppress(FileNotFoundError):
+        return bool(os.stat(name, dir_fd=directory, follow_symlinks=False))
+    return False
+
+
+def _exposures(status: os.stat_result) -> Iterator[str]:
+    if status.st_uid != os.geteuid():
+        yield f"belongs to uid {status.st_uid}, expected {os.geteuid()}"
+    if status.st_mode & _OTHERS:
+        yield f"has mode {stat.S_IMODE(status.st_mode):04o}, expected 0600: others may get at it"
+    if status.st_nlink > 1:
+        yield f"has {status.st_nlink} names: another one leads to the same file"
+
+
+class Listed(msgspec.Struct, kw_only=True):
+    """One backup as the log has it: one content, in one or several files.
+
+    Attributes:
+        content_sha256: What the log calls it by.
+        at: When the record was written, RFC 3339.
+        second: It was made of what a transaction gave back although another value was expected.
+        outcome: What became of the change; None while nobody knows.
+        pruned: Files that were to be removed, and the sequence of the record that says so.
+    """
+
+    intent: Record
+    content_sha256: str
+    paths: tuple[str, ...]
+    at: str
+    second: bool = False
+    outcome: Result | None = None
+    pruned: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def is_of(self, backup: Backup) -> bool:
+        """Say whether a file holds this backup: same record and cluster, and unless it is second, key and value."""
+        content, intent = backup.content, self.intent
+        if (
+            backup.content_sha256 != self.content_sha256
+            or backup.intent.link != intent.link
+            or intent.cluster_uid != (content.cluster.kube_system_uid or "")
+        ):
+            return False
+        if self.second:  # which may be of any key: the digest of all that it says is in the record
+            return content.purpose == ANOMALY
+        return (
+            intent.subject.key == content.key_base64
+            and intent.subject.mod_revision == content.mod_revision
+            and intent.value_sha256 == content.value_sha256
+        )
+
+
+class Account:
+    """All that a log says of backups.
+
+    Attributes:
+        listed: By ``content_sha256``, in the order in which they were made.
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.listed: dict[str, Listed] = {}
+        self._of_intent: dict[int, list[Listed]] = {}
+        for record in records:
+            if record.type is RecordType.INTENT and record.backups:
+                self._add(record, record, record.backup_sha256, record.backups)
+            elif record.type is RecordType.PRUNE and record.backup_sha256 in self.listed:
+                pruned = dict.fromkeys(record.backups, record.link.sequence)
+                self.listed[record.backup_sha256].pruned.update(pruned)
+            elif record.tells_outcome:
+                self._close(record)
+
+    def _add(self, intent: Record, record: Record, content_sha256: str, paths: tuple[str, ...]) -> None:
+        of_intent = self._of_intent.setdefault(intent.link.sequence, [])
+        listed = Listed(
+            intent=intent, content_sha256=content_sha256, paths=paths, at=record.at, second=bool(of_intent)
+        )
+        of_intent.append(listed)
+        self.listed[content_sha256] = listed
+
+    def _close(self, record: Record) -> None:
+        of_intent = self._of_intent.get(record.intent, [])
+        if record.outcome is Result.ANOMALY and of_intent:
+            first = of_intent[0]
+            for digest in record.backup_sha256.split():
+                ending = f"-{digest.removeprefix('sha256:')[:16]}.json"
+                if digest != first.content_sha256:
+                    its = tuple(path for path in record.backups if path.endswith(ending))
+                    self._add(first.intent, record, digest, its)
+        for listed in of_intent:
+            listed.outcome = None if record.outcome is Result.UNKNOWN else record.outcome
+
+    def listing(self, backup: Backup) -> Listed | None:
+        """Return what the log says of a backup file; None where it does not know it."""
+        listed = self.listed.get(backup.content_sha256)
+        return listed if listed is not None and listed.is_of(backup) else None
+
+
+def intent_of(backup: Backup, audit_log: Path) -> Record | None:
+    """Return the intent of an audit log that this backup belongs to, by the word of the log; None for any other file.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read.
+    """
+    listed = Account(read_records(audit_log)).listing(backup)
+    return None if listed is None else listed.intent
+
+
+def unlisted_writes(
+    directories: Sequence[Path], audit_log: Path, identity: ClusterIdentity
+) -> frozenset[str]:
+    """Return the keys, by :func:`name_of`, that we may have written although this audit log does not say so.
+
+    A backup does not say what was put in its place, nor whether anything was; so any value there may be ours. What
+    is damaged still has the name of its key, and counts too. Backups surely of another cluster do not.
+
+    Raises:
+        BackupUnreadable: A directory cannot be listed.
+        AuditLogUnreadable: The log cannot be read.
+    """
+    listed = {record.link for record in read_records(audit_log)} if is_there(audit_log) else set()
+    found = set()
+    for directory in filter(os.path.lexists, directories):
+        for file in look_into(directory):
+            if file.backup is None:
+                found.add(file.path.name.partition("-")[0])
+                continue
+            content = file.backup.content
+            another = content.cluster.named.is_same(identity) is False
+            if content.purpose in {"fix", "undo"} and not another and file.backup.intent.link not in listed:
+                found.add(name_of(content.key_base64))
+    return frozenset(found)
+
+
+def with_records(places: Places, records: RecordPaths, identity: ClusterIdentity) -> Places:
+    """Return places with what our records add: the backups, and which files ``rescue`` saved."""
+    files = [named.path for named in places.of(Place.BACKUP)]
+    backups = SavedBackups(records, files, named_alone=places.only)
+    recorded: frozenset[str] = frozenset()
+    if places.rescued:
+        try:
+            recorded = saved_digests(records.log_path, identity.uid)
+        except AuditLogUnreadable as exc:
+            backups.problems.append(exc.message)
+    return msgspec.structs.replace(places, backups=backups, recorded=recorded)
+
+
+class SavedBackups:
+    """The backups of some directories and files; :class:`~etcdfix.copies.backups.BackupRows`.
+
+    A default directory that is not there is no place.
+
+    Args:
+        records: The directories, and the audit log that knows the backups.
+        files: Backups that a person names.
+        named_alone: Look into no directory.
+    """
+
+    def __init__(
+        self, records: RecordPaths, files: Sequence[Path] = (), *, named_alone: bool = False
+    ) -> None:
+        self.looked: list[LookedInto] = []
+        self.problems: list[str] = []
+        self._held: dict[bytes, dict[Path, bool]] = {}
+        self._account: Account | None = None
+        with suppress(AuditLogUnreadable):
+            if is_there(records.log_path):
+                self._account = Account(read_records(records.log_path))
+        named = bool(records.backup_directories)
+        for directory in () if named_alone else records.directories:
+            if named or os.path.lexists(directory):
+                self._look_into(directory, named=named)
+        for path in files:
+            try:
+                self._hold(path, read_backup(path), marked=False)
+                self._looked(path)
+            except BackupUnreadable as exc:
+                self._looked(path, exc.message)
+                self.problems.append(exc.message)
+
+    def of(self, key: bytes) -> Iterator[BackupRow]:
+        """Yield the backups of an etcd key."""
+        for path, marked in self._held.get(key, {}).items():
+            try:
+                backup = read_backup(path)
+            except BackupUnreadable as exc:  # it was whole a moment ago
+                self.problems.append(exc.message)
+                continue
+            content, account = backup.content, self._account
+            if account is not None and account.listing(backup) is not None:
+                doubt = ""
+            elif marked:
+                doubt = "its marker stands beside the backup: nothing says that it was ever completed"
+            elif account is None:
+                doubt = "no audit log says that the backup is what was stored: name its log with --audit-log"
+            else:
+                doubt = UNKNOWN_TO_THE_LOG
+            yield BackupRow(
+                path=path,
+                stored=content.stored,
+                cluster=content.cluster.named,
+                revision=max(content.cluster.header_revision, content.mod_revision),
+                doubt=doubt,
+            )
+
+    def _look_into(self, directory: Path, *, named: bool) -> None:
+        try:
+            for file in look_into(directory):
+                if file.backup is not None:
+                    self._hold(file.path, file.backup, marked=file.marked)
+                elif file.kind is FileKind.DAMAGED and not file.marked:
+                    self.problems.append(f"backup {file.path}: {file.what}")
+            self._looked(directory)
+        except BackupUnreadable as exc:
+            self._looked(directory, exc.message)
+            if named:
+                self.problems.append(exc.message)
+
+    def _looked(self, path: Path, why_not: str = "") -> None:
+        where = safe_text(str(path))
+        self.looked.append(LookedInto(place=Place.BACKUP, path=where, searched=not why_not, detail=why_not))
+
+    def _hold(self, path: Path, backup: Backup, *, marked: bool) -> None:
+        self._held.setdefault(backup.content.key_base64, {}).setdefault(path, marked)

@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.apiserver.all_servers import AllServers
 from etcdfix.apiserver.client import Server
 from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
 from etcdfix.apiserver.objects import APIObject, Said
 from etcdfix.apiserver.patience import pause_seconds
+from etcdfix.apiserver.servers import AllServers
 from etcdfix.model import GroupResource
 
 PER_SECOND: Final = 10.0

@@ -1,6 +1,10 @@
 """Asks all API servers of a cluster about one object: who reads it from etcd, who has it in memory, and who may.
 
-Only metadata are asked for; nothing of an answer is ever shown.
+A configuration may be wrong in ways that nothing in etcd shows. An API server that reads the object is the proof: then
+the configuration given here is wrong or old, and nothing may be changed on its word. Each server holds a configuration
+of its own, so each is asked.
+
+Only metadata are asked for; nothing of an answer is ever shown: what a server reads may be a Secret.
 """
 
 from __future__ import annotations
@@ -13,15 +17,31 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from etcdfix.apiserver.all_servers import AllServers, require_servers
-from etcdfix.apiserver.authorization import Authorization, authorize
-from etcdfix.apiserver.client import NoReply, Server, require_done
+from etcdfix.apiserver.authorization import VERBS, Authorization, authorize
+from etcdfix.apiserver.client import NoReply, RefusalReason, Server, require_done
 from etcdfix.apiserver.memory import Memory, Remembered, remember, served_versions
-from etcdfix.apiserver.objects import Answer, APIObject, Foretold, Said, look_for
-from etcdfix.apiserver.patience import pause_seconds
-from etcdfix.apiserver.revision import Standing, revision_seen_by
-from etcdfix.apiserver.servers import ServerAnswer
-from etcdfix.errors import EtcdfixError
+from etcdfix.apiserver.objects import (
+    METADATA_LIST,
+    NOT_UNDERSTOOD,
+    Answer,
+    APIObject,
+    Foretold,
+    Said,
+    look_for,
+)
+from etcdfix.apiserver.patience import PASSING, pause_seconds
+from etcdfix.apiserver.servers import (
+    DEFAULT_TIMEOUT_SECONDS,
+    AllServers,
+    APIAccess,
+    ServerAnswer,
+    ServerAnswers,
+    open_all_servers,
+    require_servers,
+)
+from etcdfix.errors import AuthorizationRefused, EtcdfixError
+from etcdfix.model import ClusterIdentity
+from etcdfix.rules import Rule, refuse
 from etcdfix.side_by_side import run_within
 from etcdfix.storagekey import api_path
 
@@ -35,6 +55,10 @@ _LOADED: Final = re.compile(
     rb'^apiserver_encryption_config_controller_last_config_info\{(?:[^}\n]*,)?hash="(sha256:[0-9a-f]{64})"',
     re.MULTILINE,
 )
+_LONGEST_LIST: Final = 1 << 20
+_LISTS: Final = ("/api/v1/namespaces", "/apis/coordination.k8s.io/v1/leases")
+"""Kinds that every cluster has: where one cannot be read, the other may be."""
+_SILENT: Final = frozenset({Answer.DENIED, Answer.NO_ANSWER})
 _MOST_REQUESTS = 3  # one look may try the object in several versions, one after the other
 
 
@@ -55,6 +79,120 @@ class Holder(msgspec.Struct, frozen=True):
     def may_hold(self) -> bool:
         """It gives nothing from memory any more; a change may find the object in the process all the same."""
         return bool(self.path) and self.memory.word in {Memory.READ_ERROR, Memory.CACHE_LOST}
+
+
+class _ListMeta(msgspec.Struct):
+    resource_version: str = msgspec.field(name="resourceVersion")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Where a server finds its datastore.
+
+    Attributes:
+        revision: The newest, as the server sees it; None where it is not known.
+        why: Why it is not, "" where it is.
+        again_after: Seconds after which it may be; None where asking again helps nothing.
+    """
+
+    revision: int | None = None
+    why: str = ""
+    again_after: int | None = None
+
+
+def ask_servers(
+    api: APIAccess,
+    thing: APIObject,
+    cluster: ClusterIdentity,
+    *,
+    held: bool = True,
+    readable_is_fine: bool = False,
+    foretold: Foretold | None = None,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> ServerAnswers:
+    """Ask each API server for an object, and one of them for the permission to delete it.
+
+    With ``held``, etcd holds the object, so that a server which finds none reads something else. With
+    ``readable_is_fine`` the change does not rest on the object being unreadable. ``foretold`` as for
+    :func:`~etcdfix.apiserver.objects.look_for`.
+
+    Raises:
+        KubernetesClientMissing: The extra is not installed.
+        KubeconfigInvalid: The file cannot be read, or lacks the context.
+        RefusedByRule: A server reads the object.
+        AuthorizationRefused: A server is of another cluster, does not say of which it is, or says no.
+    """
+    if not cluster.is_known:
+        raise AuthorizationRefused(
+            "nothing in etcd names the cluster, so nothing can be compared with the API server's",
+            reason=RefusalReason.OTHER_CLUSTER,
+        )
+    request_seconds = timeout_seconds / 3
+    with open_all_servers(
+        api, cluster, timeout_seconds=timeout_seconds, request_seconds=request_seconds
+    ) as all_servers:
+        answers = list(read_by_each(all_servers, thing, foretold))
+        doubts: list[AuthorizationRefused] = []
+        counting: list[Server] = []
+        for place, server in enumerate(all_servers.servers):
+            said, detail = answers[place], answers[place].detail
+            if held and said.answer is Answer.NOT_FOUND and not detail:
+                detail = "though etcd holds it: it reads another etcd, or another prefix"
+                doubts.append(_elsewhere(f"the API server at {said.server} finds no {thing}, {detail}"))
+            elif said.answer not in _SILENT:
+                counting.append(server)
+            uncompared = all_servers.uncompared.get(said.server, "")
+            detail = "; ".join(filter(None, (detail, uncompared)))
+            answers[place] = msgspec.structs.replace(said, detail=detail)
+        # What one reads that did not show whose it is still speaks against the configuration; nothing else does.
+        unproven = [
+            (place, each)
+            for place, each in enumerate(all_servers.absent, len(all_servers.servers))
+            if each.unproven
+        ]
+        servers = [each.unproven for _, each in unproven if each.unproven is not None]
+        look = partial(look_for, thing=thing, certain=False, foretold=foretold)
+        for (place, each), (_, told) in zip(unproven, _each(all_servers, servers, look), strict=True):
+            if isinstance(told, str):
+                answers[place] = ServerAnswer(server=each.server, answer=Answer.NO_ANSWER, detail=told)
+            elif told.answer in {Answer.READS_IT, *_SILENT}:
+                answers[place] = ServerAnswer(server=each.server, answer=told.answer, detail=told.detail)
+            elif each.failure is not None:
+                doubts.append(each.failure)
+        if not readable_is_fine:
+            _refuse_readable(answers, thing)
+        if not counting and doubts:
+            raise doubts[0]
+        authorization = None
+        if counting:
+            compared = [server for server in counting if server.address not in all_servers.uncompared]
+            authorization = _authorize(all_servers, (compared or counting)[0], thing, VERBS)
+        return ServerAnswers(
+            answers=tuple(answers),
+            warnings=(all_servers.unlisted,) if all_servers.unlisted else (),
+            authorization=authorization,
+            all_known=all_servers.all_known,
+        )
+
+
+def _elsewhere(text: str) -> AuthorizationRefused:
+    hint = "compare with that server's --etcd-servers and --etcd-prefix"
+    return AuthorizationRefused(text, reason=RefusalReason.OTHER_CLUSTER, hint=hint)
+
+
+def _refuse_readable(answers: Sequence[ServerAnswer], thing: APIObject) -> None:
+    for said in answers:
+        if said.answer is Answer.READS_IT:
+            detail = f" ({said.detail})" if said.detail else ""
+            raise refuse(
+                Rule.CONFIGURATION_WRONG,
+                f"the API server at {said.server} reads {thing}{detail}: the configuration given here is wrong or old, "
+                "or this is not that server's etcd",
+                hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix",
+            )
 
 
 def read_by_each(
@@ -111,6 +249,30 @@ def revision_by_each(all_servers: AllServers) -> list[tuple[Server, Standing]]:
     return [(server, Standing(why=said) if isinstance(said, str) else said) for server, said in told]
 
 
+def revision_seen_by(server: Server) -> Standing:
+    """Return the newest revision as a server sees it, or why it is not known.
+
+    A LIST without a resourceVersion shows what is newest: it is read from the datastore, or from a cache that has
+    caught up with it.
+    """
+    refused: list[Standing] = []
+    for path in _LISTS:
+        reply = server.send("GET", f"{path}?limit=1", accept=METADATA_LIST, longest=_LONGEST_LIST)
+        if isinstance(reply, NoReply):
+            return Standing(why=reply.text)
+        if reply.status == 200:
+            try:
+                found = msgspec.json.decode(reply.body or b"", type=_List)
+                return Standing(int(found.metadata.resource_version))
+            except (*NOT_UNDERSTOOD, ValueError):
+                return Standing(why=f"its answer to a list of {path} could not be understood")
+        again_after = pause_seconds(reply.retry_after) if reply.status in PASSING else None
+        refused.append(
+            Standing(why=f"a list of {path} was answered with {reply.status}", again_after=again_after)
+        )
+    return next((said for said in refused if said.again_after is not None), refused[0])
+
+
 def loaded_by_each(all_servers: AllServers) -> list[tuple[Server, str]]:
     """Ask each server for the digest of the EncryptionConfiguration that it has loaded; "" where it says none."""
     asked = _each(all_servers, all_servers.servers, loaded_configuration)
@@ -138,10 +300,15 @@ def authorize_by_first(all_servers: AllServers, thing: APIObject, verbs: tuple[s
         AuthorizationRefused: Anything but a clear yes, or no server can be asked.
     """
     require_servers(all_servers)
-    server, seconds = all_servers.servers[0], _MOST_REQUESTS * all_servers.request_seconds
-    (said,) = run_within(
-        [lambda: authorize(server, thing, cluster=all_servers.cluster, verbs=verbs)], seconds
-    )
+    return _authorize(all_servers, all_servers.servers[0], thing, verbs)
+
+
+def _authorize(
+    all_servers: AllServers, server: Server, thing: APIObject, verbs: tuple[str, ...]
+) -> Authorization:
+    seconds = _MOST_REQUESTS * all_servers.request_seconds
+    call = partial(authorize, server, thing, cluster=all_servers.cluster, verbs=verbs)
+    (said,) = run_within([call], seconds)
     return require_done(said, seconds)
 
 

@@ -1,42 +1,58 @@
-"""Asks every API server whether it reads the object that etcdfix cannot read.
+"""All API servers of one cluster that can be found, for a conversation: each is asked by its own address.
 
-A configuration may be wrong in ways that nothing in etcd shows. An API server that reads the object is the proof: then
-the configuration given here is wrong or old, and nothing may be changed on its word. Each server holds a configuration
-of its own, so each is asked: the one of the kubeconfig, those that were named beside it, and those that service
-``default/kubernetes`` lists. Only a server that proves by TLS who it is, and by the uid of its kube-system that it
-belongs to this cluster, counts as an answer. And one that answers is asked for permission too.
+What one server has in its memory, or reads, another may not. So a load balancer's address stands for one of them only,
+and those that service ``default/kubernetes`` lists are asked beside it. Only a server that proves by TLS who it is, and
+by the uid of its kube-system that it belongs to this cluster, counts as an answer.
 
-Answers are never shown: what a server reads may be a Secret.
+Format: ``v1`` Endpoints.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from etcdfix.apiserver.authorization import Authorization, authorize
+from etcdfix.apiserver.authorization import Authorization, check_cluster, cluster_of
 from etcdfix.apiserver.client import (
     Access,
+    NoReply,
     RefusalReason,
     Server,
     open_access,
-    require_done,
     without_user,
 )
-from etcdfix.apiserver.objects import Answer, APIObject, Foretold, Said, look_for
-from etcdfix.apiserver.reach import listed_by, reach
-from etcdfix.errors import AuthorizationRefused, ConfigurationError, EtcdfixError
+from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
+from etcdfix.closing import Closing
+from etcdfix.errors import AuthorizationRefused, ConfigurationError, EtcdfixError, SourceUnreachable
 from etcdfix.model import ClusterIdentity
-from etcdfix.rules import Rule, refuse
 from etcdfix.side_by_side import run_within
 
-DEFAULT_TIMEOUT_SECONDS = 30.0
-"""For everything together, plugins of the kubeconfig included; one request may take a third of it."""
+DEFAULT_TIMEOUT_SECONDS: Final = 30.0
+"""For finding all of them, plugins of the kubeconfig included; one request may take a third of it."""
+
+ONLY_READY: Final = (
+    "service default/kubernetes lists only API servers that got ready, and one port for all of them: name others with "
+    "--server URL"
+)
+
+_NOT_REACHED: Final = {
+    RefusalReason.UNREACHABLE.value: "no connection comes about, or it breaks off",
+    RefusalReason.TIMED_OUT.value: "it does not answer in time",
+    RefusalReason.TLS_FAILED.value: "the TLS connection failed: nothing proves who answers",
+}
+"""These mean that the server could not be talked to at all, so that the next request would fare no better."""
+
+_ENDPOINTS: Final = "/api/v1/namespaces/default/endpoints/kubernetes"
+_MOST_LISTED: Final = 16
+
+_Result = TypeVar("_Result")
 
 
 class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +75,7 @@ class ServerAnswers(msgspec.Struct, frozen=True, kw_only=True):
     """What the API servers said.
 
     Attributes:
-        answers: One for each that was asked, in the order in which they were found.
+        answers: One for each that was found; those that could not be asked come last.
         warnings: Why there may be more servers than these, one sentence each.
         authorization: A clear yes to what is about to happen; None where no server answered, or none was asked.
         all_known: A server of the cluster told which others there are, and each of them was asked.
@@ -111,197 +127,250 @@ def parse_server_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def ask_servers(
-    kubeconfig: str | Path,
-    context: str | None,
-    extra_servers: Sequence[str] = (),
-    *,
-    group: str,
-    version: str,
-    resource: str,
-    namespace: str,
-    name: str,
-    cluster: ClusterIdentity,
-    held: bool = True,
-    readable_is_fine: bool = False,
-    foretold: Foretold | None = None,
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-) -> ServerAnswers:
-    """Ask each API server for an object, and one of them for the permission to delete it.
+class Absent(msgspec.Struct, frozen=True):
+    """A server that was found and does not count.
 
-    With ``held``, etcd holds the object, so that a server which finds none reads something else. With
-    ``readable_is_fine`` the change does not rest on the object being unreadable. ``timeout_seconds`` is for everything
-    together; ``foretold`` as for :func:`~etcdfix.apiserver.objects.look_for`.
+    Attributes:
+        server: Its address, as it may be shown.
+        why: Part of a sentence.
+        denied: It answers, and not to this user.
+        unconnected: No connection comes about: it may not run at all. Any other runs, or nobody knows.
+        unproven: The connection to one that answers, and did not show that it is of this cluster.
+        failure: Why it did not.
+    """
+
+    server: str
+    why: str
+    denied: bool = False
+    unconnected: bool = False
+    unproven: Server | None = None
+    failure: AuthorizationRefused | None = None
+
+
+class AllServers(Closing):
+    """The API servers that can be asked; made by :func:`open_all_servers`.
+
+    Attributes:
+        servers: Those of this cluster, in the order in which they were found.
+        absent: The others that were found.
+        uncompared: By address, why it could not be compared which cluster a server is of.
+        unlisted: Why there may be more servers than were listed; "" where nothing says so.
+        all_known: One of them told which others there are.
+        cluster: Which cluster they are of; unknown where nothing says it.
+        request_seconds: What one request may take.
+    """
+
+    def __init__(self, access: Access, request_seconds: float) -> None:
+        self.servers: list[Server] = []
+        self.absent: list[Absent] = []
+        self.uncompared: dict[str, str] = {}
+        self.unlisted = ""
+        self.all_known = False
+        self.cluster = ClusterIdentity()
+        self.request_seconds = request_seconds
+        self._access = access
+
+    def close(self) -> None:
+        """Send no further request, and close the connections."""
+        self._access.close()
+
+    @property
+    def warnings(self) -> list[str]:
+        """Why there may be more servers than these, and what could not be compared."""
+        uncompared = [f"{address}: {why}" for address, why in self.uncompared.items()]
+        return [*uncompared, self.unlisted or ONLY_READY] if self.servers else []
+
+    def within(self, call: Callable[[], _Result]) -> _Result | None:
+        """Return what one request comes to, None where it took too long or failed in a way that nobody foresaw.
+
+        A server that sends byte by byte knows nothing of the time that a request may take.
+        """
+        (found,) = run_within([call], self.request_seconds)
+        return None if found is None or isinstance(found, BaseException) else found
+
+    def find(self, urls: Sequence[str], cluster: ClusterIdentity, deadline: float) -> None:
+        """Come to servers, and to those that the first of them lists.
+
+        Args:
+            urls: Of the kubeconfig, and those that were named.
+            cluster: Which cluster they must be of; one that is not known is the one of the first that answers.
+            deadline: Of :func:`time.monotonic`.
+
+        Raises:
+            AuthorizationRefused: One is of another cluster, or nothing would prove who answers.
+        """
+        self.cluster = cluster if cluster.is_known else self._ask_which(urls, deadline)
+        self._reach(urls, deadline)
+        if self.servers:
+            listed, self.unlisted = listed_by(self.servers[0], self._left(deadline))
+            self.all_known = bool(listed) and not self.unlisted
+            self._reach(listed, deadline)
+
+    def _left(self, deadline: float) -> float:
+        return max(0.0, min(self.request_seconds, deadline - time.monotonic()))
+
+    def _ask_which(self, urls: Sequence[str], deadline: float) -> ClusterIdentity:
+        for url in urls:
+            for tls_name in self._access.tls_names(url):
+                server = self._access.server(url, tls_name)
+                (found,) = run_within([partial(cluster_of, server)], self._left(deadline))
+                if isinstance(found, ClusterIdentity) and found.is_known:
+                    return found
+        return ClusterIdentity()
+
+    def _reach(self, urls: Sequence[str], deadline: float) -> None:
+        known = {*(server.address for server in self.servers), *(each.server for each in self.absent)}
+        new = [url for url in dict.fromkeys(urls) if without_user(url) not in known]
+        seconds = self._left(deadline)
+        calls = [partial(reach, self._access, url, self.cluster) for url in new]
+        for url, found in zip(new, run_within(calls, seconds), strict=True):
+            if isinstance(found, EtcdfixError):
+                raise found
+            if isinstance(found, Absent):
+                self.absent.append(found)
+            elif isinstance(found, tuple):
+                server, warning = found
+                self.servers.append(server)
+                if warning:
+                    self.uncompared[server.address] = warning
+            else:
+                why = f"no answer within {seconds:g} s" if found is None else type(found).__name__
+                self.absent.append(Absent(without_user(url), why))
+
+
+def reach(access: Access, url: str, cluster: ClusterIdentity) -> tuple[Server, str] | Absent:
+    """Connect to a server under the first of its names that its certificate bears out, and see of which cluster it is.
+
+    Returns:
+        The connection, and why it could not be compared which cluster it is of; "" where it was.
+
+    Raises:
+        AuthorizationRefused: It is of another cluster, or nothing would prove who answers.
+    """
+    for tls_name in access.tls_names(url):
+        server = access.server(url, tls_name)
+        try:
+            return server, check_cluster(server, cluster)
+        except AuthorizationRefused as exc:
+            if exc.reason == RefusalReason.OTHER_CLUSTER:
+                raise
+            failure = exc
+            if failure.reason != RefusalReason.TLS_FAILED:
+                break
+    why = _NOT_REACHED.get(failure.reason, "")
+    if failure.reason == RefusalReason.TLS_FAILED and failure.detail:
+        why = f"{failure.detail}: nothing proves who answers"
+    denied = failure.reason in {RefusalReason.UNAUTHENTICATED, RefusalReason.FORBIDDEN}
+    hint = f"; {failure.hint}" if denied and failure.hint else ""
+    return Absent(
+        server.address,
+        (why or failure.message) + hint,
+        denied=denied,
+        unconnected=failure.reason == RefusalReason.UNREACHABLE,
+        unproven=None if why else server,
+        failure=failure,
+    )
+
+
+class _Address(msgspec.Struct):
+    ip: str
+
+
+class _Port(msgspec.Struct):
+    port: int
+
+
+class _Subset(msgspec.Struct):
+    addresses: list[_Address] = []
+    ports: list[_Port] = []
+
+
+class _Endpoints(msgspec.Struct):
+    kind: str
+    subsets: list[_Subset] = []
+
+
+def listed_by(server: Server, seconds: float) -> tuple[list[str], str]:
+    """Return the addresses that service default/kubernetes lists, and why there may be more, "" for no reason."""
+    (reply,) = run_within([lambda: server.send("GET", _ENDPOINTS)], seconds)
+    why = "there was no answer in time"
+    if isinstance(reply, NoReply):
+        why = reply.text
+    elif reply is not None and not isinstance(reply, BaseException):
+        urls = addresses_of(reply.body) if reply.status == 200 else None
+        if urls is not None:
+            many = f"service default/kubernetes lists {len(urls)} API servers; the first {_MOST_LISTED} were asked"
+            return urls[:_MOST_LISTED], many if len(urls) > _MOST_LISTED else ""
+        understood = "that answer could not be understood"
+        why = understood if reply.status == 200 else f"the answer to that was {reply.status}"
+    return [], f"which API servers service default/kubernetes lists is not known: {why}"
+
+
+def addresses_of(body: bytes | None) -> list[str] | None:
+    """Return the addresses that Endpoints list; None where they are none."""
+    try:
+        found = msgspec.json.decode(body or b"", type=_Endpoints)
+        if found.kind != "Endpoints":
+            return None
+        return [
+            f"https://{_host(address.ip)}:{port.port}"
+            for subset in found.subsets
+            for address in subset.addresses
+            for port in subset.ports
+        ]
+    except (*NOT_UNDERSTOOD, ValueError):
+        return None
+
+
+def _host(ip: str) -> str:
+    address = ipaddress.ip_address(ip)
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+def open_all_servers(
+    api: APIAccess,
+    cluster: ClusterIdentity,
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    request_seconds: float = DEFAULT_TIMEOUT_SECONDS / 3,
+) -> AllServers:
+    """Find all API servers: the kubeconfig's, those that were named, those that service default/kubernetes lists.
+
+    Args:
+        api: As whom, and which.
+        cluster: Which cluster they must be of; where it is not known, all must be of the one of the first that answers.
+        timeout_seconds: For finding them.
+        request_seconds: For one request, from then on.
 
     Raises:
         KubernetesClientMissing: The extra is not installed.
         KubeconfigInvalid: The file cannot be read, or lacks the context.
-        RefusedByRule: A server reads the object.
-        AuthorizationRefused: A server is of another cluster, does not say of which it is, or says no.
+        AuthorizationRefused: The credentials could not be obtained, or a server is of another cluster.
     """
-    if not cluster.is_known:
-        raise AuthorizationRefused(
-            "nothing in etcd names the cluster, so nothing can be compared with the API server's",
-            reason=RefusalReason.OTHER_CLUSTER,
-        )
-    request_seconds = timeout_seconds / 3
     deadline = time.monotonic() + timeout_seconds
     access = open_access(
-        str(kubeconfig), context, timeout_seconds=timeout_seconds, request_seconds=request_seconds
+        str(api.kubeconfig), api.context, timeout_seconds=timeout_seconds, request_seconds=request_seconds
     )
-    thing = APIObject(group, version, resource, namespace, name)
+    all_servers = AllServers(access, request_seconds)
     try:
-        found = _Inquiry(access, thing, cluster, deadline, request_seconds, held=held, foretold=foretold)
-        found.ask([access.url, *extra_servers])
-        found.ask(found.listed())
-        if not readable_is_fine:
-            found.refuse_readable()
-        authorization = None
-        server = found.spokesman()
-        if server is not None:
-            (said,) = run_within([lambda: authorize(server, thing, cluster=cluster)], found.left())
-            authorization = require_done(said, timeout_seconds)
-    finally:
-        access.close()
-    return ServerAnswers(
-        answers=tuple(asked.answer for asked in found.asked),
-        warnings=tuple(found.warnings),
-        authorization=authorization,
-        all_known=found.all_known,
-    )
+        all_servers.find([access.url, *api.servers], cluster, deadline)
+    except BaseException:
+        all_servers.close()
+        raise
+    return all_servers
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    """One server that was asked.
+def require_servers(all_servers: AllServers) -> None:
+    """Refuse to go on without any API server.
 
-    Attributes:
-        answer: What it said.
-        server: The connection, where it showed that it is of this cluster, or nothing could show it.
-        doubt: Why its answer counts as none, although it gave one.
-        warning: Why it could not be compared which cluster it is of; "" where it was.
+    Raises:
+        AuthorizationRefused: None of those that answer lets this user ask.
+        SourceUnreachable: None answers.
     """
-
-    answer: ServerAnswer
-    server: Server | None = None
-    doubt: AuthorizationRefused | None = None
-    warning: str = ""
-
-    @property
-    def counts(self) -> bool:
-        """It is a server of this cluster, and it looked for the object."""
-        return self.server is not None and self.answer.answer not in {Answer.DENIED, Answer.NO_ANSWER}
-
-
-class _Inquiry:
-    """The conversation with all servers; what each said stands in ``asked``, and what else to know in ``warnings``."""
-
-    def __init__(
-        self,
-        access: Access,
-        thing: APIObject,
-        cluster: ClusterIdentity,
-        deadline: float,
-        request_seconds: float,
-        *,
-        held: bool,
-        foretold: Foretold | None,
-    ) -> None:
-        self.asked: list[_Asked] = []
-        self.warnings: list[str] = []
-        self.all_known = False
-        self._access = access
-        self._thing = thing
-        self._cluster = cluster
-        self._deadline = deadline
-        self._request_seconds = request_seconds
-        self._held = held
-        self._foretold = foretold
-
-    def left(self) -> float:
-        """Return how many seconds are left."""
-        return max(0.0, self._deadline - time.monotonic())
-
-    def ask(self, urls: Sequence[str]) -> None:
-        """Ask servers side by side: one that does not answer keeps no other waiting.
-
-        Raises:
-            AuthorizationRefused: One belongs to another cluster, or nothing would prove who answers.
-        """
-        known = {asked.answer.server for asked in self.asked}
-        new = [url for url in dict.fromkeys(urls) if without_user(url) not in known]
-        seconds = min(self._request_seconds, self.left())
-        found = run_within([partial(self._ask, url) for url in new], seconds)
-        for url, said in zip(new, found, strict=True):
-            if isinstance(said, EtcdfixError):
-                raise said
-            if isinstance(said, _Asked):
-                self.asked.append(said)
-                continue
-            why = f"no answer within {seconds:g} s" if said is None else type(said).__name__
-            answer = ServerAnswer(server=without_user(url), answer=Answer.NO_ANSWER, detail=why)
-            self.asked.append(_Asked(answer))
-
-    def listed(self) -> list[str]:
-        """Return the addresses that service default/kubernetes lists, as a server of this cluster says."""
-        server = next((asked.server for asked in self.asked if asked.server is not None), None)
-        if server is None:
-            return []
-        found = listed_by(server, min(self._request_seconds, self.left()))
-        self.warnings += filter(None, [found.warning])
-        self.all_known = bool(found.urls) and not found.warning
-        return list(found.urls)
-
-    def refuse_readable(self) -> None:
-        """Refuse where a server reads the object."""
-        for asked in self.asked:
-            if asked.answer.answer is Answer.READS_IT:
-                detail = f" ({asked.answer.detail})" if asked.answer.detail else ""
-                raise refuse(
-                    Rule.CONFIGURATION_WRONG,
-                    f"the API server at {asked.answer.server} reads {self._thing}{detail}: the configuration given "
-                    "here is wrong or old, or this is not that server's etcd",
-                    hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix",
-                )
-
-    def spokesman(self) -> Server | None:
-        """Return the first server whose answer counts, None where none answered.
-
-        Raises:
-            AuthorizationRefused: Servers answered, and none of them showed that it is of this cluster.
-        """
-        for asked in sorted(
-            self.asked, key=lambda asked: asked.warning != ""
-        ):  # those that were compared first
-            if asked.counts:
-                return asked.server
-        for asked in self.asked:
-            if asked.doubt is not None:
-                raise asked.doubt
-        return None
-
-    def _ask(self, url: str) -> _Asked:
-        reached = reach(self._access, url, self._cluster)
-        server, failure, warning = reached.server, reached.failure, reached.warning
-        if reached.why_not_reached:
-            return _Asked(_answer(server, Answer.NO_ANSWER, reached.why_not_reached))
-        said = look_for(server, self._thing, certain=failure is None, foretold=self._foretold)
-        if failure is None and self._held and said == Said(Answer.NOT_FOUND):
-            said = Said(Answer.NOT_FOUND, "though etcd holds it: it reads another etcd, or another prefix")
-            elsewhere = AuthorizationRefused(
-                f"the API server at {server.address} finds no {self._thing}, {said.detail}",
-                reason=RefusalReason.OTHER_CLUSTER,
-                hint="compare with that server's --etcd-servers and --etcd-prefix",
-            )
-            return _Asked(_answer(server, said.answer, said.detail), doubt=elsewhere)
-        answer = _answer(server, said.answer, "; ".join(filter(None, (said.detail, warning))))
-        if failure is None:
-            return _Asked(answer, server, warning=warning)
-        if said.answer in {Answer.READS_IT, Answer.DENIED, Answer.NO_ANSWER}:
-            return _Asked(answer)
-        denied = failure.reason in {RefusalReason.UNAUTHENTICATED, RefusalReason.FORBIDDEN}
-        word = Answer.DENIED if denied else Answer.NO_ANSWER
-        return _Asked(_answer(server, word, str(failure)), doubt=failure)
-
-
-def _answer(server: Server, answer: Answer, detail: str) -> ServerAnswer:
-    return ServerAnswer(server=server.address, answer=answer, detail=detail)
+    if all_servers.servers:
+        return
+    said = "; ".join(f"{each.server}: {each.why}" for each in all_servers.absent)
+    text, hint = f"no API server of this cluster can be asked ({said})", "name another one: --server URL"
+    if any(each.denied for each in all_servers.absent):
+        raise AuthorizationRefused(text, reason=RefusalReason.FORBIDDEN, hint=hint)
+    raise SourceUnreachable(text, hint=hint)

@@ -16,11 +16,10 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from etcdfix.apiserver.all_servers import AllServers, open_all_servers, require_servers
 from etcdfix.apiserver.ask_memory import Pace, ServerMemory
 from etcdfix.apiserver.memory import Remembered
 from etcdfix.apiserver.objects import Answer, Said, look_for
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.servers import AllServers, APIAccess, open_all_servers, require_servers
 from etcdfix.commands.rescuing.targets import Target
 from etcdfix.commands.rescuing.told import next_steps, outcome_of, reads_it, without_any
 from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable

@@ -12,11 +12,10 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.apiserver.all_servers import AllServers, open_all_servers
 from etcdfix.apiserver.ask_memory import Pace, ServerMemory
 from etcdfix.apiserver.memory import Memory as Word
 from etcdfix.apiserver.objects import APIObject
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.servers import AllServers, APIAccess, open_all_servers
 from etcdfix.closing import Closing
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted, Way, examined_copy

@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from etcdfix.apiserver.all_servers import open_all_servers
 from etcdfix.apiserver.memory import Memory, remember
 from etcdfix.apiserver.objects import APIObject
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.servers import APIAccess, open_all_servers
 from etcdfix.model import ClusterIdentity, GroupResource, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Subject, Verb

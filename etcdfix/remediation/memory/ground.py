@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from etcdfix.apiserver.all_servers import AllServers, open_all_servers, require_servers
 from etcdfix.apiserver.authorization import can_i
 from etcdfix.apiserver.holders import revision_by_each
 from etcdfix.apiserver.patience import AGAIN
+from etcdfix.apiserver.servers import AllServers, open_all_servers, require_servers
 from etcdfix.model import ClusterIdentity, GroupResource, StoredValue
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.durable import Step

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from etcdfix.apiserver.authorization import can_i
-from etcdfix.apiserver.objects import Answer, Foretold
-from etcdfix.apiserver.servers import APIAccess, ServerAnswers, ask_servers
+from etcdfix.apiserver.holders import ask_servers
+from etcdfix.apiserver.objects import Answer, APIObject, Foretold
+from etcdfix.apiserver.servers import APIAccess, ServerAnswers
 from etcdfix.model import ClusterIdentity, ServerBehaviour
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule, acceptance, refuse
@@ -80,16 +81,11 @@ def check_api_servers(
     if api is None:
         return ServerAnswers()
     directory = found.directory
+    thing = APIObject(directory.group, directory.version, directory.resource, found.namespace, found.name)
     servers = ask_servers(
-        api.kubeconfig,
-        api.context,
-        api.servers,
-        group=directory.group,
-        version=directory.version,
-        resource=directory.resource,
-        namespace=found.namespace,
-        name=found.name,
-        cluster=identity,
+        api,
+        thing,
+        identity,
         held=held,
         readable_is_fine=readable_is_fine,
         # Where nothing rests on the object being unreadable, it does not matter how a server fails.

@@ -17,11 +17,10 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.apiserver.all_servers import AllServers, open_all_servers
 from etcdfix.apiserver.client import Server
 from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
 from etcdfix.apiserver.objects import Answer, APIObject, Said
-from etcdfix.apiserver.servers import APIAccess, ServerAnswers
+from etcdfix.apiserver.servers import AllServers, APIAccess, ServerAnswers, open_all_servers
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.preflight.cluster import Acceptances

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.apiserver.all_servers import open_all_servers, require_servers
-from etcdfix.apiserver.reach import ONLY_READY
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.servers import ONLY_READY, APIAccess, addresses_of, open_all_servers, require_servers
 from etcdfix.errors import AuthorizationRefused, SourceUnreachable
 from etcdfix.model import ClusterIdentity, KnownBy
 from etcdfix.testing.certificates import CertificateAuthority
@@ -108,3 +106,33 @@ def test_one_request_has_an_end(authority: CertificateAuthority, tmp_path: Path)
         assert all_servers.within(lambda: server.send("GET", "/readyz")) is None
         assert all_servers.within(lambda: 17) == 17
         assert all_servers.within(lambda: 1 // 0) is None
+
+
+def test_addresses_of_the_other_family() -> None:
+    body = b'{"kind":"Endpoints","subsets":[{"addresses":[{"ip":"fd00::1"}],"ports":[{"port":6443}]}]}'
+    assert addresses_of(body) == ["https://[fd00::1]:6443"]
+    assert addresses_of(b'{"kind":"Endpoints"}') == []
+    assert addresses_of(b'{"kind":"EndpointSlice"}') is None
+    assert (
+        addresses_of(
+            b'{"kind":"Endpoints","subsets":[{"addresses":[{"ip":"evil/.."}],"ports":[{"port":1}]}]}'
+        )
+        is None
+    )
+
+
+def test_a_listed_server_may_prove_itself_by_the_name_of_the_service(
+    authority: CertificateAuthority, tmp_path: Path
+) -> None:
+    with (
+        KubernetesAPI(authority) as named,
+        KubernetesAPI(authority, hosts=("kubernetes.default.svc",)) as listed,
+        KubernetesAPI(authority, hosts=("other.example",)) as other,
+    ):
+        named.listed = [("127.0.0.1", listed.port)]
+        api = APIAccess(named.kubeconfig(tmp_path), servers=(other.url,))
+        with open_all_servers(api, CLUSTER) as all_servers:
+            assert [server.address for server in all_servers.servers] == [named.url, listed.url]
+            (absent,) = all_servers.absent
+        assert (absent.server, "nothing proves who answers" in absent.why) == (other.url, True)
+        assert other.requests == []

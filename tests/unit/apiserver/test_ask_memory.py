@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from etcdfix.apiserver.all_servers import AllServers
 from etcdfix.apiserver.ask_memory import Pace, ServerMemory
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
+from etcdfix.apiserver.servers import AllServers
 from etcdfix.model import GroupResource
 
 SECRETS = GroupResource("", "secrets")

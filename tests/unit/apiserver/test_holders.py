@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from etcdfix.apiserver import holders as holders_module
-from etcdfix.apiserver.all_servers import Absent, AllServers, open_all_servers
 from etcdfix.apiserver.client import Server
 from etcdfix.apiserver.holders import authorize_by_first, read_by_each, remembered_by_each
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer, APIObject
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.servers import Absent, AllServers, APIAccess, open_all_servers
 from etcdfix.errors import AuthorizationRefused, EtcdfixError
 from etcdfix.model import ClusterIdentity
 from etcdfix.testing.certificates import CertificateAuthority

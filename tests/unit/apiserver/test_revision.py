@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
-from etcdfix.apiserver.revision import Standing, revision_seen_by
+from etcdfix.apiserver.holders import Standing, revision_seen_by
 from tests.support.golden import golden_folder, needs_golden
 
 LEASES = "/apis/coordination.k8s.io/v1/leases?limit=1"

@@ -165,7 +165,7 @@ def etcdfix(*arguments: str, closed: str = "") -> subprocess.CompletedProcess[st
             ["scan", "--snapshot", SNAPSHOT, "pods"],
             ["etcdfix: standard output is closed", "  next: name a file with --output-file"],
         ),
-        (["schema"], ["etcdfix: standard output is closed"]),
+        (["schema"], ["etcdfix: standard output is closed", "  next: send it to a file, or to /dev/null"]),
     ],
 )
 def test_a_closed_standard_output_is_a_usage_error(arguments: list[str], lines: list[str]) -> None:

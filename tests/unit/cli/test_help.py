@@ -9,7 +9,9 @@ import click
 import pytest
 
 from etcdfix.cli.examples import EXAMPLES
+from etcdfix.cli.plan_run import command as run_command
 from etcdfix.cli.root import cli, run
+from etcdfix.rules import MEANINGS
 from tests.unit.cli.test_variables import COMMANDS
 
 pytestmark = pytest.mark.usefixtures("no_variables")
@@ -52,6 +54,38 @@ def test_the_help_page_shows_them(name: str, capfd: pytest.CaptureFixture[str]) 
             assert f"  {part}\n" in page  # whole, to be copied
     assert page.count("--quiet") == 1
     assert page.count("--help ") == 1  # the option: a sentence ends with a full stop
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "plan --run FILE"])
+def test_a_page_fits_and_has_shared_options_as_names_at_its_end(
+    name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run([*name.split(), "--help"]) == 0
+    page, _, shared = capfd.readouterr().out.partition("Shared options, explained by etcdfix help options:\n")
+    names = re.findall(r"--[a-z0-9-]+", shared)
+    assert 1 <= len(shared.splitlines()) <= 6
+    assert page.count("\n") + shared.count("\n") + 1 <= 60
+    assert run(["help", "options"]) == 0
+    explained = re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", capfd.readouterr().out, flags=re.MULTILINE)
+    assert set(names) <= set(explained)
+    own = page.partition("\nOptions:\n")[2]
+    assert not set(names) & set(re.findall(r"^  (?:-\w, )?(--[a-z0-9-]+)", own, flags=re.MULTILINE))
+
+
+def test_there_are_at_most_seventy_options() -> None:
+    found = {
+        name for command in (*COMMANDS.values(), run_command) for one in command.params for name in one.opts
+    }
+    assert len([name for name in found if name.startswith("--")]) + 2 <= 70  # --help, and ETCDFIX_DEBUG
+
+
+def test_the_page_of_options_says_what_each_word_of_accept_means(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["help", "options"]) == 0
+    words = " ".join(capfd.readouterr().out.split("Words of --accept")[1].split())
+    for rule, meaning in MEANINGS.items():
+        assert rule in words
+        assert meaning in words
 
 
 @pytest.mark.parametrize("words", [["dlete", "/registry/x"], ["help", "dlete"]])

@@ -14,8 +14,6 @@ from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import open_look, record_paths, where_to_look
 from etcdfix.cli.options import FILE, look_options, scope_options, where_else_options
 from etcdfix.commands.copies import CopiesRequest, find_copies
-from etcdfix.commands.opening import open_candidates, without_candidates
-from etcdfix.copies.model import Place
 from etcdfix.report.saved_report import load_report
 
 _CODES = codes(
@@ -28,11 +26,9 @@ _CODES = codes(
 @click.command("copies", cls=Command, epilog=_CODES)
 @scope_options
 @click.option(
-    "--from-report",
-    type=FILE,
-    metavar="FILE",
+    "--from-report", type=FILE, metavar="FILE",
     help="Look for what this report of etcdfix scan found (-o json or jsonl), instead of scanning.",
-)
+)  # fmt: skip
 @where_else_options
 @look_options()
 def command(*, from_report: Path | None, **options: Any) -> int:
@@ -55,7 +51,6 @@ def command(*, from_report: Path | None, **options: Any) -> int:
     report = load_report(from_report) if from_report is not None else None
     records, places = record_paths(options), where_to_look(options)
     inputs, configuration = what_to_read(options, wanted, keys=report.findings if report is not None else ())
-    candidates = [named.path for named in places.of(Place.CANDIDATE)]
     request = CopiesRequest(
         **inputs.reading_fields(configuration, api=places.api, places=records),
         scope=wanted,
@@ -63,12 +58,8 @@ def command(*, from_report: Path | None, **options: Any) -> int:
         places=places,
         records=records,
     )
-    besides = (from_report, *(named.path for named in places.named))
-    with (
-        open_look(options, without_candidates(inputs, candidates), configuration, besides=besides) as look,
-        open_candidates(look.source, inputs, candidates) as others,
-    ):
-        result = find_copies(look.source, request, candidates=others, **look.means)
+    with open_look(options, inputs, configuration, besides=(from_report,), places=places.named) as look:
+        result = find_copies(look.source, request, candidates=look.candidates, **look.means)
         if result.nothing_there:
             look.nothing_examined(result.report.incomplete_reasons, result.ended, result.suggested_prefixes)
         return look.tell(result.report, result.ended, request.run)

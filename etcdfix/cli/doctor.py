@@ -11,10 +11,9 @@ from etcdfix.cli.exit_codes import codes, report_exit_code
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.look import api_access, read_files, record_paths, report_place
 from etcdfix.cli.options import (
+    access_options,
     audit_log_option,
     backup_dirs_option,
-    context_option,
-    kubeconfig_option,
     look_options,
 )
 from etcdfix.cli.progress import progress_of
@@ -31,8 +30,7 @@ _CODES = codes(
 
 @click.command("doctor", cls=Command, epilog=_CODES)
 @look_options(tuple(CASE_FORMS))
-@kubeconfig_option
-@context_option
+@access_options
 @backup_dirs_option
 @audit_log_option
 def command(**options: Any) -> int:

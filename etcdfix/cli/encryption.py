@@ -9,10 +9,10 @@ import click
 import msgspec
 
 from etcdfix.cli.command import Group
-from etcdfix.cli.exit_codes import codes, report_exit_code
+from etcdfix.cli.exit_codes import codes
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import wanted_scope
-from etcdfix.cli.look import open_look, read_files, record_paths, report_place
+from etcdfix.cli.look import open_look, record_paths, report_place
 from etcdfix.cli.options import (
     FILE,
     audit_log_option,
@@ -25,7 +25,7 @@ from etcdfix.cli.options import (
     scope_options,
     source_options,
 )
-from etcdfix.cli.output import require_output, say, say_incomplete
+from etcdfix.cli.output import require_output, say
 from etcdfix.cli.progress import progress_of
 from etcdfix.commands.encryption.check import check_files
 from etcdfix.commands.encryption.merge import merge_files, require_new
@@ -294,16 +294,11 @@ def recover(
         audit_log=audit_log,
         etcd_user=inputs.etcd_user,
     )
-    with (
-        open_source(inputs, say=say) as source,
-        report_place(options, (*read_files(inputs), *token_files)) as place,
-    ):
+    with open_look(options, inputs, configuration, besides=token_files) as look:
         report, ended = recover_configurations(
-            source,
+            look.source,
             request,
             lambda *recovered: open_plugins(inputs, configuration, *recovered),
-            progress=progress_of(source),
+            progress=progress_of(look.source),
         )
-        place.show(report, request.run)
-    say_incomplete(report.incomplete_reasons)
-    return report_exit_code(report, ended)
+        return look.tell(report, ended, request.run)

@@ -10,14 +10,12 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ExitCode, codes
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import is_key, wanted_object
-from etcdfix.cli.look import Look, open_look, record_paths, report_place, where_to_look
+from etcdfix.cli.look import Look, nothing, open_look, record_paths, report_place, where_to_look
 from etcdfix.cli.options import look_options, namespace_options, where_else_options
-from etcdfix.cli.output import say, say_incomplete, say_next
+from etcdfix.cli.output import say, say_next
 from etcdfix.commands.explain import Explained, ExplainRequest, explain_key
 from etcdfix.commands.explaining.cause import cause_list, cause_page, named_cause
 from etcdfix.commands.explaining.impact import POLICIES
-from etcdfix.commands.opening import open_candidates, without_candidates
-from etcdfix.copies.model import Place
 from etcdfix.in_scope import key_of, why_missing
 from etcdfix.report.explain import Shows
 from etcdfix.scope import ObjectWord, ScopeRequest
@@ -72,13 +70,7 @@ def command(*, word: str, history: bool, impact: bool, policy: str | None, **opt
     wanted, records, places = wanted_object(word, options), record_paths(options), where_to_look(options)
     scope = ScopeRequest((str(wanted),)) if isinstance(wanted, ObjectWord) else ScopeRequest(keys=(wanted,))
     inputs, configuration = what_to_read(options, scope, each_from_its_own=impact)
-    candidates = [named.path for named in places.of(Place.CANDIDATE)]
-    inputs = without_candidates(inputs, candidates)
-    besides = [named.path for named in places.named]
-    with (
-        open_look(options, inputs, configuration, besides=besides) as look,
-        open_candidates(look.source, inputs, candidates) as others,
-    ):
+    with open_look(options, inputs, configuration, places=places.named) as look:
         if isinstance(wanted, ObjectWord):
             key = key_of(look.source, inputs.reading(configuration), wanted, look.plugins)
             say(f"{wanted} is {display(key)}")
@@ -93,7 +85,7 @@ def command(*, word: str, history: bool, impact: bool, policy: str | None, **opt
             shows=Shows.HISTORY if history else Shows.IMPACT if impact else Shows.ALL,
             policy=policy,
         )
-        result = explain_key(look.source, request, candidates=others, **look.means)
+        result = explain_key(look.source, request, candidates=look.candidates, **look.means)
         if result.report is None:
             _nothing(look, request, result)
         return look.tell(result.report, result.ended, request.run)
@@ -102,15 +94,10 @@ def command(*, word: str, history: bool, impact: bool, policy: str | None, **opt
 def _nothing(look: Look, request: ExplainRequest, result: Explained) -> NoReturn:
     """Say that nothing is known of the key; no file takes the place of an earlier report."""
     where, ended, revision = display(request.key), result.ended, look.inputs.revision
-    say_incomplete(result.problems)
     if result.problems:
-        say(f"{where}: nothing of it was seen; not everything could be read")
-    else:
-        at = f" at revision {revision}" if revision else ""
-        say(
-            f"nothing is stored under {where}{at}, and no revision of it{' before that' if at else ''} is kept"
-        )
-        if hint := why_missing(look.source, request.layout, request.key):
-            say_next(hint)
-    code = int(ExitCode.INCOMPLETE if result.problems else ExitCode.SOURCE)
-    click.get_current_context().exit(code if ended is None else ended.bare_exit_code)
+        nothing(f"{where}: nothing of it was seen", result.problems, ended)
+    at = f" at revision {revision}" if revision else ""
+    say(f"nothing is stored under {where}{at}, and no revision of it{' before that' if at else ''} is kept")
+    if hint := why_missing(look.source, request.layout, request.key):
+        say_next(hint)
+    click.get_current_context().exit(ExitCode.SOURCE if ended is None else ended.bare_exit_code)

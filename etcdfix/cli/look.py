@@ -15,8 +15,17 @@ from etcdfix.apiserver.servers import APIAccess, parse_server_url
 from etcdfix.cli.exit_codes import ExitCode, report_exit_code
 from etcdfix.cli.output import say, say_incomplete, say_nothing_examined
 from etcdfix.cli.progress import progress_of
-from etcdfix.commands.opening import Inputs, open_plugins, open_source
+from etcdfix.commands.opening import (
+    Candidates,
+    Inputs,
+    open_candidates,
+    open_plugins,
+    open_source,
+    without_candidates,
+)
 from etcdfix.copies.bootstrap import with_what_it_keeps
+from etcdfix.copies.finder import Named
+from etcdfix.copies.model import Place
 from etcdfix.errors import EndedEarly
 from etcdfix.examine_jobs import Jobs
 from etcdfix.inputs.outputfile import destination, is_file_by_itself
@@ -140,6 +149,7 @@ class Look(msgspec.Struct, kw_only=True):
     source: Source
     place: ReportPlace
     plugins: KMSPlugins | None
+    candidates: Candidates
     jobs: Jobs
     reasons: Sequence[str] = ()
 
@@ -188,14 +198,18 @@ class Look(msgspec.Struct, kw_only=True):
         """Say that nothing was examined, and why that may be; end the command."""
         prefix = self.inputs.etcd_prefix
         if problems:
-            say_incomplete(problems)
-            say(f"NOTHING WAS EXAMINED: no key below {prefix} was seen, and not everything could be read")
-        else:
-            say_nothing_examined(prefix, suggested_prefixes)
-        code = int(ExitCode.SOURCE)
-        if ended is not None:
-            code = ended.bare_exit_code if problems else ended.exit_code
-        click.get_current_context().exit(code)
+            nothing(f"NOTHING WAS EXAMINED: no key below {prefix} was seen", problems, ended, ExitCode.SOURCE)
+        say_nothing_examined(prefix, suggested_prefixes)
+        click.get_current_context().exit(ExitCode.SOURCE if ended is None else ended.exit_code)
+
+
+def nothing(
+    told: str, problems: Sequence[str], ended: EndedEarly | None, code: int = ExitCode.INCOMPLETE
+) -> NoReturn:
+    """Say that nothing was seen while not everything could be read; end the command without a report."""
+    say_incomplete(problems)
+    say(f"{told}; not everything could be read")
+    click.get_current_context().exit(code if ended is None else ended.bare_exit_code)
 
 
 @contextmanager
@@ -205,6 +219,7 @@ def open_look(
     configuration: EncryptionConfiguration | None,
     *others: EncryptionConfiguration,
     besides: Sequence[Path | None] = (),
+    places: Sequence[Named] = (),
 ) -> Iterator[Look]:
     """Open what is read, where the report goes, and the KMS plugins of the configurations; say what is incomplete.
 
@@ -214,19 +229,24 @@ def open_look(
         configuration: Today's.
         others: Configurations whose plugins are asked, too.
         besides: Further files, over which no report is written.
+        places: Where copies are looked for; candidate configurations among them examine values, too.
 
     Raises:
         ConfigurationError: Options make no sense.
         SourceError: Nothing can be read.
     """
+    candidates = [named.path for named in places if named.place is Place.CANDIDATE]
+    given, inputs = inputs, without_candidates(inputs, candidates)
+    files = (*read_files(inputs), *besides, *(named.path for named in places))
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(open_source(inputs, say=say))
         look = Look(
             inputs=inputs,
             configuration=configuration,
             source=source,
-            place=stack.enter_context(report_place(options, (*read_files(inputs), *besides))),
+            place=stack.enter_context(report_place(options, files)),
             plugins=stack.enter_context(open_plugins(inputs, configuration, *others)),
+            candidates=stack.enter_context(open_candidates(source, given, candidates)),
             jobs=options.get("jobs", 1),
         )
         yield look

@@ -10,9 +10,9 @@ import click
 from etcdfix.cli.command import Command
 from etcdfix.cli.exit_codes import ExitCode, codes
 from etcdfix.cli.inputs import what_to_read
-from etcdfix.cli.look import open_look
+from etcdfix.cli.look import nothing, open_look
 from etcdfix.cli.options import look_options
-from etcdfix.cli.output import say, say_incomplete, say_next
+from etcdfix.cli.output import say, say_next
 from etcdfix.commands.namespace import concerns_namespace, has_findings, namespace_report, terminating_names
 from etcdfix.errors import ConfigurationError
 from etcdfix.graph.cluster import ClusterIndex
@@ -52,11 +52,8 @@ def command(*, name: str, **options: Any) -> int:
 
 def _not_found(found: ClusterIndex, name: str) -> NoReturn:
     if found.index.problems:
-        say(f"namespace {name!r}: not seen, nor anything in it; not everything could be read")
-        say_incomplete(found.index.problems)
-    else:
-        say(f"namespace {name!r}: not found, and nothing is in it")
+        nothing(f"namespace {name!r}: not seen, nor anything in it", found.index.problems, found.ended)
+    say(f"namespace {name!r}: not found, and nothing is in it")
     if dying := terminating_names(found):
         say_next(f"these are Terminating: {', '.join(dying[:5])}")
-    code = int(ExitCode.INCOMPLETE if found.index.problems else ExitCode.SOURCE)
-    click.get_current_context().exit(code if found.ended is None else found.ended.exit_code)
+    click.get_current_context().exit(ExitCode.SOURCE if found.ended is None else found.ended.exit_code)

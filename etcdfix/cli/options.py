@@ -105,18 +105,21 @@ main_etcd_options = shared(
     "which cluster this is. A manifest names them too.",
 )  # fmt: skip
 """Of commands that change something, or judge a change: the etcd that names the cluster."""
-etcd_data_options = option_group(
+whole_data_options = option_group(
     _option(_DATA, "--snapshot", type=FILE, metavar="FILE",
             help="A snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine."),
-    _option(_DATA, "--salvage", is_flag=True, default=None,
-            help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes."),
     live_options,
     _option(_DATA, "--revision", type=click.IntRange(min=0), default=0, metavar="N",
             help="Read at this revision instead of the newest."),
 )  # fmt: skip
-"""Where the data of etcd is, for what only reads."""
+"""Where the data of etcd is, for what only reads and needs all of it."""
+etcd_data_options = option_group(
+    _option(_DATA, "--salvage", is_flag=True, default=None,
+            help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes."),
+    whole_data_options,
+)  # fmt: skip
+"""The same, and a broken snapshot as far as it goes."""
 source_options = option_group(kine_option, etcd_data_options)
-"""Where the data is, for what only reads."""
 
 reading_options = option_group(
     _option(_READING, "--encryption-config", type=FILE, metavar="FILE",
@@ -291,19 +294,14 @@ def _from(_context: click.Context, _parameter: click.Parameter, word: str | None
 
 from_option = _place_option("--from", "named", callback=_from, help=f"Put this copy back: {grammar()}.")
 
-kubeconfig_option = shared(
-    _SERVERS, "--kubeconfig", type=FILE, metavar="FILE",
-    help="Ask the API servers of the cluster, as this user: a change, whether they read the object (then nothing is "
-    "changed) and whether you may (unsafe-delete-ignore-read-errors and delete); a look, what they hold in memory.",
-)  # fmt: skip
-context_option = shared(_SERVERS, "--context", metavar="NAME", help="Context of the kubeconfig.")
 access_options = option_group(
-    kubeconfig_option,
-    context_option,
-    shared(
-        _SERVERS, "--server", "servers", multiple=True, metavar="URL",
-        help="Ask this API server too, with the same credentials (may be repeated).",
-    ),
+    shared(_SERVERS, "--kubeconfig", type=FILE, metavar="FILE",
+           help="Ask the API servers of the cluster, as this user: a change, whether they read the object (then "
+                "nothing is changed) and whether you may (unsafe-delete-ignore-read-errors and delete); a look, what "
+                "they hold in memory."),
+    shared(_SERVERS, "--context", metavar="NAME", help="Context of the kubeconfig."),
+    shared(_SERVERS, "--server", "servers", multiple=True, metavar="URL",
+           help="Ask this API server too, with the same credentials (may be repeated)."),
 )  # fmt: skip
 """Which API servers are asked."""
 rescued_option = shared(

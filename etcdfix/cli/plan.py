@@ -16,10 +16,11 @@ from etcdfix.cli.look import read_files, report_place
 from etcdfix.cli.options import (
     FILE,
     jobs_option,
+    kine_option,
     reading_options,
     report_options,
     rescued_option,
-    source_options,
+    whole_data_options,
 )
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.plan_run import command as run_command
@@ -74,7 +75,8 @@ _UNDETERMINED = "undetermined"
     help="Work through this plan instead: another command. See etcdfix plan --run FILE --help.",
 )  # fmt: skip
 @rescued_option
-@source_options
+@kine_option
+@whole_data_options
 @reading_options
 @jobs_option
 @report_options()
@@ -93,11 +95,6 @@ def command(*, from_report: Path, rescued: Path | None, **options: Any) -> int:
         raise ConfigurationError(
             "no encryption configuration was given, so nothing can be proven",
             hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
-        )
-    if inputs.salvage:
-        raise ConfigurationError(
-            "--salvage: what was salvaged is never a source for changes, so nothing is planned from it",
-            hint="plan from a scan of the live etcd, or of a whole snapshot",
         )
     as_json, output_file = options["output"] == "json", options["output_file"]
     # A deletion refuses any plan but one of the newest revision of a live etcd.

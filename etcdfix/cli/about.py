@@ -51,13 +51,9 @@ def completion(*, shell: str) -> int:
 def audit_schema() -> dict[str, Any]:
     """Return the schema of one record of the audit log."""
     # The other schemas need nothing that can write.
-    from etcdfix.remediation.audit.record import Event, annotation_schemas  # noqa: PLC0415
+    from etcdfix.remediation.audit.record import Event  # noqa: PLC0415
 
-    schema = schema_of(Event, "A record of the audit log of etcdfix: an Event of audit.k8s.io/v1")
-    notes, parts = annotation_schemas()
-    schema["$defs"]["Event"]["properties"]["annotations"]["properties"] = notes
-    schema["$defs"] |= parts
-    return schema
+    return schema_of(Event, "A record of the audit log of etcdfix: an Event of audit.k8s.io/v1")
 
 
 _ALL: Final = {**SCHEMAS, "audit": audit_schema}

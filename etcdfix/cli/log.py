@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,6 +67,14 @@ _PRUNE_CODES: Final = codes(
     source="a directory or the audit log cannot be read; nothing was removed",
 )
 _log_argument: Final = click.argument("log", metavar="FILE", type=FILE)
+
+
+def _days(text: str) -> int:
+    if found := re.fullmatch(r"([1-9]\d{0,4})d", text, re.ASCII):
+        return int(found[1])
+    raise ValueError
+
+
 _places: Final = option_group(backup_dirs_option, audit_log_option, timeout_option)
 
 
@@ -188,40 +197,41 @@ def backups(**options: Any) -> int:
 @command.command("prune", cls=ChangingCommand, epilog=_PRUNE_CODES)
 @_places
 @change_output_option
-@click.option("--older-than", required=True, metavar="AGE|DATE",
-              help="Remove backups of more than this age (12w, 90d, 36h), or from before this date (UTC).")  # fmt: skip
+@click.option("--older-than", required=True, metavar="DAYS", type=_days,
+              help="Remove backups that are older than so many days: 90d.")  # fmt: skip
 @click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the audit log.")
 @click.option("--dry-run", is_flag=True, help="Show what would go; remove nothing, record nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for their number to be typed back (for scripts).")
 @accept_option(Rule.ONLY_COPY)
 @syslog_option
-def prune(*, output: str, older_than: str, **options: Any) -> int:
+def prune(*, output: str, older_than: int, **options: Any) -> int:
     """Remove old backups, with a record of each in the audit log.
 
     Removing a backup removes the undo of its change. Only a file goes that is exactly the one that the log means, and
     whose change is known to be done. Whatever cannot be told stays, and is named.
     """
     from etcdfix.cli.changing import acceptances  # noqa: PLC0415 - grpc is slow to import
-    from etcdfix.commands import prune_backups  # noqa: PLC0415 - same
-    from etcdfix.remediation.backup.prune import PruneRequest  # noqa: PLC0415 - same
+    from etcdfix.operations.change.report import refusal_by  # noqa: PLC0415 - same
+    from etcdfix.remediation.backup.prune import PruneRequest, run_prune  # noqa: PLC0415 - same
 
     if not str(options["reason"]).strip():
         raise click.UsageError("--reason is empty: say why, for the record")
     require_output()
     request = PruneRequest(
-        before=prune_backups.older_than(older_than, now=datetime.now(UTC)),
+        before=datetime.now(UTC) - timedelta(days=older_than),
         reason=options["reason"],
         places=record_paths(options),
         accepted=acceptances(options),
     )
     dry_run, confirm = options["dry_run"], Terminal(yes=options["yes"]).confirm_number
     try:
-        pruning = prune_backups.run_prune(
+        pruning = run_prune(
             request, dry_run=dry_run, confirm=confirm, preview=lambda found: show_preview(found, RunOptions())
         )
     except EtcdfixError as exc:
         if output != TEXT:
-            show_change(prune_backups.refused_report(request, exc, dry_run=dry_run), output, RunOptions())
+            refused = request.report(dry_run=dry_run, refusal=refusal_by(exc), exit_code=int(exc.exit_code))
+            show_change(refused, output, RunOptions())
         raise
     show_change(pruning, output, RunOptions())
     return pruning.exit_code

@@ -5,13 +5,12 @@ Every write, fsync, rename, truncation and unlink is announced to a :data:`Step`
 tests stop the process, or fail the call, at each of them. A step that raises ``OSError`` counts as the
 failure of the action that it stands beside.
 
-Which directories are accepted. The directory itself must be ours (effective uid), writable by nobody
-else, and no symbolic link. Symbolic links *above* it are followed, because systems have them (``/home`` on an
-ostree system): the parents are resolved once, then opened step by step without following anything, so a link that
-appears in between is refused. Each parent must belong to root, to us, or to the user who called ``sudo``, and one that
-everybody may write to is accepted only with the sticky bit (``/tmp``): whoever may change it could put another
-directory in our place. That holds for the directories in which links stand, too. A group-writable parent is accepted:
-many systems give each person a group of their own, and the directory itself must be ours in any case.
+A directory must be ours (effective uid), writable by nobody else, and no symbolic link. Symbolic links *above* it are
+followed, because systems have them: the parents are resolved once, then opened step by step without following
+anything, so a link that appears in between is refused. Each parent, and each directory in which a link stands, must
+belong to root, to us, or to the user who called ``sudo``, and one that everybody may write to needs the sticky bit:
+whoever may change it could put another directory in our place. A group-writable parent is accepted: many systems give
+each person a group of their own.
 """
 
 from __future__ import annotations
@@ -74,12 +73,7 @@ def write_fully(descriptor: int, data: bytes) -> None:
 
 
 class SafeDirectory(Closing):
-    """An open directory that is ours; files in it are reached through its descriptor, by plain name.
-
-    Attributes:
-        path: Where it is, for messages and records.
-        descriptor: Open for reading; belongs to this object.
-    """
+    """An open directory that is ours; files in it are reached through its descriptor, by plain name."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self.descriptor = descriptor
@@ -400,13 +394,7 @@ def probe(directory: SafeDirectory, *, step: Step = no_step) -> None:
 
 
 class Filesystem(msgspec.Struct, frozen=True):
-    """What a directory lies on.
-
-    Attributes:
-        kind: As the kernel names it (``ext4``, ``tmpfs``); "" where it does not say.
-        source: Device or other origin (``/dev/sda2``); "" where unknown.
-        mount_point: Where it is mounted; "" where unknown.
-    """
+    """What a directory lies on: its type (``ext4``), device (``/dev/sda2``), and mount point; "" for unknown."""
 
     kind: str
     source: str
@@ -419,11 +407,7 @@ class Filesystem(msgspec.Struct, frozen=True):
 
 
 def filesystem_kind(path: Path) -> Filesystem:
-    """Say what an existing path lies on.
-
-    Raises:
-        OSError: No such path.
-    """
+    """Say what an existing path lies on; OSError where there is none."""
     whole = path.resolve(strict=True)
     return find_mount_above(whole, Path("/proc/self/mountinfo").read_text(errors="surrogateescape"))
 
@@ -448,15 +432,10 @@ def find_mount_above(path: Path, mountinfo: str) -> Filesystem:
 
 
 def same_disk(one: Path, other: Path) -> bool:
-    """Say whether two existing paths lie on the same file system or the same block device.
-
-    The second test sees subvolumes, which have device numbers of their own. Partitions of one disk count as two.
-
-    Raises:
-        OSError: No such path.
-    """
+    """Say whether two existing paths lie on the same file system or block device; partitions of a disk count as two."""
     if one.stat().st_dev == other.stat().st_dev:
         return True
+    # Subvolumes have device numbers of their own.
     source = filesystem_kind(one).source
     return source.startswith("/dev/") and source == filesystem_kind(other).source
 

@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -118,10 +118,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         os_user: Name of the real uid, or its number where it has no name.
-        sudo_user: ``SUDO_USER``, "" where unset. Anybody can set it: a hint, no proof.
-        etcd_user: User that etcd was told, "" for none.
+        sudo_user: ``SUDO_USER``. Anybody can set it: a hint, no proof.
         authorization: ``none`` (etcd credentials were the only gate) or ``allowed`` (the API said yes).
-        api_user: Who one is to the API, where it was asked.
     """
 
     os_user: str
@@ -133,25 +131,18 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_this_process(
-        cls,
-        *,
-        etcd_user: str = "",
-        authorization: str = "none",
-        api_user: str = "",
+        cls, *, etcd_user: str = "", authorization: str = "none", api_user: str = ""
     ) -> Operator:
         """Return who runs this process, as far as the system tells."""
         try:
             name = pwd.getpwuid(os.getuid()).pw_name
         except KeyError:
             name = str(os.getuid())
+        sudo_user, host = os.environ.get("SUDO_USER", ""), socket.gethostname()
         return cls(
-            os_user=name,
-            host=socket.gethostname(),
-            sudo_user=os.environ.get("SUDO_USER", ""),
-            etcd_user=etcd_user,
-            authorization=authorization,
-            api_user=api_user,
-        )
+            os_user=name, host=host, sudo_user=sudo_user, etcd_user=etcd_user,
+            authorization=authorization, api_user=api_user,
+        )  # fmt: skip
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -434,22 +425,6 @@ def parse_record(line: bytes, length: int = 0) -> Record:
         return msgspec.convert(told, Record)
     except (ValueError, LookupError, RecursionError) as exc:
         raise ValueError("it is no record of etcdfix") from exc
-
-
-def annotation_schemas() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the JSON Schemas of our annotations by their names, and what they refer to."""
-    kinds: dict[str, Any] = {"sequence": int, **get_type_hints(Record), **get_type_hints(Subject)}
-    names = {"sequence", *_AS_ANNOTATION, "mod_revision", "version"}
-    schemas, parts = msgspec.json.schema_components(
-        [kinds[name] for name in sorted(names)], ref_template="#/$defs/{name}"
-    )
-    told: dict[str, Any] = {
-        name: {"type": "string"} for name in ("previous", "key_base64", *Operator.__struct_fields__)
-    }
-    for name, schema in zip(sorted(names), schemas, strict=True):
-        inside = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
-        told[name] = inside if name in _JSON else schema
-    return {ANNOTATION_PREFIX + name.replace("_", "-"): schema for name, schema in told.items()}, parts
 
 
 def unicode_text(text: str) -> str:

@@ -10,11 +10,10 @@ One file, five lines, one JSON document::
 
 No byte in a backup was decrypted by us; ``stored_as_plaintext`` says whether the value was stored unencrypted.
 
-A backup names its intent by hash, and the intent names its backups by digest: a circle, were it one digest. There
-are two. ``content_sha256`` covers the content alone and is fixed first; it and the paths go into the intent, whose
-exact bytes, and so its hash, are then known before anything is written; that hash goes into the file beside the
-content, and ``document_sha256`` covers both. The log stays locked from the draft to the append, so nobody takes
-the sequence in between. :func:`record_intent` does all of it.
+A backup names its intent by hash, and the intent names its backups by digest: ``content_sha256`` covers the content
+alone and is fixed first; it and the paths go into the intent, whose hash is then known before anything is written;
+that goes into the file beside the content, and ``document_sha256`` covers both. The log stays locked from the draft to
+the append, so nobody takes the sequence in between.
 
 A crash between backup and intent leaves a file whose intent the log never saw, which must not look like a log
 whose end was cut off. So ``NAME.unconfirmed`` is written before the backup and removed once the intent is durable;
@@ -91,7 +90,7 @@ LeaseId = Annotated[str, Meta(pattern="^([1-9a-f][0-9a-f]{0,14}|[1-7][0-9a-f]{15
 
 
 class BackupVerdict(msgspec.Struct, frozen=True):
-    """What was found out about the value; see :class:`etcdfix.verdicts.judge.Verdict`."""
+    """What a backup keeps of a :class:`etcdfix.verdicts.judge.Verdict`."""
 
     outcome: str
     cause: str | None
@@ -295,12 +294,7 @@ def read_backup(path: Path) -> Backup:
 
 
 def parse_backup(raw: bytes, *, path: Path) -> Backup:
-    """Check the bytes of a backup file; ``path`` is for messages.
-
-    Raises:
-        NotABackup: See :func:`read_backup`.
-        BackupDamaged: See :func:`read_backup`.
-    """
+    """Check the bytes of a backup file; ``path`` is for messages. Raises what :func:`read_backup` raises."""
     if not raw.startswith(BACKUP_FAMILY[: len(raw)]):
         raise NotABackup(f"{path} is no backup of etcdfix", path=path)
     tail = BACKUP_TAIL.search(raw, max(0, len(raw) - _TAIL_REACH))
@@ -393,11 +387,7 @@ class BackupPlan:
             raise BackupNotDurable(exc.message, path=exc.path, hint=exc.hint) from exc
 
     def confirm(self, *, step: Step = no_step) -> None:
-        """Remove the markers: the intent is in the log.
-
-        Raises:
-            BackupNotDurable: One could not be removed.
-        """
+        """Remove the markers, since the intent is in the log; or BackupNotDurable."""
         try:
             for directory in self._directories:
                 directory.remove(self._name + MARKER_SUFFIX, what="backup marker", step=step)
@@ -446,11 +436,7 @@ def record_intent(
 
 
 def confirm_backups(intent: Record, *, step: Step = no_step) -> None:
-    """Remove the markers that a crash left beside the backups of an intent, which the log holds.
-
-    Raises:
-        NotDurable: A directory is not there any more, or a marker cannot be removed.
-    """
+    """Remove the markers that a crash left beside the backups of an intent, which the log holds; or NotDurable."""
     for path in map(Path, intent.backups):
         with open_directory(path.parent) as directory:
             directory.remove(path.name + MARKER_SUFFIX, what="backup marker", step=step)
@@ -464,11 +450,7 @@ def keep_second_backup(
     audit_log: Path,
     step: Step = no_step,
 ) -> BackupPlan:
-    """Write what a transaction gave back although another value was expected; its intent is in the log already.
-
-    Raises:
-        BackupNotDurable: It is not durable everywhere.
-    """
+    """Write what a transaction gave back although another value was expected, everywhere or BackupNotDurable."""
     plan = BackupPlan(content, directories, sequence=intent.link.sequence)
     plan.write(intent.link, audit_log=audit_log, step=step)
     plan.confirm(step=step)

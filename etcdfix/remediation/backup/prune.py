@@ -12,7 +12,7 @@ descriptors of the directories, and no link is followed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
@@ -36,8 +36,10 @@ from etcdfix.remediation.durable import SafeDirectory, Step, no_step, open_direc
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.report.backups import BackupPruning, KeptBackup, PrunedBackup
+from etcdfix.report.change import Refusal
+from etcdfix.report.document import Document
 from etcdfix.report.origin import TOOL, timestamp
-from etcdfix.rules import Rule, acceptance
+from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64
 
@@ -50,7 +52,9 @@ class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
     places: RecordPaths
     accepted: Acceptances = Acceptances()
 
-    def report(self) -> BackupPruning:
+    def report(
+        self, *, dry_run: bool = True, refusal: Refusal | None = None, exit_code: int = 0
+    ) -> BackupPruning:
         """Return the report of a pruning in which nothing was done."""
         return BackupPruning(
             tool=TOOL,
@@ -58,7 +62,9 @@ class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
             directories=[unicode_text(str(path)) for path in self.places.directories],
             audit_log=unicode_text(str(self.places.log_path)),
             before=timestamp(self.before),
-            dry_run=True,
+            dry_run=dry_run,
+            refusal=refusal,
+            exit_code=exit_code,
         )
 
 
@@ -68,15 +74,36 @@ class _Going(msgspec.Struct):
     row: PrunedBackup
 
 
-def survey_backups(request: PruneRequest) -> BackupPruning:
-    """Say what may go, and change nothing.
+def run_prune(
+    request: PruneRequest,
+    *,
+    dry_run: bool,
+    confirm: Callable[[int], bool],
+    preview: Callable[[Document], None],
+) -> BackupPruning:
+    """Remove aged backups, or say which would go.
 
     Raises:
-        UnsafePlace: A directory is not ours alone.
-        BackupUnreadable: A directory cannot be listed.
-        AuditLogBroken: The chain is broken, a backup speaks against it, or there is no log.
-        AuditLogUnreadable: The log cannot be read.
+        RemediationRefused: It was not confirmed, or a directory is not ours alone; nothing was removed.
+        AuditError: The log cannot be relied upon, or not be written; nothing was removed.
+        AuditLogUnreadable: The log cannot be read; nothing was removed.
+        BackupUnreadable: A directory cannot be listed; nothing was removed.
     """
+    survey = survey_backups(request)
+    if dry_run or not survey.pruned:
+        return msgspec.structs.replace(survey, dry_run=dry_run)
+    preview(survey.document())
+    if not confirm(len(survey.pruned)):
+        raise refuse(
+            Rule.NOT_CONFIRMED,
+            "their number was not typed back; nothing was removed",
+            hint="type the number at a terminal, or give --yes in a script",
+        )
+    return prune_backups(request, survey, operator=Operator.of_this_process())
+
+
+def survey_backups(request: PruneRequest) -> BackupPruning:
+    """Say what may go, and change nothing; raises what :func:`run_prune` raises."""
     log = request.places.log_path
     if not is_there(log):
         hint = "name the log of these backups with --audit-log; nothing goes without one"
@@ -91,13 +118,7 @@ def survey_backups(request: PruneRequest) -> BackupPruning:
 def prune_backups(
     request: PruneRequest, agreed: BackupPruning, *, operator: Operator, step: Step = no_step
 ) -> BackupPruning:
-    """Remove what was agreed upon, as far as it may still go.
-
-    Raises:
-        UnsafePlace: A directory is not ours alone; nothing was removed.
-        AuditError: The log cannot be written; nothing was removed.
-        BackupUnreadable: A directory cannot be listed; nothing was removed.
-    """
+    """Remove what was agreed upon, as far as it may still go; raises what :func:`run_prune` raises."""
     path = request.places.log_path
     with ExitStack() as stack:
         directories = _open_directories(stack, request)

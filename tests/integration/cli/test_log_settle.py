@@ -60,22 +60,22 @@ def _gone(etcd: EtcdServer, path: Path, key: bytes, **changes: object) -> Record
 
 
 @pytest.fixture
-def reconcile(
+def settle(
     capfd: Captured, etcd: EtcdServer, prefix: bytes, path: Path
 ) -> Callable[..., tuple[int, str, str]]:
     def call(*words: str) -> tuple[int, str, str]:
         where = ["--endpoints", etcd.endpoint, "--etcd-prefix", prefix.decode().rstrip("/")]
         patience = ["--command-timeout", "10s", "--dial-timeout", "10s"]
-        return audit(capfd, "reconcile", path, *where, *patience, *words)
+        return audit(capfd, "settle", path, *where, *patience, *words)
 
     return call
 
 
-Reconcile = Callable[..., tuple[int, str, str]]
+Settle = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.etcd
-def test_reconcile(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile) -> None:
+def test_settle(etcd: EtcdServer, prefix: bytes, path: Path, settle: Settle) -> None:
     _cluster(etcd, prefix)
     key = prefix + b"secrets/shop/gone"
     gone = _gone(etcd, path, key)
@@ -83,7 +83,7 @@ def test_reconcile(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Recon
     written = path.read_bytes()
     revision = etcd.revision()
 
-    code, out, err = reconcile("--dry-run")
+    code, out, err = settle("--dry-run")
     assert (code, err) == (0, "")
     assert out.startswith("2 intents would be settled\n")
     assert "  applied-or-gone  " in out
@@ -91,7 +91,7 @@ def test_reconcile(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Recon
     assert "Recorded" not in out
     assert path.read_bytes() == written
 
-    code, out, err = reconcile("-o", "json")
+    code, out, err = settle("-o", "json")
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert [(i["sequence"], i["outcome"]) for i in document["intents"]] == [
@@ -100,20 +100,20 @@ def test_reconcile(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Recon
     ]
     assert document["intents"][1]["record"].startswith("4:")
     assert etcd.revision() == revision
-    assert [event.type for event in read_records(path)][2:] == ["reconciled"] * 2
-    assert reconcile() == (0, "no open intents\n", "")
+    assert [event.type for event in read_records(path)][2:] == ["settled"] * 2
+    assert settle() == (0, "no open intents\n", "")
 
 
 @pytest.mark.etcd
-def test_reconcile_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile) -> None:
+def test_settle_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, settle: Settle) -> None:
     _cluster(etcd, prefix)
     key = prefix + b"secrets/shop/other"
     _open_intent(path, key, etcd.put(key, LOST[:-1]))
     written = path.read_bytes()
-    code, out, _ = reconcile()
+    code, out, _ = settle()
     assert (code, path.read_bytes()) == (4, written)
     assert "--accept other-cluster-id" in out
-    code, out, _ = reconcile("--accept", "other-cluster-id")
+    code, out, _ = settle("--accept", "other-cluster-id")
     assert code == 3
     assert "  anomaly  " in out
     layout = prefix.decode().rstrip("/")
@@ -122,24 +122,24 @@ def test_reconcile_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, recon
 
 
 @pytest.mark.etcd
-def test_reconcile_refuses_another_cluster_and_does_the_rest(
-    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile
+def test_settle_refuses_another_cluster_and_does_the_rest(
+    etcd: EtcdServer, prefix: bytes, path: Path, settle: Settle
 ) -> None:
     _cluster(etcd, prefix)
     _open_intent(path, prefix + b"secrets/shop/db", 1, cluster_uid="another")
     _gone(etcd, path, prefix + b"secrets/shop/db", verb=Verb.FIX)
-    code, out, _ = reconcile()
+    code, out, _ = settle()
     assert code == 4
     assert out.startswith("1 intent settled, 1 refused\nNext: name the etcd of that cluster")
     assert len(list(read_records(path))) == 3
-    code, out, _ = reconcile("-o", "json")
+    code, out, _ = settle("-o", "json")
     assert code == 4
     assert [(item["sequence"], item["outcome"]) for item in json.loads(out)["intents"]] == [(1, "refused")]
 
 
 @pytest.mark.etcd
-def test_reconcile_reads_an_encrypted_namespace(
-    etcd: EtcdServer, prefix: bytes, path: Path, reconcile: Reconcile, tmp_path: Path
+def test_settle_reads_an_encrypted_namespace(
+    etcd: EtcdServer, prefix: bytes, path: Path, settle: Settle, tmp_path: Path
 ) -> None:
     secret = bytes(range(32))
     keys = [{"name": "k1", "secret": base64.b64encode(secret).decode()}]
@@ -152,13 +152,13 @@ def test_reconcile_reads_an_encrypted_namespace(
     key = prefix + b"namespaces/kube-system"
     etcd.put(key, b"k8s:enc:aesgcm:v1:k1:" + aesgcm_body(_namespace("d4c1"), secret, bytes(12), key))
     _gone(etcd, path, prefix + b"secrets/shop/db")
-    assert reconcile()[0] == 4
-    assert reconcile("--encryption-config", str(tmp_path / "config.json"))[0] == 0
+    assert settle()[0] == 4
+    assert settle("--encryption-config", str(tmp_path / "config.json"))[0] == 0
 
 
-def test_reconcile_needs_a_live_etcd(capfd: Captured, path: Path) -> None:
+def test_settle_needs_a_live_etcd(capfd: Captured, path: Path) -> None:
     _open_intent(path, b"/registry/secrets/shop/db", 1)
     written = path.read_bytes()
-    code, _, _ = audit(capfd, "reconcile", path, "--endpoints", "127.0.0.1:1", "--dial-timeout", "200ms")
+    code, _, _ = audit(capfd, "settle", path, "--endpoints", "127.0.0.1:1", "--dial-timeout", "200ms")
     assert code == 5
     assert path.read_bytes() == written

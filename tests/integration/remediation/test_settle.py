@@ -495,7 +495,7 @@ def test_no_answer_leaves_the_intent_open(
     assert found.outcome is Result.UNKNOWN
     assert not found.settled
     assert found.header_revision == 0
-    assert [event.outcome for event in read_records(path)] == ["", "unknown"]
+    assert [event.outcome for event in read_records(path)] == [None, "unknown"]
     assert verify(path).state is ChainState.UNFINISHED
 
 

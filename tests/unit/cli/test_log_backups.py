@@ -25,7 +25,7 @@ Captured = pytest.CaptureFixture[str]
 
 POD = b"/registry/pods/shop/web"
 HOSTILE = b"/registry/secrets/shop/\x1b[31mred\xe2\x80\xae"
-AGED = ["--older-than", "2026-03-01", "--reason", "aged"]
+AGED = ["--older-than", "90d", "--reason", "aged"]
 
 
 @pytest.fixture
@@ -303,8 +303,9 @@ class TestPrune:
     @pytest.mark.parametrize(
         "words",
         [
-            ["--reason", "x"], ["--older-than", "2026-03-01", "--reason", " "],
-            ["--older-than", "1m", "--reason", "x"], ["--older-than", "2026-03-01"],
+            ["--reason", "x"], ["--older-than", "90d", "--reason", " "],
+            *(["--older-than", age, "--reason", "x"] for age in ("1m", "0d", "7", "-1d", "1.5d", "100000d", "\u0661d")),
+            ["--older-than", "90d"],
             [*AGED, "--audit-syslog", "nowhere"],
         ],
     )  # fmt: skip

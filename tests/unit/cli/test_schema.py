@@ -7,7 +7,6 @@ import pytest
 
 from etcdfix.cli.about import audit_schema
 from etcdfix.cli.root import run
-from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.report.schema import SCHEMAS
 
 ALL = {**SCHEMAS, "audit": audit_schema}
@@ -35,10 +34,3 @@ def test_help_names_each_schema_and_no_other(capfd: pytest.CaptureFixture[str]) 
 def test_other_names_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["schema", "audits"]) == 2
     assert capfd.readouterr().out == ""
-
-
-def test_what_a_change_rests_on_is_json_within_an_annotation() -> None:
-    schema = audit_schema()
-    notes = schema["$defs"]["Event"]["properties"]["annotations"]["properties"]
-    assert notes["etcdfix.io/grounds"]["contentSchema"]["anyOf"][0] == {"$ref": "#/$defs/Grounds"}
-    assert set(schema["$defs"]["Grounds"]["properties"]) == set(Grounds.__struct_fields__)

@@ -9,6 +9,7 @@ import click
 
 from etcdfix.cli.changing import open_change
 from etcdfix.cli.command import ChangingCommand
+from etcdfix.cli.exit_codes import OF_A_CHANGE
 from etcdfix.cli.keys import one_key
 from etcdfix.cli.options import (
     CLUSTER_RULES,
@@ -45,7 +46,7 @@ _RULES = (
 )
 
 
-@click.command("fix", cls=ChangingCommand)
+@click.command("fix", cls=ChangingCommand, epilog=OF_A_CHANGE)
 @click.argument("key")
 @from_option
 @in_option()

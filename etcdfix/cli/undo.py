@@ -9,6 +9,7 @@ import click
 
 from etcdfix.cli.changing import open_change
 from etcdfix.cli.command import ChangingCommand
+from etcdfix.cli.exit_codes import OF_A_CHANGE
 from etcdfix.cli.options import CLUSTER_RULES, accept_option, change_options, expectation_options
 from etcdfix.cli.output import show_preview
 from etcdfix.commands.undo import UndoRequest, run_undo
@@ -19,7 +20,7 @@ from etcdfix.remediation.preflight.noencryption import looks_enveloped
 from etcdfix.rules import Rule
 
 
-@click.command("undo", cls=ChangingCommand)
+@click.command("undo", cls=ChangingCommand, epilog=OF_A_CHANGE)
 @click.argument("backup")
 @accept_option(
     Rule.UNLISTED_SOURCE, Rule.CLUSTER_BREAKING, Rule.EXPIRED_LEASE, Rule.OTHER_CLUSTER_ID, *CLUSTER_RULES

@@ -150,17 +150,13 @@ class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fi
             yield f"{broken} are not in the report. Scan again to see them."
 
     def _next(self) -> Step | None:
-        """Return the first step before any deletion that has a command of ours, else the first dry run.
-
-        Never the dry run of a deletion that is refused, or that declares an encryption key lost: another look then.
-        """
-        first = self.entries[0] if self.entries else None
-        waits = first is not None and deletion_waits(first)
-        for step in self.steps if waits else self.steps[:-1]:
+        """Return the first step that has a command of ours, else the first dry run; of what waits, nothing."""
+        for step in self.steps:
             command = next((command for command in step.commands if command.startswith("etcdfix ")), "")
             if command:
                 return Step(step.title, Command(text=command))
-        if first is None or waits:
+        first = self.entries[0] if self.entries else None
+        if first is None or deletion_waits(first):
             return None
         return Step("Read what the first change would do", Command(text=_dry_run(first)))
 
@@ -176,7 +172,7 @@ class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fi
         entries = [_row(entry) for entry in islice(self.entries, MOST_SHOWN)]
         yield Table(columns=_ENTRIES, rows=entries, total=number, noun="object", brief=6)
         steps = [step for one in self.steps for step in _steps(one)]
-        yield Steps(title="What to do, in this order", steps=steps, wide=True)
+        yield Steps(title="Before any change, in this order", steps=steps, wide=True)
         shown = islice(self.entries, MOST_SHOWN)
         flags = dict.fromkeys(flag for entry in shown for flag in (*entry.fix_needs, *entry.needs))
         meant = [(flag, f"if {meaning(flag)}") for flag in flags]

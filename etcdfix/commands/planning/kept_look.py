@@ -53,16 +53,11 @@ class KeptLook:
     def __init__(self, cluster: Cluster, progress: Progress, say: Callable[[str], object]) -> None:
         assert isinstance(cluster.source, LiveSource)  # nothing else is changed here
         self._source: LiveSource = cluster.source
-        self._cluster = cluster
+        self._cluster, self._progress, self._say = cluster, progress, say
         # What is examined for one key of the run says nothing of the others.
         self._examiner: Examiner = cluster.examiner.apart()
-        self._progress = progress
-        self._say = say
-        self._stale = "nothing was looked at yet"
-        self._touched = False
-        self._seen_to = 0
-        self._changed_at = 0
-        self.looks = 0
+        self._stale, self._touched = "nothing was looked at yet", False
+        self._seen_to = self._changed_at = self.looks = 0
         self.now = _NowOfRun(cluster.client, self)
         self._prefix = self._examiner.layout.prefix_bytes
         self._read_through = tuple(
@@ -97,12 +92,7 @@ class KeptLook:
         return Around(self._alike(found), self._builder.index if graph else None)
 
     def catch_up_now(self) -> None:
-        """Take in everything that was written up to now, so that all checks of the next key read what stands then.
-
-        Raises:
-            RefusedByRule: As :meth:`catch_up`.
-            SourceError: Likewise.
-        """
+        """Take in everything that was written up to now, so that all checks of a key read it; as :meth:`catch_up`."""
         self.catch_up(self._source.reached_revision())
         if self._always_fresh:
             self._cluster.examiner.learn_custom_resources(self._source)
@@ -157,12 +147,10 @@ class KeptLook:
         source.move_to(self._seen_to)
         examiner.learn_custom_resources(source)
         self._cluster.examiner.know_as(examiner)
-        self._builder = IndexBuilder(examiner, source)
-        self._ledger = KeyLedger()
-        self._similar = SimilarValues(examiner)
+        self._builder, self._ledger = IndexBuilder(examiner, source), KeyLedger()
+        self._similar, self._settled = SimilarValues(examiner), _Settled()
         self._opened: Counter[tuple[str, str]] = Counter()
         self._unread: dict[bytes, Examination] = {}
-        self._settled = _Settled()
         self._keys = 0
 
         def take(found: Examination, _view: View) -> None:
@@ -174,8 +162,7 @@ class KeptLook:
                 if looks_enveloped(stored.value):
                     raise encrypted(stored.key)
         self._builder.finish(source.problems)
-        self._stale = ""
-        self._touched = False
+        self._stale, self._touched = "", False
 
     def _add(self, found: Examination) -> None:
         self._keys += 1
@@ -185,7 +172,10 @@ class KeptLook:
         if found.opened and found.verdict.outcome not in FAILED:
             self._opened[found.rule, found.transformer] += 1
         if is_unread(found) or not found.opened:
-            self._unread[found.stored.key] = _without_most_of_its_value(found)
+            stored = found.stored  # of its value as much as anybody compares with others: there may be many
+            if len(stored.value) > _KEPT_OF_A_VALUE:
+                stored = msgspec.structs.replace(stored, value=stored.value[:_KEPT_OF_A_VALUE])
+            self._unread[stored.key] = msgspec.structs.replace(found, stored=stored)
         if found.verdict.outcome in _SETTLED:
             node = self._builder.index.find(found.stored.key)
             assert node is not None  # it was added
@@ -196,49 +186,48 @@ class KeptLook:
         node = self._builder.index.find(key)
         unread = self._unread.pop(key, None)
         like = self._settled.pop(node) if node is not None else None
-        if node is None or (unread is None and like is None):
+        gone = like or unread
+        if gone is None:
             return False
         self._keys -= 1
         self._builder.forget(key)
-        if like is None:
-            assert unread is not None  # one of the two
-            self._ledger.take_out(unread)
+        self._ledger.take_out(gone)
+        self._similar.take_out(gone)
+        if like is None or not like.opened:
             return False
-        self._ledger.take_out(like)
-        self._similar.take_out(like)
-        if like.opened:
-            self._opened[like.rule, like.transformer] -= 1
+        self._opened[like.rule, like.transformer] -= 1
         return like.transformer != IDENTITY and any(map(self._ledger.fails, like.encryption_keys))
 
     def _absorb_until(self, revision: int) -> None:
         try:
             for key, stored, at in self._source.written(self._seen_to, revision):
-                self._absorb(key, stored, at)
+                why = self._stale or self._absorb(key, stored)
+                self._stale = why if not why or self._stale else f"{why}, at revision {at}"
                 self._seen_to = max(self._seen_to, at)
         except (RevisionCompacted, SourceUnreachable) as exc:
             # What was not told is seen in a new look; or etcd is gone.
             self._stale = exc.message
 
-    def _absorb(self, key: bytes, stored: StoredValue | None, at: int) -> None:
+    def _absorb(self, key: bytes, stored: StoredValue | None) -> str:
+        """Take in what was written to a key; return why everything is to be looked at anew, "" where it is not."""
         if self._cluster.no_encryption and stored is not None and looks_enveloped(stored.value):
-            self._stale = f"an encrypted value was written, at revision {at}"
-        if self._stale or not key.startswith(self._prefix):
-            return
+            return "an encrypted value was written"
+        if not key.startswith(self._prefix):
+            return ""
         if key.startswith(self._read_through):
-            self._stale = f"what values are read through was changed, at revision {at}"
-            return
+            return "what values are read through was changed"
         self._touched = True
         if self._take_out(key):
-            self._stale = f"a value is gone that opened under the key of others that fail, at revision {at}"
-        if self._stale or stored is None:
-            return
+            return "a value is gone that opened under the key of others that fail"
+        if stored is None:
+            return ""
         found = self._examiner.examine(stored)
         if found.verdict.outcome not in _SETTLED:
-            self._stale = f"a value that does not read was written, at revision {at}"
-        elif found.transformer != IDENTITY and not all(map(self._ledger.opened_last, found.encryption_keys)):
-            self._stale = f"a value opens under an encryption key that opened none of late, at revision {at}"
-        else:
-            self._add(found)
+            return "a value that does not read was written"
+        if found.transformer != IDENTITY and not all(map(self._ledger.opened_last, found.encryption_keys)):
+            return "a value opens under an encryption key that opened none of late"
+        self._add(found)
+        return ""
 
     def _alike(self, found: Examination) -> Alike:
         stored = found.stored
@@ -277,16 +266,16 @@ class _Settled:
         like = (found.directory, verdict, found.encryption_keys, found.opened, read)
         if like not in self._kinds:
             self._kinds[like] = len(self._firsts)
-            self._firsts.append(
-                msgspec.structs.replace(found, stored=msgspec.structs.replace(found.stored, value=b""))
-            )
+            stored = msgspec.structs.replace(found.stored, value=b"")
+            self._firsts.append(msgspec.structs.replace(found, stored=stored))
         self._kind_of.extend([-1] * (node + 1 - len(self._kind_of)))
         self._kind_of[node] = self._kinds[like]
 
     def pop(self, node: int) -> Examination | None:
-        if node >= len(self._kind_of) or self._kind_of[node] < 0:
+        kind = self._kind_of[node] if node < len(self._kind_of) else -1
+        if kind < 0:
             return None
-        kind, self._kind_of[node] = self._kind_of[node], -1
+        self._kind_of[node] = -1
         return self._firsts[kind]
 
 
@@ -310,14 +299,4 @@ def _put_back(revision: int, before: int) -> RefusedByRule:
         f"etcd stands at revision {revision}, and stood at {before} a moment ago: it was put back to an older "
         "state, or another one answers",
         hint="find out which etcd answers; then make a new plan",
-    )
-
-
-def _without_most_of_its_value(found: Examination) -> Examination:
-    """Return an examination with as much of the value as anybody compares with others: there may be many."""
-    stored = found.stored
-    if len(stored.value) <= _KEPT_OF_A_VALUE:
-        return found
-    return msgspec.structs.replace(
-        found, stored=msgspec.structs.replace(stored, value=stored.value[:_KEPT_OF_A_VALUE])
     )

@@ -54,7 +54,9 @@ def for_secrets(*providers: str, plugins: dict[str, KMSPlugin] | None = None) ->
 
 
 def opened(reader: ResourceTransformers, data: bytes, etcd_key: bytes = ETCD_KEY) -> Plaintext:
-    return reader.from_storage(data, etcd_key)
+    plaintext = reader.from_storage(data, etcd_key)
+    assert reader.search(data, etcd_key) == plaintext
+    return plaintext
 
 
 def names(reader: ResourceTransformers) -> list[tuple[str, str]]:
@@ -64,6 +66,7 @@ def names(reader: ResourceTransformers) -> list[tuple[str, str]]:
 def failure(reader: ResourceTransformers, data: bytes, etcd_key: bytes = ETCD_KEY) -> TransformFailed:
     with pytest.raises(TransformFailed) as caught:
         reader.from_storage(data, etcd_key)
+    assert reader.search(data, etcd_key) == caught.value.failure
     assert isinstance(caught.value, TransformError)
     return caught.value
 

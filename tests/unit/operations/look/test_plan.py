@@ -112,20 +112,16 @@ def test_who_makes_them_again(large: DeletionPlan) -> None:
 def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
     titles = [step.title for step in large.steps]
     assert titles == [
-        "Do not restart the API servers",
         "Save what API servers hold in memory",
         "Look for the encryption key",
         "Look for every other copy",
         "Take a snapshot of etcd, and keep it",
-        "Delete in the order of this plan, one key after the other",
-        "Scan again",
     ]
-    assert "Nobody makes 480 objects again" in large.steps[5].text
     needs = (f"--declare-key-lost {LOST}", "--accept ends-cached-reads")
     assert {tuple(entry.needs) for entry in large.entries} == {needs}
-    (rescue,) = large.steps[1].commands
+    (rescue,) = large.steps[0].commands
     assert rescue.startswith("etcdfix rescue --from-report ")
-    (copies,) = large.steps[3].commands
+    (copies,) = large.steps[2].commands
     assert copies.startswith("etcdfix copies --from-report ")
 
 
@@ -356,7 +352,6 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     last = plan.entries[-1]
     assert last.protected
     assert last.what == "Secret (bootstrap token)"
-    assert "and last 1 object that the cluster may depend on" in plan.steps[-2].text
     assert "--accept cluster-breaking" in last.needs
 
 

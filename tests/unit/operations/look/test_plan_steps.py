@@ -6,8 +6,6 @@ from etcdfix.report.plan_entry import PlanEntry, declaration
 from etcdfix.text.commands import RunOptions
 from tests.support.plan_entries import entry, fixable
 
-PUT_BACK = "Put back what has a copy, before anything is deleted"
-
 
 def steps(entries: list[PlanEntry], groups: list[PlanGroup] | None = None) -> dict[str, PlanStep]:
     return {step.title: step for step in steps_for(in_order(entries), groups or [], "r.json", RunOptions())}
@@ -35,8 +33,8 @@ def test_what_is_proven_wrong_goes_before_what_waits() -> None:
         ),
     ]  # fmt: skip
     titles = list(steps([entry()], groups))
-    assert titles[2] == "Look for the encryption key"
-    assert titles[3].startswith("Let the KMS plugin decrypt again")
+    assert titles[1] == "Look for the encryption key"
+    assert titles[2].startswith("Let the KMS plugin decrypt again")
 
 
 SAVE = "etcdfix get --revision {} /registry/{}"
@@ -64,20 +62,4 @@ def test_earlier_revisions_are_saved_before_anything_that_takes_time() -> None:
     titles = list(found)
     at = titles.index(step.title)
     assert titles[at - 1].startswith("Let the KMS plugin decrypt again")
-    assert titles[at + 1 : at + 3] == [PUT_BACK, "Look for every other copy"]
-    assert titles[at + 3].startswith("Find out what happened to many values")
-
-
-def test_what_has_a_copy_is_put_back_before_anything_is_deleted() -> None:
-    found = steps([fixable(1), fixable(2, "revision:5"), entry(3), fixable(4, "revision:3", refused="many")])
-    step = found[PUT_BACK]
-    assert step.text.startswith("2 objects: ")
-    assert "from bit" in step.text
-    assert [command.split()[:3] for command in step.commands][:2] == [
-        ["etcdfix", "fix", "/registry/secrets/shop/web-1"],
-        ["etcdfix", "fix", "/registry/secrets/shop/web-2"],
-    ]
-    assert len(steps([fixable(number) for number in range(9)])[PUT_BACK].commands) == 5
-    # Where its key may turn up, a later write would be lost with an earlier value.
-    assert PUT_BACK not in steps([entry(1), fixable(2, "revision:5", needs=[declaration("aescbc/v1/k", "")])])
-    assert PUT_BACK in steps([fixable(2, "memory", needs=[declaration("aescbc/v1/k", "")])])
+    assert titles[at + 1] == "Look for every other copy"

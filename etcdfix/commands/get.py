@@ -5,7 +5,7 @@ Nothing is kept of an object once it is written; values that wait for a KMS plug
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -98,23 +98,12 @@ def find(
     if request.key is not None:
         return filter(None, map(source.get, [request.key]))
     known = [*request.layout.directories(), *examiner.readers.custom_directories()]
-    places = [
-        (named, require_resource(named.resource, known, prefixes_count=False)) for named in request.objects
-    ]
-    return chain.from_iterable(_objects(source, request, named, there, found) for named, there in places)
+    places = [require_resource(named.resource, known, prefixes_count=False) for named in request.objects]
 
-
-def _objects(
-    source: Source,
-    request: GetRequest,
-    named: Named,
-    places: Sequence[ResourcePrefix],
-    found: set[tuple[str, str]],
-) -> Iterator[StoredValue]:
-    names = {word_bytes(name): name for name in named.names}
-    for directory in places:
-        base = request.layout.directory_prefix(directory)
-        if directory.namespaced is not False and not request.all_namespaces:
+    def objects(named: Named, place: ResourcePrefix) -> Iterator[StoredValue]:
+        names = {word_bytes(name): name for name in named.names}
+        base = request.layout.directory_prefix(place)
+        if place.namespaced is not False and not request.all_namespaces:
             base += word_bytes(request.namespace or DEFAULT_NAMESPACE) + b"/"
         one_by_one = bool(names) and not request.all_namespaces
         each = (source.get(base + name) for name in names) if one_by_one else source.current(base)
@@ -123,6 +112,9 @@ def _objects(
             if not names or name in names:
                 found.add((named.resource, names.get(name, "")))
                 yield stored
+
+    pairs = zip(request.objects, places, strict=True)
+    return chain.from_iterable(objects(named, place) for named, there in pairs for place in there)
 
 
 def run_get(
@@ -204,9 +196,7 @@ class Notes:
                 place = "; its resourceVersion is no number, so no API server takes it"
             self._line(f"{key}: {verdict.outcome.value}{cause}: {told}{place}")
         elif shown.problem:
-            self._line(
-                f"{key}: {shown.problem}, {counted(len(found.stored.value), 'byte')}; --raw writes them"
-            )
+            self._line(f"{key}: {shown.problem}; --raw writes its bytes")
         elif verdict.outcome is Outcome.NOT_AN_OBJECT:
             self._line(f"{key}: no API object; it is bookkeeping, or outside {request.layout.prefix}")
         if request.many or verdict.outcome not in WRONG:
@@ -217,11 +207,7 @@ class Notes:
             self._say(line)
         way = first_way(ways_at_hand(found, request.run, revisions.of(found).revision))
         if way is not None:
-            command = way.command.line(request.run)
-            if shown.whole and not shown.irreplaceable and "kubectl replace" in command:
-                self._next("kubectl replace -f - heals the object with this output", "")
-            else:
-                self._next(way.action, command)
+            self._next(way.action, way.command.line(request.run))
 
     def end(self, result: GetResult, source: Source) -> None:
         """Say what the whole output lacks."""
@@ -256,11 +242,8 @@ class Notes:
         for named in request.objects:
             what = f"{named.resource} {', '.join(map(repr, named.names))}: not found" if named.names else ""
             self._say((what or f"no {named.resource}") + self._where(named.resource))
-        elsewhere = not request.all_namespaces and any(
-            self._where(named.resource) for named in request.objects
-        )
         hint = why_missing(source, request.layout, request.key)
-        if hint or elsewhere:
+        if hint or (request.objects and not request.all_namespaces):
             self._next(hint or "-A looks in all namespaces", "")
 
     def _where(self, resource: str) -> str:
@@ -288,12 +271,8 @@ def read_raw(source: Source, request: GetRequest) -> bytes | None:
         raise ConfigurationError("raw bytes are those of one object", hint=hint)
     examiner = Examiner.of_cluster(source, request)
     for stored in find(source, request, examiner, set()):
-        sealed = request.reveal or stored.value.startswith(b"k8s:enc:")
-        if not sealed and Viewer(examiner).may_hold_secret(examiner.examine(stored), stored.value):
-            raise ConfigurationError(
-                "the value is stored in plain, and is that of a Secret or may be one",
-                hint="add --reveal if you want its bytes",
-            )
+        if not request.reveal:
+            Viewer(examiner).refuse_secret(examiner.examine(stored))
         return stored.value
     return None
 

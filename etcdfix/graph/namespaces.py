@@ -1,10 +1,9 @@
 """Why a namespace cannot finish deleting, and in which order its contents go.
 
 The namespace controller deletes pods first, waits until they are gone, then everything else (KEP-5080). An object
-that cannot be read fails the LIST of its type, in every namespace: nothing of its type goes, and as the controller asks
-for every type that there is, no namespace of the cluster finishes, not even an empty one. That begins once the API
-server's cache of the type is lost, about 30 s after a value is damaged. A pod that cannot be read
-makes the pods' step fail, and then the order is lost: the rest is deleted while pods may still run.
+that cannot be read fails the LIST of its type in every namespace, once the API server's cache of the type is lost: as
+the controller asks for every type that there is, no namespace of the cluster finishes, not even an empty one. A pod
+that cannot be read makes the pods' step fail, and then the rest is deleted while pods may still run.
 
 A pod that is bound to a node goes only when its kubelet has ended it. Where the Node object is gone too, the pod
 garbage collector forces the pod away within a minute; where the Node is there and its kubelet is not, nobody does.
@@ -229,12 +228,11 @@ def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str
     for path, nodes in blind.items():
         for node in nodes:
             directory, namespace, own = index.place(node)
-            counts = (
+            if (
                 own != name
                 if path == _NAMESPACES
                 else directory.namespaced is not False and namespace != name
-            )
-            if counts:
+            ):
                 yield node
 
 
@@ -242,16 +240,11 @@ def _broken(index: ImpactIndex, nodes: Iterable[int]) -> list[tuple[int, str]]:
     """Return those that cannot be read, with the reason: pods first, since without them the order is lost."""
     found = []
     for node in filter(index.unreadable, nodes):
-        lost = "serves-empty" if index.serves_empty(node) else "unreadable"
-        found.append((node, lost if index.lost(node) else "undetermined"))
-    return sorted(
-        found,
-        key=lambda one: (
-            index.place(one[0])[0].path != _PODS,
-            one[1] != "unreadable",
-            index.relative(one[0]),
-        ),
-    )
+        reason = "serves-empty" if index.serves_empty(node) else "unreadable"
+        reason = reason if index.lost(node) else "undetermined"
+        not_pod = index.place(node)[0].path != _PODS
+        found.append((not_pod, reason != "unreadable", index.relative(node), node, reason))
+    return [(node, reason) for *_, node, reason in sorted(found)]
 
 
 def _named(index: ImpactIndex, broken: list[tuple[int, str]]) -> tuple[Blocker, ...]:
@@ -302,17 +295,10 @@ def _contents(
         stays = _stays(index, directory, served=served, unlistable=unlistable, pods_stay=pods_stay)
         if not stays and str(directory.group_resource) in held:
             stays = Stays.WEBHOOK
-        contents.append(
-            ResourceContent(
-                directory.group,
-                directory.resource,
-                len(nodes),
-                len(broken),
-                served,
-                index.without_crd(directory) and directory.group in aggregated,
-                stays if processed else Stays.NOT_PROCESSED,
-            )
-        )
+        stays = stays if processed else Stays.NOT_PROCESSED
+        foreign = index.without_crd(directory) and directory.group in aggregated
+        group, resource = directory.group, directory.resource
+        contents.append(ResourceContent(group, resource, len(nodes), len(broken), served, foreign, stays))
     return tuple(contents)
 
 
@@ -341,25 +327,22 @@ def is_served(index: ImpactIndex, directory: ResourcePrefix, aggregated: Collect
 def _blockers(index: ImpactIndex, inside: Iterable[int], now: str) -> list[Blocker]:
     blockers = []
     for node in inside:
-        finalizers, since = index.finalizers(node), index.terminating_since(node)
         if index.unreadable(node):
             continue
+        finalizers, since = index.finalizers(node), index.terminating_since(node)
         runs_on = index.node_of(node) if index.place(node)[0].path == _PODS else None
-        host = index.place(runs_on)[2] if runs_on is not None else None
         state = node_state(index, runs_on) if runs_on is not None else None
         past = bool(since) and runs_on is not None and (not now or since < now)
         left = runs_on is not None and not index.flags(node) & FINISHED and (past or state != "ready")
-        waits = set(finalizers) - OF_THE_COLLECTOR or (
-            since and finalizers and _waits_for_dependents(index, node)
-        )
-        if left or past or waits:
+        held = bool(set(finalizers) - OF_THE_COLLECTOR)
+        if left or past or held or (since and finalizers and _waits_for_dependents(index, node)):
             blockers.append(
                 Blocker(
                     index.ref(node),
                     "node" if left or past else "finalizers",
                     finalizers=finalizers,
                     terminating_since=since or None,
-                    node=host,
+                    node=index.place(runs_on)[2] if runs_on is not None else None,
                     node_state=state,
                     past_grace=past,
                 )
@@ -415,32 +398,24 @@ def _unavailable_apis(index: ImpactIndex) -> dict[str, str]:
         for node, service in index.api_services.items()
         if service_problem(index, service) == ("missing", True)
     }
-    named = {
-        api: f"{why}: {found[api]}" if api in found else why for api, why in index.unavailable_apis.items()
-    }
-    return dict(sorted((found | named).items()))
+    for api, why in index.unavailable_apis.items():
+        found[api] = f"{why}: {found[api]}" if api in found else why
+    return dict(sorted(found.items()))
 
 
 def _unknown_apis(index: ImpactIndex, unreadable: Iterable[int]) -> dict[str, str]:
     """Return the APIs whose APIServices cannot be read; those that every API server serves itself answer anyhow."""
     built_in = {directory.group for directory in builtin_directories()}
-    names = (index.place(node)[2] for node in unreadable)
-    return {
-        name: "its APIService cannot be read or judged, so whether it answers is not known"
-        for name in names
-        if name.partition(".")[2] not in built_in
-    }
+    names = [index.place(node)[2] for node in unreadable]
+    why = "its APIService cannot be read or judged, so whether it answers is not known"
+    return {name: why for name in names if name.partition(".")[2] not in built_in}
 
 
 def _missing_apis(contents: tuple[ResourceContent, ...]) -> dict[str, str]:
-    missing = {}
-    for content in contents:
-        api = f"{content.resource}.{content.group}"
-        if content.stays == Stays.CRD_UNREADABLE:
-            missing[api] = (
-                "its CustomResourceDefinition cannot be read: API servers that run may still serve its objects, "
-                "after a restart none does, and they are left behind"
-            )
-        elif content.stays == Stays.NOT_SERVED:
-            missing[api] = "no CustomResourceDefinition: its objects are left behind when the namespace goes"
-    return missing
+    reasons: dict[str, str] = {
+        Stays.CRD_UNREADABLE: "its CustomResourceDefinition cannot be read: API servers that run may still serve its "
+        "objects, after a restart none does, and they are left behind",
+        Stays.NOT_SERVED: "no CustomResourceDefinition: its objects are left behind when the namespace goes",
+    }
+    found = {f"{content.resource}.{content.group}": reasons.get(content.stays) for content in contents}
+    return {api: reason for api, reason in found.items() if reason is not None}

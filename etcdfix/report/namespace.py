@@ -57,17 +57,11 @@ class NamespaceStep(Step, frozen=True):
 
 
 class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
-    """Why a namespace cannot finish deleting.
+    """Why a namespace cannot finish deleting: a :class:`~etcdfix.graph.namespaces.NamespaceState`, with what to do.
 
     ``state``: ``active``, ``active-with-blockers``, ``terminating``, ``stuck``, ``unreadable``, ``missing``, and
-    ``unknown`` where its object was not seen and not everything was: ``exists`` is null then. ``frozen``: its object
-    fails the LIST of all namespaces, so none of the cluster is processed. ``elsewhere``: objects outside of it that
-    cannot be read or judged, and hold every namespace of the cluster, the first hundred of ``elsewhere_count``.
-    ``left_behind``: how many objects in it stay stored although it finishes. ``unavailable_apis``: how many of
-    ``missing_apis`` hold every namespace of the cluster; ``unknown_apis``: how many of those behind them may.
-    ``judged``: its object can be read or is proven broken. ``certain``: false where all that holds it could not be
-    judged, so that an API server may well read it. ``webhooks``: while it is being deleted, the webhooks that hold it,
-    or may, since nobody answers for their Service. ``at_stake`` and ``do_not_restart`` are as in a scan's summary.
+    ``unknown`` where its object was not seen and not everything was: ``exists`` is null then. ``at_stake`` and
+    ``do_not_restart`` are as in a scan's summary.
     """
 
     kind: str = "NamespaceReport"
@@ -102,20 +96,15 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
     certain: bool
     webhooks: tuple[WebhookHold, ...]
 
-    @property
-    def perhaps_left_behind(self) -> int:
-        """How many objects in it may stay stored: their CustomResourceDefinition cannot be read."""
-        return sum(content.count for content in self.contents if content.stays == Stays.CRD_UNREADABLE)
-
     def document(self) -> Document:
         """Return why it cannot finish deleting, the first thing to do, and what holds it in KEP-5080's order."""
-        said = [*self._stakes()]
+        said = self._stakes()
         rows, held = _grouped(self)
         sections: list[Section] = [
             Table(columns=_GROUPS, rows=rows, noun="reason", brief=5, counted=0, sum=held),
             Prose(paragraphs=_after(self)),
             Steps(title="What to do, in this order", steps=self.plan, wide=True),
-            *_details(self),
+            _details(self),
             Prose(title="What else to know", paragraphs=[*said[3:], *self.incomplete_reasons], wide=True),
         ]
         well = self.state in {"active", "terminating"} and not rows
@@ -128,28 +117,30 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
             sections=sections,
         )
 
-    def _stakes(self) -> Iterator[str]:
-        """Yield what its state does to the cluster, the worst first."""
-        if self.frozen and self.judged:
-            yield "NO namespace of the cluster is processed: its object fails every LIST of namespaces."
-        elif self.frozen:
-            yield "If no API server can read its object, NO namespace of the cluster is processed."
-        if self.do_not_restart:
-            yield self.do_not_restart
-        if self.left_behind:
-            count = counted(self.left_behind, "object")
-            yield f"{count} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them."
-        if self.at_stake:
-            yield self.at_stake
-        if self.order_lost and _pod_is_lost(self):
-            yield "A pod cannot be read. The deletion has no order then: the rest goes while pods may still run."
-        elif self.order_lost:
-            yield "A pod could not be judged. If no API server can read it, the deletion has no order."
-        if self.perhaps_left_behind:
-            count = counted(self.perhaps_left_behind, "object")
-            yield f"{count} in it MAY BE LEFT BEHIND: the CustomResourceDefinition cannot be read."
-        if self.unknown_apis:
-            yield f"It is not known whether {counted(self.unknown_apis, 'API')} answers. One that does not holds it."
+    def _stakes(self) -> list[str]:
+        """Return what its state does to the cluster, the worst first."""
+        left, perhaps = (
+            counted(self.left_behind, "object"),
+            sum(content.count for content in self.contents if content.stays == Stays.CRD_UNREADABLE),
+        )
+        sure = "" if self.judged else "If no API server can read its object: "
+        order = "A pod cannot be read, or not judged: the deletion may have no order, and the rest goes while pods run."
+        said = (
+            (
+                self.frozen,
+                f"{sure}NO namespace of the cluster is processed, for its object fails every LIST of namespaces.",
+            ),
+            (self.do_not_restart, self.do_not_restart),
+            (self.left_behind, f"{left} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them."),
+            (self.at_stake, self.at_stake),
+            (self.order_lost, order),
+            (
+                perhaps,
+                f"{counted(perhaps, 'object')} in it MAY BE LEFT BEHIND: the CustomResourceDefinition cannot be read.",
+            ),
+            (self.unknown_apis, f"It is not known whether {counted(self.unknown_apis, 'API')} answers."),
+        )
+        return [told for holds, told in said if holds]
 
 
 _NUMBER: Final = Column("OBJECTS", kind=Kind.NUMBER)
@@ -196,7 +187,6 @@ def _why(report: NamespaceReport) -> list[str]:
     pods = sum(blocker.reason == "node" for stage in report.stages for blocker in stage.blockers)
     finalizers = sum(stage.blocker_count for stage in report.stages) - blocked - pods
     both = f" in it and {elsewhere} elsewhere" if elsewhere else " in it"
-    own = report.terminating and bool(report.finalizers or _foreign(report))
     parts = (
         (blocked, f"{counted(blocked, 'object')}{both} unreadable"),
         (not blocked and elsewhere, f"{counted(elsewhere, 'object')} elsewhere unreadable"),
@@ -204,19 +194,14 @@ def _why(report: NamespaceReport) -> list[str]:
         (report.webhooks, f"{counted(len(report.webhooks), 'webhook')} unanswered"),
         (pods, f"{counted(pods, 'pod')} that no kubelet ends"),
         (report.terminating and finalizers, f"{counted(finalizers, 'object')} held by finalizers"),
-        (own, "its own finalizers"),
+        (_own_finalizers(report), "its own finalizers"),
     )
     return [told for counts, told in parts if counts]
 
 
-def _foreign(report: NamespaceReport) -> list[str]:
-    return [token for token in report.spec_finalizers if token != "kubernetes"]  # noqa: S105 - no password
-
-
-def _pod_is_lost(report: NamespaceReport) -> bool:
-    """Tell whether a pod is proven broken; such ones are named first."""
-    blockers = [*report.elsewhere, *(blocker for stage in report.stages for blocker in stage.blockers)]
-    return any((b.reason, b.object.full_resource) == ("unreadable", "pods") for b in blockers)
+def _own_finalizers(report: NamespaceReport) -> list[str]:
+    others = [token for token in report.spec_finalizers if token != "kubernetes"]  # noqa: S105 - no password
+    return [*report.finalizers, *others] if report.terminating else []
 
 
 def _after(report: NamespaceReport) -> list[str]:
@@ -241,9 +226,8 @@ def _grouped(report: NamespaceReport) -> tuple[list[Sequence[Cell]], int]:
         count = stage.blocker_count - len(stage.blockers) + len(blockers)
         rows += _alike(blockers, count, "in it")
         held += count
-    if report.terminating:
-        own = [*report.finalizers, *_foreign(report)]
-        rows += [(None, f"finalizers {', '.join(own)}", "the Namespace itself")] if own else []
+    if own := _own_finalizers(report):
+        rows.append((None, f"finalizers {', '.join(own)}", "the Namespace itself"))
     return rows, held
 
 
@@ -261,20 +245,16 @@ def _alike(blockers: Sequence[Blocker], count: int, where: str) -> Iterator[Sequ
 
 
 def _why_held(blocker: Blocker) -> str:
-    if blocker.reason == "node":
-        return _on_node(blocker)
     if blocker.reason == "finalizers":
         return f"finalizers {', '.join(blocker.finalizers)}"
+    if blocker.reason == "node":
+        state = _NODES.get(blocker.node_state or "", "whose Node object could not be read")
+        also = f"; finalizers {', '.join(blocker.finalizers)} go first" if blocker.finalizers else ""
+        late = "past its grace period " if blocker.past_grace else ""
+        return f"{late}on node {blocker.node}, {state}{also}"
     words = {"unreadable": "cannot be read", "undetermined": "could not be judged"}
     cause = f": {blocker.cause}" if blocker.cause else ""
     return words.get(blocker.reason, "shown as an empty object") + cause
-
-
-def _on_node(blocker: Blocker) -> str:
-    state = _NODES.get(blocker.node_state or "", "whose Node object could not be read")
-    also = f"; finalizers {', '.join(blocker.finalizers)} go first" if blocker.finalizers else ""
-    late = "past its grace period " if blocker.past_grace else ""
-    return f"{late}on node {blocker.node}, {state}{also}"
 
 
 def webhook_name(hold: WebhookHold) -> str:
@@ -295,18 +275,15 @@ def _why_webhook(hold: WebhookHold) -> str:
     return f"asks Service {service}, {SERVICE_PROBLEMS[hold.problem]}; {verb} {what}"
 
 
-def _details(report: NamespaceReport) -> Iterator[Section]:
+def _details(report: NamespaceReport) -> Section:
     named = [("0. elsewhere", b) for b in report.elsewhere]
     named += [(_STAGES[stage.name], b) for stage in report.stages for b in stage.blockers]
-    yield wide_table(
+    return wide_table(
         "Every object that holds it, in the order of KEP-5080",
-        ("STAGE", "WHY", "MESSAGE", "OBJECT"),
-        [(stage, _why_held(b) + _since(b), b.message or None, str(b.object)) for stage, b in named],
+        ("STAGE", "WHY", "SINCE", "MESSAGE", "OBJECT"),
+        [
+            (stage, _why_held(b), b.terminating_since or None, b.message or None, str(b.object))
+            for stage, b in named
+        ],
         "object",
     )
-
-
-def _since(blocker: Blocker) -> str:
-    if blocker.reason not in {"node", "finalizers"}:
-        return ""
-    return f", since {blocker.terminating_since}" if blocker.terminating_since else ", nobody deletes it"

@@ -12,7 +12,7 @@ import msgspec
 from etcdfix.decoding.kubeobject import Damage, KubeObject, ObjectReader
 from etcdfix.decoding.recognise import is_json
 from etcdfix.decoding.render.salvage import is_protobuf
-from etcdfix.errors import DecodeError, KindUnknown
+from etcdfix.errors import ConfigurationError, DecodeError, KindUnknown
 from etcdfix.examine import Examiner
 from etcdfix.golang.yamltext import INDENT, json_text, yaml_text
 from etcdfix.model import GroupVersionKind, Outcome
@@ -135,7 +135,18 @@ class Viewer:
             found, Form.OBJECT, document, kind, masked, secret, irreplaceable=bool(masked) or mismatch
         )
 
-    def may_hold_secret(self, found: Examination, data: bytes) -> bool:
+    def refuse_secret(self, found: Examination) -> None:
+        """Refuse to show stored bytes that are, or may be, contents of a Secret in plain.
+
+        Raises:
+            ConfigurationError: They may be.
+        """
+        data = found.stored.value
+        if not data.startswith(b"k8s:enc:") and self._may_hold_secret(found, data):
+            told = "the value is stored in plain, and is that of a Secret or may be one"
+            raise ConfigurationError(told, hint="add --reveal if you want its bytes")
+
+    def _may_hold_secret(self, found: Examination, data: bytes) -> bool:
         """Say whether plain bytes are, or may be, those of a Secret: by key, by what they say, or saying nothing."""
         directory = found.directory
         # A key of another storage prefix says it as well.
